@@ -1,4 +1,4 @@
-//! Keys, and the record of who did what.
+//! Keys, and the audit log.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,52 +9,53 @@ use uuid::Uuid;
 use super::SecretText;
 use crate::{access, store};
 
-/// Something that was done, or asked for and refused.
+/// An audit log entry: something that was done, or was requested and refused.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditEntry {
     pub(crate) id: i64,
     pub(crate) at: DateTime<Utc>,
-    /// Who: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name that a program gave.
+    /// The actor: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name given by a program.
     #[schema(example = "key:billing")]
     pub(crate) actor: String,
     #[schema(example = "pause")]
     pub(crate) action: String,
-    /// The handler it was about.
+    /// The module of the handler concerned, if any.
     pub(crate) module: Option<String>,
     pub(crate) name: Option<String>,
-    /// The event it was about.
+    /// The event concerned, if any.
     pub(crate) event_id: Option<Uuid>,
     /// `done` or `refused`.
     #[schema(example = "done")]
     pub(crate) outcome: String,
-    /// More, in words.
+    /// Further details, as text.
     pub(crate) detail: Option<String>,
-    /// How many events it touched; how often it was refused.
+    /// Number of events affected; for a refusal, how often it occurred.
     #[schema(minimum = 0)]
     pub(crate) times: i32,
-    /// The request's id, as in the header `x-request-id`.
+    /// The request's id, as in the `x-request-id` header.
     pub(crate) request_id: Option<String>,
 }
 
-/// A key to make.
+/// A key to be created.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateKey {
-    /// Who will hold it, for the record: letters, digits, ASCII signs, and spaces within. A holder may have two live
-    /// keys: the second replaces the first at leisure.
+    /// Name of the holder: letters, digits, ASCII punctuation, and spaces except at the ends. Up to
+    /// two live keys may share it, for rotation.
     #[schema(min_length = 1, max_length = 190, example = "billing")]
     pub(crate) holder: String,
-    /// Some of `emit`, `read`, `operate`, `admin`; none implies another. Registering a target takes `operate` and `read`,
-    /// putting a cron `operate` and `emit`. All but `admin` may be limited to the handlers of a module, or to one:
-    /// `emit:WORKER/*`, `operate:WORKER/resize`; at most 16 of these.
+    /// The scopes: `emit`, `read`, `operate` or `admin`; none implies another. Registering targets
+    /// requires `operate` and `read`, creating crons `operate` and `emit`. All but `admin` can be
+    /// limited to the handlers of a module, or to one handler: `emit:WORKER/*`,
+    /// `operate:WORKER/resize`; at most 16 of these.
     #[schema(schema_with = scopes)]
     pub(crate) scopes: Vec<String>,
-    /// For how long it counts, in seconds: ten years at most. Default: a year.
+    /// Lifetime of the key in seconds, at most ten years. Default: one year.
     #[schema(minimum = 1, maximum = 315_532_800)]
     pub(crate) lifetime_s: Option<u64>,
 }
 
-/// What a key may allow.
+/// The schema of a key's scopes.
 fn scopes() -> Array {
     let scope = ObjectBuilder::new()
         .schema_type(Type::String)
@@ -62,27 +63,27 @@ fn scopes() -> Array {
     ArrayBuilder::new().items(scope).min_items(Some(1)).max_items(Some(20)).build()
 }
 
-/// A key that was made. Its text is shown this once.
+/// A new key. Its text is shown only once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CreatedKey {
-    /// Its public part.
+    /// The key's prefix, which is public.
     #[schema(example = "0123456789ab")]
     pub(crate) id: String,
-    /// The whole key: for its holder, and nobody else.
+    /// The whole key, for its holder only.
     #[schema(value_type = String)]
     pub(crate) key: SecretText,
     pub(crate) expires_at: DateTime<Utc>,
 }
 
-/// What is known of a key; its secret is not.
+/// A key, without its secret.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Key {
-    /// Its public part.
+    /// The key's prefix, which is public.
     #[schema(example = "0123456789ab")]
     pub(crate) id: String,
     #[schema(example = "billing")]
     pub(crate) holder: String,
-    /// The canvas it counts on; null for every canvas.
+    /// The canvas the key is valid on; null for all canvases.
     pub(crate) canvas: Option<Uuid>,
     pub(crate) scopes: Vec<String>,
     /// `live`, `revoked` or `expired`.
@@ -92,16 +93,16 @@ pub(crate) struct Key {
     pub(crate) created_by: String,
     pub(crate) expires_at: DateTime<Utc>,
     pub(crate) revoked_at: Option<DateTime<Utc>>,
-    /// To the minute.
+    /// When the key was last used, to the minute.
     pub(crate) last_used_at: Option<DateTime<Utc>>,
 }
 
-/// A Google service account that is let in.
+/// A Google service account that may use the API.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Account {
     #[schema(example = "billing@my-project.iam.gserviceaccount.com")]
     pub(crate) email: String,
-    /// The canvas it is let in on; null for every canvas.
+    /// The canvas it may use; null for all canvases.
     pub(crate) canvas: Option<Uuid>,
     pub(crate) scopes: Vec<String>,
     pub(crate) created_at: DateTime<Utc>,

@@ -9,26 +9,26 @@ use crate::admin;
 use crate::cron::{CronSchedule, InvalidSchedule};
 use crate::event::EventError;
 
-/// A cron to be put.
+/// A cron to be created or replaced.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutCron {
-    /// Minute, hour, day of the month, month and weekday; with seconds before them, if there are six fields.
+    /// Minute, hour, day of the month, month and weekday; with six fields, the first is seconds.
     #[schema(max_length = 256, example = "30 8 * * MON-FRI")]
     pub(crate) expression: String,
-    /// The zone on whose wall clock the expression is matched, by its name in the IANA database. Default `UTC`.
+    /// The time zone of the expression, by its name in the IANA database. Default `UTC`.
     #[serde(default = "utc")]
     #[schema(max_length = 64, example = "Europe/Berlin", default = "UTC")]
     pub(crate) zone: String,
-    /// What each event carries, kept to the letter, in 64 KiB; null if it is left out.
+    /// The value of each event, stored verbatim; at most 64 KiB. Default null.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
-    /// The handler's modifier, `_` if it is left out.
+    /// The handler's modifier. Default `_`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "_")]
     pub(crate) modifier: Option<String>,
-    /// What becomes of ticks that were missed because no process ran.
+    /// How to handle ticks that were missed because no process was running.
     #[serde(default)]
     pub(crate) missed: Missed,
 }
@@ -37,8 +37,8 @@ fn utc() -> String {
     "UTC".to_owned()
 }
 
-/// What becomes of ticks that were missed because no process ran: left out (`skip`), the last made up for (`once`), or
-/// each, 1,000 at most (`all`).
+/// How to handle ticks that were missed because no process was running: `skip` them, emit the last
+/// one (`once`), or emit `all` of them, at most 1,000.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Missed {
@@ -48,16 +48,16 @@ pub(crate) enum Missed {
     All,
 }
 
-/// Why a cron is stopped. It may be left out.
+/// A request to pause a cron. The body is optional.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PauseCron {
-    /// Shown wherever the cron is.
+    /// Reason to show to others.
     #[schema(max_length = 1000, example = "the warehouse moves")]
     pub(crate) reason: Option<String>,
 }
 
-/// A cron: at each tick it emits an event for the handler `CRON/name`.
+/// A cron: it emits an event for the handler `CRON/name` at each tick.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Cron {
     #[schema(example = "report")]
@@ -68,29 +68,30 @@ pub(crate) struct Cron {
     pub(crate) zone: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// What each event carries; left out of lists, and of the answers to pause and unpause.
+    /// The value of each event; omitted in lists, and in responses to pausing and resuming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
     pub(crate) missed: Missed,
-    /// Who stopped it, if somebody did.
+    /// The pause, if the cron is paused.
     pub(crate) paused: Option<CronPause>,
-    /// The ticks ahead: five, in a list one, none while it is paused, nor where the release that answers can't read the
-    /// schedule.
+    /// The next ticks: five, or one in lists. Empty while the cron is paused, or if the responding
+    /// release can't read the schedule.
     pub(crate) next: Vec<CronTick>,
-    /// Its last tick.
+    /// The last tick.
     pub(crate) last: Option<DateTime<Utc>>,
-    /// How many events it has emitted: a few of them ahead of their ticks, none that was taken back.
+    /// Number of events emitted, including those ahead of their ticks and excluding those that were
+    /// withdrawn.
     #[schema(minimum = 0)]
     pub(crate) ticks: u64,
     #[schema(example = "key:billing")]
     pub(crate) created_by: String,
     pub(crate) created_at: DateTime<Utc>,
-    /// When it was last replaced.
+    /// When the cron was last replaced.
     pub(crate) changed_at: DateTime<Utc>,
 }
 
-/// Why a cron does not tick.
+/// The pause of a cron.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CronPause {
     pub(crate) since: DateTime<Utc>,
@@ -98,19 +99,19 @@ pub(crate) struct CronPause {
     pub(crate) reason: Option<String>,
 }
 
-/// A moment at which a cron ticks.
+/// A time at which a cron ticks.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct CronTick {
     pub(crate) at: DateTime<Utc>,
-    /// As the clock of the cron's zone shows it.
+    /// The time in the cron's time zone.
     #[schema(example = "2030-01-31T08:30:00+01:00")]
     pub(crate) local: DateTime<FixedOffset>,
 }
 
-/// Why a request makes no cron.
+/// Why a request does not describe a cron.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidCron {
-    /// Its expression or zone.
+    /// Its expression or time zone.
     #[error(transparent)]
     Schedule(#[from] InvalidSchedule),
     /// Its name, modifier or value.
@@ -119,7 +120,7 @@ pub(crate) enum InvalidCron {
 }
 
 impl PutCron {
-    /// The cron of this name that is asked for.
+    /// The requested cron, with this name.
     pub(crate) fn named(self, name: &str) -> Result<admin::NewCron, InvalidCron> {
         let schedule = CronSchedule::new(&self.expression, &self.zone)?;
         let value = self.value.as_deref().map_or("null", RawValue::get);
@@ -152,7 +153,7 @@ impl From<crate::cron::Missed> for Missed {
 }
 
 impl Cron {
-    /// As those may see it who change crons and may not read.
+    /// For callers that may change crons but not read them.
     pub(crate) fn without_value(self) -> Self {
         Self { value: None, ..self }
     }

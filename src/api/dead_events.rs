@@ -1,4 +1,4 @@
-//! Events that are not tried again.
+//! Dead events: those that are not tried again.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use super::{Copied, Place};
 use crate::admin::{BULK_MAX, Bulk};
 use crate::store;
 
-/// An event that is not tried again.
+/// A dead event, which is no longer retried.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeadEvent {
-    /// A redriven event keeps it.
+    /// The event's id, which a redrive keeps.
     pub(crate) id: Uuid,
     #[schema(example = "WORKER")]
     pub(crate) module: String,
@@ -20,85 +20,91 @@ pub(crate) struct DeadEvent {
     pub(crate) name: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// Why it died: `retries` or `poison`.
+    /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
+    /// too often while they ran it).
     #[schema(example = "retries")]
     pub(crate) cause: String,
-    /// Attempts that failed before the last one.
+    /// Failed attempts before the last one.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Owners it outlived.
+    /// Claims that were lost because a worker died or stalled.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
-    /// What its handler said last.
+    /// The last error of its handler.
     pub(crate) last_error: Option<String>,
-    /// When it was emitted.
+    /// When the event was emitted.
     pub(crate) enqueued_at: DateTime<Utc>,
-    /// When it died.
+    /// When the event died.
     pub(crate) died_at: DateTime<Utc>,
-    /// The object it was about, and its link there.
+    /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
-    /// The registered queue that it was in, and the event that it was a copy of, if it was one.
+    /// If it was a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
-    /// Whether its object stands still for it.
+    /// Whether the event halts its object.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) halts: bool,
 }
 
-/// Which dead events are meant: those for which all that is given holds.
+/// Which dead events to act on: those that match all given filters.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct BulkRequest {
-    /// Of handlers of this module. Default `WORKER`, if `name` is given.
+    /// The handler's module; requires `name`. Default `WORKER`.
     #[schema(example = "WORKER")]
     pub(crate) module: Option<String>,
-    /// Of this handler.
+    /// Only events of this handler.
     #[schema(example = "send-email")]
     pub(crate) name: Option<String>,
-    /// That died at or after this moment.
+    /// Only events that died at or after this time.
     pub(crate) since: Option<DateTime<Utc>>,
-    /// That died before this moment.
+    /// Only events that died before this time.
     pub(crate) before: Option<DateTime<Utc>>,
-    /// All of the canvas: needed when nothing else is given.
+    /// All dead events of the canvas. Required without other filters, and refused with them.
     pub(crate) all: bool,
-    /// Only count them.
+    /// Whether to only count the events.
     pub(crate) dry_run: bool,
-    /// With `dry_run`: count up to so many. Default 10,000.
+    /// With `dry_run`: count at most this many events. Default 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub(crate) count_up_to: Option<u64>,
 }
 
 impl BulkRequest {
-    /// Up to how many are only counted; none: they are not.
+    /// Up to which number to count instead of changing anything; `None` without `dry_run`.
     pub(crate) fn only_counted(&self) -> Option<u64> {
         self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
     }
 }
 
-/// What a redrive did.
+/// The result of a redrive.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Redriven {
-    /// Dead events brought back, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
+    /// Number of events redriven, at most 10,000 per request. With `dry_run`: number of events that
+    /// would be redriven, at most `count_up_to`.
     #[schema(minimum = 0)]
     pub(crate) redriven: u64,
-    /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.
+    /// Whether there are more. To continue, repeat the request with `before` from this response,
+    /// and without `all`.
     pub(crate) more: bool,
-    /// All of them died before this moment of the database's clock: that of the request, or its own `before`. What dies
-    /// again after it is left alone by a request that repeats it.
+    /// Time on the database's clock before which all of these events died: the time of the request,
+    /// or its own `before`. Repeating the request with it leaves alone events that die again later.
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-/// What a deletion did.
+/// The result of a deletion.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Deleted {
-    /// Dead events deleted, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
+    /// Number of events deleted, at most 10,000 per request. With `dry_run`: number of events that
+    /// would be deleted, at most `count_up_to`.
     #[schema(minimum = 0)]
     pub(crate) deleted: u64,
-    /// Whether there are more: ask again, with `before` from this answer and the rest as it was, but without `all`.
+    /// Whether there are more. To continue, repeat the request with `before` from this response,
+    /// and without `all`.
     pub(crate) more: bool,
-    /// All of them died before this moment of the database's clock: that of the request, or its own `before`.
+    /// Time on the database's clock before which all of these events died: the time of the request,
+    /// or its own `before`.
     pub(crate) before: Option<DateTime<Utc>>,
 }
 

@@ -1,4 +1,4 @@
-//! Emitting: what is sent, and what is answered.
+//! Emitting: requests and answers.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -13,34 +13,35 @@ use crate::emit;
 #[derive(Debug, Default, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvent {
-    /// The handler's module, `WORKER` if it is left out.
+    /// The handler's module. Default `WORKER`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
     pub(crate) module: Option<String>,
     /// The handler's name.
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "send-email")]
     pub(crate) name: String,
-    /// The handler's modifier, `_` if it is left out.
+    /// The handler's modifier. Default `_`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "_")]
     pub(crate) modifier: Option<String>,
-    /// What the handler gets, kept to the letter; null if it is left out. Nested 64 deep at most, and without NUL.
+    /// The value that the handler receives, stored verbatim. Default null. Nested at most 64 levels
+    /// deep, and without NUL.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
-    /// An id of the caller's choice: emitting it again within 7 days adds nothing. It counts on this canvas only; the event's
-    /// own id is in the answer.
+    /// An id that you choose, unique on the canvas: emitting it again within 7 days adds nothing.
+    /// The event's own id is in the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Uuid>,
-    /// Not to run before this moment.
+    /// Time before which the event does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) delay_until: Option<DateTime<Utc>>,
-    /// Not to run before so many seconds have passed. Excludes `delay_until`.
+    /// Delay before the event may run, in seconds. Excludes `delay_until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3_162_240_000.0)]
     pub(crate) delay_s: Option<f64>,
-    /// The object it is about: it runs after every earlier event on the same object for the same handler. A part of an
-    /// object, written after a `/`, belongs to the object.
+    /// The object of the event: it runs after all earlier events on the object for the same
+    /// handler. A part of an object, written after a `/`, belongs to the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(
         pattern = "^[A-Za-z0-9_.:@=+~-]{1,200}(/[A-Za-z0-9_.:@=+~-]{1,200})*$",
@@ -48,15 +49,15 @@ pub(crate) struct NewEvent {
         example = "work:1"
     )]
     pub(crate) object: Option<String>,
-    /// No handler of its own gets it: only the registered queues that want it.
+    /// Only for the registered queues that match; the handler does not receive it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) only_queues: bool,
-    /// It is also appended to the log, in the same transaction: `true`, or into this stream.
+    /// Whether to also append the event to the log in the same transaction: `true`, or a stream.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) logged: Option<Logged>,
 }
 
-/// Events to be emitted together: all or none.
+/// Events to be emitted together, all or none.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewEvents {
@@ -64,24 +65,26 @@ pub(crate) struct NewEvents {
     pub(crate) events: Vec<NewEvent>,
 }
 
-/// A change of an object: events on it, next to each other in its chain, and its state.
+/// A change of an object: events that are adjacent in its chain, and its new state.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewChange {
-    /// The event that the change is. Its `object` is that of the path, or left out.
+    /// The main event. Its `object` is the one in the path, or omitted.
     pub(crate) main: NewEvent,
-    /// What comes with it, in this order.
+    /// The events that accompany it, in this order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(required = false, max_items = 999)]
     pub(crate) subevents: Vec<NewEvent>,
-    /// What the object is from now on, any JSON but null, kept to the letter; left out, or null, it stays what it was.
+    /// The new state of the object: any JSON but null, stored verbatim. If omitted or null, the
+    /// state does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value, example = json!({"title": "Emma"}))]
     pub(crate) state: Option<Box<RawValue>>,
 }
 
-/// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or `MODULE/name/modifier`. Any further
-/// attribute may be there; `modifier`, `object`, `delayuntil`, `delayseconds` and `traceparent` mean something to the queue.
+/// A CloudEvent 1.0 in JSON format. Its type names the handler: `name`, `MODULE/name` or
+/// `MODULE/name/modifier`. Any further attribute is allowed; the queue interprets `modifier`,
+/// `object`, `delayuntil`, `delayseconds` and `traceparent`.
 #[derive(ToSchema)]
 #[allow(
     dead_code,
@@ -90,7 +93,7 @@ pub(crate) struct NewChange {
 pub(crate) struct CloudEvent {
     #[schema(pattern = r"^1\.0$", example = "1.0")]
     specversion: String,
-    /// With `source` it makes the event's id: a repeat adds nothing within 7 days.
+    /// Determines the event's id, together with `source`: a repeat within 7 days adds nothing.
     #[schema(min_length = 1, max_length = 4096)]
     id: String,
     /// A URI reference.
@@ -103,21 +106,21 @@ pub(crate) struct CloudEvent {
         example = "send-email"
     )]
     kind: String,
-    /// What the handler gets.
+    /// The value that the handler receives.
     #[schema(value_type = Value)]
     data: Option<serde_json::Value>,
 }
 
-/// An event that was emitted: its row is committed.
+/// An emitted event, whose row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Emitted {
     pub(crate) id: Uuid,
-    /// The id was chosen, and had been emitted before: nothing was added.
+    /// Whether the chosen id had been emitted before, so that nothing was added.
     pub(crate) duplicate: bool,
-    /// Its link in the chain of its object; none if it is on no object, or a duplicate.
+    /// The event's link in the chain of its object; omitted if it has no object or is a duplicate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) link: Option<Link>,
-    /// How many registered queues got a copy; left out, if none did.
+    /// Number of registered queues that received a copy; omitted if none did.
     #[serde(default, skip_serializing_if = "is_none")]
     #[schema(minimum = 0)]
     pub(crate) copies: u32,
@@ -127,13 +130,13 @@ fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
-/// Events that were emitted, in the order of the request.
+/// Emitted events, in the order of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EmittedBatch {
     pub(crate) events: Vec<Emitted>,
 }
 
-/// One event's answer, or that of a batch.
+/// The response for one event, or for a batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum EmitAnswer {

@@ -1,4 +1,4 @@
-//! Entities: lists of them, what is sent to them, their states, what became of events.
+//! Entities: their lists and states, events sent to them, and the progress of these events.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -18,16 +18,16 @@ pub(crate) struct Entity {
     pub(crate) entity_type: String,
     #[schema(example = "ada")]
     pub(crate) id: String,
-    /// How many events of it were stored.
+    /// Number of stored events of the entity.
     #[schema(minimum = 1)]
     pub(crate) version: i64,
-    /// Its state after `state_version` events; none, before it was written for the first time.
+    /// The state after `state_version` events; null before it is first written.
     #[schema(value_type = Option<Value>)]
     pub(crate) state: Option<Box<RawValue>>,
-    /// The version of the state. It is that of the entity, unless its processor writes states more rarely.
+    /// The version of the state: that of the entity, unless its processor writes states less often.
     #[schema(minimum = 0)]
     pub(crate) state_version: i64,
-    /// When the last event was decided upon.
+    /// When the outcome of the last event was decided.
     pub(crate) updated_at: DateTime<Utc>,
 }
 
@@ -39,19 +39,19 @@ pub(crate) struct EntitySummary {
     pub(crate) entity_type: String,
     #[schema(example = "ada")]
     pub(crate) id: String,
-    /// How many events of it were stored.
+    /// Number of stored events of the entity.
     #[schema(minimum = 1)]
     pub(crate) version: i64,
-    /// The version of the state that is stored; 0, before it was written for the first time.
+    /// The version of the stored state; 0 before it is first written.
     #[schema(minimum = 0)]
     pub(crate) state_version: i64,
-    /// How large that state is as JSON; null, before it was written for the first time.
+    /// Size of the stored state as JSON, in bytes; null before it is first written.
     pub(crate) state_bytes: Option<u64>,
-    /// When the last event was decided upon.
+    /// When the outcome of the last event was decided.
     pub(crate) updated_at: DateTime<Utc>,
 }
 
-/// A handler of module `ANSWER` that is told.
+/// A handler in module `ANSWER` that receives the outcome.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReplyTo {
@@ -65,24 +65,25 @@ pub(crate) struct ReplyTo {
 pub(crate) struct NewEntityEvent {
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "deposit")]
     pub(crate) name: String,
-    /// What the event says, kept to the letter; null if it is left out. Nested 64 deep at most, and without NUL.
+    /// The event's payload, stored verbatim. Default null. Nested at most 64 levels deep, and
+    /// without NUL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) payload: Option<Box<RawValue>>,
-    /// An id of the caller's choice: sending it again to the same entity does not apply it twice, until 7 days after it was
-    /// decided upon.
+    /// An id that you choose: sending it to the same entity again does not apply it twice, until 7
+    /// days after its outcome.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Uuid>,
-    /// What connects it with other events; its own id if it is left out.
+    /// The correlation id, which connects the event with others. Default: the event's own id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) correlation_id: Option<Uuid>,
-    /// The handler that is told what became of it; nobody, if it is left out.
+    /// The handler that receives the outcome. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reply_to: Option<ReplyTo>,
 }
 
 impl NewEntityEvent {
-    /// As it is sent.
+    /// The event to be sent.
     pub(crate) fn read(self) -> Result<entity::EntityEvent, EventError> {
         let payload = self.payload.as_deref().map_or("null", RawValue::get);
         let mut event = entity::EntityEvent::from_json(&self.name, payload)?;
@@ -99,19 +100,20 @@ impl NewEntityEvent {
     }
 }
 
-/// An event that is in an entity's inbox.
+/// An event in an entity's inbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct SentToEntity {
     pub(crate) id: Uuid,
     pub(crate) correlation_id: Uuid,
-    /// Its link among the events of the entity: that of the first time it was sent.
+    /// The event's link among the events of the entity; if it was sent before, the first one.
     pub(crate) link: Link,
-    /// Whether it was sent before.
+    /// Whether the event was sent before.
     pub(crate) again: bool,
 }
 
-/// How far something has come: it is in the inbox (`accepted`); in the repository and in the state, while what follows outside
-/// has not ended (`processed`), or has (`completed`); or it was rejected, or died, or what followed did (`failed`).
+/// How far an event has come. `accepted`: it is in the inbox. `processed`: it is in the repository
+/// and in the state, and what follows outside has not ended. `completed`: that has ended, too.
+/// `failed`: it was rejected, or it or what followed died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EntityStatus {
@@ -121,7 +123,7 @@ pub(crate) enum EntityStatus {
     Failed,
 }
 
-/// What became of an event that was sent to an entity.
+/// The outcome of an event that was sent to an entity.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EntityEvent {
     pub(crate) id: Uuid,
@@ -135,30 +137,31 @@ pub(crate) struct EntityEvent {
     pub(crate) name: String,
     pub(crate) link: Link,
     pub(crate) status: EntityStatus,
-    /// The entity's version with it, if it was stored.
+    /// The entity's version with this event, if the event was stored.
     pub(crate) version: Option<i64>,
-    /// What the processor gave as its result.
+    /// The result that the processor returned.
     #[schema(value_type = Option<Value>)]
     pub(crate) result: Option<Box<RawValue>>,
-    /// Why it failed.
+    /// Why the event failed.
     pub(crate) error: Option<String>,
-    /// The events that were emitted because of it.
+    /// The events that were emitted because of this one.
     pub(crate) follow_ups: Vec<Uuid>,
     pub(crate) sent_at: DateTime<Utc>,
-    /// When it was decided upon.
+    /// When the outcome was decided.
     pub(crate) ended_at: Option<DateTime<Utc>>,
 }
 
-/// What became of an event, or of all events with a correlation id.
+/// The outcome of an event, or of all events with a correlation id.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct EntityProgress {
-    /// `failed` if one of them has; else as far as the one that has come least far.
+    /// `failed` if any of the events has failed; otherwise the status of the one that has come
+    /// least far.
     pub(crate) status: EntityStatus,
-    /// In the order in which they were sent; 100 at most.
+    /// The events in the order in which they were sent; at most 100.
     pub(crate) events: Vec<EntityEvent>,
 }
 
-/// A state that is no JSON, which only another program can have written, is not shown.
+/// Leaves out a state that is not JSON: only another program can have written it.
 fn json(text: Option<String>) -> Option<Box<RawValue>> {
     text.and_then(|text| RawValue::from_string(text).ok())
 }
@@ -215,7 +218,7 @@ impl From<event::EntityStatus> for EntityStatus {
 }
 
 impl EntityStatus {
-    /// In one word.
+    /// The state as a word.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",

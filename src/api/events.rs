@@ -1,4 +1,4 @@
-//! Events: one by one, and in lists.
+//! Events, singly and in lists.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -23,51 +23,52 @@ pub(crate) struct EventSummary {
     #[schema(example = "_")]
     pub(crate) modifier: String,
     pub(crate) state: EventState,
-    /// When it was emitted.
+    /// When the event was emitted.
     pub(crate) enqueued_at: DateTime<Utc>,
-    /// When it is due.
+    /// When the event is due.
     pub(crate) delay_until: DateTime<Utc>,
-    /// Attempts that failed.
+    /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Owners it has outlived.
+    /// Claims that were lost because a worker died or stalled.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
-    /// The worker that has it in hand; none has a copy that is leased over HTTP.
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
-    /// The object it is about, and its link there.
+    /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
-    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
 }
 
-/// What an event waits for, or what became of it.
+/// What an event waits for, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum EventState {
     /// Due, and free to run.
     Ready,
-    /// An earlier event of its object has not ended.
+    /// Waiting for an earlier event of its object to end.
     Behind,
-    /// Its object stands still, because an event of it died.
+    /// Its object is halted by a dead event.
     Halted,
-    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    /// Its canvas receives nothing from the queue now: it is paused there, or at its in-flight
+    /// limit.
     Held,
     /// Not due yet.
     Delayed,
-    /// On a worker now.
+    /// Running on a worker.
     Running,
     /// Due, and held by a pause.
     Paused,
     /// Due, and held by a block.
     Blocked,
-    /// Given up, and kept.
+    /// No longer retried, and kept.
     Dead,
-    /// It had an id of its emitter's choice, which is remembered: it completed, or was cancelled or purged.
+    /// Completed, cancelled or purged; known because its chosen id is remembered.
     Gone,
 }
 
@@ -105,16 +106,17 @@ impl From<WaitingState> for Standing {
 pub(crate) struct EventDetail {
     pub(crate) id: Uuid,
     pub(crate) state: EventState,
-    /// The same in the words of the state machine.
+    /// The state in the terms of the state machine.
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
-    /// Why it died: `retries` or `poison`.
+    /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
+    /// too often while they ran it).
     pub(crate) cause: Option<String>,
-    /// Since when that is so.
+    /// Since when the event has been in this state.
     pub(crate) since: Option<DateTime<Utc>>,
-    /// Until when, as far as that is known.
+    /// Until when the event stays in this state, if known.
     pub(crate) until: Option<DateTime<Utc>>,
-    /// What happens next, in a sentence.
+    /// What happens next, as a sentence.
     #[schema(example = "is woken when the handler is unpaused")]
     pub(crate) next: String,
     #[schema(example = "WORKER")]
@@ -123,57 +125,58 @@ pub(crate) struct EventDetail {
     pub(crate) name: Option<String>,
     #[schema(example = "_")]
     pub(crate) modifier: Option<String>,
-    /// When it was emitted.
+    /// When the event was emitted.
     pub(crate) enqueued_at: DateTime<Utc>,
-    /// When it is due.
+    /// When the event is due.
     pub(crate) delay_until: Option<DateTime<Utc>>,
-    /// When its notification is published anew if nothing else happens; null while a rule holds it.
+    /// When its notification is published again if nothing else happens; null while a rule holds
+    /// the event.
     pub(crate) notify_at: Option<DateTime<Utc>>,
-    /// The rule that holds it.
+    /// The rule that holds the event.
     pub(crate) rule: Option<Rule>,
-    /// Attempts that failed.
+    /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Owners it has outlived.
+    /// Claims that were lost because a worker died or stalled.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
-    /// The worker that has it in hand; none has a copy that is leased over HTTP.
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
-    /// What its handler said last.
+    /// The last error of its handler.
     pub(crate) last_error: Option<String>,
-    /// Since when some worker has known no handler for it.
+    /// Since when a worker has known no handler for the event.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
-    /// Where its handler is reached, if that is over HTTP.
+    /// The URL of its handler, if that is an HTTP target.
     #[schema(example = "https://mail.example/events")]
     pub(crate) target: Option<String>,
-    /// The W3C trace context it was emitted in.
+    /// The W3C trace context of the emit.
     pub(crate) traceparent: Option<String>,
-    /// The object it is about, and its link there.
+    /// The event's object, and its link there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
-    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    /// If it is a copy in a registered queue: the queue, and the event it was copied from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) copy_of: Option<Copied>,
-    /// The first event of its object that is left for the same handler, if it waits for that one.
+    /// The first remaining event of its object for the same handler, if it waits for that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first: Option<Uuid>,
-    /// The link of that one.
+    /// The link of that event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) first_link: Option<Link>,
-    /// What was emitted, to the letter: only with `view=full`.
+    /// The value that was emitted, verbatim; only with `view=full`.
     #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) value: Option<Box<RawValue>>,
 }
 
-/// A value that is null is there all the same.
+/// Keeps a value of `null` apart from a missing value.
 fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
     Box::deserialize(deserializer).map(Some)
 }
 
-/// The event that a request was about.
+/// The event that a request acted on.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct TheEvent {
     pub(crate) id: Uuid,
@@ -214,7 +217,7 @@ impl From<admin::EventSummary> for EventSummary {
 }
 
 impl EventDetail {
-    /// What is known of an event, without its value; `None` for what is not there.
+    /// What is known of an event, without its value; `None` if it does not exist.
     pub(crate) fn of(explanation: Explanation) -> Option<Self> {
         match explanation {
             Explanation::Live(live) => Some(Self::of_live(*live)),
@@ -224,7 +227,7 @@ impl EventDetail {
         }
     }
 
-    /// Whether it has not ended, and nobody runs it.
+    /// Whether the event has not ended and is not running.
     pub(crate) fn is_waiting(&self) -> bool {
         match self.state {
             EventState::Ready

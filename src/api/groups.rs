@@ -1,4 +1,4 @@
-//! Consumer groups: nodes, who has which source, how far they have come.
+//! Consumer groups: nodes, owners of sources, and positions.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,22 +11,22 @@ use crate::admin;
 use crate::event::{self, EventSource, InvalidSource};
 use crate::store;
 
-/// The nodes that have subscribers, and who coordinates.
+/// The nodes with subscribers, and the coordinator.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupNodes {
-    /// Those that were heard of within their lease.
+    /// The nodes whose lease has not expired.
     pub(crate) items: Vec<GroupNode>,
-    /// The node that coordinates; null, if nobody does now.
+    /// The coordinating node; null if there is none at present.
     pub(crate) coordinator: Option<Uuid>,
-    /// Its term: grows each time another takes over.
+    /// The coordinator's term, which grows each time another node takes over.
     pub(crate) term: Option<i64>,
 }
 
-/// A process that has subscribers.
+/// A process with subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupNode {
     pub(crate) id: Uuid,
-    /// When it was last heard of.
+    /// Time of the last heartbeat.
     pub(crate) heartbeat_at: DateTime<Utc>,
 }
 
@@ -35,18 +35,18 @@ pub(crate) struct GroupNode {
 pub(crate) struct GroupSummary {
     #[schema(example = "company-projection")]
     pub(crate) name: String,
-    /// Subscribers that were heard of within their lease.
+    /// Number of subscribers whose lease has not expired.
     #[schema(minimum = 0)]
     pub(crate) subscribers: usize,
-    /// Those of them that can't work.
+    /// Number of these that are unhealthy.
     #[schema(minimum = 0)]
     pub(crate) unhealthy: usize,
-    /// One process works on all of it alone, without subscribers.
+    /// Whether one process consumes the whole group alone, without subscribers.
     #[serde(default)]
     pub(crate) alone: bool,
     #[schema(minimum = 0)]
     pub(crate) sources: usize,
-    /// Sources that nobody works on.
+    /// Number of sources without an owner.
     #[schema(minimum = 0)]
     pub(crate) idle: usize,
     /// The largest lag of its sources.
@@ -61,10 +61,10 @@ pub(crate) struct Group {
     pub(crate) name: String,
     pub(crate) subscribers: Vec<GroupSubscriber>,
     pub(crate) sources: Vec<GroupSource>,
-    /// The process that works on all of it alone, without subscribers; null: none does.
+    /// The process that consumes the whole group alone, without subscribers; null if there is none.
     pub(crate) alone: Option<Uuid>,
-    /// Of the processors of a type of entities: the number of the log after which nothing is dropped because of them; null: nothing is
-    /// kept for this group but what its positions need.
+    /// For processors of an entity type: the log number after which the log is kept for them. Null
+    /// if nothing is kept for this group but what its positions need.
     #[schema(minimum = 0)]
     pub(crate) pin: Option<i64>,
 }
@@ -73,13 +73,13 @@ pub(crate) struct Group {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupSubscriber {
     pub(crate) id: Uuid,
-    /// Where it runs.
+    /// The node it runs on.
     pub(crate) node: Uuid,
-    /// Why it can't work; null, if it can.
+    /// Why it is unhealthy; null if it is healthy.
     pub(crate) unhealthy: Option<String>,
-    /// When it was last heard of.
+    /// Time of the last heartbeat.
     pub(crate) heartbeat_at: DateTime<Utc>,
-    /// Its lease has run out: what it has is given to others.
+    /// Whether its lease has expired, so that its sources are given to others.
     pub(crate) lapsed: bool,
 }
 
@@ -88,46 +88,46 @@ pub(crate) struct GroupSubscriber {
 pub(crate) struct GroupSource {
     #[schema(example = "category/companies/3-of-f")]
     pub(crate) source: String,
-    /// Who works on it; null: nobody does now.
+    /// The subscriber that owns the source; null if there is none at present.
     pub(crate) subscriber: Option<Uuid>,
-    /// Where that one runs.
+    /// The node of that subscriber.
     pub(crate) node: Option<Uuid>,
-    /// It is being taken from its owner.
+    /// Whether the source is being revoked from its owner.
     pub(crate) releasing: bool,
-    /// The number of the last event that is done with; 0 before the first.
+    /// Log number of the last event that was processed; 0 before the first.
     #[schema(minimum = 0)]
     pub(crate) position: i64,
-    /// Under which epoch the position was opened last; 0 for never.
+    /// The epoch under which the position was last opened; 0 if it never was.
     #[schema(minimum = 0)]
     pub(crate) epoch: i64,
-    /// Since when the position stands there; null: it was never opened.
+    /// When the position last moved; null if it was never opened.
     pub(crate) moved_at: Option<DateTime<Utc>>,
-    /// How many numbers of the log lie between the position and the last one that can be read; those of other sources are
-    /// among them.
+    /// How many log numbers lie between the position and the last readable event, including those
+    /// of other sources.
     #[schema(minimum = 0)]
     pub(crate) lag: u64,
-    /// The event for which it waits, because that fails and is tried again; null: none.
+    /// The failing event that the source waits for while it is retried; null if there is none.
     pub(crate) failing: Option<FailingEvent>,
 }
 
-/// An event that fails, and is tried again.
+/// An event that fails and is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FailingEvent {
-    /// Its number in the log.
+    /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
     pub(crate) since: DateTime<Utc>,
     #[schema(minimum = 1)]
     pub(crate) attempts: u32,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     pub(crate) error: String,
 }
 
-/// An event that a group gave up.
+/// A dead event of a group.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct GroupDead {
     pub(crate) source: String,
-    /// Its number in the log.
+    /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
     pub(crate) id: Uuid,
@@ -135,39 +135,40 @@ pub(crate) struct GroupDead {
     pub(crate) category: String,
     pub(crate) stream: String,
     pub(crate) name: String,
-    /// What it says.
+    /// The event's payload.
     #[schema(value_type = Object)]
     pub(crate) payload: Box<RawValue>,
     #[schema(minimum = 1)]
     pub(crate) attempts: u32,
-    /// Why the last attempt failed.
+    /// The error of the last attempt.
     pub(crate) error: String,
     pub(crate) died_at: DateTime<Utc>,
-    /// It is to be tried again, and was not yet.
+    /// Whether the event is to be retried, and has not been yet.
     pub(crate) redriven: bool,
 }
 
-/// Which of the dead of a group are to be tried again: one, or all.
+/// Which of a group's dead events to redrive: one, or all.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RedriveGroup {
-    /// The one with this number in the log. Default: all, 10,000 at most in one request.
+    /// Only the event with this log number. Default: all, at most 10,000 per request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub(crate) seq: Option<i64>,
-    /// That died before this moment. Default: the moment of the request.
+    /// Only events that died before this time. Default: the time of the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-/// How many of the dead of a group will be tried again.
+/// How many of a group's dead events will be retried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RedrivenGroup {
     #[schema(minimum = 0)]
     pub(crate) redriven: u64,
-    /// Whether there may be more: ask again, with `before` from this answer.
+    /// Whether there may be more. To continue, repeat the request with `before` from this response.
     pub(crate) more: bool,
-    /// All of them died before this moment of the database's clock. What fails again after it is left alone by a request that repeats it.
+    /// Time on the database's clock before which all of these events died. Repeating the request
+    /// with it leaves alone events that fail again later.
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
@@ -177,42 +178,42 @@ impl From<(admin::Bulk, DateTime<Utc>)> for RedrivenGroup {
     }
 }
 
-/// What removing a group did.
+/// The result of removing a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct RemoveGroup {
-    /// How many positions were removed.
+    /// Number of positions removed.
     #[schema(minimum = 0)]
     pub(crate) positions: u64,
-    /// How many pins that kept the log for a type of entities.
+    /// Number of pins removed, which kept the log for an entity type.
     #[schema(minimum = 0)]
     pub(crate) pins: u64,
 }
 
-/// Where a group is to go on.
+/// The new position of a group.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ResetRequest {
-    /// `start`, `end`, or the number after which it goes on.
+    /// The new position: `start`, `end`, or the log number of the event to resume after.
     #[schema(example = "start", max_length = 20)]
     pub(crate) to: String,
-    /// Only in this source. Default: in all of the group.
+    /// Only this source. Default: all sources of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "category/companies/3-of-f", max_length = 700)]
     pub(crate) source: Option<String>,
 }
 
-/// What moving the positions of a group did.
+/// The result of resetting the positions of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct ResetGroup {
-    /// How many sources it was done in.
+    /// Number of sources that were reset.
     #[schema(minimum = 0)]
     pub(crate) sources: u64,
-    /// Where they stand now.
+    /// Their position now.
     #[schema(minimum = 0)]
     pub(crate) position: i64,
 }
 
-/// A request that says no place to go on at.
+/// Why a request does not describe a reset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidReset {
     #[error("{0:?} is no place to go on at: use start, end, or the number of the event after which to go on")]
@@ -222,7 +223,7 @@ pub(crate) enum InvalidReset {
 }
 
 impl ResetRequest {
-    /// As the admin takes it.
+    /// The source to reset, or all of them, and the new position.
     pub(crate) fn read(&self) -> Result<(Option<EventSource>, admin::ResetTo), InvalidReset> {
         let to = match self.to.as_str() {
             "start" => admin::ResetTo::Start,

@@ -9,30 +9,30 @@ use crate::admin::{BULK_MAX, Bulk, HandlerStats};
 use crate::event::HandlerScope;
 use crate::store;
 
-/// A handler, with all its modifiers: how many events wait for what, and the rules in force.
+/// A handler with all its modifiers: its events by state, and the rules in force.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Handler {
-    /// The event space.
+    /// The handler's module, its event space.
     #[schema(example = "WORKER")]
     pub(crate) module: String,
     #[schema(example = "send-email")]
     pub(crate) name: String,
-    /// Due and free to run.
+    /// Events that are due and free to run.
     #[schema(minimum = 0)]
     pub(crate) waiting: i64,
-    /// Not due yet.
+    /// Events that are not due yet.
     #[schema(minimum = 0)]
     pub(crate) delayed: i64,
-    /// Due, and held by a pause or a block.
+    /// Events that are due and held by a pause or a block.
     #[schema(minimum = 0)]
     pub(crate) paused: i64,
-    /// On a worker now.
+    /// Events that are running on a worker.
     #[schema(minimum = 0)]
     pub(crate) running: i64,
-    /// Given up, and kept.
+    /// Dead events, which are kept.
     #[schema(minimum = 0)]
     pub(crate) dead: i64,
-    /// Objects that stand still for it, because an event of theirs died.
+    /// Objects that are halted for the handler by a dead event.
     #[serde(default)]
     #[schema(minimum = 0)]
     pub(crate) halted: i64,
@@ -40,14 +40,14 @@ pub(crate) struct Handler {
     pub(crate) oldest_due: Option<DateTime<Utc>>,
     /// The rules in force, a block first.
     pub(crate) rules: Vec<Rule>,
-    /// Since when some worker has had events for it but no such handler.
+    /// Since when a worker has had events for the handler without knowing it.
     pub(crate) unknown_since: Option<DateTime<Utc>>,
-    /// Where its events are sent over HTTP, by modifier.
+    /// The handler's HTTP targets, by modifier.
     pub(crate) targets: Vec<Target>,
 }
 
 impl Handler {
-    /// A handler that has nothing.
+    /// A handler without any events, rules or targets.
     pub(crate) fn empty(scope: &HandlerScope) -> Self {
         Self {
             module: scope.module.to_string(),
@@ -65,7 +65,7 @@ impl Handler {
         }
     }
 
-    /// Whether it has no events, no rules and no targets.
+    /// Whether it has no events, rules or targets.
     pub(crate) fn is_empty(&self) -> bool {
         [self.waiting, self.delayed, self.paused, self.running, self.dead, self.halted] == [0; 6]
             && self.rules.is_empty()
@@ -73,50 +73,51 @@ impl Handler {
     }
 }
 
-/// How many events of a canvas or a handler could run now if there were more workers.
+/// How many events of a canvas or a handler could run now with more workers.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Depth {
-    /// Events that are due and free to run: not running, and held by no rule. At most 10,000.
+    /// Events that are due and free to run: not running, and not held by a rule. At most 10,000.
     #[schema(minimum = 0, maximum = 10_000)]
     pub(crate) depth: u64,
     /// Whether there may be more.
     pub(crate) capped: bool,
-    /// For how long the oldest of them has been due, in seconds.
+    /// How long the oldest of them has been due, in seconds.
     #[schema(minimum = 0)]
     pub(crate) oldest_age_s: Option<f64>,
 }
 
-/// Which events to delete: all of the handler that nobody runs.
+/// Which events of a handler to delete, except running ones.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct PurgeRequest {
-    /// That were emitted before this moment. Default: the moment of the request.
+    /// Only events emitted before this time. Default: the time of the request.
     pub(crate) before: Option<DateTime<Utc>>,
-    /// Only count them.
+    /// Whether to only count the events.
     pub(crate) dry_run: bool,
-    /// With `dry_run`: count up to so many. Default 10,000.
+    /// With `dry_run`: count at most this many events. Default 10,000.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub(crate) count_up_to: Option<u64>,
 }
 
 impl PurgeRequest {
-    /// Up to how many are only counted; none: they are not.
+    /// Up to which number to count instead of changing anything; `None` without `dry_run`.
     pub(crate) fn only_counted(&self) -> Option<u64> {
         self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
     }
 }
 
-/// What a purge did.
+/// The result of a purge.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Purged {
-    /// Events deleted, or counted; at most 10,000 in one request, or `count_up_to` of those that are only counted.
+    /// Number of events deleted, at most 10,000 per request. With `dry_run`: number of events that
+    /// would be deleted, at most `count_up_to`.
     #[schema(minimum = 0)]
     pub(crate) purged: u64,
-    /// Whether there are more: ask again, with `before` from this answer.
+    /// Whether there are more. To continue, repeat the request with `before` from this response.
     pub(crate) more: bool,
-    /// All of them were emitted before this moment of the database's clock. What is emitted after it is left alone by a
-    /// request that repeats it.
+    /// Time on the database's clock before which all of these events were emitted. Repeating the
+    /// request with it leaves alone events that are emitted later.
     pub(crate) before: Option<DateTime<Utc>>,
 }
 

@@ -1,4 +1,4 @@
-//! Lists, a page at a time.
+//! Lists in pages.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,14 +8,15 @@ use crate::admin::Page;
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct List<T> {
-    /// What is on this page: at most `limit`, and sometimes fewer although more follow.
+    /// The items of this page: at most `limit`, and possibly fewer although more follow.
     pub(crate) items: Vec<T>,
-    /// Where the next page starts: the parameter `cursor` of the next request. Null on the last page.
+    /// The cursor of the next page: the parameter `cursor` of the next request. Null on the last
+    /// page.
     pub(crate) next_cursor: Option<String>,
 }
 
 impl<T> List<T> {
-    /// A list of one page.
+    /// A list of a single page.
     pub(crate) fn whole(items: Vec<T>) -> Self {
         Self { items, next_cursor: None }
     }

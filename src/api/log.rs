@@ -1,4 +1,4 @@
-//! The log: what is appended, where it stands then, and what is read.
+//! The log: appends and their results, and pages.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,11 @@ use crate::event::{
     self, AppendCondition, CanvasId, EventError, EventId, LogEventError, StreamAppend, StreamId,
 };
 
-/// Where an emitted event is also appended to the log: `true`, or a stream.
+/// Where to append an emitted event in the log: `true`, or a stream.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum Logged {
-    /// `true`: its module is the category, its object, or else its name, the stream.
+    /// `true`: the module is the category; the object, or else the name, is the stream.
     Where(bool),
     /// This stream.
     In(StreamName),
@@ -31,7 +31,7 @@ pub(crate) struct StreamName {
     pub(crate) stream: String,
 }
 
-/// Events to be appended, if everything that is expected is so: all or none.
+/// Events to be appended if all conditions hold, all or none.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Append {
@@ -47,38 +47,40 @@ pub(crate) struct AppendTo {
     pub(crate) category: String,
     #[schema(pattern = "^[A-Za-z0-9_.:@=+~-]{1,200}$", example = "account-7")]
     pub(crate) stream: String,
-    /// What has to be so of the stream before: `empty`, or the position of its last event. Default `none`.
+    /// The condition on the stream before the append: `empty`, or the position of its last event.
+    /// Default `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) expect: Option<Expect>,
-    /// In this order; at most 1,000 in a request. Without any, it is only asked what is expected.
+    /// The events in this order, at most 1,000 per request. Without events, only the condition is
+    /// checked.
     #[serde(default)]
     #[schema(required = false, max_items = 1000)]
     pub(crate) events: Vec<NewLogEvent>,
 }
 
-/// What has to be so of a stream.
+/// A condition on a stream.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub(crate) enum Expect {
-    /// The position of its last event, from 0.
+    /// The stream's last event has this position, counted from 0.
     Position(#[schema(inline)] StreamPosition),
-    /// In a word.
+    /// A named condition.
     Word(ExpectWord),
 }
 
-/// The position of a stream's last event, from 0.
+/// The position of a stream's last event, counted from 0.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = u64)]
 pub(crate) struct StreamPosition(i64);
 
-/// What has to be so of a stream, in a word.
+/// A named condition on a stream.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ExpectWord {
-    /// Nothing.
+    /// No condition.
     None,
-    /// It has no event.
+    /// The stream has no events.
     Empty,
 }
 
@@ -86,23 +88,23 @@ pub(crate) enum ExpectWord {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewLogEvent {
-    /// What happened.
+    /// The event's name: what happened.
     #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "opened")]
     pub(crate) name: String,
-    /// Kept to the letter; null if it is left out.
+    /// The event's payload, stored verbatim. Default null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Value)]
     pub(crate) payload: Option<Box<RawValue>>,
-    /// What is known about it besides: an object of at most 64 KiB.
+    /// Metadata: a JSON object of at most 64 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     pub(crate) metadata: Option<Box<RawValue>>,
-    /// An id of the caller's choice. Nothing looks whether the log has it already.
+    /// An id that you choose. The log does not check whether it already has the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) id: Option<Uuid>,
 }
 
-/// Why a request to append is none.
+/// Why a request does not describe an append.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidAppend {
     #[error(transparent)]
@@ -114,7 +116,7 @@ pub(crate) enum InvalidAppend {
 }
 
 impl Append {
-    /// As the log takes it, on a canvas.
+    /// The appends to streams on this canvas.
     pub(crate) fn read(self, canvas: CanvasId) -> Result<Vec<StreamAppend>, InvalidAppend> {
         self.appends.into_iter().map(|append| append.read(canvas)).collect()
     }
@@ -164,7 +166,7 @@ impl NewLogEvent {
 }
 
 impl Logged {
-    /// The event, appended there.
+    /// The event, also appended to the log there.
     pub(crate) fn of(&self, event: event::Event) -> Result<event::Event, EventError> {
         match self {
             Self::Where(false) => Ok(event),
@@ -174,23 +176,23 @@ impl Logged {
     }
 }
 
-/// Where appended events stand, in the order of the request.
+/// Where the appended events are in the log, in the order of the request.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AppendedAll {
     pub(crate) events: Vec<Appended>,
 }
 
-/// Where an event of the log stands.
+/// Where an event is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Appended {
     pub(crate) id: Uuid,
-    /// Its number in the log.
+    /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
-    /// The `seq` of the event before it in its stream; 0 for the first.
+    /// The `seq` of the previous event in the stream; 0 for the first.
     #[schema(minimum = 0)]
     pub(crate) prev: i64,
-    /// Its place in the stream: 0, 1, 2, …
+    /// The event's position in the stream: 0, 1, 2, …
     #[schema(minimum = 0)]
     pub(crate) position: i64,
 }
@@ -198,10 +200,10 @@ pub(crate) struct Appended {
 /// An event of the log.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LogEvent {
-    /// Its number in the log.
+    /// The event's log number.
     #[schema(minimum = 1)]
     pub(crate) seq: i64,
-    /// The `seq` of the event before it in its stream; 0 for the first.
+    /// The `seq` of the previous event in the stream; 0 for the first.
     #[schema(minimum = 0)]
     pub(crate) prev: i64,
     pub(crate) id: Uuid,
@@ -209,7 +211,7 @@ pub(crate) struct LogEvent {
     pub(crate) category: String,
     #[schema(example = "account-7")]
     pub(crate) stream: String,
-    /// Its place in the stream: 0, 1, 2, …
+    /// The event's position in the stream: 0, 1, 2, …
     #[schema(minimum = 0)]
     pub(crate) position: i64,
     #[schema(example = "opened")]
@@ -218,24 +220,25 @@ pub(crate) struct LogEvent {
     pub(crate) payload: Option<Box<RawValue>>,
     #[schema(value_type = Object)]
     pub(crate) metadata: Option<Box<RawValue>>,
-    /// Its place on an object, if it was emitted on one.
+    /// The object it was emitted on, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
-    /// The beginning of the transaction that appended it.
+    /// When the transaction that appended the event began.
     pub(crate) appended_at: DateTime<Utc>,
 }
 
-/// A part of the log, in its order.
+/// A page of the log, in order.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LogPage {
-    /// At most `limit`, and sometimes fewer, or none, although more follow.
+    /// At most `limit` events, and possibly fewer or none although more follow.
     pub(crate) items: Vec<LogEvent>,
-    /// Where the next page begins: the parameter `after` of the next request.
+    /// Where the next page starts: the parameter `after` of the next request.
     #[schema(minimum = 0)]
     pub(crate) through: i64,
-    /// Whether there may be more beyond it now.
+    /// Whether more may be readable beyond it now.
     pub(crate) more: bool,
-    /// Whether something beyond it can't be read yet, because a transaction that appends is still open.
+    /// Whether events beyond it can't be read yet, because a transaction that appends is still
+    /// open.
     pub(crate) held: bool,
 }
 
@@ -253,7 +256,7 @@ impl AppendedAll {
 }
 
 impl From<event::LogEvent> for LogEvent {
-    /// A payload that is no JSON, which only another program can have written, is not shown.
+    /// Leaves out a payload or metadata that is not JSON: only another program can have written it.
     fn from(event: event::LogEvent) -> Self {
         Self {
             seq: event.seq,

@@ -1,4 +1,4 @@
-//! The JSON of the API: what the server writes and the command line reads, and the other way round.
+//! The JSON of the API, which the server and the command line both read and write.
 //!
 //! Plain data and conversions; no I/O, no decisions.
 

@@ -1,4 +1,4 @@
-//! Objects: links of their chains, their state, where they stand still.
+//! Objects: links of their chains, their state, and halted lanes.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,12 @@ pub(crate) struct Link {
     /// The event's number, from one sequence for all objects.
     #[schema(minimum = 1, example = 17)]
     pub(crate) id: i64,
-    /// The number of the object's event before it; 0 for its first.
+    /// The number of the object's previous event; 0 for its first.
     #[schema(minimum = 0, example = 12)]
     pub(crate) prev: i64,
 }
 
-/// An event's place on its object.
+/// An event's object, and its link there.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Place {
     #[schema(example = "work:1")]
@@ -27,32 +27,32 @@ pub(crate) struct Place {
     /// The event's number, from one sequence for all objects.
     #[schema(minimum = 1, example = 17)]
     pub(crate) id: i64,
-    /// The number of the object's event before it; 0 for its first.
+    /// The number of the object's previous event; 0 for its first.
     #[schema(minimum = 0, example = 12)]
     pub(crate) prev: i64,
 }
 
-/// An object, and where it stands still.
+/// An object, and where it is halted.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Object {
     #[schema(example = "work:1")]
     pub(crate) object: String,
-    /// The number of the last event that was emitted on it.
+    /// The number of the last event that was emitted on the object.
     #[schema(minimum = 0)]
     pub(crate) last_id: i64,
-    /// What it was last set to.
+    /// The state that the object was last set to.
     #[schema(value_type = Option<Value>)]
     pub(crate) state: Option<Box<RawValue>>,
-    /// When that was.
+    /// When the state was set.
     pub(crate) state_at: Option<DateTime<Utc>>,
-    /// Which of its events are in hand now, and whose: one for each handler at most.
+    /// Its events that are being processed, and by which worker; at most one per handler and queue.
     #[serde(default)]
     pub(crate) in_hand: Vec<InHand>,
-    /// The handlers for which it stands still.
+    /// The handlers for which the object is halted.
     pub(crate) halted: Vec<HaltedLane>,
 }
 
-/// An event of an object that a worker has in hand.
+/// An event of an object that is being processed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct InHand {
     #[schema(example = "WORKER")]
@@ -60,19 +60,19 @@ pub(crate) struct InHand {
     #[schema(example = "index")]
     pub(crate) name: String,
     pub(crate) event: Uuid,
-    /// Its number in the chain.
+    /// The event's number in the chain.
     #[schema(minimum = 1)]
     pub(crate) event_link: i64,
-    /// The registered queue that it is in, if it is a copy.
+    /// The registered queue, if the event is a copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queue: Option<String>,
-    /// The worker; none has a copy that is leased over HTTP.
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
     pub(crate) worker: Option<String>,
 }
 
-/// An object that stands still for a handler, because an event of it died there.
+/// An object that is halted for a handler by a dead event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct HaltedLane {
     #[schema(example = "work:1")]
@@ -81,32 +81,33 @@ pub(crate) struct HaltedLane {
     pub(crate) module: String,
     #[schema(example = "index")]
     pub(crate) name: String,
-    /// The event that died: redrive it, or skip it.
+    /// The dead event: redrive or skip it.
     pub(crate) event: Uuid,
-    /// Its number in the chain.
+    /// The event's number in the chain.
     #[schema(minimum = 1)]
     pub(crate) event_link: i64,
-    /// Since when it stands still.
+    /// Since when the object has been halted.
     pub(crate) halted_at: DateTime<Utc>,
 }
 
-/// A link that is missing from the chain of an object: no event with it will ever come.
+/// A missing link of an object's chain: no event with it will ever arrive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Tombstone {
-    /// The number of the event that is missing.
+    /// The number of the missing event.
     #[schema(minimum = 1, example = 17)]
     pub(crate) id: i64,
-    /// The number of the object's event before it; 0 for its first.
+    /// The number of the object's previous event; 0 for its first.
     #[schema(minimum = 0, example = 12)]
     pub(crate) prev: i64,
-    /// What became of it: `cancelled`, `purged`, `dead`; or `redriven`: it was brought back, and has no copy in the queue.
+    /// What happened to the event: `cancelled`, `purged` or `dead`; or `redriven`, if it was
+    /// redriven and has no copy in the queue.
     #[schema(example = "cancelled")]
     pub(crate) cause: String,
-    /// When that was.
+    /// When that happened.
     pub(crate) left_at: DateTime<Utc>,
 }
 
-/// For which handler to let an object go on.
+/// The handler for which to resume an object without its dead event.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SkipRequest {
@@ -118,10 +119,10 @@ pub(crate) struct SkipRequest {
     pub(crate) name: String,
 }
 
-/// What became of it.
+/// The result of skipping a dead event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Skipped {
-    /// Whether it stood still. If not, nothing was changed.
+    /// Whether the object was halted. If not, nothing was changed.
     pub(crate) skipped: bool,
 }
 
@@ -171,7 +172,7 @@ impl From<store::InHand> for InHand {
 }
 
 impl Object {
-    /// A state that is no JSON, which only another program can have written, is not shown.
+    /// Leaves out a state that is not JSON: only another program can have written it.
     pub(crate) fn of(
         object: store::Object,
         in_hand: Vec<store::InHand>,

@@ -1,4 +1,4 @@
-//! Copies of pulled queues: leased, extended, completed, released.
+//! Copies of pulled queues: lease, extend, complete and release.
 
 use std::time::Duration;
 
@@ -13,27 +13,27 @@ use crate::admin;
 use crate::event::{InvalidLeaseToken, LeaseToken, PullPolicy};
 use crate::store;
 
-/// How copies of a pulled queue are tried again that were released with an error.
+/// How copies of a pulled queue are retried that are released with an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields, from = "GivenPull")]
 pub(crate) struct Pull {
-    /// How many times a copy is tried again after the first failure.
+    /// Retries after the first failure.
     #[schema(maximum = 1000, default = 2)]
     pub(crate) retries: u32,
-    /// How long after the first failure, in seconds. Where it is left out, no more than `delay_max_s`.
+    /// Delay after the first failure, in seconds. Default: 300, or `delay_max_s` if shorter.
     #[schema(minimum = 0, maximum = 2_592_000, default = 300)]
     pub(crate) delay_s: f64,
-    /// Each further delay is this many times the one before.
+    /// Multiplier of each further delay.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) factor: u32,
-    /// The longest delay, also of one that a release asks for, in seconds.
+    /// Maximum delay, also of one that a release requests, in seconds.
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
-    /// What becomes of the later copies of an object when one of its copies dies.
+    /// What happens to later copies of an object when one of its copies dies.
     pub(crate) on_death: OnDeath,
 }
 
-/// As it is sent, with what may be left out.
+/// As deserialized, with defaults for missing fields.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GivenPull {
@@ -44,40 +44,40 @@ struct GivenPull {
     on_death: OnDeath,
 }
 
-/// How many copies, for how long, and how long to wait for them.
+/// How many copies to lease, for how long, and how long to wait for them.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct LeaseRequest {
-    /// Most copies of the answer.
+    /// Maximum number of copies.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) max: u32,
-    /// How long they are leased, in seconds.
+    /// Length of the lease, in seconds.
     #[schema(minimum = 1, maximum = 3600, default = 60)]
     pub(crate) lease_s: f64,
-    /// How long to wait until there are any, in seconds.
+    /// How long to wait for copies, in seconds.
     #[schema(minimum = 0, maximum = 20, default = 0)]
     pub(crate) wait_s: f64,
 }
 
-/// What was leased.
+/// The leased copies.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Leased {
-    /// In the order of their turns; none, if there is nothing to take.
+    /// The copies in the order of their turns; empty if there are none to lease.
     #[schema(max_items = 100)]
     pub(crate) copies: Vec<LeasedCopy>,
 }
 
-/// A copy that was leased: until its lease ends, nobody else gets it.
+/// A leased copy: no one else receives it until its lease ends.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct LeasedCopy {
-    /// The copy's own id: a key for effects that must not happen twice.
+    /// The copy's own id, which can serve as a key for effects that must not happen twice.
     pub(crate) id: Uuid,
-    /// What extends, completes and releases it.
+    /// The token that extends, completes and releases the copy.
     #[schema(pattern = "^[0-9a-f]{40}$")]
     pub(crate) lease: String,
     /// When the lease ends.
     pub(crate) lease_until: DateTime<Utc>,
-    /// Which attempt this is. Leases that ran out are not counted.
+    /// The number of this attempt. Expired leases are not counted.
     #[schema(minimum = 1)]
     pub(crate) attempt: u32,
     pub(crate) canvas: Uuid,
@@ -87,29 +87,29 @@ pub(crate) struct LeasedCopy {
     pub(crate) name: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// What was emitted, to the letter.
+    /// The value that was emitted, verbatim.
     #[schema(value_type = Value)]
     pub(crate) value: Box<RawValue>,
-    /// The event that it is a copy of.
+    /// The event that was copied.
     pub(crate) origin: Uuid,
-    /// Its object, and its link there, if it is on one.
+    /// The event's object, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
-    /// The trace of the emit, as W3C has it.
+    /// The W3C trace context of the emit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) traceparent: Option<String>,
     pub(crate) emitted_at: DateTime<Utc>,
-    /// When it was due.
+    /// When the copy was due.
     pub(crate) due_at: DateTime<Utc>,
 }
 
-/// A copy that is leased now, without its value and the token of its lease.
+/// A leased copy, without its value and the token of its lease.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Lease {
     pub(crate) id: Uuid,
     /// When the lease ends.
     pub(crate) lease_until: DateTime<Utc>,
-    /// Which attempt this is. Leases that ran out are not counted.
+    /// The number of this attempt. Expired leases are not counted.
     #[schema(minimum = 1)]
     pub(crate) attempt: u32,
     pub(crate) canvas: Uuid,
@@ -119,20 +119,20 @@ pub(crate) struct Lease {
     pub(crate) name: String,
     #[schema(example = "_")]
     pub(crate) modifier: String,
-    /// The event that it is a copy of.
+    /// The event that was copied.
     pub(crate) origin: Uuid,
-    /// Its object, and its link there, if it is on one.
+    /// The event's object, and its link there, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) place: Option<Place>,
 }
 
-/// How long a lease is to last from now on.
+/// The new length of a lease.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ExtendRequest {
-    /// The `lease` of the copy.
+    /// The token of the copy's lease.
     pub(crate) lease: String,
-    /// From now on, in seconds.
+    /// Length of the lease from now, in seconds.
     #[serde(default = "usual_lease_s")]
     #[schema(minimum = 1, maximum = 3600, default = 60)]
     pub(crate) lease_s: f64,
@@ -144,36 +144,37 @@ pub(crate) struct Extended {
     pub(crate) lease_until: DateTime<Utc>,
 }
 
-/// Which lease a copy is completed under.
+/// The lease under which to complete a copy.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteRequest {
-    /// The `lease` of the copy.
+    /// The token of the copy's lease.
     pub(crate) lease: String,
 }
 
-/// Why and for how long a copy is given back.
+/// Why and for how long to return a copy to the queue.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReleaseRequest {
-    /// The `lease` of the copy.
+    /// The token of the copy's lease.
     pub(crate) lease: String,
-    /// What went wrong: the attempt has failed, and is counted. Without it nothing is counted. Its first 4,000 characters are kept.
+    /// The error; counts as a failed attempt. Without it nothing is counted. The first 4,000
+    /// characters are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
-    /// After how many seconds it comes again, `delay_max_s` of the queue at most. Default: at once, or after an error as the queue
-    /// says.
+    /// Delay before the copy can be leased again, in seconds, at most the queue's `delay_max_s`.
+    /// Default: none; after an error, the queue's delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 2_592_000)]
     pub(crate) retry_s: Option<f64>,
 }
 
-/// What became of a copy that was given back.
+/// What happened to a copy that was returned.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Released {
-    /// It was tried often enough, and is among the dead events of its canvas.
+    /// Whether the copy died: it had no retries left, and is among the dead events of its canvas.
     pub(crate) died: bool,
-    /// After how many seconds it comes again; null, if it died.
+    /// Delay before the copy can be leased again, in seconds; null if it died.
     #[schema(minimum = 0)]
     pub(crate) retry_s: Option<f64>,
 }
@@ -198,7 +199,7 @@ impl Default for LeaseRequest {
 }
 
 impl LeaseRequest {
-    /// How long the lease is, and how long to wait.
+    /// The length of the lease, and how long to wait for copies.
     pub(crate) fn read(self) -> Result<(Duration, Duration), InvalidPull> {
         Ok((seconds("lease_s", self.lease_s)?, seconds("wait_s", self.wait_s)?))
     }
@@ -224,7 +225,7 @@ impl ReleaseRequest {
 }
 
 impl Pull {
-    /// As the queue takes it.
+    /// The policy to be stored.
     pub(crate) fn read(self) -> Result<PullPolicy, InvalidPull> {
         let Self { retries, delay_s, factor, delay_max_s, on_death } = self;
         Ok(PullPolicy {
@@ -267,7 +268,7 @@ impl From<PullPolicy> for Pull {
 }
 
 impl Leased {
-    /// What is written out whole: every value was checked when it was emitted.
+    /// All copies with their values, which were validated when they were emitted.
     pub(crate) fn of(copies: Vec<admin::LeasedCopy>) -> Result<Self, serde_json::Error> {
         Ok(Self { copies: copies.into_iter().map(LeasedCopy::of).collect::<Result<_, _>>()? })
     }
@@ -322,7 +323,7 @@ impl From<admin::Released> for Released {
     }
 }
 
-/// Whole milliseconds, which is what is kept.
+/// Truncated to whole milliseconds, the precision that is stored.
 fn seconds(field: &'static str, seconds: f64) -> Result<Duration, InvalidPull> {
     let read = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidPull::Seconds(field))?;
     let milliseconds = u64::try_from(read.as_millis()).map_err(|_| InvalidPull::Seconds(field))?;

@@ -1,4 +1,4 @@
-//! Queues that services register, and what each canvas gets of them.
+//! Registered queues and their facets.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,32 +9,36 @@ use super::{InvalidPull, InvalidTarget, Pull, PutTarget, SecretText, Target};
 use crate::event::{CanvasId, CopyOf, InvalidPattern};
 use crate::{admin, store};
 
-/// A queue to be registered. It replaces what is registered under its name.
+/// A queue to be registered. It replaces the one registered under its name.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutQueue {
-    /// Which events are copied into it: those with a topic, `canvas:module:name`, that any of these is found in. Regular
-    /// expressions without look-around and back-references, of up to 1,024 bytes each.
+    /// Regular expressions over `canvas:module:name`: an event is copied if any of them is found in
+    /// it. Without look-around and back-references; at most 1,024 bytes each.
     #[schema(min_items = 1, max_items = 20, example = json!([".*:email_event:.*"]))]
     pub(crate) patterns: Vec<String>,
-    /// How many events of a canvas come in each round, where the canvas has no settings of its own; 0 pauses.
+    /// Events per canvas and round, for canvases without settings of their own; 0 pauses.
     #[serde(default = "once")]
     #[schema(maximum = 1000, default = 1)]
     pub(crate) weight: u32,
-    /// How many events of a canvas may run at a time on all workers. Default: no limit.
+    /// Maximum events of a canvas that run at a time on all workers. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) in_flight_max: Option<u32>,
-    /// Whether its copies are shown to their canvases: who may `read` and `operate` there then may do so with them, and rules on
-    /// the handlers that they name hold them. Otherwise only callers that reach every canvas see and change them.
+    /// Whether canvases may see, cancel, redrive, delete and pause their copies: with the scopes
+    /// `read` and `operate` on a canvas, callers may do so, and rules on the handlers that the
+    /// copies name hold them. Otherwise only callers with access to all canvases see and change
+    /// the copies.
     #[serde(default)]
     #[schema(default = false)]
     pub(crate) tenant_visible: bool,
-    /// Services pull its copies over HTTP, and this is how those are tried again that they release with an error: `{}` for the
-    /// defaults. No worker takes them. A canvas has 1,000 in flight at most, unless `in_flight_max` says otherwise. Excludes `target`.
+    /// The retry options of a pulled queue, for copies that are released with an error; `{}` for
+    /// the defaults. Services pull its copies over HTTP, and no worker runs them. A canvas has at
+    /// most 1,000 copies in flight unless `in_flight_max` is set. Excludes `target`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) pull: Option<Pull>,
-    /// Where its events are sent. Without one, functions of workers work it.
+    /// The HTTP target that receives the events. Without it, functions of workers process the
+    /// queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) target: Option<PutTarget>,
 }
@@ -48,75 +52,76 @@ fn once() -> u32 {
 pub(crate) struct Queue {
     #[schema(example = "email_events")]
     pub(crate) name: String,
-    /// Which events are copied into it.
+    /// The patterns of the events that are copied into the queue.
     pub(crate) patterns: Vec<String>,
-    /// It gets no copies any more, and goes with the last one that waits.
+    /// Whether the queue is draining: it receives no more copies, and is removed after the last
+    /// waiting one.
     pub(crate) draining: bool,
     #[schema(minimum = 0)]
     pub(crate) weight: u32,
     pub(crate) in_flight_max: Option<u32>,
-    /// Whether its copies are shown to their canvases, and held by their rules.
+    /// Whether canvases see their copies, and hold them by their rules.
     #[serde(default)]
     pub(crate) tenant_visible: bool,
-    /// How copies are tried again that are released with an error, if it is pulled.
+    /// The retry options of a pulled queue, for copies that are released with an error.
     #[serde(default)]
     pub(crate) pull: Option<Pull>,
-    /// Where its events are sent, if that is over HTTP.
+    /// The HTTP target that receives the events, if any.
     pub(crate) target: Option<Target>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) created_by: String,
-    /// Since when it is as it is.
+    /// When the queue was last changed.
     pub(crate) updated_at: DateTime<Utc>,
     pub(crate) updated_by: String,
-    /// What canvases get of it where that differs: the first 1,000. Only where one queue is shown.
+    /// The canvases with settings of their own: the first 1,000. Only when a single queue is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) settings: Option<Vec<FacetSettings>>,
 }
 
-/// What a canvas gets of a queue.
+/// The settings of a canvas in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FacetSettings {
     pub(crate) canvas: Uuid,
-    /// Events in each round, 0 while it is paused; null: as the queue says.
+    /// Events per round, 0 while the canvas is paused; null for the queue's setting.
     pub(crate) weight: Option<u32>,
-    /// Events at a time on all workers; null: as the queue says.
+    /// Maximum events that run at a time on all workers; null for the queue's setting.
     pub(crate) in_flight_max: Option<u32>,
 }
 
-/// What registering a queue did.
+/// The result of registering a queue.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PutQueueAnswer {
-    /// Whether there was none of this name.
+    /// Whether no queue had this name.
     pub(crate) new: bool,
-    /// Whether anything is other than before.
+    /// Whether anything was changed.
     pub(crate) changed: bool,
-    /// The queue as it stands now.
+    /// The queue as it is now.
     pub(crate) queue: Queue,
-    /// The secret of its target that was made, `whsec_…`: shown this once.
+    /// The generated secret of its target, `whsec_…`; shown only once.
     #[schema(value_type = Option<String>)]
     pub(crate) secret: Option<SecretText>,
-    /// Copies that may go on now, and were woken so far.
+    /// Number of copies woken so far, because they may run now.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
-    /// Whether more are being woken after this answer.
+    /// Whether more are woken after this response.
     pub(crate) waking: bool,
 }
 
-/// What becomes of the copies that wait in a queue which is unregistered.
+/// What to do with the waiting copies of a queue that is unregistered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Waiting {
-    /// They are worked as before, and the queue goes with the last one.
+    /// Process them as before; the queue is removed after the last one.
     #[default]
     Drain,
-    /// They are deleted, except those that run.
+    /// Delete them, except running ones.
     Drop,
 }
 
-/// What unregistering a queue did: it gets no copies any more.
+/// The result of unregistering a queue, which receives no more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct DeletedQueue {
-    /// Whether the queue is gone. If not, it goes with its last copy, within a minute.
+    /// Whether the queue is gone. If not, it is removed within a minute after its last copy.
     pub(crate) gone: bool,
 }
 
@@ -124,22 +129,23 @@ pub(crate) struct DeletedQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Facet {
     pub(crate) canvas: Uuid,
-    /// Copies that nobody runs, those that are not due and those under rules included; at most 10,000.
+    /// Copies that are not running, including those that are not due or are held by rules; at most
+    /// 10,000.
     #[schema(minimum = 0, maximum = 10_000)]
     pub(crate) waiting: u64,
-    /// Copies that somebody runs.
+    /// Copies that are running.
     #[schema(minimum = 0)]
     pub(crate) running: u64,
     /// Whether there may be more.
     pub(crate) capped: bool,
-    /// Since when the oldest has been due.
+    /// Since when the oldest copy has been due.
     pub(crate) oldest_due: Option<DateTime<Utc>>,
-    /// Where it stands in the rotation, from 1; null, if it is not in it.
+    /// The canvas's position in the rotation, from 1; null if it is not in it.
     #[schema(minimum = 1)]
     pub(crate) position: Option<u64>,
-    /// Its own weight; null: as the queue says.
+    /// The canvas's own weight; null for the queue's setting.
     pub(crate) weight: Option<u32>,
-    /// Its own limit; null: as the queue says.
+    /// The canvas's own limit; null for the queue's setting.
     pub(crate) in_flight_max: Option<u32>,
 }
 
@@ -156,40 +162,40 @@ pub(crate) struct QueueDepth {
     pub(crate) canvases: u64,
 }
 
-/// What a canvas is to get of a queue; what is left out is as the queue says.
+/// The settings of a canvas in a queue. Omitted fields use the queue's settings.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SetFacet {
-    /// Events in each round; 0 pauses the canvas in the queue.
+    /// Events per round; 0 pauses the canvas in the queue.
     #[schema(maximum = 1000)]
     pub(crate) weight: Option<u32>,
-    /// Events at a time on all workers.
+    /// Maximum events that run at a time on all workers.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) in_flight_max: Option<u32>,
 }
 
-/// What a canvas gets of a queue now.
+/// The settings of a canvas in a queue, as they are now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FacetSet {
     pub(crate) settings: FacetSettings,
-    /// Copies that may go on now, and were woken so far.
+    /// Number of copies woken so far, because they may run now.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
-    /// Whether more are being woken after this answer.
+    /// Whether more are woken after this response.
     pub(crate) waking: bool,
 }
 
-/// Which copy of an event it is.
+/// The queue that a copy is in, and the event it was copied from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Copied {
-    /// The queue that it is in.
+    /// The queue.
     #[schema(example = "email_events")]
     pub(crate) queue: String,
-    /// The event that was emitted.
+    /// The event that was copied.
     pub(crate) origin: Uuid,
 }
 
-/// Why a request registers no queue.
+/// Why a request does not describe a queue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidQueue {
     #[error("pattern {number} is not valid: {error}")]
@@ -201,9 +207,10 @@ pub(crate) enum InvalidQueue {
 }
 
 impl PutQueue {
-    /// As the queue takes it.
+    /// The queue to be registered.
     pub(crate) fn read(self) -> Result<admin::NewQueue, InvalidQueue> {
-        // More than there may be are refused by their number: none of them has to be read.
+        // A request with more patterns than allowed is refused because of their number, so the
+        // others need not be parsed.
         let texts = self.patterns.iter().take(100).enumerate();
         let patterns = texts
             .map(|(at, text)| text.parse().map_err(|error| InvalidQueue::Pattern { number: at + 1, error }));
@@ -218,7 +225,7 @@ impl PutQueue {
 }
 
 impl Queue {
-    /// With what canvases get of it.
+    /// With the settings of its facets.
     pub(crate) fn with(
         queue: store::RegisteredQueue,
         settings: Vec<(CanvasId, store::FacetSettings)>,
@@ -235,7 +242,7 @@ impl FacetSettings {
 }
 
 impl FacetSet {
-    /// What was set for a canvas.
+    /// The answer to setting a canvas's facet.
     pub(crate) fn of(canvas: CanvasId, set: admin::SetFacet) -> Self {
         let admin::SetFacet { settings, woken, waking } = set;
         Self { settings: FacetSettings::of(canvas, settings), woken, waking }

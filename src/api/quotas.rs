@@ -1,4 +1,4 @@
-//! Quotas: limits of a canvas, and how much there is.
+//! Quotas: a canvas's limits and usage.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,21 +8,21 @@ use crate::store;
 /// A quota of a canvas.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Quota {
-    /// Of what: `events`, `event-bytes`, `objects`, `log-streams`, `log-bytes`, `entities`, `entity-events`, `crons`,
-    /// `cron-ticks`, `keys` or `targets`.
+    /// The quota: `events`, `event-bytes`, `objects`, `log-streams`, `log-bytes`, `entities`,
+    /// `entity-events`, `crons`, `cron-ticks`, `keys` or `targets`.
     #[schema(example = "events")]
     pub(crate) quota: String,
-    /// How much the canvas may keep.
+    /// The limit.
     #[schema(minimum = 0)]
     pub(crate) limit: u64,
-    /// Whether an operator has set that for this canvas.
+    /// Whether an operator set the limit for this canvas.
     pub(crate) set: bool,
-    /// How much there is: counted up to one beyond the limit; bytes are estimated.
+    /// The usage, counted up to one more than the limit; bytes are estimated.
     #[schema(minimum = 0)]
     pub(crate) used: u64,
 }
 
-/// What a canvas may keep of something.
+/// A limit of a canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SetQuota {
@@ -30,10 +30,10 @@ pub(crate) struct SetQuota {
     pub(crate) limit: u64,
 }
 
-/// What became of a quota that was set for a canvas.
+/// The result of restoring the default limit of a canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct UnsetQuota {
-    /// Whether one was set. If not, nothing was changed.
+    /// Whether the canvas had a limit of its own. If not, nothing was changed.
     pub(crate) unset: bool,
 }
 

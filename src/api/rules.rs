@@ -12,14 +12,14 @@ use crate::{admin, event, store};
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Rule {
     pub(crate) kind: RuleKind,
-    /// Why.
+    /// The reason.
     pub(crate) reason: Option<String>,
-    /// When it ends by itself.
+    /// When the rule ends by itself.
     pub(crate) until: Option<DateTime<Utc>>,
-    /// Who made it.
+    /// Who created the rule.
     #[schema(example = "key:billing")]
     pub(crate) created_by: String,
-    /// Since when it stands.
+    /// Since when the rule has been in force.
     pub(crate) created_at: DateTime<Utc>,
 }
 
@@ -31,43 +31,44 @@ pub(crate) enum RuleKind {
     Block,
 }
 
-/// Why a handler is stopped, and for how long. All of it may be left out.
+/// Why a handler is stopped, and for how long. All fields are optional.
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StopRequest {
-    /// Shown wherever the rule is.
+    /// Reason to show to others.
     #[schema(max_length = 1000, example = "mail server down")]
     pub(crate) reason: Option<String>,
-    /// The rule ends by itself then, within a minute. Default: never.
+    /// Time at which the rule ends by itself, within a minute. Default: never.
     pub(crate) until: Option<DateTime<Utc>>,
-    /// The rule ends by itself after so many seconds, counted on the database's clock. Excludes `until`.
+    /// Time after which the rule ends by itself, in seconds on the database's clock. Excludes
+    /// `until`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 3_162_240_000.0)]
     pub(crate) for_s: Option<f64>,
 }
 
-/// What stopping a handler did. Once this is answered, no worker can claim an event of it.
+/// The result of stopping a handler. From now on, no worker can claim an event of it.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Stopped {
-    /// Whether the rule is new; else its reason and end were replaced.
+    /// Whether the rule is new; otherwise its reason and end were replaced.
     pub(crate) new: bool,
-    /// The rule as it stands now.
+    /// The rule as it is now.
     pub(crate) rule: Rule,
-    /// A rule of the other kind that stands as well.
+    /// The kind of the other rule, if one is in force as well.
     pub(crate) also: Option<RuleKind>,
 }
 
-/// What lifting a rule did.
+/// The result of lifting a rule.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Lifted {
     /// Whether there was such a rule.
     pub(crate) lifted: bool,
-    /// The rule of the other kind that still stops the handler.
+    /// The kind of the other rule, if one still stops the handler.
     pub(crate) still: Option<RuleKind>,
-    /// Events woken so far.
+    /// Number of events woken so far.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
-    /// Whether more are being woken after this answer.
+    /// Whether more are woken after this response.
     pub(crate) waking: bool,
 }
 
@@ -87,11 +88,11 @@ impl From<store::Rule> for Rule {
     }
 }
 
-/// The longest `for_s`: what the longest delay of an event is, too.
+/// Maximum of `for_s`: the same as the maximum delay of an event.
 const FOR_MAX: f64 = 3_162_240_000.0;
 
 impl StopRequest {
-    /// What is asked for at this moment of the database's clock, or why that makes no sense.
+    /// The requested stop, with `now` of the database's clock, or why it is invalid.
     pub(crate) fn at(self, now: DateTime<Utc>) -> Result<admin::Stop, &'static str> {
         let Self { reason, until, for_s } = self;
         let until = match (until, for_s) {

@@ -1,4 +1,4 @@
-//! Handlers that are reached over HTTP.
+//! Targets: handlers that are reached over HTTP.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,31 +11,32 @@ use super::RuleKind;
 use crate::event::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
 use crate::{admin, store};
 
-/// A handler to be reached over HTTP. It replaces what is registered at its address.
+/// An HTTP target to be registered for a handler. It replaces the one at its address.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PutTarget {
-    /// Where its events are sent: https, or http where the deployment allows it; no user, password or fragment.
+    /// URL that receives the events: https, or http if the deployment allows it; without user,
+    /// password or fragment.
     #[schema(max_length = 2048, example = "https://mail.example/events")]
     pub(crate) url: String,
-    /// How it is called and tried again. What is left out is as by default.
+    /// How the target is called, and how events are retried. Omitted fields have their defaults.
     #[serde(default)]
     pub(crate) policy: Policy,
-    /// For whom an OIDC token of Google's is made that goes with each request: the service at the URL.
+    /// Audience of a Google OIDC token that is sent with each request: the service at the URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(min_length = 1, max_length = 500)]
     pub(crate) audience: Option<String>,
-    /// `whsec_` and 24 to 64 bytes in base64. Default: the one that signs already, or a new one. One that is replaced
-    /// signs for 24 hours more.
+    /// The signing secret: `whsec_` and 24 to 64 bytes in base64. Default: the current secret, or a
+    /// generated one. The old secret also signs for 24 more hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, pattern = "^whsec_[A-Za-z0-9+/=]{32,88}$", write_only)]
     pub(crate) secret: Option<SecretText>,
-    /// Make a new secret in place of the one that signs. Excludes `secret`.
+    /// Whether to generate a new secret, in place of the current one. Excludes `secret`.
     #[serde(default)]
     pub(crate) rotate_secret: bool,
 }
 
-/// A secret on its way. It is not printed by chance.
+/// A secret in a request or an answer. Its `Debug` output does not reveal it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct SecretText(pub(crate) String);
@@ -46,40 +47,40 @@ impl fmt::Debug for SecretText {
     }
 }
 
-/// How a target is called and tried again.
+/// How a target is called, and how events are retried.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields, from = "GivenPolicy")]
 pub(crate) struct Policy {
-    /// How many times an event is tried again after the first failure.
+    /// Retries after the first failure.
     #[schema(maximum = 1000, default = 2)]
     pub(crate) retries: u32,
-    /// How long after the first failure, in seconds. Where it is left out, no more than `delay_max_s`.
+    /// Delay after the first failure, in seconds. Default: 300, or `delay_max_s` if shorter.
     #[schema(minimum = 0, maximum = 2_592_000, default = 300)]
     pub(crate) delay_s: f64,
-    /// Each further delay is this many times the one before.
+    /// Multiplier of each further delay.
     #[schema(minimum = 1, maximum = 100, default = 1)]
     pub(crate) factor: u32,
-    /// The longest delay, and the longest `Retry-After` that counts, in seconds.
+    /// Maximum delay, and maximum `Retry-After` that is honored, in seconds.
     #[schema(minimum = 0, maximum = 2_592_000, default = 86_400)]
     pub(crate) delay_max_s: f64,
-    /// A request that has no answer after so many seconds has failed.
+    /// Timeout of a request, in seconds.
     #[schema(minimum = 1, maximum = 600, default = 30)]
     pub(crate) timeout_s: f64,
-    /// At most so many requests at a time from one worker. Default: as many as the canvas has a share of.
+    /// Maximum requests at a time per worker. Default: the canvas's share.
     #[schema(minimum = 1, maximum = 10_000)]
     pub(crate) concurrency: Option<u32>,
-    /// What becomes of the later events of an object when one of its events dies.
+    /// What happens to later events of an object when one of its events dies.
     pub(crate) on_death: OnDeath,
 }
 
-/// What becomes of the later events of an object when one of its events dies.
+/// What happens to later events of an object when one of its events dies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum OnDeath {
     /// They run.
     #[default]
     Skip,
-    /// They wait until the dead one is redriven or skipped.
+    /// They wait until the dead event is redriven or skipped.
     Halt,
 }
 
@@ -89,7 +90,7 @@ impl From<bool> for OnDeath {
     }
 }
 
-/// A handler that is reached over HTTP. Its secret is not shown.
+/// A handler's HTTP target, without its secret.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Target {
     #[schema(example = "WORKER")]
@@ -101,37 +102,37 @@ pub(crate) struct Target {
     #[schema(example = "https://mail.example/events")]
     pub(crate) url: String,
     pub(crate) policy: Policy,
-    /// For whom an OIDC token goes with each request.
+    /// Audience of the OIDC token that is sent with each request.
     pub(crate) audience: Option<String>,
-    /// Until when requests are also signed with the secret before the current one.
+    /// Until when requests are also signed with the previous secret.
     pub(crate) previous_secret_until: Option<DateTime<Utc>>,
     pub(crate) created_at: DateTime<Utc>,
     pub(crate) created_by: String,
-    /// Since when it is as it is.
+    /// When the target was last changed.
     pub(crate) updated_at: DateTime<Utc>,
     pub(crate) updated_by: String,
 }
 
-/// What registering a target did.
+/// The result of registering a target.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PutAnswer {
     /// Whether the handler had no target.
     pub(crate) new: bool,
-    /// The target as it stands now.
+    /// The target as it is now.
     pub(crate) target: Target,
-    /// The secret that was made, `whsec_…`: shown this once.
+    /// The generated secret, `whsec_…`; shown only once.
     #[schema(value_type = Option<String>)]
     pub(crate) secret: Option<SecretText>,
-    /// The rule that holds the handler all the same.
+    /// The kind of the rule that still holds the handler.
     pub(crate) still: Option<RuleKind>,
-    /// Events woken so far that had waited for the handler.
+    /// Number of events woken so far that had waited for the handler.
     #[schema(minimum = 0)]
     pub(crate) woken: usize,
-    /// Whether more are being woken after this answer.
+    /// Whether more are woken after this response.
     pub(crate) waking: bool,
 }
 
-/// Why a request registers no target.
+/// Why a request does not describe a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidTarget {
     #[error(transparent)]
@@ -145,7 +146,7 @@ pub(crate) enum InvalidTarget {
 }
 
 impl PutTarget {
-    /// As the queue takes it.
+    /// The target to be registered.
     pub(crate) fn read(self) -> Result<admin::NewTarget, InvalidTarget> {
         let secret = match (self.secret, self.rotate_secret) {
             (Some(_), true) => return Err(InvalidTarget::TwoSecrets),
@@ -173,7 +174,7 @@ impl Policy {
     }
 }
 
-/// A policy as it is sent, with what may be left out.
+/// As deserialized, with defaults for missing fields.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GivenPolicy {
@@ -203,7 +204,7 @@ impl From<GivenPolicy> for Policy {
 }
 
 impl Policy {
-    /// How long after the first failure, where nobody said: no longer than the longest delay.
+    /// The default delay after the first failure: no longer than the maximum delay.
     pub(crate) fn usual_delay_s(delay_max_s: f64) -> f64 {
         Self::default().delay_s.min(delay_max_s)
     }
@@ -256,7 +257,7 @@ impl From<admin::Registered> for PutAnswer {
     }
 }
 
-/// Whole milliseconds, which is what is kept.
+/// Truncated to whole milliseconds, the precision that is stored.
 fn duration(field: &'static str, seconds: f64) -> Result<Duration, InvalidTarget> {
     let read = Duration::try_from_secs_f64(seconds).map_err(|_| InvalidTarget::Seconds(field))?;
     let milliseconds = u64::try_from(read.as_millis()).map_err(|_| InvalidTarget::Seconds(field))?;
