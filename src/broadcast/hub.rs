@@ -1,5 +1,6 @@
-//! One subscription for all who listen to a process: opened for the first, shared by the others, and kept for a little while
-//! after the last, so that whoever comes and goes makes no more of them. What is for whom is decided by each one's selection.
+//! One subscription for all listeners of a process: opened for the first, shared by the others, and
+//! kept for a while after the last, so that listeners that come and go do not create more. Each
+//! listener's selection decides what it gets.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::selection::Selection;
 use super::{Broadcasts, Heard, Inbox, ListenError};
 use crate::event::CanvasId;
 
-/// How long the subscription outlasts the last listener.
+/// How long the subscription is kept after the last listener.
 const LINGER: Duration = Duration::from_secs(30);
 
 /// Listeners that share a subscription. Cheap to clone.
@@ -23,9 +24,9 @@ pub(crate) struct Hub {
 
 struct Shared {
     broadcasts: Broadcasts,
-    /// All who listen now, if the subscription is open.
+    /// All current listeners, if the subscription is open.
     audience: Mutex<Option<Arc<Inbox>>>,
-    /// Held by whoever opens it.
+    /// Held while the subscription is opened.
     opening: Arc<tokio::sync::Mutex<()>>,
     tasks: TaskTracker,
     stop: CancellationToken,
@@ -38,8 +39,9 @@ impl Hub {
         Self { shared: Arc::new(Shared { broadcasts, audience, opening, tasks, stop }) }
     }
 
-    /// Listens to the events of these canvases, or of every one, whose topic matches the pattern: to those that are emitted
-    /// after this has returned, and perhaps to a few from just before. Must be called inside a tokio runtime.
+    /// Listens to the events of these canvases, or of every canvas, whose topic matches the
+    /// pattern. It hears the events that are emitted after this has returned, and perhaps a few
+    /// from just before. Must be called inside a tokio runtime.
     pub(crate) async fn listen(
         &self,
         canvases: Option<&[CanvasId]>,
@@ -51,7 +53,7 @@ impl Hub {
             return Ok(ear);
         }
         let opening = Arc::clone(&self.shared.opening).lock_owned().await;
-        // Somebody else has opened it meanwhile.
+        // Another caller has opened it meanwhile.
         if let Some(ear) = self.shared.join(&inbox) {
             return Ok(ear);
         }
@@ -60,13 +62,13 @@ impl Hub {
         }
         let everything = Selection::new("*".parse()?, None);
         let (told, opened) = oneshot::channel();
-        // A task of its own: a caller that leaves meanwhile leaves it to the next one.
+        // In a task of its own: if the caller leaves, the next one uses the subscription.
         self.shared.tasks.spawn(Arc::clone(&self.shared).keep(everything, opening, told));
         opened.await.map_err(|_| ListenError::Ending)??;
         self.shared.join(&inbox).ok_or(ListenError::Ending)
     }
 
-    /// Ends the subscription, and waits until it is deleted.
+    /// Ends the subscription and waits until it is deleted.
     pub(crate) async fn close(&self, within: Duration) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
@@ -82,7 +84,7 @@ impl Shared {
         audience.join(inbox).then(|| Ear { inbox: Arc::clone(inbox), audience })
     }
 
-    /// Opens the subscription and keeps it until nobody has listened for a while.
+    /// Opens the subscription and keeps it until no one has listened for a while.
     async fn keep(
         self: Arc<Self>,
         everything: Selection,
@@ -92,7 +94,7 @@ impl Shared {
         let audience = Arc::new(Inbox::of_many(everything));
         let upstream = match self.broadcasts.listen_with(Arc::clone(&audience)).await {
             Ok(upstream) => upstream,
-            // Whoever has left is told nothing.
+            // A caller that has left gets no answer.
             Err(error) => return drop(told.send(Err(error))),
         };
         *self.audience.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&audience));
@@ -104,14 +106,14 @@ impl Shared {
     }
 }
 
-/// One of those who listen. It leaves when it is dropped, with what it has not read.
+/// One listener. It leaves when it is dropped, with what it has not read.
 pub(crate) struct Ear {
     inbox: Arc<Inbox>,
     audience: Arc<Inbox>,
 }
 
 impl Ear {
-    /// What is heard next; `None` once the process ends. Cancel safe.
+    /// The next event; `None` once the process ends. Cancel safe.
     pub(crate) async fn next(&self) -> Option<Heard> {
         self.inbox.next().await
     }
@@ -137,7 +139,7 @@ mod tests {
     use crate::broadcast::{Channel, LocalChannel, Published};
     use crate::event::Broadcast;
 
-    /// Counts subscriptions, and opens one when it is told to.
+    /// Counts subscriptions, and opens one when it is allowed to.
     struct Counting {
         local: LocalChannel,
         leave: Semaphore,

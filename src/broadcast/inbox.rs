@@ -1,5 +1,6 @@
-//! What a listener has not read yet: a little, for the newest crowds the oldest out, and the reader is told how many. Or the
-//! inboxes of many listeners, which each have what is for them.
+//! What a listener has not read yet. It is bounded: new events displace the oldest, and the reader
+//! is told how many were lost. An inbox can also stand for many listeners, and passes events on to
+//! theirs.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,17 +15,19 @@ use crate::event::Broadcast;
 
 /// Most events that wait for a reader.
 const WAITING_MAX: usize = 1_000;
-/// Most bytes of them, or one that is larger.
+/// Most bytes of these events; a single larger one is kept.
 const WAITING_BYTES: usize = 4 * 1024 * 1024;
-/// Most bytes that wait for all readers of a process together, or are with them: a larger one is missed.
+/// Most bytes that wait for all readers of a process, or are being read; an event that exceeds this
+/// is missed.
 const ALL_BYTES: usize = 32 * 1024 * 1024;
 
-/// The bytes that wait for the listeners of one process, those that were just taken among them. Cheap to clone.
+/// The bytes that wait for the listeners of one process, including those that were just taken.
+/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AllWaiting(Arc<AtomicUsize>);
 
 impl AllWaiting {
-    /// Whether so many more have room, and are counted from now on.
+    /// Counts this many more bytes if there is room for them; returns whether there was.
     fn add(&self, bytes: usize) -> bool {
         let added = |all: usize| all.checked_add(bytes).filter(|all| *all <= ALL_BYTES);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, added).is_ok()
@@ -35,24 +38,24 @@ impl AllWaiting {
     }
 }
 
-/// What a listener hears.
+/// What a listener receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Heard {
     /// An event was emitted.
     Event(Box<Broadcast>),
-    /// Events were missed here: so many, because the reader was too slow; or nobody knows how many, because the listener's
-    /// subscription had been deleted, and was made anew.
+    /// Events were missed here. The count is known if the reader was too slow, and unknown if the
+    /// listener's subscription was deleted and created again.
     Missed(Option<u64>),
 }
 
-/// What waits for one listener.
+/// The events that wait for one listener.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     selection: Selection,
     waiting: Mutex<Waiting>,
     all: AllWaiting,
     changed: Notify,
-    /// Of many listeners: nothing waits here, but in these.
+    /// The inboxes of many listeners, where events wait instead of here.
     members: Option<Mutex<Vec<Arc<Inbox>>>>,
 }
 
@@ -60,9 +63,9 @@ pub(crate) struct Inbox {
 struct Waiting {
     broadcasts: VecDeque<Broadcast>,
     bytes: usize,
-    /// Bytes of the one that the reader took last, and is still busy with.
+    /// Bytes of the event that the reader took last and is still processing.
     taken: usize,
-    /// What was crowded out before those that wait.
+    /// How many were displaced before those that wait.
     missed: u64,
     /// Whether the subscription was lost meanwhile.
     lost: bool,
@@ -75,7 +78,7 @@ impl Inbox {
         Self { selection, waiting: Mutex::default(), all, changed: Notify::new(), members: None }
     }
 
-    /// One for many listeners, who join it.
+    /// An inbox for many listeners, which join it.
     #[cfg(feature = "http")]
     pub(super) fn of_many(selection: Selection) -> Self {
         Self {
@@ -87,7 +90,7 @@ impl Inbox {
         }
     }
 
-    /// Gives a listener what comes from now on; not if this is closed.
+    /// Gives a listener what comes from now on. Returns false if this inbox is closed.
     #[cfg(feature = "http")]
     pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
         let Some(mut members) = self.members() else { return false };
@@ -99,7 +102,7 @@ impl Inbox {
         true
     }
 
-    /// Gives it nothing more.
+    /// Gives the listener nothing more.
     #[cfg(feature = "http")]
     pub(super) fn leave(&self, member: &Arc<Inbox>) {
         if let Some(mut members) = self.members() {
@@ -108,7 +111,8 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Returns, closed, once nobody has joined it for so long, or when it is closed.
+    /// Closes the inbox and returns once no listener has joined for this long; returns at once if
+    /// it is closed.
     #[cfg(feature = "http")]
     pub(super) async fn unused(&self, linger: Duration) {
         let is_empty = || self.members().is_none_or(|members| members.is_empty());
@@ -139,7 +143,7 @@ impl Inbox {
         &self.selection
     }
 
-    /// Takes it in, if it is for this listener.
+    /// Adds an event if it is for this listener.
     pub(crate) fn offer(&self, broadcast: &Broadcast) {
         if !self.selection.hears(broadcast) {
             return;
@@ -157,7 +161,7 @@ impl Inbox {
         {
             self.crowd_out(&mut waiting);
         }
-        // Its own go first; what others hold stays theirs.
+        // The listener's own events are displaced first; those of others are not.
         while !self.all.add(size) {
             if waiting.broadcasts.is_empty() {
                 waiting.missed += 1;
@@ -182,7 +186,7 @@ impl Inbox {
         }
     }
 
-    /// Says that some were missed, and nobody knows how many.
+    /// Notes that an unknown number of events was missed.
     #[cfg(feature = "pubsub")]
     pub(crate) fn lost(&self) {
         if self.members.is_some() {
@@ -192,7 +196,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    /// Why nothing is heard now; none, if all is well.
+    /// Sets why nothing can be received now; `None` if all is well.
     #[cfg(feature = "pubsub")]
     pub(crate) fn in_trouble(&self, words: Option<String>) {
         self.each_member(|member| member.in_trouble(words.clone()));
@@ -203,14 +207,14 @@ impl Inbox {
         self.waiting().trouble.clone()
     }
 
-    /// Nothing comes any more.
+    /// Nothing more will come.
     pub(super) fn close(&self) {
         self.waiting().closed = true;
         self.each_member(Self::close);
         self.changed.notify_one();
     }
 
-    /// The next; `None` once it is closed and empty. For one reader. Cancel safe.
+    /// The next item; `None` once the inbox is closed and empty. For one reader. Cancel safe.
     pub(super) async fn next(&self) -> Option<Heard> {
         loop {
             let changed = self.changed.notified();
@@ -238,7 +242,7 @@ impl Drop for Inbox {
 }
 
 impl Waiting {
-    /// The next, or that there will be none; `None` if there is nothing yet.
+    /// The next item, or `Some(None)` if there will be none; `None` if there is nothing yet.
     fn take(&mut self) -> Option<Option<Heard>> {
         if std::mem::take(&mut self.lost) {
             return Some(Some(Heard::Missed(None)));
@@ -308,7 +312,7 @@ mod tests {
         assert_eq!(names(&inbox).await, ["Some(1) missed", "huge"]);
     }
 
-    /// However many listen to large values and read none of them.
+    /// However many listeners wait for large values and read none of them.
     #[tokio::test]
     async fn all_that_wait_are_bounded_together_and_who_comes_late_is_told() {
         let all = AllWaiting::default();

@@ -1,4 +1,5 @@
-//! Broadcasts inside a process: each goes straight to every listener here, and to none elsewhere.
+//! Broadcasts within a process: each goes directly to every listener of the process, and nowhere
+//! else.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,8 +1,8 @@
-//! Broadcasts of emitted events, for whoever listens: the topic that every event is also published on after its commit,
-//! and subscriptions to it by pattern.
+//! Broadcasts of emitted events for listeners: a topic on which every event is also published after
+//! its commit, and subscriptions to it by pattern.
 //!
-//! Nothing depends on a broadcast: one may be lost, and what must not be lost is a handler. An emit never waits for one
-//! and never fails for one.
+//! Nothing depends on a broadcast: it may be lost, so work that must not be lost belongs in a
+//! handler. An emit neither waits for its broadcast nor fails because of it.
 
 #[cfg(feature = "http")]
 mod hub;
@@ -39,17 +39,17 @@ pub use pattern::{InvalidTopicPattern, TopicPattern};
 use selection::Selection;
 pub use signal::{Signal, Signals};
 
-/// How long the end of one listener may take: its subscription is deleted.
+/// The time limit for ending one listener: its subscription is deleted.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// What carries broadcasts.
+/// The transport of broadcasts.
 #[async_trait]
 pub(crate) trait Channel: Send + Sync + 'static {
-    /// Publishes once, and says what was lost.
+    /// Publishes once, and reports what was lost.
     async fn publish(&self, broadcasts: &[Broadcast]) -> Published;
 
-    /// From now on hears what the inbox is for. The answer has to be run, which fills the inbox until it is told to close,
-    /// and then leaves nothing behind.
+    /// Starts receiving what the inbox selects. The returned future has to be polled: it fills the
+    /// inbox until it is cancelled, and then leaves nothing behind.
     async fn open(
         &self,
         inbox: Arc<Inbox>,
@@ -57,34 +57,35 @@ pub(crate) trait Channel: Send + Sync + 'static {
     ) -> Result<BoxFuture<'static, ()>, ListenError>;
 }
 
-/// Why nothing can be listened to.
+/// Why it is not possible to listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The pattern is none.
+    /// The pattern is not valid.
     #[error(transparent)]
     Pattern(#[from] InvalidTopicPattern),
-    /// Nothing is broadcast.
+    /// Events are not broadcast here.
     #[error(
         "events are not broadcast here: set WAKEQ_BROADCAST=1 for every process that emits or listens, and run `wakeq \
          topics create`"
     )]
     Off,
-    /// This process had been told to end.
+    /// This process is shutting down.
     #[error("this process ends")]
     Ending,
-    /// The broker.
+    /// The broker failed.
     #[error("{what}")]
     Broker {
         /// What failed, and what to do about it.
         what: String,
-        /// The cause, as the client library tells it.
+        /// The cause, as reported by the client library.
         #[source]
         source: Option<Box<dyn Error + Send + Sync>>,
     },
 }
 
-/// Broadcasts of emitted events, where [`Notifier::broadcasts`](crate::notify::Notifier::broadcasts) has them. Clones
-/// share what waits to be published.
+/// The broadcasts of emitted events, from
+/// [`Notifier::broadcasts`](crate::notify::Notifier::broadcasts). Clones share the queue of what is
+/// to be published.
 #[derive(Clone)]
 pub struct Broadcasts {
     channel: Arc<dyn Channel>,
@@ -101,18 +102,18 @@ impl Broadcasts {
         Self { channel, outbox, waiting, listeners, closing: CancellationToken::new() }
     }
 
-    /// To the listeners of this process alone.
+    /// Broadcasts to the listeners of this process only.
     pub(crate) fn local() -> Self {
         Self::over(Arc::new(LocalChannel::default()))
     }
 
-    /// Has an event broadcast. It never waits; if too much waits already, listeners miss it.
+    /// Queues a broadcast. It never blocks; if the queue is full, listeners miss the event.
     pub(crate) fn send(&self, broadcast: Broadcast) {
         self.outbox.put(broadcast);
     }
 
-    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`]: to those that are
-    /// emitted after this has returned.
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a
+    /// [`TopicPattern`]. It hears the events that are emitted after this has returned.
     ///
     /// ```
     /// use wakeq::notify::{LocalNotifier, Notifier};
@@ -130,7 +131,7 @@ impl Broadcasts {
         self.listen(Selection::new(pattern.parse()?, None)).await
     }
 
-    /// The same for the events of these canvases only; of none, if there are none.
+    /// The same for the events of these canvases only; without canvases it hears nothing.
     pub async fn subscribe_on(&self, canvases: &[CanvasId], pattern: &str) -> Result<Listener, ListenError> {
         self.listen(Selection::new(pattern.parse()?, Some(canvases.to_vec()))).await
     }
@@ -144,16 +145,16 @@ impl Broadcasts {
             return Err(ListenError::Ending);
         }
         let token = self.closing.child_token();
-        // Dropped by a caller who does not wait for the end of this, too.
+        // Ends the listener if the caller drops this future.
         let closing = token.clone().drop_guard();
         let (told, opened) = oneshot::channel();
         let (channel, heard) = (Arc::clone(&self.channel), Arc::clone(&inbox));
-        // A task of its own: what was only abandoned would leave a subscription behind.
+        // In a task of its own: an abandoned future would leave a subscription behind.
         let task = self.listeners.spawn(async move {
             let _closed = CloseWhenDropped(Arc::clone(&heard));
             match channel.open(heard, token).await {
                 Ok(hearing) => {
-                    // Who is gone has closed it.
+                    // A caller that has gone has cancelled it.
                     told.send(Ok(())).ok();
                     hearing.await;
                 }
@@ -164,13 +165,14 @@ impl Broadcasts {
         Ok(Listener { inbox, closing, task })
     }
 
-    /// Waits until what was emitted in this process before is published, or lost. For a process that ends soon after it
-    /// has emitted.
+    /// Waits until what was emitted in this process before is published or lost. For a process that
+    /// ends soon after it has emitted.
     pub async fn flush(&self, within: Duration) {
         self.outbox.flush(within).await;
     }
 
-    /// Ends every listener of this process, with its subscription, and waits until what was emitted is published.
+    /// Ends all listeners of this process, with their subscriptions, and waits until what was
+    /// emitted is published.
     pub async fn close(&self, within: Duration) {
         self.closing.cancel();
         self.listeners.close();
@@ -191,7 +193,7 @@ impl fmt::Debug for Broadcasts {
     }
 }
 
-/// Tells the reader that nothing comes any more, also when the runtime ends.
+/// Tells the reader that nothing more will come, also when the runtime ends.
 struct CloseWhenDropped(Arc<Inbox>);
 
 impl Drop for CloseWhenDropped {
@@ -200,11 +202,13 @@ impl Drop for CloseWhenDropped {
     }
 }
 
-/// Hears emitted events, through a subscription of its own. Whoever reads too slowly misses the oldest, and is told how
-/// many: it holds 1,000 events, or 4 MiB of them, and all listeners of a process hold 32 MiB together.
+/// Receives emitted events through a subscription of its own.
 ///
-/// Dropped without [`Listener::close`], it ends its subscription with nobody waiting for that; what is left by a process
-/// that died expires after a day.
+/// A slow reader misses the oldest events and is told how many: a listener holds up to 1,000
+/// events, or 4 MiB of them, and all listeners of a process together hold up to 32 MiB.
+///
+/// If it is dropped without [`Listener::close`], its subscription is deleted in the background; a
+/// subscription of a process that died expires after a day.
 ///
 /// ```no_run
 /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
@@ -228,17 +232,17 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// What is heard next; `None` once the process ends. Cancel safe.
+    /// The next event; `None` once the process ends. Cancel safe.
     pub async fn next(&mut self) -> Option<Heard> {
         self.inbox.next().await
     }
 
-    /// As a stream.
+    /// The events as a stream.
     pub fn into_stream(self) -> impl Stream<Item = Heard> + Send {
         unfold(self, async |mut listener| listener.next().await.map(|heard| (heard, listener)))
     }
 
-    /// Why nothing is heard now, in words that say what to do; `None` while all is well.
+    /// Why nothing can be received now, with what to do about it; `None` if all is well.
     pub fn trouble(&self) -> Option<String> {
         self.inbox.trouble()
     }
@@ -299,7 +303,7 @@ mod tests {
         assert!(matches!(broadcasts.subscribe("*").await, Err(ListenError::Ending)));
     }
 
-    /// Opens when it is told to, and then waits to be closed.
+    /// A channel that opens when it is allowed to, and then waits to be closed.
     #[derive(Default)]
     struct Reluctant {
         asked: Notify,

@@ -1,4 +1,5 @@
-//! Broadcasts on their way out: a bounded queue beside the emits, which never waits and never fails one.
+//! Outgoing broadcasts: a bounded queue beside the emits, which never blocks an emit and never
+//! makes it fail.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,25 +13,25 @@ use crate::telemetry::BroadcastMetrics;
 
 /// Most broadcasts that wait to be published.
 const WAITING_MAX: usize = 10_000;
-/// Most bytes of them.
+/// Most bytes of these broadcasts.
 const WAITING_BYTES: usize = 16 * 1024 * 1024;
-/// Most that are published at a time.
+/// Most broadcasts of a batch.
 const BATCH_MAX: usize = 500;
-/// Most bytes of these, or one that is larger.
+/// Most bytes of a batch; a single larger broadcast is published alone.
 const BATCH_BYTES: usize = 2 * 1024 * 1024;
-/// How often it is said that broadcasts are lost.
+/// How often lost broadcasts are logged.
 const COMPLAINT: Duration = Duration::from_secs(10);
 
-/// What a channel did with what it was given.
+/// The outcome of publishing a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     /// How many were not published.
     pub(crate) lost: usize,
-    /// Why, of the first of them.
+    /// The error of the first of them.
     pub(crate) error: Option<ListenError>,
 }
 
-/// What waits to be published.
+/// The broadcasts that wait to be published.
 pub(super) struct Outbox {
     channel: Arc<dyn Channel>,
     waiting: Mutex<Waiting>,
@@ -44,7 +45,7 @@ struct Waiting {
     bytes: usize,
     /// Whether a task is publishing them.
     sending: bool,
-    /// When it was last said that some are lost, and how many were since.
+    /// When lost broadcasts were last logged, and how many were lost since.
     complained: Option<Instant>,
     lost: usize,
 }
@@ -55,7 +56,7 @@ impl Outbox {
         Self { channel, waiting: Mutex::default(), idle: Notify::new(), metrics }
     }
 
-    /// Takes one in, or drops it if there is no room. Must be called inside a tokio runtime.
+    /// Queues a broadcast, or drops it if there is no room. Must be called inside a tokio runtime.
     pub(super) fn put(self: &Arc<Self>, broadcast: Broadcast) {
         let mut waiting = self.waiting();
         let size = broadcast.size_bytes();
@@ -73,7 +74,7 @@ impl Outbox {
         }
     }
 
-    /// Waits until nothing is left to be published.
+    /// Waits until nothing is left to publish.
     pub(super) async fn flush(&self, within: Duration) {
         let empty = async {
             loop {
@@ -91,7 +92,7 @@ impl Outbox {
         }
     }
 
-    /// The next to be published; none, if there are none: then the next one starts another task.
+    /// The next batch. `None` if there is none: the next broadcast then starts another task.
     fn batch(&self) -> Option<Vec<Broadcast>> {
         let mut waiting = self.waiting();
         let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -117,7 +118,7 @@ impl Outbox {
         }
     }
 
-    /// Says now and then that listeners miss something.
+    /// Logs now and then that listeners miss events.
     fn complain(&self, more: usize, error: Option<&ListenError>) {
         let mut waiting = self.waiting();
         waiting.lost += more;
@@ -149,7 +150,7 @@ impl Outbox {
 /// The task that publishes. However it ends, another one can be started.
 struct Sender {
     outbox: Arc<Outbox>,
-    /// Whether it found nothing left. Then another task may be at it already.
+    /// Whether it found nothing left. Then another task may already be running.
     is_done: bool,
 }
 
@@ -184,7 +185,7 @@ mod tests {
     use crate::broadcast::inbox::Inbox;
     use crate::broadcast::tests::broadcast;
 
-    /// Publishes what it has leave for; fails where it is told to.
+    /// A channel that publishes as much as it is allowed to, and fails if it is told to.
     struct Slow {
         leave: Semaphore,
         fails: bool,
@@ -254,7 +255,7 @@ mod tests {
         assert_eq!(*slow.published.lock().unwrap(), [1, 1, 1]);
     }
 
-    /// A task may be dropped with the runtime of whoever emitted first.
+    /// The task may be dropped with the runtime of the first emit.
     #[test]
     fn a_sender_that_is_cut_off_is_followed_by_another() {
         let (outbox, slow) = outbox(false);

@@ -1,19 +1,23 @@
-//! Globs over the topics of events, as Redis' psubscribe has them: `*`, `?`, `[abc]`, `[^a-z]` and `\`.
+//! Globs over the topics of events, as Redis' psubscribe has them: `*`, `?`, `[abc]`, `[^a-z]` and
+//! `\`.
 //!
-//! A matcher of its own, since the globs of file names mean other things: there a `*` stops at separators, braces are
-//! alternatives, and what a pattern begins with, for a filter, is told by none.
+//! The matcher is our own, because globs of file names differ: their `*` stops at separators, and
+//! braces are alternatives; and no library tells the literal prefix of a pattern, which filters
+//! need.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Longest pattern, in characters. The longest topic has 294.
 const LENGTH_MAX: usize = 512;
-/// What parts a topic into its parts.
+/// Separates the parts of a topic.
 const SEPARATOR: char = ':';
 
-/// A glob over topics `canvas:module:name`, with at most 512 characters: `*` stands for any number of characters, also
-/// none, `?` for one, `[abc]`, `[a-z]` and `[^abc]` for one of these, or of all others; `\` takes its meaning from the
-/// character after it. The whole topic has to match, in upper and lower case.
+/// A glob over topics `canvas:module:name`, with up to 512 characters.
+///
+/// `*` matches any number of characters, including none, and `?` one character. `[abc]`, `[a-z]`
+/// and `[^abc]` match one character that is, or is not, in the class. `\` makes the next character
+/// literal. The whole topic has to match; case matters.
 ///
 /// ```
 /// use wakeq::TopicPattern;
@@ -28,25 +32,25 @@ pub struct TopicPattern {
     tokens: Vec<Token>,
 }
 
-/// A text that is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTopicPattern {
-    /// Nothing.
+    /// It is empty.
     #[error("a pattern is not empty: *:*:* matches every event")]
     Empty,
-    /// Too much.
+    /// It is too long.
     #[error("a pattern has at most {LENGTH_MAX} characters")]
     TooLong,
-    /// A class without an end.
+    /// A class is not closed.
     #[error("the [ at character {0} is not closed: write \\[ for the bracket itself")]
     OpenClass(usize),
-    /// A class without a member.
+    /// A class is empty.
     #[error("the [] at character {0} has nothing in it, so it matches nothing")]
     EmptyClass(usize),
-    /// Nothing after the last `\`.
+    /// Nothing follows the last `\`.
     #[error("the pattern ends with \\: write \\\\ for the backslash itself")]
     OpenEscape,
-    /// More parts than a topic has.
+    /// It has more parts than a topic.
     #[error("a topic is canvas:module:name, so a pattern with {0} colons matches none")]
     Parts(usize),
 }
@@ -55,16 +59,16 @@ pub enum InvalidTopicPattern {
 pub(super) enum Token {
     /// This character.
     Literal(char),
-    /// One character, whichever.
+    /// Any one character.
     One,
     /// Any number of characters.
     Many,
-    /// One character that is in one of the ranges, or, negated, in none.
+    /// One character that is in one of the ranges or, if negated, in none.
     Class { negated: bool, ranges: Vec<(char, char)> },
 }
 
 impl TopicPattern {
-    /// As it was written.
+    /// The text of the pattern.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -73,7 +77,8 @@ impl TopicPattern {
     pub fn matches(&self, topic: &str) -> bool {
         let (tokens, text) = (&self.tokens, topic.chars().collect::<Vec<_>>());
         let (mut token, mut at) = (0, 0);
-        // Where to go on if what follows the last `*` does not match: it takes one character more.
+        // Where to continue if what follows the last `*` does not match: it then takes one more
+        // character.
         let mut again: Option<(usize, usize)> = None;
         while at < text.len() {
             match tokens.get(token) {
@@ -95,12 +100,13 @@ impl TopicPattern {
         tokens[token..].iter().all(|left| *left == Token::Many)
     }
 
-    /// What it says of canvas, module and name: characters that the part begins with, and whether these are all of it.
+    /// What the pattern says of canvas, module and name: the literal prefix of each part, and
+    /// whether that is all of the part.
     #[cfg(any(feature = "pubsub", test))]
     pub(super) fn parts(&self) -> [(String, bool); 3] {
         let is_colon = |token: &Token| *token == Token::Literal(SEPARATOR);
         let mut parts: [(String, bool); 3] = Default::default();
-        // With both colons written out, nothing else can be one.
+        // If both colons are literal, no other token can match one.
         let has_all = self.tokens.iter().filter(|token| is_colon(token)).count() == parts.len() - 1;
         for (part, tokens) in parts.iter_mut().zip(self.tokens.split(is_colon)) {
             let literal = |token: &Token| if let Token::Literal(c) = token { Some(*c) } else { None };
@@ -111,7 +117,7 @@ impl TopicPattern {
             }
         }
         if !has_all {
-            // The last part that is written may be the beginning of several.
+            // The last part that is written may stand for the beginning of several.
             let last = self.tokens.split(is_colon).count() - 1;
             parts[last].1 = false;
         }
@@ -138,7 +144,7 @@ impl FromStr for TopicPattern {
         if text.is_empty() {
             return Err(InvalidTopicPattern::Empty);
         }
-        // Bytes first: nobody's text is walked through to find out that it is too long.
+        // Bytes first, so that a long text is not scanned to find out that it is too long.
         if text.len() > 4 * LENGTH_MAX || text.chars().count() > LENGTH_MAX {
             return Err(InvalidTopicPattern::TooLong);
         }
@@ -167,7 +173,7 @@ impl FromStr for TopicPattern {
     }
 }
 
-/// The class that begins here, and where it ends. A range that is written the wrong way round counts as the other.
+/// The class that begins here, and where it ends. A range that is written in reverse is swapped.
 fn class(characters: &[char], begin: usize) -> Result<(Token, usize), InvalidTopicPattern> {
     let open = InvalidTopicPattern::OpenClass(begin + 1);
     let negated = characters.get(begin + 1) == Some(&'^');
@@ -272,7 +278,7 @@ mod tests {
         assert!("é".repeat(512).parse::<TopicPattern>().is_ok());
     }
 
-    /// The worst there is ends soon: each `*` is only ever gone back to while it is the last.
+    /// The worst case ends soon: the matcher only ever goes back to the last `*`.
     #[test]
     fn a_hostile_pattern_is_no_work() {
         let pattern = format!("{}b", "*a".repeat(255));
@@ -298,7 +304,7 @@ mod tests {
         assert_eq!(parts("*"), ["…", "…", "…"]);
     }
 
-    /// Redis' definition, word for word, and slow.
+    /// Redis' definition, literally, and slow.
     fn naive(tokens: &[Token], text: &[char]) -> bool {
         match (tokens.split_first(), text.split_first()) {
             (None, None) => true,
@@ -319,7 +325,7 @@ mod tests {
             }
         }
 
-        /// A filter made of the parts must never hide what the pattern matches.
+        /// A filter made of the parts must never hide a topic that the pattern matches.
         #[test]
         fn the_parts_are_true_of_every_topic_that_matches(
             pattern in r"([abc:*?]|\[\^?[ab]{1,2}\]){1,9}",

@@ -1,5 +1,5 @@
-//! What a listener is to hear: a pattern, and the canvases that it may know of. Also as a filter for the broker, which
-//! spares the network; what counts is the check here.
+//! What a listener receives: a pattern, and the canvases that it may see. It can also be written as
+//! a filter of the broker, which saves traffic; but only the check here counts.
 
 use super::TopicPattern;
 use crate::event::{Broadcast, CanvasId};
@@ -8,11 +8,11 @@ use crate::event::{Broadcast, CanvasId};
 #[cfg(any(feature = "pubsub", test))]
 const FILTER_MAX_BYTES: usize = 256;
 
-/// What a listener is to hear.
+/// What a listener receives.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pattern: TopicPattern,
-    /// None: every canvas.
+    /// `None` for every canvas.
     canvases: Option<Vec<CanvasId>>,
 }
 
@@ -21,21 +21,21 @@ impl Selection {
         Self { pattern, canvases }
     }
 
-    /// Whether it is for this listener.
+    /// Whether a broadcast is for this listener.
     pub(super) fn hears(&self, broadcast: &Broadcast) -> bool {
         let canvas = broadcast.address.scope.canvas;
-        // Signals are for who asks for them by name.
+        // Signals, on a reserved canvas, are only for listeners that name that canvas.
         let may = self.canvases.as_ref().map_or(!canvas.is_reserved(), |canvases| canvases.contains(&canvas));
         may && self.pattern.matches(&broadcast.topic())
     }
 
-    /// As much of it as Pub/Sub's filters can say, in the room they have: the canvases first. Empty, if that is nothing.
+    /// As much of it as fits into a filter of Pub/Sub, the canvases first. Empty if nothing fits.
     #[cfg(any(feature = "pubsub", test))]
     pub(crate) fn filter(&self) -> String {
         let canvases = self.canvases.as_ref().map(|canvases| one_of(canvases));
         let names = ["canvas", "module", "name"];
         let parts = names.into_iter().zip(self.pattern.parts()).map(|(name, (text, whole))| {
-            // Nothing that ends a text or begins another gets into it, and no topic has anything else.
+            // Only plain characters, which can't end or begin a string; no topic has others.
             let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
             (!text.is_empty() && text.chars().all(plain)).then(|| match whole {
                 true => format!("attributes.{name} = \"{text}\""),

@@ -1,8 +1,8 @@
-//! Signals: that something may have changed which somebody waits for. They reach this process always, and the others where
-//! events are broadcast.
+//! Signals say that something may have changed that others wait for. They always reach this
+//! process, and other processes where events are broadcast.
 //!
-//! A signal carries no truth and is never waited for: one may be lost, doubled or late, and whoever watches looks now and
-//! then all the same.
+//! A signal carries no data to rely on, and is never waited for: it may be lost, doubled or late,
+//! so every watcher also polls.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -20,13 +20,14 @@ use crate::event::{
     Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent,
 };
 
-/// How long what is signalled again waits to be told to other processes.
+/// How long a repeated signal waits before it is sent to other processes again.
 const QUIET: Duration = Duration::from_millis(20);
 /// Most signals that wait for that.
 const WAITING_MAX: usize = 10_000;
-/// After how long it is tried again to hear the signals of other processes; doubled each time.
+/// The first pause before another attempt to receive the signals of other processes; it doubles
+/// each time.
 const RETRY: Duration = Duration::from_secs(1);
-/// The longest of these waits.
+/// The longest of these pauses.
 const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// What may have changed.
@@ -46,25 +47,25 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 pub enum Signal {
     /// The log, in this category.
     Log(Category),
-    /// The log, in any category. Only to be watched: whoever sends says which.
+    /// The log, in any category. Only to be watched; senders name the category.
     AnyLog,
-    /// Which sources are given to whom.
+    /// The sources that subscribers are given.
     Allocations,
 }
 
-/// Signals between whoever changes something and whoever waits for it. Cheap to clone; one for each process, which
-/// [`Notifier::signals`](crate::notify::Notifier::signals) has.
+/// Signals from the code that changes something to the code that waits for it. Cheap to clone. Each
+/// process has one, from [`Notifier::signals`](crate::notify::Notifier::signals).
 #[derive(Clone)]
 pub struct Signals {
     shared: Arc<Shared>,
 }
 
 struct Shared {
-    /// To skip what comes back.
+    /// Identifies the own signals, which are skipped when they come back.
     sender: Uuid,
     broadcasts: Option<Broadcasts>,
     state: Mutex<State>,
-    /// Ends what hears other processes.
+    /// Ends the task that receives the signals of other processes.
     closing: CancellationToken,
     _ends: DropGuard,
 }
@@ -72,13 +73,13 @@ struct Shared {
 #[derive(Default)]
 struct State {
     watched: HashMap<Signal, watch::Sender<u64>>,
-    /// What other processes have not been told yet, and whether a task is doing that.
+    /// The signals that other processes have yet to receive, and whether a task is sending them.
     waiting: HashSet<Signal>,
     sending: bool,
     hearing: bool,
 }
 
-/// A signal on its way to other processes.
+/// The JSON of a signal to other processes.
 #[derive(Serialize, Deserialize)]
 struct Wire {
     sender: Uuid,
@@ -87,12 +88,12 @@ struct Wire {
 }
 
 impl Signals {
-    /// Within this process only.
+    /// Signals within this process only.
     pub fn alone() -> Self {
         Self::over(None)
     }
 
-    /// Also to and from the other processes that share these broadcasts.
+    /// Signals also to and from the other processes that share these broadcasts.
     pub fn over(broadcasts: Option<Broadcasts>) -> Self {
         let closing = CancellationToken::new();
         let ends = closing.clone().drop_guard();
@@ -101,8 +102,8 @@ impl Signals {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Says that this may have changed: to call after the commit. It never waits and never fails. Must be called inside a
-    /// tokio runtime.
+    /// Signals that this may have changed. Call it after the commit. It never blocks and never
+    /// fails. Must be called inside a tokio runtime.
     pub fn send(&self, signal: Signal) {
         let mut state = self.shared.state();
         state.raise(&signal);
@@ -115,8 +116,8 @@ impl Signals {
         }
     }
 
-    /// Changes whenever that may have changed, from now on. Must be called inside a tokio runtime. It lasts as long as
-    /// these signals do.
+    /// The receiver changes whenever this may have changed, from now on, as long as these signals
+    /// exist. Must be called inside a tokio runtime.
     pub fn watch(&self, signal: Signal) -> watch::Receiver<u64> {
         let mut state = self.shared.state();
         if !state.watched.contains_key(&signal) {
@@ -145,7 +146,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what another process said.
+    /// Raises a signal of another process.
     fn heard(&self, heard: &Heard) {
         match heard {
             Heard::Event(broadcast) => {
@@ -154,7 +155,7 @@ impl Shared {
                 let Some(wire) = wire.filter(|wire| wire.sender != self.sender) else { return };
                 let signal = match wire.log.map(|category| category.parse()) {
                     Some(Ok(category)) => Signal::Log(category),
-                    // Of a release that names them otherwise.
+                    // From a release that names categories differently.
                     Some(Err(_)) => Signal::AnyLog,
                     None => Signal::Allocations,
                 };
@@ -184,7 +185,7 @@ impl State {
     }
 }
 
-/// The task that tells other processes. However it ends, another one can be started.
+/// The task that sends signals to other processes. However it ends, another one can be started.
 struct Telling(Arc<Shared>);
 
 impl Telling {
@@ -213,7 +214,7 @@ impl Drop for Telling {
     }
 }
 
-/// As a broadcast of a canvas that no tenant has.
+/// The signal as a broadcast on a canvas that no tenant has.
 fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     let (name, log) = match signal {
         Signal::Log(category) => ("log", Some(category.to_string())),
@@ -235,14 +236,14 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     })
 }
 
-/// Hears the signals of other processes, until nobody wants to know.
+/// Receives the signals of other processes, as long as anyone watches.
 async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
     let mut wait = RETRY;
     loop {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
         match broadcasts.listen(Selection::new(pattern, Some(vec![CanvasId::OF_SIGNALS]))).await {
             Ok(mut listener) => {
-                // What was said before it listened was missed.
+                // Signals that were sent before it listened were missed.
                 let Some(watching) = shared.upgrade() else { return };
                 watching.state().raise_all();
                 drop(watching);
@@ -290,14 +291,15 @@ mod tests {
         assert!(allocations.has_changed().unwrap() && !contacts.has_changed().unwrap());
     }
 
-    /// Two processes, as it were: what one sends the other hears, and its own it does not hear twice.
+    /// As if there were two processes: one receives what the other sends, and its own signals only
+    /// once.
     #[tokio::test]
     async fn signals_reach_other_processes_over_broadcasts() {
         let broadcasts = Broadcasts::local();
         let (here, there) =
             (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
         let mut heard = there.watch(log("companies"));
-        // When it begins to listen, it says that something may have been missed.
+        // When it starts to listen, it signals that something may have been missed.
         changes(&mut heard).await;
         let mut own = here.watch(log("companies"));
         changes(&mut own).await;
