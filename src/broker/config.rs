@@ -1,4 +1,4 @@
-//! How often a node is heard of, and for how long it is counted on.
+//! The periods of a broker: its heartbeats, its lease, and the grace of a shutdown.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Shortest lease.
 const LEASE_MIN: Duration = Duration::from_millis(300);
 
-/// The periods of a broker. They bound how long things take; signals make them prompt.
+/// The periods of a broker. They bound how long things take; signals usually make them faster.
 ///
 /// ```
 /// let config = wakeq::BrokerConfig::default();
@@ -17,16 +17,18 @@ const LEASE_MIN: Duration = Duration::from_millis(300);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokerConfig {
-    /// How often the node and its subscribers are heard of, look at what they are given, and the coordinator makes a round.
-    /// Default 10 s.
+    /// The interval of the heartbeats of the node and its subscribers, of their looks at what they
+    /// are given, and of the coordinator's rounds. 1 ms to a third of the lease, default 10 s.
     pub heartbeat: Duration,
-    /// How long after it was last heard of a subscriber keeps its sources, and the coordinator its term. Three heartbeats at
-    /// least, 300 ms to a day. Default 30 s.
+    /// How long after its last heartbeat a subscriber keeps its sources, and the coordinator its
+    /// term. 300 ms to one day, at least three heartbeats, default 30 s.
     ///
-    /// A node that could not make itself heard for two thirds of this ends its work: the last third is for what is being
-    /// handled to come to an end. So a subscriber whose [grace](crate::EventSubscriber::grace) is longer than that is refused.
+    /// A node that has written no heartbeat for two thirds of this ends its work: the last third is
+    /// for events that are being handled. So a subscriber whose
+    /// [grace](crate::EventSubscriber::grace) is longer than a third is refused.
     pub lease: Duration,
-    /// How long what is being handled may go on at a shutdown; for as long the node is heard of. Default 20 s.
+    /// How long events that are being handled may take at a shutdown; the node keeps heartbeating
+    /// meanwhile. Default 20 s.
     pub shutdown_grace: Duration,
 }
 
@@ -50,12 +52,12 @@ impl BrokerConfig {
         Ok(())
     }
 
-    /// For how long after a heartbeat was sent a node may work, on its own clock.
+    /// How long a node may work after it sent a heartbeat, by its own clock.
     pub(super) fn working(&self) -> Duration {
         self.lease - self.grace_max()
     }
 
-    /// How long a subscriber may take to end with a source.
+    /// The longest time that a subscriber may take to stop working on a source.
     pub(super) fn grace_max(&self) -> Duration {
         self.lease / 3
     }

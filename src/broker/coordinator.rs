@@ -1,4 +1,5 @@
-//! The coordinator: decides what each subscriber of every group has. One at a time; whatever it writes carries its term.
+//! The coordinator decides which sources each subscriber of every group has. There is one at a
+//! time, and each of its writes carries its term.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +13,17 @@ use crate::event::{Name, NewSubscription, SubscriberState, Subscription};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
 use crate::telemetry::BrokerMetrics;
 
-/// The most subscriptions that are written by one statement.
+/// Most subscriptions that one statement writes.
 const WRITE_MAX: usize = 500;
 
-/// What a round did.
+/// The outcome of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Round {
-    /// All is as it should be.
+    /// Nothing had to change.
     Quiet,
-    /// Something changed: others have to look.
+    /// Something changed, and the other nodes have to look.
     Changed,
-    /// Somebody else leads by now, or may.
+    /// Another node leads by now, or may.
     Deposed,
 }
 
@@ -41,10 +42,10 @@ impl EventSubscriptionCoordinator {
         Self { states, subscriptions, metrics: BrokerMetrics::new(), refused: AtomicU64::new(0) }
     }
 
-    /// Removes who was not heard of, plans, and writes what changes.
+    /// Removes the subscribers whose lease has run out, plans, and writes the changes.
     ///
-    /// The subscribers are read before their subscriptions, which nobody else writes: a confirmation that was read is one of
-    /// an epoch that is read after it.
+    /// The subscribers are read before their subscriptions, which only the coordinator writes: so a
+    /// confirmation never refers to an epoch that is missing from the subscriptions that were read.
     pub(super) async fn round(&self, led: &Led) -> Result<Round, BrokerError> {
         let Some(buried) = self.subscriptions.bury(&led.lead).await? else { return Ok(self.deposed(led)) };
         for subscriber in &buried {
@@ -57,7 +58,7 @@ impl EventSubscriptionCoordinator {
             return Ok(if buried.is_empty() { Round::Quiet } else { Round::Changed });
         }
         for part in new.chunks(WRITE_MAX) {
-            // Its own clock spares the attempt; the statement decides.
+            // Its own clock saves a write that would be refused; the statement decides.
             if Instant::now() >= led.until {
                 return Ok(Round::Deposed);
             }
@@ -86,7 +87,7 @@ impl EventSubscriptionCoordinator {
     }
 }
 
-/// What has to be written.
+/// The subscriptions that have to be written.
 fn changes(states: &[SubscriberState], subscriptions: &[Subscription]) -> Vec<NewSubscription> {
     let standing: BTreeMap<_, &Subscription> =
         subscriptions.iter().map(|one| (one.subscriber, one)).collect();
@@ -107,7 +108,7 @@ fn changes(states: &[SubscriberState], subscriptions: &[Subscription]) -> Vec<Ne
     allocate(&groups).into_iter().map(new).collect()
 }
 
-/// What was released counts as still had until it is confirmed.
+/// A source that is being released counts as held until its release is confirmed.
 fn member(state: &SubscriberState, subscription: Option<&Subscription>) -> GroupMember {
     let open = subscription.filter(|one| state.confirmed_epoch < one.epoch);
     let standing = if state.lapsed {

@@ -1,4 +1,4 @@
-//! Who leads: an elector gives one candidate the lead at a time, under a term that grows.
+//! Leader election: one candidate leads at a time, under a term that grows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use uuid::Uuid;
 use super::{BrokerError, LockManager};
 use crate::event::{Lead, Name};
 
-/// A lead, and how long its holder may act on it by its own clock.
+/// A lead, and until when its holder may act on it, by its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Led {
-    /// What every write restates.
+    /// The lead, which every write restates.
     pub lead: Lead,
-    /// Before this, nobody else can have taken it.
+    /// No other candidate can have taken it before this.
     pub until: Instant,
 }
 
-/// Chooses who leads.
+/// Elects the leader.
 #[async_trait]
 pub trait LeaderElector: Send + Sync + 'static {
-    /// Takes the lead if nobody has it, or goes on with it; none: somebody else leads.
+    /// Takes the lead if it is free, or renews it. `None` if another candidate leads.
     async fn campaign(&mut self) -> Result<Option<Led>, BrokerError>;
 
-    /// Gives the lead to whoever comes first, if it is this one's.
+    /// Gives up the lead, if this candidate has it, so that another one can take it at once.
     async fn resign(&mut self) -> Result<(), BrokerError>;
 }
 
-/// Chooses by a lock: who holds it leads.
+/// Elects by a lock: its holder leads.
 pub struct LockElector {
     locks: Arc<dyn LockManager>,
     name: Name,

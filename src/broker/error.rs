@@ -1,14 +1,14 @@
-//! What goes wrong with a broker.
+//! The errors of brokers.
 
 use std::time::Duration;
 
 use crate::event::{EventSource, Name};
 use crate::store::StoreError;
 
-/// Why a broker did not do what it was asked for.
+/// Why a call of a broker failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum BrokerError {
-    /// The tables can't be read or written; it may work later.
+    /// The tables can't be read or written; it may succeed later.
     #[error("{what}")]
     Unavailable {
         /// What was tried.
@@ -17,10 +17,10 @@ pub enum BrokerError {
         #[source]
         source: StoreError,
     },
-    /// The configuration is wrong.
+    /// The configuration is wrong, or the call is not possible in this state.
     #[error("{0}")]
     Config(&'static str),
-    /// The group has read the category in other parts.
+    /// The group has read the category in another number of partitions.
     #[error(
         "the group {group} has a position in {opened}, and {asked} is a part of the same category in another division: keep \
          the former number of partitions, or take another name for the group, which then begins at the start"
@@ -28,12 +28,12 @@ pub enum BrokerError {
     Partitions {
         /// The group.
         group: Name,
-        /// What it has read.
+        /// The source that it has read.
         opened: Box<EventSource>,
-        /// What is asked for.
+        /// The source that it is asked to read.
         asked: Box<EventSource>,
     },
-    /// Members of the group work on something else.
+    /// Another member of the group asks for other sources.
     #[error(
         "a member of the group {group} that is there asks for {known}, and this one for {asked} instead: take another name for \
          other work, or let all members ask for the same sources, of which a consumer may have several"
@@ -41,12 +41,12 @@ pub enum BrokerError {
     Sources {
         /// The group.
         group: Name,
-        /// What the other asks for, and this one does not.
+        /// A source that the other member asks for and this one does not.
         known: Box<EventSource>,
-        /// What this one asks for, and the other does not.
+        /// A source that this one asks for and the other does not.
         asked: Box<EventSource>,
     },
-    /// The name of the group is that of a type's processors.
+    /// The group's name is reserved for the processors of a type of entities.
     #[error(
         "the group {group} is that of the processors of a type of entities, which ask for the type's inbox and nothing else: \
          choose another name for the subscriber"
@@ -55,7 +55,7 @@ pub enum BrokerError {
         /// The group.
         group: Name,
     },
-    /// No sources, or too many.
+    /// The subscriber asks for no sources, or for too many.
     #[error("a subscriber of the group {group} asks for {count} sources: ask for 1 to 1,024")]
     Requests {
         /// The group.
@@ -63,7 +63,7 @@ pub enum BrokerError {
         /// How many it asks for.
         count: usize,
     },
-    /// A subscriber may take longer to end than others wait for it.
+    /// The subscriber may take longer than a third of the lease to stop working on a source.
     #[error(
         "a subscriber of the group {group} takes up to {grace:?} to end with a source, more than a third of the broker's lease \
          of {lease:?}: make its grace {:?} at most, or the lease {:?} at least",
@@ -85,7 +85,8 @@ fn third(lease: &Duration) -> Duration {
 }
 
 impl BrokerError {
-    /// A member of the group asks for the first of these sources, and another one for the second instead.
+    /// A member of the group asks for the first of these sources, and another one for the second
+    /// instead.
     pub(super) fn differs(group: &Name, known: EventSource, asked: EventSource) -> Self {
         Self::Sources { group: group.clone(), known: Box::new(known), asked: Box::new(asked) }
     }

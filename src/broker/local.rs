@@ -1,7 +1,8 @@
-//! The subscribers of this process, and what each is given here: begun with, ended with, confirmed.
+//! The subscribers of this process: starts and ends the work that each is given, and confirms what
+//! has ended.
 //!
-//! A subscriber's work is begun only under a ticket that was taken before its subscription was read, and that is void as soon
-//! as the node's session, or the subscriber's registration, has ended.
+//! Work is started only with a ticket that was taken before the subscription was read. The ticket
+//! is void as soon as the node's session, or the subscriber's registration, has ended.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,10 +16,10 @@ use super::session::Session;
 use crate::consumer::{EventSubscriber, Health};
 use crate::event::{EventSource, SubscriberId, Subscription};
 
-/// How soon it is tried again to begin with what was given while the session was over.
+/// The delay before another attempt to start what was given while no session was valid.
 const AGAIN: Duration = Duration::from_millis(100);
 
-/// All local subscriber instances.
+/// All subscribers of this process.
 #[derive(Default)]
 pub(super) struct EventSubscriberStore {
     locals: Mutex<Vec<Arc<Local>>>,
@@ -34,24 +35,25 @@ impl EventSubscriberStore {
     }
 }
 
-/// How a subscriber stands with the others.
+/// Whether a subscriber is a member of its group, as far as this node knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It has to be registered.
     Unregistered,
-    /// It is registered, and counted on.
+    /// It is registered, and heartbeats.
     Registered,
-    /// The others have been told that it is unhealthy.
+    /// It was reported as unhealthy.
     Unhealthy,
-    /// Its group is worked on by another process, and was to be by this one alone.
+    /// This process works alone, and another one works on this group.
     Waiting,
-    /// It was not registered, for this reason: members of its group ask for other sources.
+    /// Its registration was refused, for this reason: members of its group ask for other sources.
     Refused(String),
-    /// Nobody knows what it works on: it is not heard of any more, so that its lease decides, and never begins anew.
+    /// It panicked, so it is unknown what it works on. It no longer heartbeats, so that its lease
+    /// runs out, and is never started again.
     Lost {
-        /// Why.
+        /// The reason.
         why: &'static str,
-        /// Whether the others have been told.
+        /// Whether it was reported to the other nodes.
         told: bool,
     },
 }
@@ -59,12 +61,12 @@ pub(super) enum Standing {
 #[derive(Debug)]
 struct State {
     standing: Standing,
-    /// Grows whenever what was read before must not be acted on any more.
+    /// Incremented whenever what was read before is no longer valid.
     ticket: u64,
 }
 
 impl State {
-    /// Who is lost stays so, whatever was about to be said of it.
+    /// A lost subscriber stays lost.
     fn stand(&mut self, standing: Standing) {
         if !matches!(self.standing, Standing::Lost { .. }) {
             self.standing = standing;
@@ -101,12 +103,12 @@ impl Local {
         self.subscriber.health().borrow().clone()
     }
 
-    /// The epoch by which it has ended with everything that was taken from it.
+    /// The epoch up to which it has stopped working on everything that was taken from it.
     pub(super) fn confirmed(&self) -> i64 {
         *self.confirmed.borrow()
     }
 
-    /// Under which epoch it works, if it has anything to work on.
+    /// The epoch under which it works, if it has any sources.
     pub(super) fn works_under(&self) -> Option<i64> {
         let given = self.given.borrow();
         (!given.sources.is_empty()).then_some(given.epoch)
@@ -120,20 +122,20 @@ impl Local {
         self.state().stand(Standing::Registered);
     }
 
-    /// The others know that it is lost.
+    /// Notes that it was reported as lost.
     pub(super) fn set_told(&self) {
         if let Standing::Lost { told, .. } = &mut self.state().standing {
             *told = true;
         }
     }
 
-    /// To be taken before its subscription is read, and given with what was read.
+    /// Has to be taken before its subscription is read, and given with what was read.
     pub(super) fn ticket(&self) -> u64 {
         self.state().ticket
     }
 
-    /// Ends with everything, whatever was read before. It begins anew when it stands with the others again, and its
-    /// subscription has been read after that.
+    /// Ends all its work and voids what was read before. It starts again when it is registered and
+    /// its subscription has been read after that.
     pub(super) fn suspend(&self, standing: Standing) {
         let mut state = self.state();
         state.stand(standing);
@@ -141,13 +143,13 @@ impl Local {
         self.given.send_modify(|given| given.sources.clear());
     }
 
-    /// The same, but that it stands as before.
+    /// The same, without a change of its standing.
     pub(super) fn pause(&self) {
         let standing = self.standing();
         self.suspend(standing);
     }
 
-    /// Works on what was read from now on, if that is still to be acted on.
+    /// From now on it works on what was read, if the ticket is still valid.
     pub(super) fn give(&self, ticket: u64, subscription: Option<&Subscription>) {
         let state = self.state();
         if state.ticket != ticket {
@@ -167,12 +169,12 @@ impl Local {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing that is done under it panics half-way.
+        // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the subscriber begin and end as it is given, and says when that changes anything. Ends when it works on nothing
-    /// after `ending` was told.
+    /// Starts and ends the subscriber's work, and notifies `changed` when the other nodes have to
+    /// know. Returns once `ending` is set and all work has ended.
     pub(super) async fn run(
         self: Arc<Self>,
         session: Arc<Session>,
@@ -197,7 +199,7 @@ impl Local {
                 Applied::Waits => true,
                 Applied::Lost => {
                     changed.notify_one();
-                    // It has been given nothing from here on, and is to end with what it has.
+                    // It was suspended: the next round ends what it has.
                     continue;
                 }
             };
@@ -231,29 +233,29 @@ impl Local {
     }
 }
 
-/// What a subscriber does here.
+/// The work of a subscriber in this process.
 struct Work<'a> {
     local: &'a Local,
-    /// Under which it was given what it has.
+    /// The epoch under which it was given its sources.
     epoch: i64,
     working: BTreeSet<EventSource>,
-    /// What it has been told to end with.
+    /// The sources that are being withdrawn.
     ending: BTreeSet<EventSource>,
     tasks: JoinSet<EventSource>,
 }
 
-/// What became of letting a subscriber begin and end.
+/// The outcome of starting and ending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Applied {
     Done,
-    /// It can't begin now.
+    /// It can't start now.
     Waits,
-    /// It panicked.
+    /// The subscriber panicked.
     Lost,
 }
 
 impl Work<'_> {
-    /// Ends and begins.
+    /// Ends what was taken, and starts what was given.
     fn apply(&mut self, given: &Given, session: &Session, is_ending: bool) -> Applied {
         let stays = |source: &EventSource| !is_ending && given.sources.contains(source);
         let over: Vec<EventSource> = self.working.iter().filter(|source| !stays(source)).cloned().collect();
@@ -266,7 +268,7 @@ impl Work<'_> {
                 source
             });
         }
-        // A process that was stopped does not begin with what it has been given long ago.
+        // A process that was suspended must not start what it was given long ago.
         if is_ending || given.sources.is_empty() {
             return Applied::Done;
         }
@@ -286,7 +288,7 @@ impl Work<'_> {
         Applied::Done
     }
 
-    /// What it works on is not known any more: nothing is confirmed, and its lease decides.
+    /// It is unknown what the subscriber works on: nothing is confirmed, and its lease decides.
     fn lose(&self, why: &'static str) {
         tracing::error!(
             group = %self.local.subscriber.name(),
@@ -298,14 +300,14 @@ impl Work<'_> {
         self.local.suspend(Standing::Lost { why, told: false });
     }
 
-    /// Whether the subscriber can still be counted on.
+    /// Notes the end of a withdrawal. Returns whether the subscriber can still be relied on.
     fn ended(&mut self, ended: Result<EventSource, tokio::task::JoinError>) -> bool {
         match ended {
             Ok(source) => {
                 self.ending.remove(&source);
                 true
             }
-            // Which one that was is not known.
+            // It is unknown which source that was.
             Err(_) => {
                 self.lose("it panicked while a source was withdrawn; start its process anew");
                 false

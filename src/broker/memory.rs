@@ -1,4 +1,5 @@
-//! Groups in memory: for a process that is alone, and for tests. Time is the process's monotonic clock.
+//! Groups in memory, for a process that works alone, and for tests. Time is the monotonic clock of
+//! the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +20,12 @@ use crate::event::{
 use crate::machine::{GroupMember, MemberStanding, wanted_sources};
 use crate::store::Store;
 
-/// The tables of consumer groups, in memory. Brokers that share them are a cluster in one process. Cheap to clone.
+/// The tables of consumer groups, in memory. Brokers that share them form a cluster in one process.
+/// Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryGroups {
     tables: Arc<Mutex<Tables>>,
-    /// Where positions are kept, if that is not in this process: epochs come from there.
+    /// The store of the positions, if they are not in this process: epochs come from there.
     positions: Option<Store>,
 }
 
@@ -56,7 +58,7 @@ struct Subscriber {
 struct Lock {
     owner: Uuid,
     term: i64,
-    /// None: it was given back.
+    /// `None` once it was released.
     until: Option<Instant>,
 }
 
@@ -77,14 +79,14 @@ impl Lock {
 }
 
 impl MemoryGroups {
-    /// For a process that is alone, and whose positions are in Postgres: whatever it does is under higher epochs than what
-    /// was done before it was started.
+    /// For a process that works alone and has its positions in Postgres: its epochs are higher than
+    /// any from before its start.
     pub(super) fn with_positions_in(store: Store) -> Self {
         Self { positions: Some(store), ..Self::default() }
     }
 
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        // Nothing that is done under it panics half-way.
+        // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,12 +1,18 @@
-//! Brokers: which subscriber of a group works on which source, over all processes, at most one on each.
+//! Brokers decide which subscriber of a group works on which source, across all processes, at most
+//! one on each.
 //!
-//! A broker is many small parts. The [`NodeHeartbeat`] says which processes are there; the [`EventSubscriberStateStore`] who
-//! could work, and how they are; the coordinator, one at a time, chosen by a [`LeaderElector`], decides who has what, and
-//! writes it into the [`EventSubscriptionStateStore`]; the observers, one on each node, read it from there and let their
-//! subscribers begin and end. What to give to whom is planned by [`allocate`](crate::machine::allocate).
+//! A broker consists of small parts:
+//! - [`NodeHeartbeat`] says which processes are alive.
+//! - [`EventSubscriberStateStore`] says which subscribers there are, and whether they are healthy.
+//! - The coordinator, one at a time and chosen by a [`LeaderElector`], plans with
+//!   [`allocate`](crate::machine::allocate) which subscriber has which sources, and writes that
+//!   into the [`EventSubscriptionStateStore`].
+//! - The observers, one on each node, read it from there; their subscribers start and end
+//!   accordingly.
 //!
-//! Nothing here handles an event. Nothing relies on a clock of another machine, nor on everybody having heard of everything:
-//! what a subscriber commits is fenced by the epoch of its subscription, and what the coordinator writes by its term.
+//! Nothing here handles an event. Nothing relies on the clock of another machine, or on every
+//! process having received a message: what a subscriber commits is fenced by the epoch of its
+//! subscription, and what the coordinator writes by its term.
 
 mod config;
 mod coordinator;
@@ -50,24 +56,24 @@ use crate::consumer::{EventSubscriber, Health};
 use crate::event::{EntityType, EventSource, Name, NodeId, SubscriberState};
 use crate::store::Store;
 
-/// The most sources of a subscriber.
+/// Most sources of a subscriber.
 const REQUESTS_MAX: usize = 1_024;
 
-/// Where a broker keeps what it knows.
+/// Where a broker stores its groups.
 #[derive(Clone, Debug)]
 pub enum BrokerBacking {
-    /// In this process: for tests, and for work whose positions are not kept either.
+    /// In this process: for tests, and for work whose positions are not stored either.
     Memory(MemoryGroups),
     /// In Postgres.
     Postgres(Store),
 }
 
-/// What a broker asks of Postgres, whatever its groups are in.
+/// What a broker uses Postgres for, wherever its groups are.
 enum Postgres {
     None,
-    /// What operators say.
+    /// To see which groups operators want to recover.
     Shared(Store),
-    /// That, and whether the groups are worked on here.
+    /// That, and to claim its groups.
     Single(Store),
 }
 
@@ -98,12 +104,13 @@ pub struct EventBroker {
     node: Arc<Node>,
     mapping: Arc<dyn EventSubscriptionSourceMappingStore>,
     stop: CancellationToken,
-    /// It runs, or has.
+    /// Whether it runs, or has run.
     begun: AtomicBool,
 }
 
 impl EventBroker {
-    /// For processes that share their groups: each source is worked on in one of them at a time.
+    /// A broker for processes that share their groups: each source is worked on by one of them at a
+    /// time.
     ///
     /// Errors: [`BrokerError::Config`].
     pub fn distributed(
@@ -119,10 +126,13 @@ impl EventBroker {
         }
     }
 
-    /// For one process that is alone: all sources are worked on here, and nothing has to be heard of by others. With
-    /// Postgres, what it commits is fenced all the same, and of two that work on the same group the one that was started later works: the
-    /// other one waits, [says so](Self::health), and goes on when nobody else is heard of, within a lease and a heartbeat. It waits for
-    /// members of a [distributed](Self::distributed) group, too.
+    /// A broker for a process that works alone, on all sources. No other process has to see its
+    /// heartbeats.
+    ///
+    /// With Postgres, what it commits is fenced all the same. Of two such processes with the same
+    /// group the one that was started later works: the other one waits, [reports
+    /// that](Self::health), and resumes within a lease and a heartbeat after no other process works
+    /// on the group. It also waits for members of a [distributed](Self::distributed) group.
     ///
     /// Errors: [`BrokerError::Config`].
     pub fn single(backing: BrokerBacking, config: BrokerConfig) -> Result<Self, BrokerError> {
@@ -188,17 +198,24 @@ impl EventBroker {
         })
     }
 
-    /// Which node this is: another one for each broker that is made.
+    /// The id of this node, a new one for each broker.
     pub fn node(&self) -> NodeId {
         self.node.id
     }
 
     /// Adds a subscriber. It is given sources once the broker [runs](Self::run).
     ///
-    /// Errors: [`BrokerError::Config`] once it runs; [`BrokerError::Requests`]; [`BrokerError::Reserved`] for the name of a type's
-    /// processors; [`BrokerError::Grace`] if it may take longer than a third of the lease to end; [`BrokerError::Sources`] if members of its
-    /// group ask for others, while of one that starts at the same time [`health`](Self::health) tells; [`BrokerError::Partitions`] if its
-    /// group has read a category of its in another number of partitions; [`BrokerError::Unavailable`].
+    /// Errors:
+    /// - [`BrokerError::Config`] once the broker runs.
+    /// - [`BrokerError::Requests`] unless it asks for 1 to 1,024 sources.
+    /// - [`BrokerError::Reserved`] for the name of a type's processors.
+    /// - [`BrokerError::Grace`] if it may take longer than a third of the lease to stop working on
+    ///   a source.
+    /// - [`BrokerError::Sources`] if members of its group ask for others. If such a member starts
+    ///   at the same time, [`health`](Self::health) reports it instead.
+    /// - [`BrokerError::Partitions`] if its group has read one of its categories in another number
+    ///   of partitions.
+    /// - [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {
             return Err(BrokerError::Config("register the subscribers of a broker before it runs"));
@@ -221,26 +238,31 @@ impl EventBroker {
         Ok(())
     }
 
-    /// Whether all subscribers can work: if not, the reason of the first that can't. For a probe of the process, and for its operators.
+    /// Whether all subscribers can work; if not, the reason of the first that can't. For health
+    /// probes and operators.
     pub fn health(&self) -> Health {
         self.node.health()
     }
 
-    /// How many writes of this process as the coordinator were refused, because somebody else led by then.
+    /// How many writes of this process as the coordinator were refused, because another one led by
+    /// then.
     pub fn refused_allocations(&self) -> u64 {
         self.node.coordinator.refused()
     }
 
-    /// Cancelled, it ends the broker.
+    /// Ends the broker when it is cancelled.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Works until it is told to stop. Then it gives the lead away and ends with every source; it is heard of until that is done, so
-    /// that nobody else begins with them meanwhile. At last it removes what others know of this node, so that they go on at once.
+    /// Runs until its [`stop_token`](Self::stop_token) is cancelled. Then it gives up the lead and
+    /// stops working on every source; it heartbeats until that is done, so that no other process
+    /// starts with them meanwhile. Finally it removes its node and subscribers, so that others take
+    /// over at once; if the subscribers take longer than the shutdown grace, their leases decide.
     ///
-    /// Errors: [`BrokerError::Unavailable`] if it could not give the lead away, or remove what others know, which it tries all the
-    /// same: the leases decide then; [`BrokerError::Config`] if it ran before.
+    /// Errors: [`BrokerError::Unavailable`] if it could not give up the lead or remove its node, in
+    /// which case the leases decide; a failure to give up the lead does not keep it from the rest.
+    /// [`BrokerError::Config`] if it has run before.
     pub async fn run(&self) -> Result<(), BrokerError> {
         if self.begun.swap(true, Ordering::Relaxed) {
             return Err(BrokerError::Config("a broker runs once: make another one"));
@@ -270,15 +292,17 @@ impl EventBroker {
     }
 }
 
-/// Whether a subscriber may have this name: that of a type's processors is for whoever asks for the inbox of that type.
+/// Whether a subscriber may have this name: that of a type's processors is for subscribers that ask
+/// for the inbox of that type, and only for that.
 fn is_own_name(group: &Name, requests: &[EventSource]) -> bool {
     let Some(entity_type) = group.as_str().strip_prefix("entities.") else { return true };
     entity_type.parse::<EntityType>().is_ok_and(|entity_type| *requests == [entity_type.source()])
 }
 
-/// Members of a group ask for the same, or while a deployment is rolled out for more or less of it. A source that a
-/// member asks for and this one does not would be taken from one of them. This is the early look: a member that starts meanwhile
-/// is seen when the subscriber is registered with the others.
+/// Members of a group ask for the same sources or, while a deployment is rolled out, for some more
+/// or fewer. If each asks for a source that the other does not, they would take sources from one
+/// another. This is an early check: a member that starts meanwhile is found when the subscriber is
+/// registered.
 fn check_sources(
     group: &Name,
     requests: &[EventSource],
@@ -295,7 +319,7 @@ fn check_sources(
     }
 }
 
-/// Parts of a category are read in one division only: a position says nothing about another one.
+/// A group reads a category in one division only: a position says nothing about another one.
 fn check_partitions(
     group: &Name,
     requests: &[EventSource],

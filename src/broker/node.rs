@@ -1,4 +1,4 @@
-//! What a node does all the time: is heard of, looks at what it is given, and coordinates where it leads.
+//! The loops of a node: heartbeats, looks at what it is given, and coordinating while it leads.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -21,7 +21,7 @@ use crate::consumer::Health;
 use crate::event::{Name, NodeId, SubscriberId};
 use crate::store::Store;
 
-/// How long what happens together is waited for.
+/// How long to wait for further changes, so that they are handled together.
 const QUIET: Duration = Duration::from_millis(5);
 
 /// The parts of a node.
@@ -35,21 +35,21 @@ pub(super) struct Node {
     pub(super) observer: EventSubscriptionObserver,
     pub(super) coordinator: EventSubscriptionCoordinator,
     pub(super) elector: Mutex<Box<dyn LeaderElector>>,
-    /// Where operators say that a group is to try again, and how often they had when it was looked last.
+    /// Where operators ask groups to try again, and how often they had at the last look.
     pub(super) recoveries: (Option<Store>, Mutex<Option<BTreeMap<String, i64>>>),
-    /// For who works alone, and can be known to others.
+    /// Set if this process works alone and its positions are in Postgres.
     pub(super) single: Option<Single>,
     pub(super) signals: Signals,
-    /// Something changed here that others have to be told.
+    /// Something changed here that the other nodes have to know.
     pub(super) changed: Arc<Notify>,
-    /// What the others have been told of each subscriber.
+    /// The epoch up to which the confirmations of each subscriber were reported.
     pub(super) told: Mutex<BTreeMap<SubscriberId, i64>>,
 }
 
 impl Node {
-    /// Works until it is told to stop; then it gives the lead away, and is heard of until its work is over.
+    /// Works until `stop`, then gives up the lead, and heartbeats until `over`.
     ///
-    /// Errors: [`BrokerError::Unavailable`] if the lead could not be given away.
+    /// Errors: [`BrokerError::Unavailable`] if it could not give up the lead.
     pub(super) async fn run(
         &self,
         stop: &CancellationToken,
@@ -69,7 +69,7 @@ impl Node {
         }
     }
 
-    /// Ends everything, on its own clock, as soon as the others may count this node as gone.
+    /// Ends all work, by its own clock, before the other nodes may count this one as gone.
     async fn watch_session(&self) -> Infallible {
         loop {
             self.session.run_out().await;
@@ -78,7 +78,7 @@ impl Node {
         }
     }
 
-    /// Is heard of, and looks at what it is given.
+    /// Heartbeats, and looks at what it is given.
     async fn work(&self, over: &CancellationToken) {
         let mut signals = self.signals.watch(Signal::Allocations);
         let mut next = Instant::now();
@@ -106,15 +106,16 @@ impl Node {
         }
     }
 
-    /// Registers who is not, tells who is unhealthy, and makes the others heard of; in this order, so that the session that it
-    /// begins is one of all of them.
+    /// Registers subscribers that are not registered, reports those that are unhealthy, and
+    /// heartbeats for the others; in this order, so that the session that it begins is valid for
+    /// all of them.
     async fn beat(&self) -> Result<(), BrokerError> {
         let sent = Instant::now();
         let (mut news, mut failed) = (false, None);
         self.heartbeats.beat(self.id, self.config.lease).await?;
         for local in self.locals.all() {
             news |= self.claim(&local).await?;
-            // One that can't be registered now is no reason to be silent about the others.
+            // One that can't be registered now must not keep the others from heartbeating.
             match self.settle(&local).await {
                 Ok(changed) => news |= changed,
                 Err(error) => failed = Some(error),
@@ -149,7 +150,7 @@ impl Node {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Has subscribers try again what failed, if an operator has said so since it was looked last.
+    /// Makes subscribers retry what failed, if an operator has asked for that since the last look.
     async fn recover(&self, locals: &[Arc<Local>]) -> Result<(), BrokerError> {
         let Some(store) = &self.recoveries.0 else { return Ok(()) };
         let groups: Vec<Name> = locals.iter().map(|local| local.subscriber.name().clone()).collect();
@@ -168,7 +169,8 @@ impl Node {
         Ok(())
     }
 
-    /// Claims the group of a subscriber, if this process works alone; whether that changes anything.
+    /// Claims the group of a subscriber, if this process works alone. Returns whether anything
+    /// changed.
     async fn claim(&self, local: &Local) -> Result<bool, BrokerError> {
         let Some(single) = &self.single else { return Ok(false) };
         let group = local.subscriber.name();
@@ -187,7 +189,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Whether all subscribers of this node can work.
+    /// Whether all subscribers of this node can work; if not, the reason of the first that can't.
     pub(super) fn health(&self) -> Health {
         let locals = self.locals.all();
         let why = locals.iter().find_map(|local| {
@@ -206,7 +208,8 @@ impl Node {
         why.map_or(Health::Healthy, Health::Unhealthy)
     }
 
-    /// Brings what the others know of a subscriber in line with its health; whether that is news.
+    /// Brings what the other nodes know of a subscriber in line with its health. Returns whether
+    /// anything changed.
     async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
         match (local.standing(), local.health()) {
             (Standing::Unregistered | Standing::Unhealthy | Standing::Refused(_), Health::Healthy) => {
@@ -241,8 +244,9 @@ impl Node {
         }
     }
 
-    /// Registers a subscriber; whether it is a member now. One that asks for something else than a member is refused until that has gone: it
-    /// is tried again with each heartbeat, and the others of this node go on.
+    /// Registers a subscriber; returns whether it is a member now. One that asks for other sources
+    /// than a member is refused until that one has gone: it is tried again with each heartbeat,
+    /// without holding up the others of this node.
     async fn register(&self, local: &Local) -> Result<bool, BrokerError> {
         let (group, requests) = (local.subscriber.name(), local.subscriber.requests());
         match self.states.register(group, local.id(), self.id, &requests, self.config.lease).await {
@@ -257,7 +261,7 @@ impl Node {
                 let why = refused.to_string();
                 if !matches!(local.standing(), Standing::Refused(_)) {
                     tracing::error!(%group, subscriber = %local.id(), why, "a subscriber is refused; it is tried again with each heartbeat");
-                    // Where it was a member before, that is what is shown of it.
+                    // If it was a member before, its row shows this.
                     self.states.unhealthy(local.id(), &why).await?;
                 }
                 local.suspend(Standing::Refused(why));
@@ -267,7 +271,7 @@ impl Node {
         }
     }
 
-    /// Coordinates while it leads, and tries to lead while it doesn't.
+    /// Coordinates while this node leads, and campaigns while it does not.
     async fn coordinate(&self, stop: &CancellationToken) {
         let mut signals = self.signals.watch(Signal::Allocations);
         loop {
@@ -292,15 +296,15 @@ impl Node {
         Ok(())
     }
 
-    /// Gives the lead away.
+    /// Gives up the lead.
     async fn resign(&self) -> Result<(), BrokerError> {
         self.elector.lock().await.resign().await?;
         self.signals.send(Signal::Allocations);
         Ok(())
     }
 
-    /// Removes what the others know of this node, once its subscribers have ended; not of those that are lost, of which nobody
-    /// knows whether they have.
+    /// Removes this node and its subscribers, once they have ended; except lost ones, which may not
+    /// have ended.
     pub(super) async fn leave(&self) -> Result<(), BrokerError> {
         let locals = self.locals.all();
         let ended = locals.iter().filter(|local| !matches!(local.standing(), Standing::Lost { .. }));
@@ -320,7 +324,7 @@ impl Node {
     }
 }
 
-/// Who has no signals looks now and then.
+/// Waits for a signal; without signals, for ever.
 async fn changes(signals: &mut watch::Receiver<u64>) {
     if signals.changed().await.is_err() {
         std::future::pending::<()>().await;

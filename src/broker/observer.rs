@@ -1,4 +1,5 @@
-//! The observer: looks at what the subscribers of this node are given, and lets them begin and end. It only reads.
+//! The observer reads what the subscribers of this node are given, and passes it on to them. It
+//! writes nothing.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use super::session::Session;
 use super::{BrokerError, EventSubscriptionStateStore};
 use crate::event::NodeId;
 
-/// One on each node; all at the same time.
+/// Every node has one, and all of them work at the same time.
 pub(super) struct EventSubscriptionObserver {
     node: NodeId,
     subscriptions: Arc<dyn EventSubscriptionStateStore>,
@@ -25,8 +26,8 @@ impl EventSubscriptionObserver {
         Self { node, subscriptions, locals, session }
     }
 
-    /// Looks once. Nothing is begun with outside the node's session: what is read in it, after the heartbeat that it began
-    /// with, is this node's own.
+    /// Looks once. Nothing is started outside the node's session: only what is read within it,
+    /// after the heartbeat that began it, is certain to be this node's.
     pub(super) async fn observe(&self) -> Result<(), BrokerError> {
         let tickets: Vec<_> = self.locals.all().into_iter().map(|local| (local.ticket(), local)).collect();
         if !self.session.is_valid() || tickets.is_empty() {

@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::store::{Registered, Store};
 
-/// The most bytes of a reason for being unhealthy.
+/// Most bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;
 
 #[async_trait]

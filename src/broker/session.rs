@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// Begins, and goes on, with each heartbeat that was written, counted from before it was sent.
+/// Begins, and is extended, with each heartbeat that was written, counted from before it was sent.
 #[derive(Debug)]
 pub(super) struct Session {
     working: Duration,
@@ -13,12 +13,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// One that has not begun, and ends so long after its last heartbeat.
+    /// A session that has not begun, and ends this long after its last heartbeat.
     pub(super) fn new(working: Duration) -> Self {
         Self { working, until: watch::Sender::new(None) }
     }
 
-    /// A heartbeat that was sent then has been written.
+    /// A heartbeat that was sent at this time has been written. Changes nothing if that was too
+    /// long ago.
     pub(super) fn renew(&self, sent: Instant) {
         let until = sent + self.working;
         if until > Instant::now() {
@@ -31,7 +32,7 @@ impl Session {
         self.until.borrow().is_some_and(|until| Instant::now() < until)
     }
 
-    /// Returns when a session that had begun has run out. It has not begun again by then.
+    /// Returns when a session that had begun has run out, and has not begun again.
     pub(super) async fn run_out(&self) {
         let mut changes = self.until.subscribe();
         loop {
@@ -45,7 +46,7 @@ impl Session {
             tokio::select! {
                 biased;
                 changed = changes.changed() => {
-                    // It is this session's own: it can't be gone.
+                    // Can't happen: the sender belongs to this session.
                     if changed.is_err() {
                         return;
                     }

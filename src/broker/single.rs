@@ -1,5 +1,5 @@
-//! A process that works on its groups alone: it has to know that no other one does. Of two the later one works; the other one waits
-//! until nobody is heard of.
+//! A process that works on its groups alone has to make sure that no other one does. Of two such
+//! processes the later one works; the other one waits until no other process works on the group.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,17 +15,18 @@ use crate::store::{Claimed, Store};
 pub(super) enum Turn {
     /// Nothing.
     Stays,
-    /// Its group is worked on elsewhere: it ends its work.
+    /// Another process works on its group: it ends its work.
     Waits,
-    /// It registers, so that it works under an epoch above all before.
+    /// It registers again, so that it works under an epoch above all previous ones.
     Begins,
 }
 
-/// The groups of a process that is alone.
+/// The groups of a process that works alone.
 pub(super) struct Single {
     store: Store,
     node: NodeId,
-    /// Those that it has asked for before.
+    /// The groups that it has claimed before: only its first claim takes a group from another
+    /// process.
     asked: Mutex<BTreeSet<Name>>,
 }
 
@@ -34,7 +35,7 @@ impl Single {
         Self { store, node, asked: Mutex::default() }
     }
 
-    /// Says that the group of a subscriber is worked on here, unless it is elsewhere.
+    /// Claims the group of a subscriber for this process, unless another one works on it.
     pub(super) async fn claim(&self, local: &Local, lease: Duration) -> Result<Turn, BrokerError> {
         let group = local.subscriber.name();
         let mut asked = self.asked.lock().await;
@@ -54,7 +55,7 @@ impl Single {
         })
     }
 
-    /// Lets others begin at once.
+    /// Releases its groups, so that other processes start at once.
     pub(super) async fn leave(&self) -> Result<(), BrokerError> {
         let released = self.store.release_groups(self.node.0).await;
         released.map_err(BrokerError::unavailable("the groups of this process can't be given back"))

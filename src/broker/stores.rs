@@ -1,4 +1,4 @@
-//! What brokers share, behind traits: who is there, what they could do, and what they are given.
+//! What brokers share, as traits: nodes, subscribers, and what these are given.
 
 use std::time::Duration;
 
@@ -11,30 +11,32 @@ use crate::event::{
     EventSource, GroupNode, Lead, Name, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
 };
 
-/// How often who waits for a lock looks again.
+/// How often a caller that waits for a lock tries to take it.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Which nodes are there.
+/// The nodes that are alive.
 #[async_trait]
 pub trait NodeHeartbeat: Send + Sync + 'static {
-    /// The node is there, and is counted on for so long.
+    /// Writes a heartbeat of the node, which is relied on for this long.
     async fn beat(&self, node: NodeId, lease: Duration) -> Result<(), BrokerError>;
 
-    /// The node goes.
+    /// Removes the node.
     async fn leave(&self, node: NodeId) -> Result<(), BrokerError>;
 
-    /// Every node that did not go, those included that were not heard of for longer than their lease.
+    /// Every node that was not removed, including those whose lease has run out.
     async fn all_nodes(&self) -> Result<Vec<GroupNode>, BrokerError>;
 }
 
-/// Which subscribers there are in all groups, and how they are.
+/// The subscribers of all groups, and their health.
 #[async_trait]
 pub trait EventSubscriberStateStore: Send + Sync + 'static {
-    /// Registers a subscriber that is well, for as long as its lease. Registered again, it is well again. Of two that are registered at the
-    /// same time the second is compared with the first.
+    /// Registers a subscriber as healthy, for as long as its lease. If it was unhealthy, this makes
+    /// it healthy again. Of two that are registered at the same time the second is compared with
+    /// the first.
     ///
-    /// Errors: [`BrokerError::Sources`] if another member of its group that was heard of within its lease asks for other sources, and neither
-    /// asks for all that the other does; then nothing has changed. The broker tries it again with each heartbeat.
+    /// Errors: [`BrokerError::Sources`] if another member of its group, whose lease has not run
+    /// out, asks for other sources, and neither asks for all that the other does; then nothing has
+    /// changed. The broker tries again with each heartbeat.
     async fn register(
         &self,
         group: &Name,
@@ -44,21 +46,24 @@ pub trait EventSubscriberStateStore: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<(), BrokerError>;
 
-    /// These are there and well, and have confirmed these epochs; those of them that are registered so, and whose lease has not run out. The
-    /// others have to register again.
+    /// Writes heartbeats of healthy subscribers, with the epochs that they have confirmed. Returns
+    /// those that are registered as healthy and whose lease has not run out; the others have to
+    /// register again.
     async fn heard(
         &self,
         beats: &[(SubscriberId, i64)],
         lease: Duration,
     ) -> Result<Vec<SubscriberId>, BrokerError>;
 
-    /// One has confirmed an epoch: it works on nothing that had been taken from it by then. Its lease stays as it is.
+    /// Confirms an epoch: the subscriber no longer works on anything that had been taken from it by
+    /// then. Its lease does not change.
     async fn confirm(&self, id: SubscriberId, epoch: i64) -> Result<(), BrokerError>;
 
-    /// One can't work any more: it is not heard of until it is registered again.
+    /// Marks a subscriber as unable to work: its heartbeats are ignored until it is registered
+    /// again.
     async fn unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), BrokerError>;
 
-    /// These go. They work on nothing any more, and what they had goes with them.
+    /// Removes subscribers that no longer work on anything, and their subscriptions.
     async fn unregister(&self, ids: &[SubscriberId]) -> Result<(), BrokerError>;
 
     /// Every subscriber.
@@ -68,12 +73,15 @@ pub trait EventSubscriberStateStore: Send + Sync + 'static {
 /// What each subscriber is given.
 #[async_trait]
 pub trait EventSubscriptionStateStore: Send + Sync + 'static {
-    /// Takes everything from those who were not heard of for longer than their lease, and removes them; who that was. None:
-    /// the lead is another's by now, and nothing was done.
+    /// Removes the subscribers whose lease has run out, with everything that they have, and returns
+    /// them. An unhealthy one only loses what it has, as long as its node is alive. Nodes whose
+    /// lease has run out are removed as well. `None` if another node leads by now, and nothing was
+    /// done.
     async fn bury(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
 
-    /// Writes what these have, each under a new epoch, where it stands as it was seen; whose were written. None: the lead is
-    /// another's by now, and nothing was.
+    /// Writes subscriptions, each under a new epoch, where the subscriber is registered on that
+    /// node and its subscription is still as it was read. Returns the subscribers whose
+    /// subscription was written. `None` if another node leads by now, and nothing was written.
     async fn allocate(
         &self,
         lead: &Lead,
@@ -83,11 +91,11 @@ pub trait EventSubscriptionStateStore: Send + Sync + 'static {
     /// Every subscription.
     async fn allocations(&self) -> Result<Vec<Subscription>, BrokerError>;
 
-    /// Those of the subscribers of a node. Only reads.
+    /// The subscriptions of a node's subscribers. Only reads.
     async fn allocations_of(&self, node: NodeId) -> Result<Vec<Subscription>, BrokerError>;
 }
 
-/// The full set of sources of each group.
+/// All sources of each group.
 #[async_trait]
 pub trait EventSubscriptionSourceMappingStore: Send + Sync + 'static {
     /// The sources of every group, by its name.
@@ -97,14 +105,14 @@ pub trait EventSubscriptionSourceMappingStore: Send + Sync + 'static {
     async fn opened(&self, group: &Name) -> Result<Vec<EventSource>, BrokerError>;
 }
 
-/// Locks with a lease, each with a term that grows whenever it is taken.
+/// Locks with a lease and a term, which grows whenever the lock is taken.
 #[async_trait]
 pub trait LockManager: Send + Sync + 'static {
-    /// Takes a lock that nobody else holds now, if so. One that this owner holds is taken anew, under a higher term: what would be done under the
-    /// one before is refused from then on.
+    /// Takes a lock, unless another owner holds it. A lock that this owner holds is taken again,
+    /// under a higher term: writes under the previous one are refused from then on.
     async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError>;
 
-    /// Waits for a lock, for so long at most.
+    /// Waits for a lock, at most this long.
     async fn wait_for_lock(
         &self,
         name: &Name,
@@ -123,12 +131,12 @@ pub trait LockManager: Send + Sync + 'static {
         }
     }
 
-    /// Holds a lock for so long from now; whether it was not taken by another.
+    /// Extends a lock to this long from now. Returns whether no other owner has taken it.
     async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError>;
 
-    /// Gives a lock back; whether it was not taken by another.
+    /// Releases a lock. Returns whether no other owner has taken it.
     async fn release(&self, lead: &Lead) -> Result<bool, BrokerError>;
 
-    /// Who holds a lock now.
+    /// The holder of a lock, if it is held.
     async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError>;
 }

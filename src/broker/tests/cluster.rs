@@ -41,12 +41,12 @@ impl Cluster {
         Fake::new(&self.floor, group, parts("companies", of))
     }
 
-    /// A node with these.
+    /// Starts a node with these subscribers.
     pub(super) async fn start(&self, fakes: &[&Arc<Fake>]) -> Running {
         Running::of(self.broker(fakes).await)
     }
 
-    /// A node that no signal of the others reaches.
+    /// Starts a node that receives no signals of the others.
     async fn alone(&self, fake: &Arc<Fake>) -> Running {
         Running::of(self.broker_with(Signals::alone(), &[fake]).await)
     }
@@ -88,7 +88,7 @@ impl Running {
         self.task.await.unwrap().unwrap();
     }
 
-    /// As if its process were killed.
+    /// Ends it as if its process were killed.
     async fn kill(self, floor: &Floor, fakes: &[&Arc<Fake>]) {
         self.task.abort();
         assert!(self.task.await.unwrap_err().is_cancelled());
@@ -96,7 +96,8 @@ impl Running {
     }
 }
 
-/// SUB-31: alone or with others, each in memory; what is in Postgres is below, and in `tests/it/groups/`.
+/// SUB-31: single or distributed, with groups in memory; for Postgres see below and
+/// `tests/it/groups/`.
 #[tokio::test(start_paused = true)]
 async fn one_process_works_on_everything() {
     let floor = Floor::default();
@@ -112,7 +113,8 @@ async fn one_process_works_on_everything() {
     assert_eq!(floor.loads("g", &[&fake]), [0], "it has ended with everything");
 }
 
-/// SUB-31: who is alone, with its positions in Postgres, has higher epochs each time it is started.
+/// SUB-31: a process that works alone, with its positions in Postgres, has higher epochs with each
+/// start.
 #[tokio::test]
 async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
     let table = Table::new().await;
@@ -174,7 +176,7 @@ async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
     cluster.until(&[&one], &[9]).await;
     let (second, third) = (cluster.start(&[&two]).await, cluster.start(&[&three]).await);
     cluster.until(&[&one, &two, &three], &[3, 3, 3]).await;
-    // The first one leads: its term has to run out as well.
+    // The first node leads: its term has to run out as well.
     let killed = Instant::now();
     first.kill(&cluster.floor, &[&one]).await;
     loop {
@@ -191,7 +193,7 @@ async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
     third.stop().await;
 }
 
-// SUB-54: a graceful stop costs no lease.
+// SUB-54: a graceful stop does not cost a lease.
 #[tokio::test(start_paused = true)]
 async fn what_a_stopped_node_had_moves_at_once() {
     let cluster = Cluster::new();
@@ -244,7 +246,7 @@ async fn a_source_moves_only_when_it_is_ended_with() {
     second.stop().await;
 }
 
-/// Nobody tells of anything: the periods do.
+/// Without signals everything happens within the periods.
 #[tokio::test(start_paused = true)]
 async fn without_signals_the_periods_bring_everything() {
     let mut cluster = Cluster::new();
@@ -259,8 +261,9 @@ async fn without_signals_the_periods_bring_everything() {
     second.stop().await;
 }
 
-/// SUB-37: what docs/groups.md says of evening out: one source of a group moves at a time, and takes up to two heartbeats where its owner and
-/// the coordinator are told of nothing; where they are, all are there at once.
+/// SUB-37: what docs/groups.md says of rebalancing: one source of a group moves at a time, which
+/// takes up to two heartbeats if its owner and the coordinator receive no signals; if they do, all
+/// have moved at once.
 #[tokio::test(start_paused = true)]
 async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
     for are_told in [false, true] {
@@ -287,8 +290,8 @@ async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
     }
 }
 
-/// SUB-37: a node that nobody tells of a change of its sources ends with what it lost within one heartbeat, and begins with what it
-/// got within one.
+/// SUB-37: a node that receives no signals stops working on a source that it lost, and starts
+/// working on one that it got, within one heartbeat each.
 #[tokio::test(start_paused = true)]
 async fn a_change_of_sources_takes_a_heartbeat_without_signals() {
     let cluster = Cluster::new();
@@ -298,7 +301,7 @@ async fn a_change_of_sources_takes_a_heartbeat_without_signals() {
     let look = Duration::from_millis(10);
     let until = async |changed: &dyn Fn(&Subscription) -> bool| {
         while !cluster.groups.allocations().await.unwrap().iter().any(changed) {
-            // On the virtual clock; nothing tells of a written row.
+            // On the virtual clock; there is no signal of a written row.
             tokio::time::sleep(look).await;
         }
         Instant::now()
@@ -346,8 +349,8 @@ async fn nodes_are_replaced_one_by_one() {
     }
 }
 
-/// Two kinds of work under one name would take their sources from one another; a deployment that is rolled out adds some, or leaves
-/// some out.
+/// Two kinds of work in one group would take sources from one another. A deployment that is rolled
+/// out adds sources, or leaves some out.
 #[tokio::test(start_paused = true)]
 async fn who_asks_for_something_else_is_no_member() {
     let cluster = Cluster::new();

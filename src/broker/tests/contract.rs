@@ -1,4 +1,4 @@
-//! What every store of groups does: the same tests on memory and on Postgres.
+//! What every store of groups has to do: the same tests on memory and on Postgres.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::event::{EventSource, Lead, Name, NewSubscription, NodeId, SubscriberI
 use crate::store::tests::Table;
 
 const LEASE: Duration = Duration::from_secs(600);
-/// Over before anybody looks.
+/// Runs out at once.
 const NO_LEASE: Duration = Duration::from_micros(1);
 
 trait Groups:
@@ -81,7 +81,7 @@ fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A microsecond is over, on every clock.
+/// Returns when its lease of a microsecond has run out, by the clock of the store.
 async fn until_lapsed(groups: &impl Groups, id: SubscriberId) {
     let lapsed = async {
         while !groups.states().await.unwrap().iter().any(|state| state.id == id && state.lapsed) {
@@ -163,7 +163,7 @@ async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
     assert_eq!((state.unhealthy, state.confirmed_epoch), (None, 2));
 }
 
-/// Also of two that start together, and when one registers again.
+/// Also for two that start at the same time, and for one that registers again.
 async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     let register = async |group: &str, id, requests: &[EventSource], lease| {
         groups.register(&name(group), id, NodeId::new(), requests, lease).await
@@ -183,7 +183,7 @@ async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     register("h", other, asked, LEASE).await.unwrap();
     groups.unregister(&[member]).await.unwrap();
 
-    // A part of it, and more than it, are no other work.
+    // A part of the sources, or more than them, is not other work.
     register("g", one, &companies[..2], LEASE).await.unwrap();
     register("g", two, &companies, LEASE).await.unwrap();
     register("g", one, &both, LEASE).await.unwrap();
@@ -195,7 +195,7 @@ async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     };
     assert_eq!(requests(groups.states().await.unwrap(), two), Some(companies), "it is as it was");
 
-    // Whose lease has run out is no member, and does not become one again by being heard of.
+    // One whose lease has run out is not a member, and a heartbeat does not make it one.
     groups.unregister(&[two]).await.unwrap();
     register("g", one, &both, NO_LEASE).await.unwrap();
     until_lapsed(groups, one).await;
@@ -327,7 +327,7 @@ async fn a_lock_is_waited_for(groups: &impl Groups) {
     assert_eq!(taken.unwrap().unwrap().term, held.term + 1);
 }
 
-/// SUB-38: whoever may only read can observe, and do nothing else.
+/// SUB-38: an observer only needs the right to read, and can't do anything else with it.
 #[tokio::test]
 async fn an_observer_needs_no_right_to_write() {
     let table = Table::new().await;

@@ -17,7 +17,7 @@ use crate::consumer::Health;
 use crate::event::{Lead, Name};
 use crate::store::StoreError;
 
-/// SUB-40, SUB-54: who ends is heard of until it has.
+/// SUB-40, SUB-54: a node that is ending heartbeats until it has ended.
 #[tokio::test(start_paused = true)]
 async fn a_stopped_node_keeps_what_it_has_not_ended_with() {
     let mut cluster = Cluster::new();
@@ -37,7 +37,7 @@ async fn a_stopped_node_keeps_what_it_has_not_ended_with() {
     second.stop().await;
 }
 
-/// SUB-40: what a node that is not heard of has left of its lease is enough to end.
+/// SUB-40: the rest of its lease is long enough for a node that can't heartbeat to end its work.
 #[tokio::test(start_paused = true)]
 async fn a_grace_beyond_a_third_of_the_lease_is_refused() {
     let cluster = Cluster::new();
@@ -85,7 +85,7 @@ async fn who_cant_give_the_lead_away_ends_all_the_same() {
     second.stop().await;
 }
 
-/// SUB-05: a lease decides what nobody can confirm.
+/// SUB-05: what no one can confirm is decided by the lease.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_loses_what_it_had_with_its_lease() {
     let cluster = Cluster::new();
@@ -111,7 +111,7 @@ async fn a_subscriber_that_panics_loses_what_it_had_with_its_lease() {
     second.stop().await;
 }
 
-/// SUB-05: the same, when it panics as it is given a source.
+/// SUB-05: the same if it panics when it is given a source.
 #[tokio::test(start_paused = true)]
 async fn a_subscriber_that_panics_when_it_is_given_a_source_is_lost() {
     let cluster = Cluster::new();
@@ -141,7 +141,7 @@ async fn a_subscriber_that_panics_when_it_is_given_a_source_is_lost() {
     second.stop().await;
 }
 
-/// Locks whose first answer gets lost: the lock is taken, and its candidate does not know.
+/// Locks whose first answer is lost: the lock is taken, and its candidate does not know.
 struct Lossy(MemoryGroups, AtomicBool);
 
 #[async_trait]

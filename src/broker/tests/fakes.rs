@@ -1,4 +1,4 @@
-//! Subscribers that only note what they are given, and notice if somebody else has it.
+//! Subscribers that only record what they are given, and detect whether another one has it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -10,14 +10,14 @@ use tokio::sync::watch;
 use crate::consumer::{EventSubscriber, Health};
 use crate::event::{EventSource, Name, Partition, SubscriberId};
 
-/// Who works on what, over all nodes of a test.
+/// Which subscriber works on which source, over all nodes of a test.
 #[derive(Clone, Default)]
 pub(super) struct Floor(Arc<watch::Sender<Works>>, Arc<Mutex<usize>>);
 
 type Works = BTreeMap<(String, EventSource), SubscriberId>;
 
 impl Floor {
-    /// How often a source was begun with that somebody worked on.
+    /// How often a source was started while another subscriber was working on it.
     pub(super) fn doubles(&self) -> usize {
         *self.1.lock().unwrap()
     }
@@ -38,7 +38,7 @@ impl Floor {
         of.iter().map(|fake| works.get(&fake.id).map_or(0, BTreeSet::len)).collect()
     }
 
-    /// Returns when these work on so many sources each.
+    /// Returns when each of these works on this many sources.
     pub(super) async fn until(&self, group: &str, of: &[&Arc<Fake>], loads: &[usize]) {
         let mut changes = self.0.subscribe();
         let settled = async {
@@ -50,7 +50,7 @@ impl Floor {
         patience.unwrap_or_else(|_| panic!("{group}: {:?} instead of {loads:?}", self.loads(group, of)));
     }
 
-    /// A process has died: nobody ends what it worked on.
+    /// Its process was killed: it works on nothing from now on.
     pub(super) fn forget(&self, fake: &Fake) {
         fake.dead.send_replace(true);
         self.0.send_modify(|works| works.retain(|_, id| *id != fake.id));
@@ -62,16 +62,16 @@ pub(super) struct Fake {
     pub(super) id: SubscriberId,
     requests: Vec<EventSource>,
     pub(super) health: watch::Sender<Health>,
-    /// While this is set, what is withdrawn does not come to an end.
+    /// While this is set, withdrawals do not end.
     pub(super) busy: watch::Sender<bool>,
-    /// While this is set, what is withdrawn ends with a panic.
+    /// While this is set, withdrawals end with a panic.
     pub(super) panics: watch::Sender<bool>,
-    /// While this is set, it panics when it is given something.
+    /// While this is set, it panics when it is given a source.
     pub(super) panics_at_first: watch::Sender<bool>,
     pub(super) grace: Mutex<Duration>,
     dead: watch::Sender<bool>,
     floor: Floor,
-    /// Under which epochs it was given something.
+    /// The epochs under which it was given sources.
     pub(super) epochs: Mutex<Vec<i64>>,
 }
 

@@ -1,4 +1,5 @@
-//! Tests of brokers: what every store of groups has to do, and clusters in one process on a virtual clock.
+//! Tests of brokers: the contract of every store of groups, and clusters in one process on a
+//! virtual clock.
 
 mod cluster;
 mod contract;

@@ -1,4 +1,5 @@
-//! Members of one group that ask for different sources and start together, on a virtual clock.
+//! Members of one group that ask for different sources and start at the same time, on a virtual
+//! clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +21,9 @@ fn run(broker: EventBroker) -> Node {
     Node { broker, running }
 }
 
-/// Both are taken when they are added, since neither runs yet. Then one of them works, and the other says why it does not, until the
-/// first has gone. A group beside it goes on all the while.
+/// Both are accepted when they are added, since neither runs yet. Then one of them works, and the
+/// other reports why it does not, until the first has gone. Another group of the same nodes is not
+/// affected.
 #[tokio::test(start_paused = true)]
 async fn of_two_that_start_together_one_is_refused_until_the_other_has_gone() {
     let cluster = Cluster::new();
@@ -66,7 +68,7 @@ async fn of_two_that_start_together_one_is_refused_until_the_other_has_gone() {
     last.running.stop().await;
 }
 
-/// One process is told at once.
+/// Within one process the second is refused at once.
 #[tokio::test(start_paused = true)]
 async fn subscribers_of_one_process_that_ask_for_different_sources_are_refused() {
     let cluster = Cluster::new();

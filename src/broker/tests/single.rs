@@ -1,4 +1,4 @@
-//! Processes that are to work alone on the same groups, on Postgres.
+//! Processes that each want to work alone on the same groups, on Postgres.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -52,7 +52,7 @@ impl Process {
         }
     }
 
-    /// It works on everything, and under a higher epoch than all before.
+    /// It works on everything, under a higher epoch than any before.
     async fn works(&self, floor: &Floor, group: &str, before: &mut i64) {
         let begun = Instant::now();
         floor.until(group, &[&self.fake], &[2]).await;
@@ -64,7 +64,7 @@ impl Process {
         assert_eq!(self.broker.health(), Health::Healthy);
     }
 
-    /// It works on nothing, and says why.
+    /// It works on nothing, and reports why.
     async fn waits(&self, floor: &Floor, group: &str) {
         let begun = Instant::now();
         while self.broker.health() == Health::Healthy {
@@ -77,7 +77,8 @@ impl Process {
     }
 }
 
-/// SUB-31: two processes that are to be alone, in every order of starts and ends: while any is there, one works, within two leases.
+/// SUB-31: two processes that each want to work alone, in every order of starts and ends: while any
+/// is alive, one works, within two leases.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_that_are_alone_works() {
     let table = Table::new().await;
@@ -113,8 +114,8 @@ async fn ends(table: &Table, later_ends_first: bool, first_killed: bool, then_ki
     again.end(&floor, false).await;
 }
 
-/// Who is alone leaves the work to members of the group, and goes on when they have gone. A position that somebody else has
-/// opened meanwhile is taken back.
+/// A process that works alone leaves the work to members of the group, and resumes when they have
+/// gone. It takes back a position that was opened elsewhere meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_alone_waits_for_members_of_the_group() {
     let table = Table::new().await;
