@@ -1,4 +1,5 @@
-//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that are let in. On the database only.
+//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that have access. Needs
+//! the database.
 
 use clap::{Args, Subcommand};
 
@@ -19,25 +20,26 @@ pub(crate) struct Accounts {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Let a service account in, or replace what it is allowed
+    /// Allow a service account, or replace its scopes
     Allow(Allow),
-    /// Those that are let in, by address
+    /// List the allowed service accounts by address
     List {
         #[command(flatten)]
         canvases: CanvasesArg,
         #[command(flatten)]
         json: JsonArg,
     },
-    /// Shut a service account out, everywhere within a minute
+    /// Remove a service account; takes effect everywhere within a minute
     Remove(Remove),
 }
 
 #[derive(Args)]
 struct Allow {
-    /// Its address, name@project.iam.gserviceaccount.com
+    /// The account's address, name@project.iam.gserviceaccount.com
     email: String,
-    /// What it is allowed: emit, read, operate or admin; may be given several times. Registering targets takes operate and
-    /// read, putting crons operate and emit. All but admin may be limited to handlers: emit:WORKER/*, operate:WORKER/resize
+    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
+    /// read, creating crons operate and emit. All but admin can be limited to handlers:
+    /// emit:WORKER/*, operate:WORKER/resize
     #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
     scopes: Vec<String>,
     #[command(flatten)]
@@ -46,7 +48,7 @@ struct Allow {
 
 #[derive(Args)]
 struct Remove {
-    /// Its address
+    /// The account's address
     email: String,
     #[command(flatten)]
     canvases: CanvasesArg,
@@ -106,7 +108,7 @@ impl Remove {
     }
 }
 
-/// Accounts, without anything that recognizes tokens.
+/// For managing accounts: can't verify tokens.
 async fn access(context: &Context) -> anyhow::Result<Access> {
     Ok(Access::new(context.store().await?, AccessConfig::default())?)
 }

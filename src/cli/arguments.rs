@@ -1,4 +1,4 @@
-//! Arguments that several commands have, read into their types.
+//! Arguments that several commands share, parsed into their types.
 
 use std::str::FromStr;
 
@@ -7,17 +7,17 @@ use clap::Args;
 use crate::api::List;
 use crate::event::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
 
-/// Most items of one page that is asked for.
+/// Maximum number of items requested per page.
 const PAGE: u32 = 500;
-/// Most pages of one list: pages may be short.
+/// Maximum number of pages requested per list: pages may be short.
 const PAGES: u32 = 1000;
 
-/// Reads an event's id.
+/// Parses an event's id.
 pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
     text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")
 }
 
-/// Reads a moment.
+/// Parses a time.
 pub(super) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
     text.parse().map_err(|_| "a moment looks like 2030-01-31T08:00:00Z")
 }
@@ -29,14 +29,14 @@ pub(super) struct HandlerArg {
     pub(super) handler: HandlerName,
 }
 
-/// A handler on a canvas yet to be named: `name`, or `MODULE/name`.
+/// A handler on the command's canvas: `name`, or `MODULE/name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HandlerName {
     pub(super) module: Name,
     pub(super) name: Name,
 }
 
-/// A text that names no handler.
+/// The text is not a handler.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidHandler {
     #[error(transparent)]
@@ -66,7 +66,7 @@ impl FromStr for HandlerName {
     }
 }
 
-/// Where an event goes: `name`, `MODULE/name` or `MODULE/name/modifier`.
+/// The handler for an event: `name`, `MODULE/name` or `MODULE/name/modifier`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) handler: HandlerName,
@@ -103,22 +103,22 @@ impl FromStr for Target {
 /// How much of a list, and from where.
 #[derive(Args, Clone)]
 pub(super) struct ListArgs {
-    /// How many at most
+    /// Maximum number of entries
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
-    /// Where an earlier list said that it goes on
+    /// Continue at the cursor that an earlier list printed
     #[arg(long)]
     cursor: Option<String>,
 }
 
-/// One page of a list.
+/// A page of a list to be requested.
 pub(super) struct Page {
     pub(super) limit: u32,
     pub(super) cursor: Option<String>,
 }
 
 impl ListArgs {
-    /// Asks for page after page, until there is nothing more or the limit is reached.
+    /// Requests pages until the list ends or the limit is reached.
     pub(super) async fn gather<T>(
         self,
         mut page: impl AsyncFnMut(Page) -> anyhow::Result<List<T>>,
@@ -162,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn a_list_is_gathered_up_to_its_limit() {
         let asked = |limit| ListArgs { limit, cursor: None };
-        // Pages of at most three, of which the second is empty.
+        // Pages of at most three items, of which the second is empty.
         let pages = async |page: Page| {
             let from: u32 = page.cursor.map_or(0, |cursor| cursor.parse().unwrap());
             let items =

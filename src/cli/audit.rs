@@ -1,4 +1,4 @@
-//! `wakeq audit list`: who did what, and what was refused.
+//! `wakeq audit list`: what callers did, and what was refused.
 
 use clap::{Args, Subcommand};
 
@@ -16,7 +16,7 @@ pub(crate) struct Audit {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The newest first
+    /// List the record, newest first
     List {
         #[command(flatten)]
         list: ListArgs,

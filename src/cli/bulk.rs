@@ -1,5 +1,5 @@
-//! Commands about more rows than one request changes: request after request, until nothing is left of what was there when
-//! the command began. Never longer than that: what others hold, or what came later, is left.
+//! Commands on more rows than one request may change: repeats requests until nothing is left of
+//! what existed when the command began. What others hold, or what came later, is left.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -11,28 +11,28 @@ use super::show;
 use crate::admin::COUNT_MAX;
 use crate::event::Timestamp;
 
-/// How long a command waits when a request changed nothing: others hold what is left.
+/// How long to wait after a request that changed nothing, because others hold the remaining rows.
 const PAUSE: Duration = Duration::from_secs(1);
-/// After so many such requests in a row a command ends.
+/// The number of such requests in a row after which the command gives up.
 const IDLE_MAX: u32 = 5;
 
-/// What a request did, or all of them.
+/// The result of one request, or of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Step {
     pub(super) count: u64,
     pub(super) more: bool,
-    /// Nothing later was meant.
+    /// Only rows from before this time are affected.
     pub(super) before: Option<Timestamp>,
 }
 
-/// Where people are told how far a command came, if there are any.
+/// Reports progress to a person at a terminal, if there is one.
 struct Telling<W> {
     is_terminal: bool,
     to: W,
 }
 
-/// Repeats a request, each time with the moment of the first one, and tells people at a terminal how far it came: `done`
-/// says what has become of the `thing`s.
+/// Repeats a request, each time with the time of the first one, and reports progress at a terminal.
+/// `words` are the name of a row and what is done to it.
 pub(super) async fn all(
     words: (&str, &str),
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
@@ -41,7 +41,7 @@ pub(super) async fn all(
     repeat(words, Telling { is_terminal: to.is_terminal(), to }, request).await
 }
 
-/// Counts for a dry run: of what is more than one request does all, up to [`COUNT_MAX`].
+/// Counts for a dry run: if there is more than one request would change, up to [`COUNT_MAX`].
 pub(super) async fn count(
     mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
@@ -49,7 +49,7 @@ pub(super) async fn count(
     if first.more { request(first.before, Some(COUNT_MAX)).await } else { Ok(first) }
 }
 
-/// What a command ends with that has said what it did: an error, if others hold some of what it was about.
+/// The outcome of a command after its report: an error if others hold some of its rows.
 pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()> {
     if !more {
         return Ok(());
@@ -58,7 +58,7 @@ pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()>
     Err(Failure::Conflict(words).into())
 }
 
-/// What a dry run says beside a number: when it counted. The command with that is about the same rows.
+/// The time of a dry run's count, as an option that limits the command to the same rows.
 pub(super) fn counted(before: Option<Timestamp>) -> String {
     before.map(|before| format!(" (--before {})", moment(before))).unwrap_or_default()
 }
@@ -89,17 +89,18 @@ async fn repeat(
 }
 
 impl<W: Write> Telling<W> {
-    /// A person who interrupts the command may go on with it: it is about the same rows then.
+    /// Includes the time, so that a person who interrupts the command can continue with the same
+    /// rows.
     fn tell(&mut self, all: Step, (thing, done): (&str, &str)) {
         if self.is_terminal {
             let so_far = format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before));
-            // If nobody can read it, that is fine.
+            // If no one can read it, that is fine.
             writeln!(self.to, "{so_far}").ok();
         }
     }
 }
 
-/// As precise as the database is.
+/// In microseconds, the precision of the database.
 fn moment(moment: Timestamp) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
@@ -108,13 +109,14 @@ fn moment(moment: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    /// A server that has these answers, and none after them; how the requests were, and what came of them all.
+    /// Runs against a server that gives these answers; returns the times of the requests, and the
+    /// total.
     async fn run(answers: &[(u64, bool)]) -> (Vec<Option<Timestamp>>, Step) {
         let (asked, step, _) = told(answers, true).await;
         (asked, step)
     }
 
-    /// The same, with what is told, at a terminal or elsewhere.
+    /// The same, with the progress reported, at a terminal or elsewhere.
     async fn told(answers: &[(u64, bool)], is_terminal: bool) -> (Vec<Option<Timestamp>>, Step, String) {
         let first = Timestamp::UNIX_EPOCH;
         let (mut answers, mut asked, mut to) = (answers.iter(), Vec::new(), Vec::new());
@@ -128,8 +130,8 @@ mod tests {
         (asked, step, String::from_utf8(to).unwrap())
     }
 
-    /// At a terminal it says how far it is, and with what it would go on; elsewhere nothing. The last line is the command's
-    /// own.
+    /// At a terminal, it reports progress and how to continue; elsewhere nothing. The final line is
+    /// printed by the command.
     #[tokio::test(start_paused = true)]
     async fn people_at_a_terminal_are_told_how_far_it_came() {
         let answers = [(10_000, true), (0, true), (1, true), (7, false)];

@@ -1,4 +1,4 @@
-//! `wakeq completions`: a script that lets a shell complete commands and options.
+//! `wakeq completions`: a script for completing commands and options in a shell.
 
 use std::path::Path;
 
@@ -14,7 +14,8 @@ pub(crate) struct Completions {
 }
 
 impl Completions {
-    /// For the name that this program was called by: programs with handlers of their own have another.
+    /// For the name by which this program was called: programs with their own handlers have another
+    /// one.
     pub(super) fn run(self) -> anyhow::Result<()> {
         let called = std::env::args_os().next().unwrap_or_default();
         let name = Path::new(&called).file_stem().and_then(|name| name.to_str()).unwrap_or("wakeq");

@@ -1,4 +1,4 @@
-//! `wakeq cron`: schedules that emit events, put, looked at, paused and deleted.
+//! `wakeq cron`: put, show, pause and delete schedules that emit events.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
@@ -20,15 +20,15 @@ pub(crate) struct Crons {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a cron, or replace it
+    /// Create or replace a cron
     Put(Put),
     /// List the crons with their next ticks
     List(ListOf),
     /// Show one cron with its next five ticks
     Show(Show),
-    /// Stop a cron
+    /// Pause a cron
     Pause(Pause),
-    /// Let a cron go on
+    /// Resume a cron
     Unpause(One),
     /// Delete a cron
     Delete(One),
@@ -38,15 +38,16 @@ enum Verb {
 struct Put {
     /// The cron's name: its events are for the handler CRON/name
     name: Name,
-    /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with seconds before them, if there are six
+    /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with six fields, the first
+    /// is seconds
     expression: String,
     /// The value of its events, as JSON
     #[arg(default_value = "null", value_parser = emit::json)]
     value: String,
-    /// The zone of the expression (Europe/Berlin)
+    /// The time zone of the expression (Europe/Berlin)
     #[arg(long, default_value = "UTC")]
     zone: String,
-    /// What becomes of ticks that no process emitted in time: skip, once (the last) or all
+    /// How to handle missed ticks: skip, once (emit the last one) or all
     #[arg(long, default_value_t = Missed::Skip)]
     missed: Missed,
     /// The handler's modifier [default: _]
@@ -68,7 +69,7 @@ struct ListOf {
 struct Show {
     /// The cron's name
     name: Name,
-    /// Show all of a long value
+    /// Show the whole value
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -79,7 +80,7 @@ struct Show {
 struct Pause {
     /// The cron's name
     name: Name,
-    /// Why, for those who wonder
+    /// Reason to show to others
     #[arg(long)]
     reason: Option<String>,
     #[command(flatten)]
@@ -181,7 +182,7 @@ impl One {
     }
 }
 
-/// A cron in one line, as it stands now.
+/// A cron and its current state on one line.
 fn state(cron: &Cron) -> anyhow::Result<()> {
     let word = if cron.paused.is_some() { "" } else { "next " };
     let Cron { name, expression, zone, .. } = cron;
@@ -200,7 +201,7 @@ fn next(cron: &Cron) -> String {
     }
 }
 
-/// A moment, and what the clock of another zone than UTC shows then.
+/// A time, with the local time if its zone differs from UTC.
 fn local(tick: &CronTick) -> String {
     let utc = moment(tick.at);
     if tick.local.naive_local() == tick.at.naive_utc() {

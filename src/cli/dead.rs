@@ -1,4 +1,4 @@
-//! `wakeq dead`: list dead events, bring them back, or delete them.
+//! `wakeq dead`: list, redrive or delete dead events.
 
 use clap::{Args, Subcommand};
 
@@ -21,11 +21,11 @@ pub(crate) struct Dead {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The latest ones first
+    /// List dead events, latest first
     List(ListDead),
-    /// Bring them back, without their retries
+    /// Redrive dead events, with their retry counts reset
     Redrive(Redrive),
-    /// Delete them for good
+    /// Delete dead events permanently
     Delete(Delete),
 }
 
@@ -41,15 +41,15 @@ struct ListDead {
 
 #[derive(Args)]
 struct Redrive {
-    /// This event
+    /// Only this event
     #[arg(long, value_parser = arguments::event_id, conflicts_with_all = ["handler", "since", "before", "all"])]
     id: Option<EventId>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// All of the canvas
+    /// All dead events of the canvas
     #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
     all: bool,
-    /// Count what would be brought back (up to 1,000,000), and change nothing
+    /// Count the events that would be redriven (up to 1,000,000), without changing anything
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -60,10 +60,10 @@ struct Redrive {
 struct Delete {
     #[command(flatten)]
     filter: FilterArgs,
-    /// All of the canvas
+    /// All dead events of the canvas
     #[arg(long, conflicts_with_all = ["handler", "since", "before"])]
     all: bool,
-    /// Count what would be deleted (up to 1,000,000), and delete nothing
+    /// Count the events that would be deleted (up to 1,000,000), without deleting them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -72,13 +72,13 @@ struct Delete {
 
 #[derive(Args)]
 struct FilterArgs {
-    /// Of this handler: its name, or MODULE/name
+    /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// That died at or after this moment
+    /// Only events that died at or after this time
     #[arg(long, value_parser = arguments::timestamp)]
     since: Option<Timestamp>,
-    /// That died before this moment
+    /// Only events that died before this time
     #[arg(long, value_parser = arguments::timestamp)]
     before: Option<Timestamp>,
 }
@@ -95,7 +95,7 @@ impl FilterArgs {
         }
     }
 
-    /// For what changes many: all must be said.
+    /// For commands that change many events: all of them have to be requested explicitly.
     fn checked(&self, all: bool, dry_run: bool, or: &str) -> Result<BulkRequest, Failure> {
         if !all && self.handler.is_none() && self.since.is_none() && self.before.is_none() {
             let words = format!(
@@ -167,7 +167,7 @@ async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::R
     Ok(Redriven { redriven: 1, more: false, before: None })
 }
 
-/// All of them, in requests of a limited number; what dies again meanwhile is left.
+/// Redrives all of them in bounded requests; leaves events that die again meanwhile.
 async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriven> {
     let request = async |before, count_up_to| {
         let which = BulkRequest { count_up_to, ..until(&which, before) };
@@ -183,17 +183,17 @@ async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriv
     Ok(Redriven { redriven: count, more, before })
 }
 
-/// How many: what was done is known to the last one.
+/// The number of events: only a dry run's may be incomplete.
 fn counted(dry_run: bool, number: u64, more: bool) -> String {
     show::at_least(number, more && dry_run, "dead event")
 }
 
-/// What became of them, or would.
+/// What was done to them, or would be.
 fn done(dry_run: bool, done: &str, before: Option<Timestamp>) -> String {
     if dry_run { format!("would be {done}{}", bulk::counted(before)) } else { done.to_owned() }
 }
 
-/// The first request, or one that follows.
+/// The first request, or a following one.
 fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
     match before {
         Some(_) => BulkRequest { before, all: false, ..which.clone() },

@@ -12,7 +12,7 @@ use crate::event::Name;
 pub(crate) struct DepthOf {
     /// Only this handler: its name, or MODULE/name
     handler: Option<HandlerName>,
-    /// Only this registered queue, of all canvases
+    /// Only this registered queue, over all canvases
     #[arg(long, conflicts_with = "handler")]
     queue: Option<Name>,
     #[command(flatten)]

@@ -1,15 +1,17 @@
-//! File descriptors: a server needs one for each connection, and many systems allow a process 1,024 until it asks.
+//! File descriptors: a server needs one per connection, but many systems allow only 1,024 by
+//! default.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// What a process needs beside its connections: for the database, Pub/Sub, and the runtime.
+/// Descriptors needed besides connections: for the database, Pub/Sub and the runtime.
 const OTHERS: u64 = 128;
 
-/// Raises the limit of this process as far as it may, and says if that is too little for so many connections.
+/// Raises this process's limit as far as allowed, and warns if it is too low for this many
+/// connections.
 pub(super) fn raise(connections: usize) {
     let needed = u64::try_from(connections).unwrap_or(u64::MAX).saturating_add(OTHERS);
     let raised = getrlimit(Resource::RLIMIT_NOFILE).and_then(|(soft, hard)| {
-        // Not to infinity, which not every system takes.
+        // Not to infinity, which some systems refuse.
         let wanted = soft.max(needed.min(hard));
         setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).map(|()| wanted)
     });

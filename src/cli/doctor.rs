@@ -1,5 +1,5 @@
-//! `wakeq doctor`: gathers the facts, has them judged, and prints the findings. It changes nothing, and goes on when
-//! a part of the world is away.
+//! `wakeq doctor`: gathers facts, has them judged, and prints the findings. Changes nothing, and
+//! continues if something is unreachable.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub(crate) struct Doctor {
     /// Print the findings as JSON
     #[arg(long)]
     json: bool,
-    /// Warn of transactions that have been open for this long
+    /// Warn about transactions open for at least this long
     #[arg(long, value_parser = humantime::parse_duration, default_value = "10m")]
     open_for: Duration,
 }
@@ -61,7 +61,7 @@ impl Doctor {
         }
     }
 
-    /// The database's checks, in the order in which one would mend what they find.
+    /// The database's checks, in the order in which to fix their findings.
     async fn of_store(&self, context: &Context, store: &Store) -> Vec<Finding> {
         let before = Timestamp::from(SystemTime::now());
         let server = match store.server().await {
@@ -157,7 +157,7 @@ fn judged<T>(what: &'static str, facts: Result<T, StoreError>, judge: impl FnOnc
     facts.map_or_else(|error| not_seen(what, &error), judge)
 }
 
-/// A check that the database did not let us make.
+/// A check that failed because of the database.
 fn not_seen(what: &'static str, error: &StoreError) -> Finding {
     let found = format!("not checked: {}", causes(error));
     match error {
@@ -180,7 +180,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
     }
 }
 
-/// A check that Pub/Sub did not let us make.
+/// A check that failed because of Pub/Sub.
 fn unheard(what: &'static str, error: &NotifyError) -> Finding {
     Finding::fail(what, causes(error), "check the project, the credentials and the network")
 }

@@ -22,35 +22,36 @@ pub(crate) struct Emit {
     /// The handler's modifier [default: _]
     #[arg(long)]
     modifier: Option<Name>,
-    /// Run this long from now (30s, 5m, 2days)
+    /// Run after this delay (30s, 5m, 2days)
     #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "at")]
     after: Option<Duration>,
-    /// Run at this moment (2030-01-31T08:00:00Z)
+    /// Run at this time (2030-01-31T08:00:00Z)
     #[arg(long, value_parser = arguments::timestamp)]
     at: Option<Timestamp>,
-    /// An id of your choice on the canvas: emitting it again within 7 days adds nothing
+    /// An id that you choose, unique on the canvas: emitting it again within 7 days adds nothing
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
-    /// The object it is about: it runs after every earlier event on it for the same handler
+    /// The object of the event: it runs after all earlier events on the object for the same handler
     #[arg(long, value_name = "OBJECT")]
     on: Option<ObjectKey>,
-    /// What the object is from now on, as JSON, in the same transaction
+    /// The new state of the object, as JSON, set in the same transaction
     #[arg(long, value_parser = json, requires = "on")]
     state: Option<String>,
-    /// Another event on the object, right after this one and in the same transaction; may be given again
+    /// Another event on the object, right after this one in the same transaction; repeatable
     #[arg(long, value_name = "HANDLER[=VALUE]", value_parser = subevent, requires = "on")]
     and: Vec<Subevent>,
-    /// For the registered queues that want it only: no handler of its own gets it
+    /// Only for the registered queues that match; the handler does not receive it
     #[arg(long)]
     only_to_queues: bool,
-    /// Append it to the log, too, in the same transaction: into this stream, or where its address says
+    /// Also append it to the log in the same transaction: to this stream, or by default to the
+    /// stream of its address
     #[arg(long, value_name = "CATEGORY/STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
     logged: Option<Logged>,
     #[command(flatten)]
     json: JsonArg,
 }
 
-/// Checks a value: what the shell left of it is often no JSON any more.
+/// Checks that a value is JSON, which it often no longer is after the shell has processed it.
 pub(super) fn json(text: &str) -> Result<String, String> {
     match Event::from_json("any", text) {
         Ok(_) => Ok(text.to_owned()),
@@ -62,7 +63,7 @@ pub(super) fn json(text: &str) -> Result<String, String> {
     }
 }
 
-/// An event that comes with another one.
+/// An event that accompanies the main one.
 #[derive(Clone)]
 struct Subevent {
     target: Target,
@@ -89,7 +90,7 @@ impl Subevent {
     }
 }
 
-/// Nothing, or a stream.
+/// Empty, or a stream.
 fn logged(text: &str) -> Result<Logged, String> {
     if text.is_empty() {
         return Ok(Logged::Where(true));

@@ -1,4 +1,5 @@
-//! `wakeq entities`: list those of a type, show an entity, send an event to one, erase one, say what became of it.
+//! `wakeq entities`: list, show, send to and erase entities, and show the progress of events sent
+//! to them.
 
 use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
@@ -26,9 +27,9 @@ enum Verb {
     Show(Show),
     /// Send an event to an entity
     Send(Send),
-    /// Erase an entity: what is stored of it, up to here, for good
+    /// Erase an entity permanently: everything stored about it up to now
     Erase(Erase),
-    /// Say what became of an event, or of all events with a correlation id
+    /// Show the outcome of an event, or of all events with a correlation id
     Status(Status),
 }
 
@@ -48,7 +49,7 @@ struct Show {
     /// The entity (account/ada)
     #[arg(value_parser = entity)]
     entity: EntityId,
-    /// Show all of a long state
+    /// Show the whole state
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -57,21 +58,22 @@ struct Show {
 
 #[derive(Args)]
 struct Send {
-    /// The entity (account/ada); it need not be there yet
+    /// The entity (account/ada); it need not exist yet
     #[arg(value_parser = entity)]
     entity: EntityId,
     /// The event's name (deposit)
     name: Name,
-    /// What it says, as JSON
+    /// The event's payload, as JSON
     #[arg(default_value = "null", value_parser = emit::json)]
     payload: String,
-    /// An id of your choice: sending it again does not apply it twice, until 7 days after it was decided upon
+    /// An id that you choose: sending it again does not apply it twice, until 7 days after its
+    /// outcome
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
-    /// What connects it with other events [default: its own id]
+    /// The correlation id [default: the event's own id]
     #[arg(long)]
     correlation_id: Option<Uuid>,
-    /// The handler of module ANSWER that is told what became of it
+    /// The handler in module ANSWER that receives the outcome
     #[arg(long, value_name = "NAME")]
     reply_to: Option<Name>,
     #[command(flatten)]
@@ -80,10 +82,10 @@ struct Send {
 
 #[derive(Args)]
 struct Erase {
-    /// The entity (account/ada); it need not be there
+    /// The entity (account/ada); it need not exist
     #[arg(value_parser = entity)]
     entity: EntityId,
-    /// An id of your choice: asked for again with it, nothing is erased that was sent since, until 7 days after it was done
+    /// An id that you choose: repeating the erasure with it within 7 days erases nothing sent since
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
     #[command(flatten)]
@@ -99,7 +101,7 @@ struct Status {
     json: JsonArg,
 }
 
-/// Reads `account/ada`; its canvas is that of the command.
+/// Parses `account/ada`; the canvas is that of the command.
 fn entity(text: &str) -> Result<EntityId, String> {
     let Some((entity_type, id)) = text.split_once('/') else {
         return Err("an entity is TYPE/ID, such as account/ada".to_owned());

@@ -9,10 +9,10 @@ use crate::event::EventId;
 
 #[derive(Args)]
 pub(crate) struct Show {
-    /// The event's id, or the one that was chosen for it
+    /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
-    /// All of its value, however long
+    /// Show the whole value
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -21,7 +21,7 @@ pub(crate) struct Show {
 
 #[derive(Args)]
 pub(crate) struct Explain {
-    /// The event's id, or the one that was chosen for it
+    /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     #[command(flatten)]
@@ -93,7 +93,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
     field("next", next(event))
 }
 
-/// The state in a word, since when, and in the words of the state machine.
+/// The state as a word, since when, and the state machine's outcome.
 fn state(event: &EventDetail) -> String {
     let since = event.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
     let outcome = event.outcome.as_ref().or(event.cause.as_ref());
@@ -110,7 +110,7 @@ fn next(event: &EventDetail) -> String {
     format!("{}{again}", event.next)
 }
 
-/// A state in a word, as the API has it.
+/// The API's word for a state.
 pub(super) fn state_word(state: EventState) -> &'static str {
     match state {
         EventState::Ready => "ready",

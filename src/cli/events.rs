@@ -1,4 +1,4 @@
-//! `wakeq events`: list, cancel and hurry events. Emitting and showing one have files of their own.
+//! `wakeq events`: list, cancel and hurry events. Emitting and showing are in files of their own.
 
 use clap::{Args, Subcommand};
 
@@ -27,7 +27,7 @@ enum Verb {
     List(ListEvents),
     /// Show an event: why it is not running, and its value
     Show(Show),
-    /// Say why an event is not running, and what happens next
+    /// Explain why an event is not running, and what happens next
     Explain(Explain),
     /// Delete a waiting event
     Cancel(Cancel),
@@ -37,13 +37,14 @@ enum Verb {
 
 #[derive(Args)]
 struct ListEvents {
-    /// Of this handler: its name, or MODULE/name
+    /// Only events of this handler: its name, or MODULE/name
     #[arg(long)]
     handler: Option<HandlerName>,
-    /// In this state: ready, behind, halted, delayed, running, paused or blocked
+    /// Only events in this state: ready, behind, halted, held, delayed, running,
+    /// paused or blocked
     #[arg(long, value_parser = state)]
     state: Option<Standing>,
-    /// In the hand of this worker
+    /// Only events that this worker has claimed
     #[arg(long, value_name = "NAME")]
     worker: Option<Name>,
     #[command(flatten)]
@@ -54,10 +55,10 @@ struct ListEvents {
 
 #[derive(Args)]
 pub(crate) struct Cancel {
-    /// The event's id, or the one that was chosen for it
+    /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
-    /// Say what would be deleted, and delete nothing
+    /// Show what would be deleted, without deleting it
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -66,7 +67,7 @@ pub(crate) struct Cancel {
 
 #[derive(Args)]
 pub(crate) struct RunNow {
-    /// The event's id, or the one that was chosen for it
+    /// The event's id, or the id chosen for it when it was emitted
     #[arg(value_parser = arguments::event_id)]
     id: EventId,
     #[command(flatten)]
@@ -74,7 +75,7 @@ pub(crate) struct RunNow {
 }
 
 fn state(text: &str) -> Result<Standing, &'static str> {
-    Standing::parse(text).ok_or("a state is ready, behind, halted, delayed, running, paused or blocked")
+    Standing::parse(text).ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
 }
 
 impl Events {
@@ -115,7 +116,7 @@ fn row(event: &EventSummary) -> [String; 6] {
     ]
 }
 
-/// Beside the handler of a copy, the queue whose handler runs it.
+/// The queue that a copy is in, to be shown after its handler.
 pub(super) fn in_queue(copy: Option<&Copied>) -> String {
     copy.map(|copy| format!(" in {}", copy.queue)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How a command ends when it does not succeed: one exit code per kind of failure, and words for standard error.
+//! How a command fails: an exit code per kind of failure, and a message for standard error.
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
 use crate::admin::AdminError;
@@ -14,22 +14,22 @@ use crate::store::StoreError;
 
 use super::text;
 
-/// Something was asked that can't be done, in the words for its user.
+/// A request that can't be fulfilled, with a message for the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The arguments make no sense together, or not here.
     #[error("{0}")]
     Usage(String),
-    /// There is no such thing.
+    /// It does not exist.
     #[error("{0}")]
     NotFound(String),
     /// The credential does not allow it.
     #[error("{0}")]
     Refused(String),
-    /// Something stands in the way.
+    /// It conflicts with the current state.
     #[error("{0}")]
     Conflict(String),
-    /// The server is away, or has no room.
+    /// The server is unavailable or overloaded.
     #[error("{0}")]
     Unavailable(String),
     /// Anything else.
@@ -37,7 +37,7 @@ pub(super) enum Failure {
     Failed(String),
 }
 
-/// What scripts get. Listed in `wakeq --help` and docs/cli.md.
+/// Exit codes for scripts. Listed in `wakeq --help` and docs/cli.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Exit {
@@ -50,7 +50,7 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// The kind of an error, by the first of its causes that has one.
+    /// The exit code of an error, from the first of its causes that has one.
     pub(super) fn of(error: &anyhow::Error) -> Self {
         error.chain().find_map(Self::of_cause).unwrap_or(Self::Failed)
     }
@@ -69,7 +69,7 @@ impl Exit {
     }
 }
 
-/// What a server refuses as a request that is not valid: the command has to be given otherwise.
+/// Errors that a server would report as an invalid request: the arguments have to be changed.
 fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<EventError>()
         || cause.is::<InvalidName>()
@@ -195,7 +195,7 @@ fn of_store(error: &StoreError) -> Exit {
     }
 }
 
-/// The error and its causes in one line, without what a cause only repeats.
+/// The error and its causes on one line, without causes that only repeat it.
 pub(super) fn words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(|cause| of_postgres(&cause.to_string())).filter(|cause| !cause.is_empty())
@@ -207,7 +207,8 @@ pub(super) fn words(error: &anyhow::Error) -> String {
     text::clean(&words.replace('\n', " "))
 }
 
-/// What Postgres said, without the client library's frame: the line it names is one of Postgres's own source.
+/// Postgres's message without the prefix of the client library and the line number, which refers to
+/// Postgres's source.
 fn of_postgres(cause: &str) -> String {
     let Some(said) = cause.strip_prefix("error returned from database: ") else { return cause.to_owned() };
     match said.rsplit_once(" at line ") {

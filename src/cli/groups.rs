@@ -1,4 +1,5 @@
-//! `wakeq groups`: consumer groups, who has which source, how far they have come. They are about every canvas.
+//! `wakeq groups`: consumer groups with their owners of sources and positions. They concern every
+//! canvas.
 
 use clap::{Args, Subcommand};
 
@@ -22,21 +23,21 @@ pub(crate) struct Groups {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the consumer groups, with how far behind they are
+    /// List the consumer groups with their lag
     List(ListOf),
-    /// Show a group: its subscribers, and of each source the owner, the position and the lag
+    /// Show a group: its subscribers, and the owner, position and lag of each source
     Show(One),
-    /// Let a group go on elsewhere in the log
+    /// Reset a group's position in the log
     Reset(Reset),
-    /// List what a group gave up, the latest first
+    /// List a group's dead events, latest first
     Dead(Dead),
-    /// Have what a group gave up tried again
+    /// Redrive a group's dead events
     Redrive(RedriveDead),
-    /// Have a group try again what failed
+    /// Retry a group's unhealthy members and waiting sources
     Recover(Recover),
-    /// Remove a group that nobody works on, so that it holds the log no longer
+    /// Remove a group without subscribers, so that it no longer retains the log
     Remove(Remove),
-    /// List the nodes that have subscribers, and who coordinates
+    /// List the nodes with subscribers, and the coordinator
     Nodes(ListOf),
 }
 
@@ -58,10 +59,10 @@ struct One {
 struct Reset {
     /// The group's name
     name: Name,
-    /// Where it goes on: start, end, or the number of the event after which it does
+    /// The new position: start, end, or the number of the event to resume after
     #[arg(long, value_name = "start|end|SEQ")]
     to: String,
-    /// Only in this source, such as category/companies/3-of-f
+    /// Only this source, such as category/companies/3-of-f
     #[arg(long)]
     source: Option<String>,
     #[command(flatten)]
@@ -82,10 +83,10 @@ struct Dead {
 struct RedriveDead {
     /// The group's name
     name: Name,
-    /// The event with this number in the log
+    /// Only the event with this log number
     #[arg(long, required_unless_present = "all", conflicts_with = "all")]
     seq: Option<i64>,
-    /// All that it gave up
+    /// All dead events of the group
     #[arg(long)]
     all: bool,
     #[command(flatten)]

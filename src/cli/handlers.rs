@@ -1,4 +1,4 @@
-//! `wakeq handlers`: look at handlers, stop and wake them, purge what waits.
+//! `wakeq handlers`: show, stop and wake handlers, and purge their events.
 
 use std::time::Duration;
 
@@ -26,19 +26,19 @@ enum Verb {
     List(Stats),
     /// Show one handler: its counts, rules and targets
     Show(ShowHandler),
-    /// Send a handler's events over HTTP, and wake what waited for it
+    /// Register an HTTP target for a handler, and wake its waiting events
     Put(Box<Put>),
-    /// Delete a handler's target; its events wait from then on
+    /// Delete a handler's target; its events then wait
     Delete(Delete),
-    /// Stop a handler, as its user
+    /// Pause a handler, as its user
     Pause(Stop),
-    /// Lift a pause and wake what waited
+    /// Lift a pause and wake the waiting events
     Unpause(Lift),
-    /// Stop a handler, as an admin
+    /// Block a handler, as an admin
     Block(Stop),
-    /// Lift a block and wake what waited
+    /// Lift a block and wake the waiting events
     Unblock(Lift),
-    /// Delete all events of a handler that nobody runs
+    /// Delete all events of a handler that are not running
     Purge(Purge),
 }
 
@@ -54,10 +54,10 @@ struct ShowHandler {
 pub(crate) struct Stop {
     #[command(flatten)]
     handler: HandlerArg,
-    /// Why, for those who wonder
+    /// Reason to show to others
     #[arg(long)]
     reason: Option<String>,
-    /// Lift it at this moment (2030-01-31T08:00:00Z)
+    /// Lift it at this time (2030-01-31T08:00:00Z)
     #[arg(long, conflicts_with = "lasting", value_parser = arguments::timestamp)]
     until: Option<Timestamp>,
     /// Lift it after this long (30m, 2h)
@@ -79,10 +79,10 @@ pub(crate) struct Lift {
 pub(crate) struct Purge {
     #[command(flatten)]
     handler: HandlerArg,
-    /// That were emitted before this moment. Default: now
+    /// Only events emitted before this time [default: now]
     #[arg(long, value_parser = arguments::timestamp)]
     before: Option<Timestamp>,
-    /// Count what would be deleted (up to 1,000,000), and delete nothing
+    /// Count the events that would be deleted (up to 1,000,000), without deleting them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -160,7 +160,8 @@ fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> an
     }
 }
 
-/// A mistyped name is stopped as well; who stops a handler in a hurry should see it. Not everybody may look.
+/// A mistyped name is stopped as well, which someone in a hurry should notice. The caller may lack
+/// the right to read.
 async fn note_if_empty(backend: &Backend, handler: &HandlerName) {
     let Ok(found) = backend.handler(handler).await else { return };
     if [found.waiting, found.paused, found.delayed, found.running, found.dead] == [0; 5] {

@@ -1,5 +1,5 @@
-//! `wakeq health`: the health check of a container that has no shell. It asks the server of its own container, and
-//! must never connect anywhere else.
+//! `wakeq health`: the health check for containers without a shell. Connects to the server in the
+//! same container, and must never connect anywhere else.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-/// How long connecting, and each step of the answer, may take.
+/// Timeout for connecting, and for each step of the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// How much of an answer is read: its first line is enough.
+/// How many bytes of an answer are read: the first line is enough.
 const ANSWER_MAX: u64 = 1024;
 
 #[derive(Args)]
@@ -37,7 +37,7 @@ fn ask(address: SocketAddr) -> std::io::Result<String> {
     write!(connection, "GET /livez HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
     let mut answer = Vec::new();
     match connection.take(ANSWER_MAX).read_to_end(&mut answer) {
-        // A server may close as soon as it has answered.
+        // A server may close the connection as soon as it has answered.
         Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {}
         read => {
             read?;

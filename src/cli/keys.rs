@@ -1,4 +1,4 @@
-//! `wakeq keys`: make, list and revoke keys for the API.
+//! `wakeq keys`: create, list and revoke keys for the API.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub(crate) struct Keys {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Make a key and print it: the only time that it is shown
+    /// Create a key and print it; it is shown only once
     Create(Create),
-    /// By their public parts, revoked and expired ones included
+    /// List keys by their prefix, including revoked and expired ones
     List(ListKeys),
-    /// Make a key worthless, everywhere within a minute
+    /// Revoke a key; takes effect everywhere within a minute
     Revoke(Revoke),
 }
 
 /// The canvas of the command, or every one.
 #[derive(Args, Clone, Copy)]
 pub(super) struct CanvasesArg {
-    /// Not one canvas, but every one; on the database only
+    /// For all canvases; requires direct database access
     #[arg(long)]
     all_canvases: bool,
 }
@@ -44,23 +44,24 @@ impl CanvasesArg {
 
 #[derive(Args)]
 struct Create {
-    /// Whom it is for; up to two live keys may have the same name, for a rotation
+    /// Name of the holder; up to two live keys may share it, for rotation
     #[arg(value_name = "NAME")]
     holder: String,
-    /// What it allows: emit, read, operate or admin; may be given several times. Registering targets takes operate and
-    /// read, putting crons operate and emit. All but admin may be limited to handlers: emit:WORKER/*, operate:WORKER/resize
+    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
+    /// read, creating crons operate and emit. All but admin can be limited to handlers:
+    /// emit:WORKER/*, operate:WORKER/resize
     #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
     scopes: Vec<String>,
     #[command(flatten)]
     canvases: CanvasesArg,
-    /// How long it lives, ten years at most (90d)
+    /// Lifetime of the key, at most ten years (90d)
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "365d")]
     expires: Duration,
     #[command(flatten)]
     json: JsonArg,
 }
 
-/// All of them, in their order.
+/// All scopes in their order.
 pub(super) fn written(scopes: &[String]) -> Result<String, InvalidScope> {
     let (whole, narrow) = read_scopes(scopes)?;
     let whole = whole.iter().map(|scope| scope.to_string());
@@ -68,7 +69,7 @@ pub(super) fn written(scopes: &[String]) -> Result<String, InvalidScope> {
     Ok(all.join(","))
 }
 
-/// A scope as it is written.
+/// Validates a scope.
 pub(super) fn scope(text: &str) -> Result<String, InvalidScope> {
     let text = text.to_owned();
     read_scopes(std::slice::from_ref(&text))?;
@@ -87,7 +88,7 @@ struct ListKeys {
 
 #[derive(Args)]
 struct Revoke {
-    /// Its first part, as `keys list` shows it
+    /// The key's prefix, as shown by `keys list`
     #[arg(value_name = "PREFIX")]
     id: KeyId,
 }
@@ -103,7 +104,7 @@ impl Keys {
 }
 
 impl Create {
-    /// The key alone goes to standard output, so that a script can take it from there.
+    /// Only the key goes to standard output, where scripts can read it.
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let scopes = written(&self.scopes)?;
         let new = CreateKey {

@@ -31,18 +31,18 @@ struct AppendOne {
     category: Category,
     /// The stream in it (account-7)
     stream: StreamName,
-    /// What happened (opened)
+    /// The event's name (opened)
     name: Name,
     /// Its payload, as JSON
     #[arg(default_value = "null", value_parser = json)]
     payload: String,
-    /// What is known about it besides, as a JSON object
+    /// Metadata, as a JSON object
     #[arg(long, value_parser = json)]
     metadata: Option<String>,
-    /// Only if the stream is empty, or its last event has this position
+    /// Append only if the stream is empty, or its last event has this position
     #[arg(long, value_name = "empty|POSITION")]
     expect: Option<AppendCondition>,
-    /// An id of your choice
+    /// An id that you choose
     #[arg(long, value_parser = arguments::event_id)]
     id: Option<EventId>,
     #[command(flatten)]
@@ -51,14 +51,14 @@ struct AppendOne {
 
 #[derive(Args)]
 struct Read {
-    /// Of this category only
+    /// Only this category
     category: Option<Category>,
-    /// Of this stream of it only
+    /// Only this stream of the category
     stream: Option<StreamName>,
-    /// What comes after this number
+    /// Start after this log number
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,
-    /// How many at most
+    /// Maximum number of events
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]

@@ -1,6 +1,6 @@
-//! What a command logs, and how: to standard error, for people as text, for Cloud Logging as JSON.
+//! The log of a command: to standard error, as text for people or as JSON for Cloud Logging.
 //!
-//! It must never decide what is worth logging, and adds nothing of its own to what is said.
+//! Must not decide what is worth logging, and adds nothing to it.
 
 use std::fmt;
 use std::io::IsTerminal;
@@ -23,7 +23,7 @@ use super::telemetry::Traces;
 use crate::config::on_cloud_run;
 use crate::telemetry::TRACES;
 
-/// Crates that handle what goes over the wire.
+/// Crates that handle network traffic.
 const WIRE: [&str; 11] = [
     "axum",
     "h2",
@@ -41,23 +41,23 @@ const WIRE: [&str; 11] = [
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Logging")]
 pub(super) struct LogArgs {
-    /// How standard error is written [default: text, on Cloud Run json]
+    /// Log format on standard error [default: text, on Cloud Run json]
     #[arg(long, env = "WAKEQ_LOG_FORMAT", global = true, ignore_case = true)]
     log_format: Option<Format>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
-    /// Lines for people
+    /// Human-readable lines
     Text,
-    /// An object per line, with the names that Cloud Logging knows
+    /// One JSON object per line, with Cloud Logging's field names
     Json,
 }
 
-/// Logs from now on: processes that stay say what they do, other commands only what goes wrong. `RUST_LOG` decides
-/// otherwise.
+/// Starts logging: long-running processes log what they do, other commands only problems, unless
+/// `RUST_LOG` says otherwise.
 ///
-/// `traces` gets the spans beside the log: what it makes of them is not filtered by `RUST_LOG`.
+/// `traces` receives the spans in addition, which `RUST_LOG` does not filter.
 pub(super) fn start(arguments: LogArgs, stays: bool, traces: Option<Traces>) {
     let usual = if stays { "info" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
@@ -81,8 +81,8 @@ pub(super) fn start(arguments: LogArgs, stays: bool, traces: Option<Traces>) {
     }
 }
 
-/// What belongs into a trace: the spans that were made for it, and what handlers say of their own work. What libraries do
-/// on the wire would drown it, and sending traces would make more of them.
+/// Selects what belongs in a trace: the spans made for it, and what handlers record themselves. The
+/// libraries' own spans would drown it, and exporting traces would create more of them.
 pub(super) fn traced<S>() -> impl Filter<S> {
     filter_fn(|metadata| {
         let target = metadata.target();
@@ -91,21 +91,22 @@ pub(super) fn traced<S>() -> impl Filter<S> {
     })
 }
 
-/// Whether a crate's most verbose level may show bytes, headers or parameters that passed through it: it is never shown,
-/// whatever `RUST_LOG` says.
+/// Whether a crate's most verbose level may reveal bytes, headers or parameters: it is never
+/// logged, whatever `RUST_LOG` says.
 fn has_secrets(target: &str) -> bool {
     let krate = target.split("::").next().unwrap_or_default();
     WIRE.contains(&krate) || krate.starts_with("google_cloud_")
 }
 
-/// An object per line: `severity`, `message` and `time` as Cloud Logging names them, and beside them the fields of the
-/// event and of the spans around it. Where the project is known, the trace that a line belongs to is named as its trace.
+/// One object per line: `severity`, `message` and `time`, as Cloud Logging names them, and the
+/// fields of the event and its spans. If the project is known, the line also names its trace.
 struct CloudLogging {
     project: Option<String>,
 }
 
 impl CloudLogging {
-    /// The trace of the span around, if traces are recorded; else the one that the log knows by itself.
+    /// Adds the trace of the current span if traces are recorded, otherwise the one in the log's
+    /// fields.
     fn trace(&self, entry: &mut Map<String, Value>) {
         let Some(project) = &self.project else { return };
         let context = opentelemetry::Context::current();

@@ -1,4 +1,4 @@
-//! `wakeq migrate`: the tables, and the rights of roles on them. It makes no role.
+//! `wakeq migrate`: creates the tables, and grants roles their rights on them. Creates no roles.
 
 use clap::Args;
 
@@ -7,13 +7,13 @@ use crate::store::{MigrationStatus, RoleKind, Store};
 
 #[derive(Args)]
 pub(crate) struct Migrate {
-    /// Show what would be done, and change nothing
+    /// Show what would be done, without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// Grant this role of the database what the API needs; it has to be there. May be given several times
+    /// Grant this database role the API's rights; the role must exist. Repeatable
     #[arg(long, env = "WAKEQ_API_ROLE", value_name = "ROLE", value_delimiter = ',')]
     api_role: Vec<String>,
-    /// Grant this role of the database what a worker needs; it has to be there. May be given several times
+    /// Grant this database role the workers' rights; the role must exist. Repeatable
     #[arg(long, env = "WAKEQ_WORKER_ROLE", value_name = "ROLE", value_delimiter = ',')]
     worker_role: Vec<String>,
 }

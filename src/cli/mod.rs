@@ -1,7 +1,8 @@
-//! The command line, as a library: a program of yours that calls [`run`] has every command of `wakeq`, and its own
-//! handlers in `work` and `all`. One file per group of commands.
+//! The command line as a library: a program that calls [`run`] has all commands of `wakeq`, with
+//! its own handlers in `work` and `all`. One file per group of commands.
 //!
-//! What an operator does is done straight on the database, or by a server: `backend` knows the difference.
+//! Operators' commands act directly on the database or through a server: `backend` hides the
+//! difference.
 
 mod accounts;
 mod arguments;
@@ -63,14 +64,14 @@ use telemetry::Telemetry;
 
 pub use parts::Parts;
 
-/// What may go wrong while a program makes its handlers.
+/// An error of a program that creates its handlers.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How long code that blocks its thread may hold up the end of the process.
+/// How long code that blocks its thread may delay the end of the process.
 const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
 
-/// The whole command `wakeq`, with these handlers: reads arguments and environment, logs to standard error, makes a
-/// runtime of its own, and says how it went. It is all that a worker's `main` needs:
+/// Runs the `wakeq` command with these handlers: parses arguments and environment, logs to standard
+/// error, creates a runtime, and returns the exit code. This is all that a worker's `main` needs:
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -86,16 +87,17 @@ const LEFTOVERS_WAIT: Duration = Duration::from_millis(100);
 /// }
 /// ```
 ///
-/// The program has to be told what to do: `my-worker work` runs the handlers, `my-worker all` serves the API beside
-/// them, `my-worker --help` lists the rest. The exit code is 0 when the command did what it was asked, also when SIGTERM
-/// ended a worker in good order; what else it may be, `--help` says.
+/// The program has to be told what to do: `my-worker work` runs the handlers, `my-worker all`
+/// serves the API as well, `my-worker --help` lists the other commands. The exit code is 0 if the
+/// command succeeded, or SIGTERM shut a worker down in an orderly way; `--help` lists the others.
 pub fn run(handlers: Handlers) -> ExitCode {
     run_with(async |_| Ok(handlers))
 }
 
-/// As [`run`], for handlers that need something first: it is made within the runtime, and only by the commands that run
-/// handlers, so that `--help` connects to nothing. The program is given what the process has, and may have it run more:
-/// consumers, say, with a [broker](Parts::run_broker).
+/// Like [`run`], for handlers with dependencies: `handlers` is called inside the runtime, and only
+/// by commands that run handlers, so that `--help` connects to nothing. It receives what the
+/// process has, and may add to what it runs, for example consumers with a
+/// [broker](Parts::run_broker).
 ///
 /// ```no_run
 /// use std::process::ExitCode;
@@ -122,7 +124,8 @@ where
     run_from(std::env::args_os(), handlers)
 }
 
-/// As [`run_with`], for these arguments instead of the program's own. The first is the program's name.
+/// Like [`run_with`], with these arguments instead of the program's own. The first is the program's
+/// name.
 ///
 /// ```no_run
 /// # use wakeq::Handlers;
@@ -136,7 +139,7 @@ where
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(answer) => {
-            // A closed pipe is no reason to complain.
+            // A closed pipe is not worth a message.
             let _ = answer.print();
             return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2));
         }
@@ -155,7 +158,7 @@ where
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
-        // Who closed the pipe has read enough.
+        // The reader that closed the pipe has read enough.
         Err(error) if error.is::<show::Closed>() => ExitCode::SUCCESS,
         Err(error) => {
             tracing::debug!(?error, "failed");
@@ -175,14 +178,14 @@ fn complain(error: &anyhow::Error, stays: bool) {
     }
 }
 
-/// What `--help` says below the options.
+/// The text of `--help` below the options.
 const AFTER_HELP: &str = "\
-Where: commands work on the database (DATABASE_URL), or ask a server (WAKEQ_SERVER or --server, with the key in \
-WAKEQ_KEY). `migrate`, `topics`, `settings`, `secrets`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or \
-Pub/Sub themselves.
+Where: commands use the database (DATABASE_URL), or a server (WAKEQ_SERVER or --server, with the key in WAKEQ_KEY). \
+`migrate`, `topics`, `settings`, `secrets rotate`, `accounts`, `wake`, `doctor`, `work` and `all` need the database or Pub/Sub.
 
-Exit codes: 0 done, 1 failed, 2 the arguments make no sense, 3 there is no such event, target, cron, queue or key, 4 refused for want of \
-rights, 5 in conflict with what is there (the event runs now, two live keys), 6 the database or the server is away.";
+Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, cron, queue, group, account or key), \
+4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
+6 the database or the server is unavailable.";
 
 /// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 #[derive(Parser)]
@@ -209,7 +212,7 @@ pub(crate) struct Context {
     notifier: NotifierArgs,
     #[command(flatten)]
     canvas: CanvasArgs,
-    /// Who does it, for the record; for a server, its key says that
+    /// Actor to record; a server records the holder of the key instead
     #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
     actor: String,
     #[arg(skip)]
@@ -224,51 +227,51 @@ enum Command {
     Work(process::Work),
     /// Serve the API and run the handlers in one process, until SIGTERM
     All(process::All),
-    /// Ask the process of this container whether it lives
+    /// Check that the process in this container is alive
     Health(health::Health),
-    /// Check the database, Pub/Sub and the rights, and say how to mend what is wrong
+    /// Check the database, Pub/Sub and permissions, and suggest fixes
     Doctor(doctor::Doctor),
-    /// Bring the schema `wakeq` of the database up to date
+    /// Migrate the schema `wakeq` of the database
     Migrate(migrate::Migrate),
     /// Show or change the durations that all processes share
     Settings(settings::Settings),
-    /// Make a key that signing secrets are encrypted with, or put a new one in the place of the old
+    /// Create the key that encrypts signing secrets, or rotate it
     Secrets(secrets::Secrets),
     /// Create the topic and the subscription, or check them
     Topics(topics::Topics),
-    /// Publish what is overdue now, instead of within the minute
+    /// Publish overdue events now, instead of within a minute
     Wake(wake::Wake),
-    /// Emit, list, explain, cancel and hurry events
+    /// Emit, list, explain, cancel and expedite events
     Events(events::Events),
-    /// Look at handlers, pause and block them, purge what waits
+    /// Show, pause and block handlers, and purge waiting events
     Handlers(handlers::Handlers),
-    /// Make, list, pause and delete crons
+    /// Create, list, pause and delete crons
     Cron(cron::Crons),
-    /// Register queues, and say what each canvas gets of them
+    /// Register queues, and set each canvas's weight and limit
     Queues(queues::Queues),
-    /// Show what a canvas may keep, and how much it does; set that
+    /// Show and set the quotas of a canvas
     Quotas(quotas::Quotas),
-    /// See who reads which part of the log, how far they have come, and let them go on elsewhere
+    /// Show consumer groups and their positions; reset positions
     Groups(groups::Groups),
-    /// List dead events, bring them back, or delete them
+    /// List, redrive and delete dead events
     Dead(dead::Dead),
-    /// Show objects, and let those go on that stand still
+    /// Show objects and resume halted ones
     Objects(objects::Objects),
-    /// List, show and erase entities, send events to them, say what became of those
+    /// List, show and erase entities, send events to them, show the outcomes
     Entities(entities::Entities),
-    /// Append to the log, and read it
+    /// Append to the log and read it
     Log(log::Log),
-    /// Make, list and revoke keys for the API
+    /// Create, list and revoke keys for the API
     Keys(keys::Keys),
-    /// Let Google service accounts use the API
+    /// Allow Google service accounts to use the API
     Accounts(accounts::Accounts),
-    /// Read who did what, and what was refused
+    /// Show the record of changes and refusals
     Audit(audit::Audit),
-    /// Count what is due and free to run
+    /// Count the events that are due and free to run
     Depth(depth::DepthOf),
     /// Print events as they are emitted, until Ctrl-C
     Tail(tail::Tail),
-    /// Print a script that completes commands in a shell
+    /// Print a shell completion script
     Completions(completions::Completions),
     /// Short for `handlers list`
     Stats(stats::Stats),
@@ -313,7 +316,7 @@ impl Command {
 }
 
 impl Cli {
-    /// Carries the command out, with its log, metrics and traces around it.
+    /// Runs the command with its log, metrics and traces.
     async fn run_observed<F>(self, handlers: F) -> anyhow::Result<()>
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
@@ -331,7 +334,7 @@ impl Cli {
         ended
     }
 
-    /// Carries the command out.
+    /// Runs the command.
     async fn run<F>(self, handlers: F) -> anyhow::Result<()>
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
@@ -379,12 +382,12 @@ impl Cli {
 }
 
 impl Context {
-    /// Who does it, as the record has them.
+    /// The actor in the audit log.
     fn actor(&self) -> Actor {
         Actor::admin(&format!("cli:{}", self.actor))
     }
 
-    /// Where a command is carried out: by a server if one was named, else on the database.
+    /// Where to run the command: on a server if one is given, otherwise on the database.
     async fn backend(&self) -> anyhow::Result<Backend> {
         match self.server.asked() {
             Asked::Flag(url) | Asked::Environment(url) => {
@@ -399,13 +402,14 @@ impl Context {
         }
     }
 
-    /// For what a server can't do.
+    /// For commands that a server can't run.
     async fn store(&self) -> anyhow::Result<Store> {
         self.without_server()?;
         self.database.connect(&self.timing).await
     }
 
-    /// Refuses what a server is asked for and can't do. The variable alone asks for nothing while a database is named.
+    /// Refuses to use a server for what it can't do. `WAKEQ_SERVER` is ignored if a database is
+    /// given.
     fn without_server(&self) -> Result<(), Failure> {
         match self.server.asked() {
             Asked::Environment(_) if self.database.is_given() => Ok(()),

@@ -1,4 +1,4 @@
-//! `wakeq objects`: show an object, list those that stand still and the links that are missing, let one go on.
+//! `wakeq objects`: show an object, list halted objects and missing links, and skip a dead event.
 
 use clap::{Args, Subcommand};
 
@@ -18,13 +18,15 @@ pub(crate) struct Objects {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show an object: the end of its chain, its state, who works on it, where it stands still
+    /// Show an object: the end of its chain, its state, the workers with its events, where it is
+    /// halted
     Show(Show),
-    /// List the objects that stand still because an event of theirs died
+    /// List the objects that are halted by a dead event
     Halted(Halted),
-    /// Let an object go on without the event that died (`wakeq dead redrive --id` goes on with it)
+    /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
     Skip(Skip),
-    /// List the links of an object's chain that will never come: their events were cancelled, purged, or died and were passed over
+    /// List the links of an object's chain that will never arrive: their events were cancelled or
+    /// purged, or died and were skipped
     Tombstones(Tombstones),
 }
 
@@ -32,7 +34,7 @@ enum Verb {
 struct Show {
     /// The object (work:1)
     object: ObjectKey,
-    /// Show all of a long state
+    /// Show the whole state
     #[arg(long)]
     full: bool,
     #[command(flatten)]
@@ -49,7 +51,7 @@ struct Halted {
 struct Skip {
     /// The object (work:1)
     object: ObjectKey,
-    /// The handler it stands still for: its name, or MODULE/name
+    /// The handler that is halted: its name, or MODULE/name
     handler: HandlerName,
     #[command(flatten)]
     json: JsonArg,
@@ -59,10 +61,10 @@ struct Skip {
 struct Tombstones {
     /// The object (work:1)
     object: ObjectKey,
-    /// Those after this link: the last one that was consumed
+    /// Only links after this one, the last that was consumed
     #[arg(long, value_name = "LINK", default_value_t = 0, value_parser = clap::value_parser!(i64).range(0..))]
     after: i64,
-    /// For consumers of this registered queue
+    /// As seen by consumers of this registered queue
     #[arg(long, value_name = "QUEUE")]
     queue: Option<Name>,
     #[command(flatten)]

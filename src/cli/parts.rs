@@ -1,4 +1,4 @@
-//! What a program of somebody's gets of the process in which its handlers run, and what it adds to that.
+//! What a program's handlers can use of their process, and what the program can add to it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,18 +11,19 @@ use crate::broker::EventBroker;
 use crate::emit::Queue;
 use crate::store::Store;
 
-/// Something that a process does until it is told to stop.
+/// Something that a process runs until it is told to stop.
 pub(super) struct Part {
     pub(super) name: &'static str,
     pub(super) running: BoxFuture<'static, anyhow::Result<()>>,
 }
 
-/// What the process has that runs the handlers of a program: so that the program makes none of it twice.
+/// What the process that runs a program's handlers already has, so that the program need not create
+/// it again.
 #[derive(Clone)]
 pub struct Parts {
     /// The database.
     pub store: Store,
-    /// What emits. Its signals are those of the process.
+    /// For emitting. Shares its signals with the rest of the process.
     pub queue: Queue,
     /// Cancelled at SIGTERM, and when a part of the process has ended.
     pub stop: CancellationToken,
@@ -34,14 +35,15 @@ impl Parts {
         Self { store, queue, stop, own: Arc::default() }
     }
 
-    /// Has the process do this, too. It begins with the worker, ends soon after [`stop`](Self::stop) was cancelled, and is waited for; if it ends
-    /// before, so does the process.
+    /// Adds a part to the process. It is started together with the worker, has to end soon after
+    /// [`stop`](Self::stop) is cancelled, and is waited for. If it ends earlier, the process ends
+    /// too.
     pub fn run(&self, name: &'static str, part: impl Future<Output = Result<(), BoxError>> + Send + 'static) {
         let running = Box::pin(async move { part.await.map_err(|error| anyhow!(error)) });
         self.own.lock().unwrap_or_else(PoisonError::into_inner).push(Part { name, running });
     }
 
-    /// Has the process run a broker, with the consumers and processors that are registered with it.
+    /// Runs a broker as part of the process, with the consumers and processors registered with it.
     pub fn run_broker(&self, broker: EventBroker) {
         let (stop, halt) = (self.stop.clone(), broker.stop_token());
         self.run("the broker", async move {
@@ -54,7 +56,7 @@ impl Parts {
         });
     }
 
-    /// What was added.
+    /// Takes the parts that were added.
     pub(super) fn take(&self) -> Vec<Part> {
         std::mem::take(&mut *self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -1,6 +1,7 @@
-//! `wakeq serve`, `wakeq work` and `wakeq all`: the processes that stay. Each is made of parts that live and end together.
+//! `wakeq serve`, `wakeq work` and `wakeq all`: the long-running processes. Each consists of parts
+//! that start and end together.
 //!
-//! It only puts the parts together: what they do is theirs.
+//! Only assembles the parts, and has no logic of its own.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +26,10 @@ use crate::store::{Retention, Store, StoreError};
 use crate::wake::{WakeError, Waker};
 use crate::worker::{Handlers, PushRunner, QueueWorker, WorkerConfig, shutdown_signal};
 
-/// How long to wait before what waited is woken that could not be: the database was away.
+/// Pause before waking the waiting events is retried, after the database was unavailable.
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
 
-/// How long those whose runs were cut off may take to be told so.
+/// Extra time for answering pushes whose runs were cut off.
 const TOLD_WITHIN: Duration = Duration::from_millis(1_600);
 
 #[derive(Args)]
@@ -82,8 +83,8 @@ pub(crate) struct All {
 }
 
 impl Serve {
-    /// It keeps the promises of the rows, too: a deployment whose workers are scaled to zero then needs nobody else for
-    /// them. It expires nothing: how long things are kept is the workers' to say.
+    /// Also makes the minute's pass, so that a deployment whose workers are scaled to zero needs no
+    /// other process for it. Expires nothing: retention is configured on the workers.
     pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
@@ -103,9 +104,9 @@ impl Serve {
         process.together(vec![serving, waking]).await
     }
 
-    /// Push mode: it runs what it is given, too, and expires what is old. The minute's pass is made by who calls for it,
-    /// and, where a process has its processor between requests, by itself. On Cloud Run it may be frozen then, with a
-    /// transaction open.
+    /// Push mode: also runs pushed events and expires what is old. The minute's pass is made on
+    /// request, and by the process itself if it has CPU between requests. On Cloud Run it may not:
+    /// the process could be frozen with a transaction open.
     async fn run_pushed<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
@@ -119,7 +120,7 @@ impl Serve {
         let mut http = HttpConfig {
             delivery: self.delivery.config()?,
             retention: Some(config.retention),
-            // Whose run was cut off is told so.
+            // Pushes whose runs are cut off are still answered.
             shutdown_grace: config.shutdown_grace + TOLD_WITHIN,
             ..self.http.config()?
         };
@@ -181,15 +182,15 @@ impl All {
 struct Process {
     store: Store,
     notifier: Arc<dyn Notifier>,
-    /// Whether nobody else wakes its workers.
+    /// Whether no other process wakes its workers.
     is_local: bool,
     rates: RateArgs,
-    /// What the gauges about the queue are asked of.
+    /// What the queue's gauges query.
     observed: Observed,
     /// What the program adds.
     own: Parts,
     stop: CancellationToken,
-    /// Tells of the signal from the beginning, so that one which comes early is not missed.
+    /// Listens for the signal from the start, so that an early one is not missed.
     _listening: AbortOnDropHandle<()>,
 }
 
@@ -222,7 +223,7 @@ impl Process {
         Ok(Self { store, notifier, is_local, rates, observed, own, stop, _listening: listening })
     }
 
-    /// The part that answers over HTTP.
+    /// The part that serves HTTP.
     async fn serve(&self, config: HttpConfig) -> anyhow::Result<Part> {
         Ok(self.serving(self.bind(config).await?))
     }
@@ -248,7 +249,7 @@ impl Process {
         Part { name: "the HTTP server", running: Box::pin(running) }
     }
 
-    /// What runs the events that are pushed: on this program's functions, and on HTTP targets.
+    /// Runs pushed events with this program's handlers, and on HTTP targets.
     async fn push<F>(
         &self,
         handlers: F,
@@ -272,8 +273,9 @@ impl Process {
         Ok(worker.into_push_runner().await?)
     }
 
-    /// The part that runs events. A process without handlers and targets takes no notifications, which would put off for
-    /// minutes the events of the workers that have them; but any process may keep the promises of the rows.
+    /// The part that runs events. A process without handlers and targets takes no notifications,
+    /// since this would delay other workers' events by minutes; but it still makes the minute's
+    /// pass.
     async fn work<F>(
         &self,
         handlers: F,
@@ -314,8 +316,9 @@ impl Process {
         Ok(Part { name: "the worker", running: Box::pin(running) })
     }
 
-    /// Notifications that wait in a process end with it: what waited when the last one ended is woken anew. What does not
-    /// fit into this one is due, for the minute's passes to come.
+    /// Notifications that a local process keeps are lost when it ends: wakes the events that were
+    /// waiting when the last one ended. Those that do not fit into this process are due, and left
+    /// to the minute's passes.
     fn wake_what_waited(&self) -> AbortOnDropHandle<()> {
         let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier))
             .canvas_event_rate(self.rates.canvas_event_rate);
@@ -335,7 +338,8 @@ impl Process {
         }))
     }
 
-    /// The part that only keeps the promises of the rows. A schema that is missing would not come by waiting.
+    /// The part that only makes the minute's pass. Fails at once if the schema is missing, which
+    /// waiting would not change.
     async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<Part> {
         let waker =
             Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.rates.canvas_event_rate);
@@ -353,7 +357,7 @@ impl Process {
         Ok(Part { name: "the minute's pass", running: Box::pin(running) })
     }
 
-    /// Runs all parts until a signal comes, or one of them ends: one without the others is no process.
+    /// Runs all parts until a signal arrives or one of them ends: none can do without the others.
     async fn together(self, parts: Vec<Part>) -> anyhow::Result<()> {
         let mut running = JoinSet::new();
         for Part { name, running: part } in parts.into_iter().chain(self.own.take()) {

@@ -1,4 +1,5 @@
-//! `wakeq queues lease` and its like: copies of a pulled queue as a service has them, and their leases as an operator does.
+//! `wakeq queues lease` and related commands: copies of a pulled queue for services, and their
+//! leases for operators.
 
 use std::time::Duration;
 
@@ -12,20 +13,20 @@ use super::text;
 use crate::api::{self, CompleteRequest, ExtendRequest, LeaseRequest, LeasedCopy, ReleaseRequest, Released};
 use crate::event::{EventId, Name};
 
-/// How long a lease lasts where nothing is said.
+/// Default duration of a lease.
 const USUAL: &str = "60s";
 
 #[derive(Args)]
 pub(super) struct Lease {
     /// The queue's name
     name: Name,
-    /// How many copies at most, 1 to 100
+    /// Maximum number of copies, 1 to 100
     #[arg(long, default_value_t = 1)]
     max: u32,
-    /// How long they are leased, 1s to 1h
+    /// Length of the lease, 1s to 1h
     #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
     lasts: Duration,
-    /// How long to wait until there are any, 20s at most
+    /// How long to wait for copies, at most 20s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
     wait: Duration,
     #[command(flatten)]
@@ -49,7 +50,7 @@ struct Held {
 pub(super) struct Extend {
     #[command(flatten)]
     held: Held,
-    /// How long the lease is to last from now on, 1s to 1h
+    /// Length of the lease from now, 1s to 1h
     #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
     lasts: Duration,
     #[command(flatten)]
@@ -66,10 +67,10 @@ pub(super) struct Complete {
 pub(super) struct Release {
     #[command(flatten)]
     held: Held,
-    /// What went wrong: the attempt has failed, and is counted
+    /// The error; counts as a failed attempt
     #[arg(long)]
     error: Option<String>,
-    /// After how long it comes again [default: at once, or after an error as the queue says]
+    /// Delay before the copy can be leased again [default: none; after an error, the queue's delay]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     retry: Option<Duration>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `wakeq queues`: queues that services register, and what each canvas gets of them. They are about every canvas.
+//! `wakeq queues`: registered queues and their facets. They concern every canvas.
 
 use std::path::PathBuf;
 
@@ -26,29 +26,29 @@ pub(crate) struct Queues {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Register a queue, or replace what is registered: from now on it gets a copy of every event that matches
+    /// Register or replace a queue; it receives a copy of every matching event from now on
     Put(Box<Put>),
     /// List the queues
     List(ListOf),
-    /// Show a queue, and what canvases get of it where that differs
+    /// Show a queue, and the canvases with settings of their own
     Show(One),
-    /// Unregister a queue: it gets no copies any more
+    /// Unregister a queue; it receives no more copies
     Delete(Delete),
     /// List the canvases with copies in a queue
     Facets(Facets),
-    /// Say what the canvas of --canvas gets of a queue
+    /// Set the weight and limit of the canvas (--canvas) in a queue
     SetFacet(Set),
-    /// Lease copies of a pulled queue: until their leases end, nobody else gets them
+    /// Lease copies of a pulled queue, exclusively until the leases end
     Lease(pulls::Lease),
-    /// Let a lease end later, or earlier
+    /// Change when a lease ends
     Extend(pulls::Extend),
-    /// Complete a copy that is leased: it is gone
+    /// Complete a leased copy, which deletes it
     Complete(pulls::Complete),
-    /// Give a copy back that is leased
+    /// Return a leased copy to the queue
     Release(pulls::Release),
-    /// List the copies of a queue that are leased
+    /// List the leased copies of a queue
     Leases(pulls::Leases),
-    /// End a lease whose token is lost: the copy comes again at once
+    /// End a lease whose token is lost; the copy can be leased again at once
     EndLease(pulls::EndLease),
 }
 
@@ -56,34 +56,36 @@ enum Verb {
 struct Put {
     /// The queue's name
     name: Name,
-    /// Regular expressions over canvas:module:name, such as '.*:email_event:.*': an event is copied if one is found in it
+    /// Regular expressions over canvas:module:name, such as '.*:email_event:.*'; an event is copied
+    /// if any of them matches
     #[arg(required = true, value_name = "PATTERN")]
     patterns: Vec<String>,
-    /// How many events of a canvas come in each round; 0 pauses
+    /// Events per canvas and round; 0 pauses
     #[arg(long, default_value_t = 1)]
     weight: u32,
-    /// How many events of a canvas may run at a time on all workers
+    /// Maximum events of a canvas that run at a time on all workers
     #[arg(long)]
     in_flight_max: Option<u32>,
-    /// Show its copies to their canvases, which then may cancel, redrive and delete them, and hold them by pauses
+    /// Let canvases see, cancel, redrive, delete and pause their copies
     #[arg(long)]
     tenant_visible: bool,
-    /// Services pull its copies over HTTP, and no worker takes them; --retries and its like say how those are tried again that are
-    /// released with an error
+    /// Services pull the copies over HTTP instead of workers; --retries and the other retry options
+    /// apply to copies that are released with an error
     #[arg(long, conflicts_with_all = ["url", "timeout", "concurrency"])]
     pull: bool,
-    /// Send its events here: https, or http where the deployment allows it. Without it functions of workers work the queue
+    /// Send the events to this URL: https, or http if the deployment allows it. Without it,
+    /// functions of workers process the queue
     #[arg(long)]
     url: Option<String>,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Send an OIDC token of Google's along that is made for this audience, the service at the URL
+    /// Send a Google OIDC token for this audience, the service at the URL
     #[arg(long, requires = "url")]
     audience: Option<String>,
-    /// Sign with the secret in this file (whsec_…) instead of one that is made
+    /// Sign with the secret in this file (whsec_…) instead of a generated one
     #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret", requires = "url")]
     secret_file: Option<PathBuf>,
-    /// Make a new secret; the former one signs as well for 24 hours more
+    /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long, requires = "url")]
     rotate_secret: bool,
     #[command(flatten)]
@@ -108,9 +110,9 @@ struct One {
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Waiting {
-    /// Work it as before: the queue goes with the last copy
+    /// Process them as before; the queue is removed after the last one
     Drain,
-    /// Delete it, except what runs
+    /// Delete them, except running ones
     Drop,
 }
 
@@ -118,7 +120,7 @@ enum Waiting {
 struct Delete {
     /// The queue's name
     name: Name,
-    /// What becomes of the copies that wait
+    /// What to do with the waiting copies
     #[arg(long, value_enum, default_value_t = Waiting::Drain)]
     waiting: Waiting,
     #[command(flatten)]
@@ -139,10 +141,10 @@ struct Facets {
 struct Set {
     /// The queue's name
     name: Name,
-    /// How many events of the canvas come in each round; 0 pauses it [default: as the queue says]
+    /// Events of the canvas per round; 0 pauses it [default: the queue's]
     #[arg(long)]
     weight: Option<u32>,
-    /// How many events of the canvas may run at a time on all workers [default: as the queue says]
+    /// Maximum events of the canvas that run at a time on all workers [default: the queue's]
     #[arg(long)]
     in_flight_max: Option<u32>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `wakeq quotas`: what a canvas may keep, and how much there is; set and unset by operators.
+//! `wakeq quotas`: a canvas's limits and usage, which operators can set and unset.
 
 use clap::{Args, Subcommand};
 
@@ -16,22 +16,23 @@ pub(crate) struct Quotas {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Show the limits of the canvas, and how much it keeps
+    /// Show the limits of the canvas and its usage
     Show {
         #[command(flatten)]
         json: JsonArg,
     },
-    /// Set what the canvas may keep of something; a server wants a key of every canvas for it
+    /// Set a limit of the canvas; through a server this requires a key for all canvases
     Set {
-        /// Of what: events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, keys
-        /// or targets
+        /// The quota: events, event-bytes, objects, log-streams, log-bytes, entities,
+        /// entity-events, crons, cron-ticks, keys or targets
         quota: Quota,
-        /// How much; what is there already stays
+        /// The limit; existing data is kept
         limit: u64,
     },
-    /// Give the canvas the limit that every canvas has; a server wants a key of every canvas for it
+    /// Restore the default limit of the canvas; through a server this requires a key for all
+    /// canvases
     Unset {
-        /// Of what
+        /// The quota
         quota: Quota,
         #[command(flatten)]
         json: JsonArg,

@@ -1,4 +1,4 @@
-//! `wakeq secrets`: the keys under which signing secrets are encrypted: makes one, and puts one in the place of another.
+//! `wakeq secrets`: creates and replaces the keys that encrypt signing secrets.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -19,15 +19,15 @@ pub(crate) struct Secrets {
 enum Verb {
     /// Print a new key for WAKEQ_SECRET_KEY
     NewKey,
-    /// Encrypt every signing secret under the first key, those in clear included
+    /// Encrypt all signing secrets under the first key, including those in plain text
     Rotate,
 }
 
 #[derive(Serialize)]
 struct Rotated {
-    /// Targets whose secrets were encrypted anew.
+    /// Targets whose secrets were re-encrypted.
     changed: u64,
-    /// Targets whose secrets are under keys that were not given, or don't open.
+    /// Targets whose secrets can't be decrypted with the given keys.
     unopened: Vec<String>,
 }
 

@@ -18,9 +18,10 @@ pub(crate) struct Settings {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// The durations that the processes of this deployment agree on
+    /// Show the durations of this deployment
     Show,
-    /// Replace those that are given (--lease 30s); stop every other process first, and start it with the same ones
+    /// Change the given durations (--lease 30s); stop all other processes first, and restart them
+    /// with the same values
     Set,
 }
 

@@ -1,5 +1,5 @@
-//! How the command line writes: answers to standard output, as lines for people or JSON for machines, and words beside
-//! them to standard error.
+//! Output of commands: answers to standard output, as text for people or JSON for machines, and
+//! additional messages to standard error.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -11,7 +11,7 @@ use super::text;
 use crate::api::{List, Rule, RuleKind};
 use crate::event::Timestamp;
 
-/// Nobody reads standard output any more.
+/// The reader of standard output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 pub(super) struct Closed;
@@ -19,18 +19,18 @@ pub(super) struct Closed;
 /// Whether an answer is for a machine.
 #[derive(Args, Clone, Copy)]
 pub(super) struct JsonArg {
-    /// Print JSON, as the HTTP API answers it
+    /// Print JSON, as returned by the HTTP API
     #[arg(long)]
     json: bool,
 }
 
 impl JsonArg {
-    /// Whether it is.
+    /// Whether JSON is requested.
     pub(super) fn is_asked(self) -> bool {
         self.json
     }
 
-    /// Prints an answer: as JSON, or as `people` says it.
+    /// Prints an answer as JSON, or with `people`.
     pub(super) fn print<T: Serialize>(
         self,
         answer: &T,
@@ -39,7 +39,7 @@ impl JsonArg {
         if self.json { json(answer) } else { people(answer) }
     }
 
-    /// Prints a list, and for people where its next page begins.
+    /// Prints a list and, for people, the cursor of its next page.
     pub(super) fn print_list<T: Serialize>(
         self,
         list: &List<T>,
@@ -55,12 +55,12 @@ impl JsonArg {
     }
 }
 
-/// Writes a line.
+/// Prints a line.
 pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
     written(writeln!(std::io::stdout().lock(), "{text}"))
 }
 
-/// Writes all of a text, and no more.
+/// Prints a text without adding a line break.
 pub(super) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     written(out.write_all(bytes).and_then(|()| out.flush()))
@@ -77,12 +77,13 @@ fn json(answer: &impl Serialize) -> anyhow::Result<()> {
     line(text::clean_json(&serde_json::to_string_pretty(answer)?))
 }
 
-/// Tells the person at the terminal something that is no part of the answer; if nobody can read it, that is fine.
+/// Prints a message to the terminal that is not part of the answer; if no one can read it, that is
+/// fine.
 pub(super) fn note(text: impl Display) {
     writeln!(std::io::stderr().lock(), "{text}").ok();
 }
 
-/// A moment, to the second.
+/// A time, to the second.
 pub(super) fn moment(moment: Timestamp) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
@@ -93,13 +94,13 @@ pub(super) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{plural}")
 }
 
-/// As [`count`], of what was not counted to the end.
+/// Like [`count`], for a count that may be incomplete.
 pub(super) fn at_least(number: u64, more: bool, thing: &str) -> String {
     let words = if more { "more than " } else { "" };
     format!("{words}{}", count(number, thing))
 }
 
-/// A line of what is known about one thing: its name, and a value that may have several lines.
+/// A line about a property: its name, and a value that may have several lines.
 pub(super) fn field(name: &str, value: impl Display) -> anyhow::Result<()> {
     let value = text::clean_lines(&value.to_string()).replace('\n', "\n          ");
     line(format_args!("{name:9} {value}"))
@@ -112,7 +113,7 @@ pub(super) fn rule(rule: &Rule) -> String {
     format!("{} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)
 }
 
-/// A kind of rule, in one word.
+/// A kind of rule, as a word.
 pub(super) fn rule_word(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "pause",

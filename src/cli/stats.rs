@@ -1,4 +1,5 @@
-//! `wakeq stats`, which is `wakeq handlers list`: the handlers that have something, once or again and again.
+//! `wakeq stats`, also known as `wakeq handlers list`: all handlers with events, rules or targets,
+//! once or repeatedly.
 
 use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,7 @@ use super::table::Table;
 use crate::api::{Handler, List, Target};
 use crate::event::Timestamp;
 
-/// Clears the terminal, and writes from its top.
+/// Clears the terminal, and moves the cursor to its top.
 const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
 
 #[derive(Args)]
@@ -44,8 +45,8 @@ impl Stats {
         Ok(List::whole(is_there.then_some(found).into_iter().collect()))
     }
 
-    /// Ends well with Ctrl-C, and with an error when a look fails. The moment above the table is that of this machine: it is
-    /// compared with nothing.
+    /// Succeeds on Ctrl-C, and fails if a query fails. The time above the table is this machine's,
+    /// and is not compared with anything.
     async fn watch(&self, backend: &Backend, period: Duration) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -95,7 +96,7 @@ fn rules(handler: &Handler) -> String {
         .join("; ")
 }
 
-/// How many objects stand still for the handler, if any do.
+/// The number of objects that are halted for the handler, if any.
 pub(super) fn halted(handler: &Handler) -> Option<String> {
     let objects = u64::try_from(handler.halted).ok().filter(|objects| *objects > 0)?;
     Some(show::count(objects, "object"))

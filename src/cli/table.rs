@@ -1,30 +1,31 @@
-//! Tables for people: aligned columns, the last one cut to the terminal. Machines ask for `--json`.
+//! Tables for people: aligned columns, the last one cut to the terminal's width. Machines use
+//! `--json`.
 
 use std::io::IsTerminal;
 
 use super::{show, text};
 
-/// Least width of the last column, however narrow the terminal is.
+/// Minimum width of the last column, however narrow the terminal is.
 const LAST_LEAST: usize = 20;
 
-/// A table with one head, and rows of as many cells.
+/// A table with a header, and rows with the same number of cells.
 pub(super) struct Table<const COLUMNS: usize> {
     head: [&'static str; COLUMNS],
     rows: Vec<[String; COLUMNS]>,
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
-    /// A head that begins with `>` stands over numbers, which are aligned to the right.
+    /// A column whose header begins with `>` has numbers, which are aligned to the right.
     pub(super) fn new(head: [&'static str; COLUMNS]) -> Self {
         Self { head, rows: Vec::new() }
     }
 
-    /// Adds a row. Its texts are cleaned here.
+    /// Adds a row, sanitizing its texts.
     pub(super) fn row(&mut self, cells: [String; COLUMNS]) {
         self.rows.push(cells.map(|cell| text::clean(&cell)));
     }
 
-    /// Writes it; or, without rows, the words for "nothing".
+    /// Prints the table; without rows, prints `nothing`.
     pub(super) fn print(&self, nothing: &str) -> anyhow::Result<()> {
         if self.rows.is_empty() {
             return show::line(nothing);
@@ -60,7 +61,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     }
 }
 
-/// The width of the terminal that is written to, if it is one.
+/// The terminal's width; `None` if standard output is not a terminal.
 fn terminal_width() -> Option<usize> {
     if !std::io::stdout().is_terminal() {
         return None;

@@ -1,6 +1,7 @@
-//! `wakeq tail`: events as they are emitted, heard from Pub/Sub or from a server, until Ctrl-C.
+//! `wakeq tail`: prints events as they are emitted, received from Pub/Sub or a server, until
+//! Ctrl-C.
 //!
-//! It changes nothing, and needs no database.
+//! Changes nothing, and needs no database.
 
 use anyhow::Context as _;
 use clap::Args;
@@ -15,10 +16,11 @@ use crate::worker::shutdown_signal;
 
 #[derive(Args)]
 pub(crate) struct Tail {
-    /// Which topics canvas:module:name: `*` stands for any characters, `?` for one, `[abc]` for one of these
+    /// Topics (canvas:module:name) to print: `*` matches any characters, `?` one, `[abc]` one of
+    /// these
     #[arg(default_value = "*")]
     pattern: TopicPattern,
-    /// End after so many events
+    /// Exit after this many events
     #[arg(long, value_name = "EVENTS")]
     count: Option<u64>,
     #[command(flatten)]

@@ -15,24 +15,24 @@ use super::show::{self, JsonArg, field, moment};
 use crate::api::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
 use crate::config::DeliveryArgs;
 
-/// Largest file with a secret.
+/// Maximum size of a file with a secret.
 const SECRET_MAX_BYTES: u64 = 1024;
 
 #[derive(Args)]
 pub(crate) struct Put {
     /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
     handler: Target,
-    /// Where its events are sent: https, or http where the deployment allows it
+    /// URL that receives the events: https, or http if the deployment allows it
     url: String,
     #[command(flatten)]
     policy: PolicyArgs,
-    /// Send an OIDC token of Google's along that is made for this audience, the service at the URL
+    /// Send a Google OIDC token for this audience, the service at the URL
     #[arg(long)]
     audience: Option<String>,
-    /// Sign with the secret in this file (whsec_…) instead of one that is made
+    /// Sign with the secret in this file (whsec_…) instead of a generated one
     #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret")]
     secret_file: Option<PathBuf>,
-    /// Make a new secret; the former one signs as well for 24 hours more
+    /// Generate a new secret; the old one also signs for 24 more hours
     #[arg(long)]
     rotate_secret: bool,
     #[command(flatten)]
@@ -44,25 +44,25 @@ pub(crate) struct Put {
 /// What is not given is as by default, also where a target is replaced.
 #[derive(Args)]
 pub(super) struct PolicyArgs {
-    /// How many times an event is tried again after the first failure [default: 2]
+    /// Retries after the first failure [default: 2]
     #[arg(long)]
     retries: Option<u32>,
-    /// How long after the first failure (30s, 5m) [default: 5m, --delay-max if that is shorter]
+    /// Delay after the first failure (30s, 5m) [default: 5m, or --delay-max if shorter]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay: Option<Duration>,
-    /// Each further delay is this many times the one before [default: 1]
+    /// Multiplier of each further delay [default: 1]
     #[arg(long)]
     factor: Option<u32>,
-    /// The longest delay, and the longest Retry-After that counts [default: 24h]
+    /// Maximum delay, and maximum Retry-After that is honored [default: 24h]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     delay_max: Option<Duration>,
-    /// A request without an answer has failed by then [default: 30s]
+    /// Timeout of a request [default: 30s]
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
-    /// At most so many requests at a time from one worker
+    /// Maximum requests at a time per worker
     #[arg(long)]
     concurrency: Option<u32>,
-    /// When an event of an object dies, its later ones wait until that one is redriven or skipped
+    /// When an event of an object dies, halt the object until the event is redriven or skipped
     #[arg(long)]
     halt_on_death: bool,
 }
@@ -92,7 +92,7 @@ impl Put {
 }
 
 impl PolicyArgs {
-    /// What is given, over the default.
+    /// The given options, with defaults for the others.
     pub(super) fn over_default(&self) -> Policy {
         let default = Policy::default();
         let seconds =
@@ -135,7 +135,7 @@ impl Delete {
     }
 }
 
-/// What is known of a target, in a line for its URL and one for what else there is.
+/// Prints a target: a line for its URL, and one for its policy.
 pub(super) fn print(target: &api::Target) -> anyhow::Result<()> {
     field("target", format_args!("{} to {}", target.modifier, target.url))?;
     let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;

@@ -1,7 +1,7 @@
-//! Text from elsewhere on its way to a terminal: whatever could command the terminal, or turn the order of what is read,
-//! is spelled out. Whole texts are kept; it never decides what is worth showing.
+//! Sanitizes text from elsewhere for terminals: escapes all characters that could control the
+//! terminal or change the order in which text is read. Does not decide what is worth showing.
 
-/// Spells out what no terminal should get raw: `\u{1b}`, `\n`.
+/// Escapes what a terminal must not receive raw: `\u{1b}`, `\n`.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
@@ -14,13 +14,13 @@ pub(super) fn clean(text: &str) -> String {
     cleaned
 }
 
-/// The same for text of several lines: their ends stay.
+/// The same for text of several lines, keeping its line breaks.
 pub(super) fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
-/// The same for JSON text, which stays JSON, and says the same: outside its strings there is nothing to spell out but
-/// the carriage return.
+/// The same for JSON text, which remains equivalent JSON: outside of strings, only carriage returns
+/// have to be replaced.
 pub(super) fn clean_json(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut units = [0; 2];
@@ -39,7 +39,7 @@ pub(super) fn clean_json(text: &str) -> String {
     cleaned
 }
 
-/// No control character, and nothing invisible that changes how its neighbours are read.
+/// Neither a control character, nor an invisible one that changes how its neighbours are read.
 fn is_harmless(character: char) -> bool {
     !character.is_control()
         && !matches!(character,
@@ -47,7 +47,7 @@ fn is_harmless(character: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// How many cells of a terminal it takes at most: what may be wide counts as two.
+/// The maximum number of terminal cells that it occupies: possibly wide characters count as two.
 pub(super) fn cells(text: &str) -> usize {
     text.chars().map(width).sum()
 }
@@ -56,7 +56,7 @@ fn width(character: char) -> usize {
     if character < '\u{1100}' { 1 } else { 2 }
 }
 
-/// At most so many cells of it; what is cut ends with `…`.
+/// Cuts the text to a number of cells; if shortened, it ends with `…`.
 pub(super) fn cut(text: &str, most: usize) -> String {
     if cells(text) <= most {
         return text.to_owned();

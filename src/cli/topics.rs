@@ -14,9 +14,9 @@ pub(crate) struct Topics {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// Create what is missing; what exists is compared and left as it is
+    /// Create what is missing; compare what exists, without changing it
     Create(Push),
-    /// Compare what exists with what the queue wants
+    /// Compare what exists with the required settings
     Check(Push),
 }
 
@@ -24,13 +24,13 @@ enum Verb {
 #[derive(Args)]
 #[command(next_help_heading = "Push mode")]
 struct Push {
-    /// The URL of the service's /v1/push: the subscription pushes there, and nobody pulls from it
+    /// URL of the service's /v1/push; makes it a push subscription
     #[arg(long, requires_all = ["push_audience", "push_account"], value_name = "URL")]
     push_endpoint: Option<String>,
-    /// For whom the tokens of pushes are made, as the service has it in WAKEQ_PUSH_AUDIENCE
+    /// Audience of the push tokens, as in WAKEQ_PUSH_AUDIENCE
     #[arg(long, requires = "push_endpoint", value_name = "AUDIENCE")]
     push_audience: Option<String>,
-    /// The service account whose tokens they are, one of WAKEQ_PUSH_ACCOUNTS
+    /// Service account of the push tokens, one of WAKEQ_PUSH_ACCOUNTS
     #[arg(long, requires = "push_endpoint", value_name = "ACCOUNT")]
     push_account: Option<String>,
 }

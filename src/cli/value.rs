@@ -1,11 +1,12 @@
-//! A value for people: its JSON text on several lines, every letter of its names, strings and numbers as it was emitted.
+//! Values for people: JSON text on several lines, with all names, strings and numbers exactly as
+//! emitted.
 
-/// Most lines of a value that was not asked for in full.
+/// Maximum number of lines, unless all are requested.
 const LINES: usize = 20;
-/// Most characters of such a line.
+/// Maximum number of characters per line.
 const WIDTH: usize = 160;
 
-/// Indents JSON text; cuts it, unless all of it is wanted.
+/// Indents JSON text; shortens it unless `full`.
 pub(super) fn pretty(json: &str, full: bool) -> String {
     let whole = indented(json);
     if full {

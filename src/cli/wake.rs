@@ -7,7 +7,7 @@ use crate::admin::Admin;
 
 #[derive(Args)]
 pub(crate) struct Wake {
-    /// Make everything that waits and could run due first: after a restore, or when Pub/Sub lost its messages
+    /// Make every runnable event due first: after a restore, or if Pub/Sub lost its messages
     #[arg(long)]
     all: bool,
 }

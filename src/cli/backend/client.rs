@@ -1,6 +1,8 @@
-//! The HTTP client: requests with a key, answers within limits of size and time, problem details as errors.
+//! The HTTP client: requests with a key, answers within limits of size and time, problem details as
+//! errors.
 //!
-//! It must never show the key, follow a redirect with it, or repeat what is not safe to repeat.
+//! Must never reveal the key, follow a redirect with it, or repeat a request that is not safe to
+//! repeat.
 
 use std::fmt::Display;
 use std::io::Read;
@@ -20,28 +22,29 @@ use crate::cli::failure::Failure;
 use crate::cli::show;
 use crate::event::CanvasId;
 
-/// How long it may take to be connected.
+/// Timeout for connecting.
 const CONNECT_WITHIN: Duration = Duration::from_secs(5);
-/// How long a request may take as a whole: a bulk of 10,000 takes seconds.
+/// Timeout of a whole request: a bulk request of 10,000 takes seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
-/// Largest answer: a page of events with long errors, or a value of the largest kind.
+/// Maximum size of an answer: a page of events with long errors, or a value of the maximum size.
 const ANSWER_MAX_BYTES: usize = 32 * 1024 * 1024;
-/// Largest key: an ID token has about 1 KiB.
+/// Maximum size of a key: an ID token has about 1 KiB.
 const KEY_MAX_BYTES: u64 = 8 * 1024;
-/// How long a listener may listen.
+/// Maximum duration of listening.
 const LISTEN_WITHIN: Duration = Duration::from_secs(365 * 24 * 3600);
-/// How often a request that may be repeated is sent again when its answer was lost.
+/// How often a repeatable request is retried after its answer was lost.
 const LOSSES: u32 = 1;
-/// How often a request under an idempotency key is sent again when it is answered that it can't be done yet.
+/// How often a request with an idempotency key is retried after being told to try later.
 const WAITS: u32 = 3;
-/// How long that is waited for: as long as the answer says, within this.
+/// Maximum wait before that, if the answer asks for longer.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 
 /// Which server to ask.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Server")]
 pub(in crate::cli) struct ServerArgs {
-    /// Ask this service instead of the database, with the key in WAKEQ_KEY [env: WAKEQ_SERVER]
+    /// Send the command to this server instead of the database, with the key in WAKEQ_KEY [env:
+    /// WAKEQ_SERVER]
     #[arg(long, global = true, value_name = "URL")]
     server: Option<String>,
     /// Read the key from this file instead [env: WAKEQ_KEY_FILE]
@@ -49,7 +52,7 @@ pub(in crate::cli) struct ServerArgs {
     key_file: Option<PathBuf>,
 }
 
-/// A server to ask, and who said so.
+/// The server to use, and where it was given.
 pub(in crate::cli) enum Asked {
     Nobody,
     Flag(String),
@@ -57,7 +60,7 @@ pub(in crate::cli) enum Asked {
 }
 
 impl ServerArgs {
-    /// Which server is to be asked, if one is.
+    /// The server to use, if one is given.
     pub(in crate::cli) fn asked(&self) -> Asked {
         match (&self.server, variable("WAKEQ_SERVER")) {
             (Some(url), _) => Asked::Flag(url.clone()),
@@ -95,7 +98,7 @@ fn read_key(file: &Path) -> std::io::Result<String> {
     Ok(key)
 }
 
-/// A connection to a canvas of a server.
+/// A client for one canvas of a server.
 pub(in crate::cli) struct Client {
     http: reqwest::Client,
     base: Url,
@@ -114,7 +117,7 @@ pub(super) struct Request {
     idempotency_key: Option<HeaderValue>,
 }
 
-/// An answer, read whole.
+/// A complete answer.
 struct Answer {
     status: StatusCode,
     headers: HeaderMap,
@@ -122,8 +125,8 @@ struct Answer {
 }
 
 impl Answer {
-    /// Whether the same request may succeed a moment later: something is away, or the request is being answered on
-    /// another connection, whose answer was lost.
+    /// Whether the same request may succeed a moment later: something is unavailable, or the
+    /// request is still being processed on another connection, whose answer was lost.
     fn is_later(&self) -> bool {
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => true,
@@ -133,14 +136,14 @@ impl Answer {
         }
     }
 
-    /// How long to wait before the request is sent again: a second, if the answer does not say.
+    /// How long to wait before the next attempt: a second, if the answer does not say.
     fn retry_after(&self) -> Duration {
         let seconds = self.headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         Duration::from_secs(seconds.unwrap_or(1)).min(RETRY_AFTER_MAX)
     }
 }
 
-/// Problem details, as far as they are told.
+/// The fields of problem details that are shown.
 #[derive(Deserialize)]
 struct Problem {
     #[serde(rename = "type")]
@@ -180,13 +183,13 @@ impl Request {
         Self::new(Method::DELETE, path)
     }
 
-    /// Among the routes for admins.
+    /// Below the routes for admins.
     pub(super) fn admin(mut self) -> Self {
         self.admin = true;
         self
     }
 
-    /// Among those routes for admins that are about every canvas.
+    /// Below the routes for admins of every canvas.
     pub(super) fn everywhere(mut self) -> Self {
         (self.admin, self.everywhere) = (true, true);
         self
@@ -206,7 +209,7 @@ impl Request {
         Ok(self)
     }
 
-    /// Under an idempotency key: it may be sent again.
+    /// With an idempotency key, which makes it repeatable.
     pub(super) fn repeatable(mut self, key: &str) -> anyhow::Result<Self> {
         self.idempotency_key = Some(HeaderValue::from_str(key)?);
         Ok(self)
@@ -218,7 +221,7 @@ impl Request {
 }
 
 impl Client {
-    /// Nothing is sent yet.
+    /// Creates a client; sends nothing yet.
     pub(in crate::cli) fn new(url: &str, arguments: &ServerArgs, canvas: CanvasId) -> anyhow::Result<Self> {
         let base = server_url(url)?;
         let loopback = is_loopback(&base);
@@ -243,12 +246,12 @@ impl Client {
         Ok(Self { http, base, canvas, key })
     }
 
-    /// The canvas that requests are about.
+    /// The canvas of the requests.
     pub(super) fn canvas(&self) -> CanvasId {
         self.canvas
     }
 
-    /// Sends a request and reads its answer.
+    /// Sends a request, and parses its answer.
     pub(super) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
         let body = self.send(request).await?;
         serde_json::from_slice(&body).map_err(|error| {
@@ -260,7 +263,7 @@ impl Client {
         })
     }
 
-    /// The same, for an answer without a body, or one that nobody reads.
+    /// The same, for an answer without a body or one that is not used.
     pub(super) async fn send(&self, request: Request) -> anyhow::Result<Vec<u8>> {
         let answer = self.answer(&request).await?;
         if answer.status.is_success() { Ok(answer.body) } else { Err(self.failure(&answer).into()) }
@@ -317,7 +320,7 @@ impl Client {
         self.read(response).await
     }
 
-    /// Opens the stream of emitted events on all canvases of the key.
+    /// Opens the stream of events emitted on all canvases of the key.
     pub(super) async fn listen(&self, pattern: &str) -> Result<reqwest::Response, Failure> {
         let mut url = self.url(&["v1", "listen"]);
         url.query_pairs_mut().append_pair("pattern", pattern);
@@ -347,7 +350,7 @@ impl Client {
         Ok(Answer { status, headers, body })
     }
 
-    /// There was no answer, or not all of it.
+    /// There was no answer, or an incomplete one.
     fn lost(&self, error: reqwest::Error) -> Failure {
         let what = if error.is_connect() {
             "is not reachable: check the URL, and that the server runs"
@@ -359,7 +362,7 @@ impl Client {
         Failure::Unavailable(format!("{} {what}: {}", self.base, causes(&error.without_url())))
     }
 
-    /// What an answer that is no success says.
+    /// The failure that an unsuccessful answer describes.
     fn failure(&self, answer: &Answer) -> Failure {
         let kind = answer.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let problem =

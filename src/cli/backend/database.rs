@@ -1,4 +1,5 @@
-//! Commands straight on the database. Who may connect to it may do anything, as an admin; the record has their name.
+//! Commands directly on the database. Anyone who can connect to it acts as an admin, and is named
+//! in the audit log.
 
 mod entities;
 mod pulls;
@@ -34,30 +35,31 @@ use crate::log::Log;
 use crate::notify::NoNotifier;
 use crate::store::{DeadFilter, GroupDeadCursor, Store};
 
-/// How long a command wakes what a lifted rule held. Then it ends, and the minute's pass of another process goes on.
+/// How long a command wakes the events of a lifted rule; afterwards, another process's minute's
+/// pass continues.
 const WAKING: Duration = Duration::from_secs(10);
 
-/// A canvas of a database, and who works on it.
+/// A canvas of a database, and the actor.
 pub(in crate::cli) struct Database {
     pub(in crate::cli) store: Store,
     pub(in crate::cli) canvas: CanvasId,
     pub(in crate::cli) actor: Actor,
-    /// Connected to by what publishes only, so that the rest works without.
+    /// Only connected by commands that publish, so that the others work without.
     pub(in crate::cli) notifier: NotifierArgs,
 }
 
 impl Database {
-    /// For what publishes nothing.
+    /// For commands that publish nothing.
     fn silent(&self) -> Admin {
         Admin::new(self.store.clone(), Arc::new(NoNotifier))
     }
 
-    /// For what wakes events.
+    /// For commands that wake events.
     async fn waking(&self) -> anyhow::Result<Admin> {
         Ok(Admin::new(self.store.clone(), self.notifier.connect().await?))
     }
 
-    /// The same for what may wake very many: the rest is left to processes that stay.
+    /// For commands that may wake very many events: the rest is left to long-running processes.
     async fn waking_for_a_while(&self) -> anyhow::Result<Admin> {
         Ok(self.waking().await?.patience(WAKING))
     }
@@ -129,7 +131,8 @@ impl Database {
         Ok(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from))
     }
 
-    /// Asks this command's configuration what may be called: a worker asks its own again.
+    /// Checks the target against this command's configuration; workers check it against theirs
+    /// again.
     pub(super) async fn put_target(
         &self,
         target: &Target,
@@ -212,7 +215,7 @@ impl Database {
         Ok(self.silent().delete_cron(self.canvas, name, &self.actor).await?)
     }
 
-    /// Asks this command's configuration what may be called, too.
+    /// Checks the target against this command's configuration, too.
     pub(super) async fn put_queue(
         &self,
         name: &Name,
@@ -441,7 +444,7 @@ impl Database {
     }
 }
 
-/// Asks the configuration of this command whether a target may be called.
+/// Checks whether this command's configuration allows a target.
 fn check(canvas: CanvasId, new: &NewTarget, delivery: &DeliveryArgs) -> anyhow::Result<()> {
     let deliverer = Deliverer::new(delivery.config()?)?;
     deliverer.check(canvas, &new.url)?;

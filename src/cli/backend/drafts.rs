@@ -1,4 +1,4 @@
-//! What is typed or sent, as the queue takes it.
+//! Converts typed or received data into the queue's types.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use crate::api::NewEvent;
 use crate::event::{Event, EventError, EventId};
 
-/// An event as the queue takes it.
+/// Converts an event.
 pub(super) fn event(new: NewEvent) -> anyhow::Result<Event> {
     let value = new.value.as_deref().map_or("null", RawValue::get);
     let mut event = Event::from_json(&new.name, value)?;

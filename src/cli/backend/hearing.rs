@@ -1,4 +1,5 @@
-//! What `tail` hears: from the broker, or from a server's stream, which is opened again when it ends.
+//! The events for `tail`: from the broker, or from a server's stream, which is reopened when it
+//! ends.
 
 use std::time::Duration;
 
@@ -10,15 +11,15 @@ use crate::cli::failure::Failure;
 use crate::cli::show;
 use crate::event::Broadcast;
 
-/// A stream that says nothing for so long is dead: a server says something every 15 s.
+/// A stream without data for this long is dead: a server sends something every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long to wait before a stream is opened again, and how often that may fail in a row.
+/// The pause before a stream is reopened, and how often this may fail in a row.
 const PAUSE: Duration = Duration::from_secs(1);
 const TRIES: u32 = 30;
-/// Longest line of a stream: Pub/Sub has no larger messages.
+/// Maximum length of a stream's line: Pub/Sub has no larger messages.
 const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Where events are heard from.
+/// Where events are received from.
 pub(in crate::cli) enum Hearing {
     Broker(Listener),
     Server(Box<Stream>),
@@ -43,7 +44,7 @@ impl Hearing {
         Ok(Self::Server(Box::new(stream)))
     }
 
-    /// The next; none, if there will be none.
+    /// The next event; `None` at the end.
     pub(in crate::cli) async fn next(&mut self) -> anyhow::Result<Option<Heard>> {
         match self {
             Self::Broker(listener) => Ok(listener.next().await),
@@ -93,11 +94,11 @@ impl Stream {
     }
 }
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
-    /// Up to where there is no end of a line.
+    /// There is no line break before this offset.
     looked: usize,
     event: ServerSentEvent,
 }
@@ -122,7 +123,7 @@ impl Lines {
     }
 }
 
-/// A server-sent event, as far as its lines have come.
+/// A server-sent event, as far as its lines have arrived.
 #[derive(Default)]
 struct ServerSentEvent {
     kind: String,
@@ -135,7 +136,7 @@ struct Missed {
 }
 
 impl ServerSentEvent {
-    /// What was heard, if this line ends it. What this release does not know is passed over.
+    /// Returns what was received if this line completes it. Unknown kinds are skipped.
     fn take_in(&mut self, line: &str) -> Option<Heard> {
         if !line.is_empty() {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));

@@ -1,7 +1,7 @@
-//! Where a command is carried out: straight on the database, or by a server. Both answer in the types of the HTTP API,
-//! so that what is printed is the same.
+//! Where a command runs: directly on the database, or on a server. Both return the types of the
+//! HTTP API, so that the output is the same.
 //!
-//! It prints nothing, and knows no command.
+//! Prints nothing, and knows no commands.
 
 mod client;
 mod database;
@@ -36,14 +36,14 @@ pub(super) enum Backend {
     Server(Box<Server>),
 }
 
-/// Which events a list is about.
+/// The events to list.
 pub(super) struct WhichEvents {
     pub(super) handler: Option<HandlerName>,
     pub(super) state: Option<Standing>,
     pub(super) worker: Option<Name>,
 }
 
-/// Which keys a list is about, or where one is to count.
+/// The keys to list, or where a new key is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Canvases {
     One,
@@ -65,7 +65,7 @@ impl Backend {
         either!(self.emit(event))
     }
 
-    /// Emits events on an object, and sets its state, if one is given.
+    /// Emits events on an object, and sets its state if one is given.
     pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
         either!(self.change(object, change))
     }
@@ -74,7 +74,7 @@ impl Backend {
         either!(self.events(which, page))
     }
 
-    /// What is known of an event, its value only if it is asked for.
+    /// What is known of an event; its value only if requested.
     pub(super) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
         either!(self.event(id, value))
     }
@@ -87,7 +87,7 @@ impl Backend {
         either!(self.run_now(id))
     }
 
-    /// All handlers that have something.
+    /// All handlers that have events, rules or targets.
     pub(super) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
         either!(self.handlers())
     }
@@ -97,7 +97,7 @@ impl Backend {
         either!(self.handler(handler))
     }
 
-    /// Registers a target. `delivery`: what may be called, where it is not a server that knows.
+    /// Registers a target. `delivery` says what is allowed, unless a server decides that.
     pub(super) async fn put_target(
         &self,
         target: &Target,
@@ -139,7 +139,7 @@ impl Backend {
         either!(self.put_cron(name, new))
     }
 
-    /// A page of crons, which says nothing of their values.
+    /// A page of crons, without their values.
     pub(super) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
         either!(self.crons(page))
     }
@@ -160,7 +160,8 @@ impl Backend {
         either!(self.delete_cron(name))
     }
 
-    /// Registers a queue. `delivery`: what its target may be, where it is not a server that knows.
+    /// Registers a queue. `delivery` says what is allowed as its target, unless a server decides
+    /// that.
     pub(super) async fn put_queue(
         &self,
         name: &Name,
@@ -232,7 +233,7 @@ impl Backend {
         either!(self.facets(queue, page))
     }
 
-    /// What the canvas of the command may keep, and how much it does.
+    /// The limits and usage of the command's canvas.
     pub(super) async fn quotas(&self) -> anyhow::Result<List<Quota>> {
         either!(self.quotas())
     }
@@ -285,12 +286,12 @@ impl Backend {
         either!(self.remove_group(name, source))
     }
 
-    /// Says what the canvas of the command gets of a queue.
+    /// Sets the facet of the command's canvas in a queue.
     pub(super) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
         either!(self.set_facet(queue, settings))
     }
 
-    /// Where objects stand still.
+    /// The halted lanes of objects.
     pub(super) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
         either!(self.halted())
     }
@@ -299,7 +300,7 @@ impl Backend {
         either!(self.object(key))
     }
 
-    /// Which links of an object are missing after this one.
+    /// The missing links of an object after this one.
     pub(super) async fn tombstones(
         &self,
         key: &ObjectKey,
@@ -322,7 +323,7 @@ impl Backend {
         either!(self.list_entities(entity_type, page))
     }
 
-    /// An entity of the command's canvas, whatever canvas it names.
+    /// An entity on the command's canvas, whatever canvas it names.
     pub(super) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
         either!(self.entity(entity))
     }
@@ -336,7 +337,7 @@ impl Backend {
         either!(self.send_to_entity(entity, event))
     }
 
-    /// Asks for such an entity to be erased.
+    /// Requests the erasure of such an entity.
     pub(super) async fn erase_entity(
         &self,
         entity: &EntityId,
@@ -345,7 +346,7 @@ impl Backend {
         either!(self.erase_entity(entity, id))
     }
 
-    /// What became of an event of an entity, or of all with a correlation id.
+    /// The progress of an entity's event, or of all events with a correlation id.
     pub(super) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
         either!(self.entity_status(id))
     }

@@ -1,5 +1,5 @@
-//! Commands that a server carries out: one request of the HTTP API each. What a command may do there is what its key
-//! allows.
+//! Commands run by a server: each is a single request of the HTTP API. The key determines what a
+//! command may do.
 
 use serde::Serialize;
 use uuid::Uuid;
@@ -26,13 +26,13 @@ pub(in crate::cli) struct Server {
 }
 
 impl Server {
-    /// Under an idempotency key of its own, so that it can be sent again when the answer is lost.
+    /// With an idempotency key of its own, so that it can be repeated if the answer is lost.
     pub(super) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
         let request = Request::post(&["events"]).body(&new)?.repeatable(&Uuid::new_v4().to_string())?;
         self.client.call(request).await
     }
 
-    /// Repeatable as [`Self::emit`].
+    /// Repeatable like [`Self::emit`].
     pub(super) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
         let request = Request::post(&["objects", object.as_str(), "events"]).body(&change)?;
         self.client.call(request.repeatable(&Uuid::new_v4().to_string())?).await
@@ -325,7 +325,7 @@ impl Server {
         self.client.call(Request::get(&["entities", "status", &id.to_string()])).await
     }
 
-    /// Not sent again when its answer is lost: it may have been carried out.
+    /// Not repeated if its answer is lost, since it may have been executed.
     pub(super) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
         self.client.call(Request::post(&["log"]).body(&append)?).await
     }
@@ -355,7 +355,7 @@ impl Server {
         self.client.call(request).await
     }
 
-    /// Whether the answer is about the event that was named, by its id or by the one that was chosen for it.
+    /// Checks that the answer is about the requested event, given by its id or by its chosen id.
     fn same(&self, answered: TheEvent, asked: EventId) -> anyhow::Result<()> {
         let is_meant = [asked, EventId::chosen(self.client.canvas(), asked)].contains(&EventId(answered.id));
         anyhow::ensure!(is_meant, "the server answered about another event, {}", answered.id);
@@ -403,7 +403,7 @@ impl Server {
     }
 }
 
-/// The request about the target of a handler.
+/// The request about a handler's target.
 fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Request {
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match &target.modifier {
@@ -412,7 +412,7 @@ fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Request {
     }
 }
 
-/// The request about a rule of a handler. Blocks are for admins.
+/// The request about a handler's rule. Blocks are below the routes for admins.
 fn rule(verb: fn(&[&str]) -> Request, kind: RuleKind, handler: &HandlerName) -> Request {
     let (module, name) = (handler.module.as_str(), handler.name.as_str());
     match kind {
@@ -432,7 +432,7 @@ fn one_canvas(canvases: Canvases) -> anyhow::Result<()> {
     }
 }
 
-/// A request about a copy that is leased.
+/// A request about a leased copy.
 fn of_copy(queue: &Name, id: EventId, verb: &str) -> Request {
     Request::post(&["queues", queue.as_str(), "copies", &id.to_string(), verb]).everywhere()
 }

@@ -1,6 +1,8 @@
-//! Where metrics and traces of a process that stays go: to who scrapes them, to a collector, to nobody.
+//! Exports the metrics and traces of long-running processes: to scrapers, to a collector, or
+//! nowhere.
 //!
-//! What is measured is decided where it happens; here are only the ways out. No trouble on them may stop or hold up the queue.
+//! What is measured is decided where it happens; this is only the export. Problems with it must not
+//! stop or delay the queue.
 
 mod otlp;
 mod program;
@@ -26,7 +28,7 @@ pub use program::Metrics;
 use super::logging;
 use crate::observe::Observer;
 
-/// Where metrics are scraped, unless told otherwise: the port that OpenTelemetry uses for it, for this machine alone.
+/// Default address for scrapes: OpenTelemetry's usual port, on the loopback interface only.
 const SCRAPED_AT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
 /// How long the end of a process waits for a collector.
 const FLUSH_WAIT: Duration = Duration::from_millis(1_500);
@@ -34,30 +36,31 @@ const FLUSH_WAIT: Duration = Duration::from_millis(1_500);
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Telemetry")]
 pub(super) struct TelemetryArgs {
-    /// Where metrics and traces go; several with commas
+    /// Exporters of metrics and traces, separated by commas
     #[arg(long, env = "WAKEQ_TELEMETRY", value_delimiter = ',', default_value = "prometheus")]
     telemetry: Vec<Way>,
-    /// Where metrics are scraped [default: 127.0.0.1:9464, if nobody else has it]
+    /// Address to serve metrics on [default: 127.0.0.1:9464, if free]
     #[arg(long, env = "WAKEQ_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Way {
-    /// Nowhere
+    /// No telemetry
     Off,
-    /// Metrics are scraped: GET /metrics
+    /// Serve metrics at GET /metrics
     Prometheus,
-    /// Metrics and traces are sent to an OpenTelemetry collector: OTEL_EXPORTER_OTLP_ENDPOINT and its like
+    /// Send metrics and traces to an OpenTelemetry collector: OTEL_EXPORTER_OTLP_ENDPOINT and
+    /// related variables
     Otlp,
 }
 
-/// The observer of the process's queue, once it has one.
+/// The observer of the process's queue, once there is one.
 #[derive(Clone, Default)]
 pub(super) struct Observed(Arc<Mutex<Option<Arc<Observer>>>>);
 
 impl Observed {
-    /// `None` when the queue is not to be asked any more.
+    /// `None` when the queue must no longer be queried.
     pub(super) fn set(&self, observer: Option<Observer>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = observer.map(Arc::new);
     }
@@ -70,10 +73,10 @@ impl Observed {
     }
 }
 
-/// What makes spans into traces, beside the log.
+/// Turns spans into traces, in addition to the log.
 pub(super) type Traces = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// The ways out of a process.
+/// The exporters of a process.
 #[derive(Default)]
 pub(super) struct Telemetry {
     meters: Option<SdkMeterProvider>,
@@ -82,8 +85,8 @@ pub(super) struct Telemetry {
 }
 
 impl Telemetry {
-    /// Opens the ways, for a process that has any. Must be called inside a tokio runtime, before anything is made that
-    /// measures.
+    /// Starts the exporters, if the process has any. Must be called inside a tokio runtime, before
+    /// any instrument is created.
     pub(super) fn start(arguments: Option<&TelemetryArgs>) -> anyhow::Result<Self> {
         let Some(arguments) = arguments else { return Ok(Self::default()) };
         let goes = |way| arguments.telemetry.contains(&way);
@@ -117,7 +120,7 @@ impl Telemetry {
         Ok(telemetry)
     }
 
-    /// What makes spans into traces, if they go anywhere.
+    /// The layer that turns spans into traces, if they are exported.
     pub(super) fn traces(&self) -> Option<Traces> {
         let tracer = self.tracers.as_ref()?.tracer("wakeq");
         let layer = tracing_opentelemetry::layer()
@@ -129,7 +132,8 @@ impl Telemetry {
         Some(Box::new(layer.with_filter(logging::traced())))
     }
 
-    /// Answers who scrapes, until that is dropped. A port that was not asked for, and is taken, is no reason to end.
+    /// Serves scrapes until the handle is dropped. If the default port is taken, the process
+    /// continues without.
     pub(super) async fn serve(&self, observed: &Observed) -> anyhow::Result<Option<AbortOnDropHandle<()>>> {
         let Some((registry, asked)) = &self.scraped else { return Ok(None) };
         let scraper = match (scrape::Scraper::bind(asked.unwrap_or(SCRAPED_AT)).await, asked) {
@@ -154,10 +158,10 @@ impl Telemetry {
         Ok(Some(AbortOnDropHandle::new(tokio::spawn(serving))))
     }
 
-    /// Sends what was not sent yet, for a short while.
+    /// Exports what is left, for a short while.
     pub(super) async fn end(self) {
         let Self { meters, tracers, scraped: _ } = self;
-        // Side by side: a collector of traces that hangs must not cost the last metrics.
+        // Concurrently: a hanging collector of traces must not cost the last metrics.
         let traces = flushed("traces", move || match tracers {
             Some(tracers) => tracers.shutdown_with_timeout(FLUSH_WAIT),
             None => Ok(()),
@@ -179,8 +183,8 @@ async fn flushed(what: &str, flush: impl FnOnce() -> OTelSdkResult + Send + 'sta
     }
 }
 
-/// Who measures, told from every other process: a collector would take the counts of two for one's.
-/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` say more, or otherwise.
+/// Identifies this process, so that a collector does not merge the counts of two.
+/// `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` add to it or override it.
 fn resource() -> Resource {
     let given = std::env::var("OTEL_RESOURCE_ATTRIBUTES").unwrap_or_default();
     let unnamed = std::env::var_os("OTEL_SERVICE_NAME").is_none_or(|name| name.is_empty())

@@ -1,6 +1,6 @@
-//! The way to a collector: OTLP over HTTP, as the `OTEL_` variables say.
+//! Exports to a collector: OTLP over HTTP, configured by the `OTEL_` variables.
 //!
-//! The SDK sends from threads of its own; requests are made on the runtime of the process.
+//! The SDK exports from threads of its own; requests are made on the runtime of the process.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use opentelemetry_otlp::{MetricExporter, SpanExporter, WithHttpConfig};
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 
-/// How long a request may take, unless `OTEL_EXPORTER_OTLP_TIMEOUT` says otherwise.
+/// Request timeout, unless `OTEL_EXPORTER_OTLP_TIMEOUT` overrides it.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// How much of a collector's answer is read.
+/// Maximum number of bytes read of a collector's answer.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// What sends metrics, and what sends spans.
+/// The exporters of metrics and of spans.
 pub(super) fn exporters() -> anyhow::Result<(MetricExporter, SpanExporter)> {
     let collector = Collector::new()?;
     let advice = "of the protocols of OTLP only `http/protobuf` is spoken (OTEL_EXPORTER_OTLP_PROTOCOL), to a collector's \
@@ -26,7 +26,7 @@ pub(super) fn exporters() -> anyhow::Result<(MetricExporter, SpanExporter)> {
     Ok((metrics.context(advice)?, spans.context(advice)?))
 }
 
-/// The client, and where it runs.
+/// The client, and the runtime that it uses.
 #[derive(Clone, Debug)]
 struct Collector {
     client: reqwest::Client,

@@ -1,4 +1,5 @@
-//! Metrics of a program that puts the parts together itself, as the commands of the binary serve theirs.
+//! Metrics for a program that assembles the parts itself, served as the binary's commands serve
+//! theirs.
 
 use std::net::SocketAddr;
 
@@ -10,7 +11,7 @@ use crate::cli::BoxError;
 use crate::observe::Observer;
 use crate::store::Store;
 
-/// Serves what this process measures, for Prometheus, until it is dropped.
+/// Serves this process's metrics to Prometheus until it is dropped.
 ///
 /// ```no_run
 /// # async fn example(url: &str) -> Result<(), wakeq::cli::BoxError> {
@@ -32,8 +33,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Listens, and sets the program's global meter provider: what was made before is not measured. Must be called
-    /// inside a tokio runtime.
+    /// Listens on the address, and sets the program's global meter provider: instruments created
+    /// earlier are not exported. Must be called inside a tokio runtime.
     pub async fn serve(address: SocketAddr) -> Result<Self, BoxError> {
         let scraper = Scraper::bind(address).await?;
         let arguments = TelemetryArgs { telemetry: vec![Way::Prometheus], metrics_listen: Some(address) };
@@ -45,12 +46,12 @@ impl Metrics {
         Ok(Self { address, observed, _serving: serving, _telemetry: telemetry })
     }
 
-    /// With the port that port 0 became.
+    /// The address that it listens on, with the actual port if port 0 was requested.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Shows what waits in this queue, too.
+    /// Also exports the gauges of this queue's backlog.
     pub fn watch(&mut self, store: &Store) {
         self.observed.set(Some(Observer::watch(store)));
     }

@@ -1,5 +1,5 @@
-//! `GET /metrics`, on a listener of its own: it serves nothing else, and nobody needs a credential for it, so that it must
-//! not be where strangers reach it. A few connections at a time, each for a few seconds.
+//! `GET /metrics`, on a listener of its own that serves nothing else. Needs no credential, so it
+//! must not be reachable by strangers. Accepts a few connections at a time, for a few seconds each.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,17 +20,17 @@ use tokio::task::JoinSet;
 
 use super::Observed;
 
-/// Connections at a time; more are closed without a word.
+/// Maximum number of connections; further ones are closed without an answer.
 const CONNECTIONS: usize = 16;
-/// How long a connection may last: one request, and its answer.
+/// Maximum duration of a connection: one request and its answer.
 const LASTS: Duration = Duration::from_secs(10);
-/// Bytes and fields of a request's header.
+/// Maximum size of a request's header in bytes, and number of fields.
 const HEADER_BYTES: usize = 16 * 1024;
 const HEADER_FIELDS: usize = 64;
-/// How long nothing is tried when no connection can be taken.
+/// Pause after a connection could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// A listener for who scrapes.
+/// A listener for scrapers.
 pub(super) struct Scraper {
     listener: TcpListener,
     address: SocketAddr,
@@ -43,12 +43,12 @@ impl Scraper {
         Ok(Self { listener, address })
     }
 
-    /// With the port that port 0 became.
+    /// With the actual port if port 0 was requested.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Serves until it is dropped, and its connections with it.
+    /// Serves until it is dropped, together with its connections.
     pub(super) async fn run(self, registry: prometheus::Registry, observed: Observed) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let metrics = Arc::new(Metrics { registry, observed });
@@ -60,7 +60,7 @@ impl Scraper {
                         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
                         let metrics = Arc::clone(&metrics);
                         connections.spawn(async move {
-                            // However it ends: who scrapes comes again.
+                            // The outcome is irrelevant: scrapers try again.
                             let _ = tokio::time::timeout(LASTS, serve(stream, metrics)).await;
                             drop(place);
                         });

@@ -1,4 +1,4 @@
-//! Entities, straight on the database.
+//! Entities, directly on the database.
 
 use std::sync::Arc;
 

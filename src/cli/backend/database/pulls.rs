@@ -1,4 +1,4 @@
-//! Copies of pulled queues, and their leases, on the database.
+//! Copies of pulled queues and their leases, directly on the database.
 
 use super::{Database, cursor};
 use crate::api::{
