@@ -1,6 +1,7 @@
-//! The binary's configuration: one struct per concern, from flags and environment, checked when it is read.
+//! The binary's configuration: one struct per concern, from flags and environment, validated when
+//! parsed.
 //!
-//! The durations of a deployment stand in its database: commands take them from there.
+//! The durations of a deployment are stored in its database, from which commands read them.
 
 mod notifier;
 mod process;
@@ -31,12 +32,12 @@ pub(crate) struct DatabaseArgs {
         hide_default_value = true
     )]
     database_url: String,
-    /// Work on a server that may forget commits (fsync or synchronous_commit off)
+    /// Use a server that may lose commits (fsync or synchronous_commit off)
     #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", global = true, num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unsafe_durability: bool,
-    /// Connect to a database on another host although its certificate is not checked
+    /// Connect to a database on another host without verifying its certificate
     #[arg(long, env = "WAKEQ_ALLOW_UNVERIFIED_DATABASE", global = true, num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
@@ -45,15 +46,16 @@ pub(crate) struct DatabaseArgs {
     secrets: SecretArgs,
 }
 
-/// The durations that all processes of a deployment share. What is not given is what the deployment has.
+/// The durations that all processes of a deployment share. What is not given is what the deployment
+/// has.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Timing, as the deployment has it unless given")]
 pub(crate) struct TimingArgs {
-    /// How long a claim stands without renewal (60s)
+    /// How long a claim lasts without renewal (60s)
     #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     lease: Option<Duration>,
-    /// How far ahead of its time an event is given to a worker (10m)
+    /// How long before it is due a worker may receive an event (10m)
     #[arg(long, env = "WAKEQ_HORIZON", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     horizon: Option<Duration>,
@@ -61,19 +63,19 @@ pub(crate) struct TimingArgs {
     #[arg(long, env = "WAKEQ_GRACE", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     grace: Option<Duration>,
-    /// How often the overdue is looked for (60s)
+    /// How often to sweep for overdue events (60s)
     #[arg(long, env = "WAKEQ_PROBE_PERIOD", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     probe_period: Option<Duration>,
-    /// How long after waking an event it is woken again; doubled each time, up to an hour (10m)
+    /// Delay before an event is woken again; doubled each time, up to --probe-backoff-max (10m)
     #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     probe_backoff: Option<Duration>,
-    /// The longest such wait (1h)
+    /// Maximum of --probe-backoff (1h)
     #[arg(long, env = "WAKEQ_PROBE_BACKOFF_MAX", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     probe_backoff_max: Option<Duration>,
-    /// When an event is looked at again whose handler a worker did not know (5m)
+    /// Delay before an event with a handler unknown to the worker is retried (5m)
     #[arg(long, env = "WAKEQ_UNKNOWN_HANDLER_WAIT", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     unknown_handler_wait: Option<Duration>,
@@ -97,7 +99,7 @@ fn canvas(text: &str) -> Result<CanvasId, &'static str> {
     }
 }
 
-/// A setting that is missing.
+/// A required setting is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} is not set: {example}")]
 pub(crate) struct Missing {
@@ -105,7 +107,7 @@ pub(crate) struct Missing {
     example: &'static str,
 }
 
-/// A connection URL that is none of Postgres. It is not repeated: there may be a password in it.
+/// `DATABASE_URL` is not a Postgres URL. It is not repeated, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "DATABASE_URL is no URL of a Postgres database: it looks like postgres://user:password@host:5432/database"
@@ -113,12 +115,12 @@ pub(crate) struct Missing {
 pub(crate) struct NotPostgres;
 
 impl DatabaseArgs {
-    /// Whether a connection URL was given.
+    /// Whether a connection URL is given.
     pub(crate) fn is_given(&self) -> bool {
         !self.database_url.is_empty()
     }
 
-    /// The connection URL, which must be given.
+    /// The connection URL, which is required.
     pub(crate) fn url(&self) -> anyhow::Result<&str> {
         let example =
             "export DATABASE_URL=postgres://user:password@host:5432/database, or pass --database-url";
@@ -131,17 +133,17 @@ impl DatabaseArgs {
         Ok(&self.database_url)
     }
 
-    /// Whether a server that may forget commits will do.
+    /// Whether servers that may lose commits are accepted.
     pub(crate) fn allows_unsafe_durability(&self) -> bool {
         self.allow_unsafe_durability
     }
 
-    /// What counts for connections that only migrate, and grant.
+    /// For connections that only migrate and grant.
     pub(crate) fn to_migrate(&self) -> StoreConfig {
         StoreConfig { allow_unverified_database: self.allow_unverified_database, ..StoreConfig::default() }
     }
 
-    /// For who only looks, at whatever is there: nothing is asked of the server yet, not even whether it is there.
+    /// For commands that only inspect whatever there is: does not contact the server yet.
     pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         let config = StoreConfig {
             allow_unsafe_durability: true,
@@ -155,12 +157,14 @@ impl DatabaseArgs {
         Ok(connected?)
     }
 
-    /// For who emits or works: as [`DatabaseArgs::connect`], and the first one writes its durations for all.
+    /// For processes that emit or work: like [`DatabaseArgs::connect`], but the first process of a
+    /// deployment writes its durations.
     pub(crate) async fn connect_to_work(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         self.agree(timing, Timing::default()).await
     }
 
-    /// The same for who runs what is pushed: the first one says that nothing can be kept until its time.
+    /// The same for processes that run pushed events: the first one sets the horizon to zero, since
+    /// they can't keep notifications until their time.
     pub(crate) async fn connect_to_be_pushed(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         self.agree(timing, Timing { horizon: Duration::ZERO, ..Timing::default() }).await
     }
@@ -172,12 +176,12 @@ impl DatabaseArgs {
         self.connect_as(TimingMode::Agree, agreed).await
     }
 
-    /// Connects, and works with the deployment's durations. Refused if others are given.
+    /// Connects with the deployment's durations. Fails if other ones are given.
     pub(crate) async fn connect(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         self.follow(timing, Timing::default()).await
     }
 
-    /// `first`: what counts where nobody has written any durations yet.
+    /// `first` are the durations if the deployment has none yet.
     async fn follow(&self, timing: &TimingArgs, first: Timing) -> anyhow::Result<Store> {
         let store = self.connect_as(TimingMode::Follow, timing.over(&first)).await?;
         let ours = timing.over(store.timing());
@@ -187,7 +191,7 @@ impl DatabaseArgs {
         Ok(store)
     }
 
-    /// Connects, and writes these durations over the deployment's.
+    /// Connects, and replaces the deployment's durations by the given ones.
     pub(crate) async fn replace(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         let standing = self.connect_as(TimingMode::Follow, Timing::default()).await?;
         self.connect_as(TimingMode::Replace, timing.over(standing.timing())).await
@@ -208,7 +212,7 @@ impl DatabaseArgs {
 }
 
 impl TimingArgs {
-    /// These durations with what was given in their place.
+    /// These durations, overridden by the given ones.
     pub(crate) fn over(&self, timing: &Timing) -> Timing {
         Timing {
             lease: self.lease.unwrap_or(timing.lease),

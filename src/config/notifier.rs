@@ -11,7 +11,7 @@ use crate::notify::{
     DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
 };
 
-/// How long the end of a command waits until listeners were told of what it emitted.
+/// How long a command waits at its end for its broadcasts to be published.
 const BROADCASTING: Duration = Duration::from_secs(2);
 
 /// What wakes workers.
@@ -19,7 +19,7 @@ const BROADCASTING: Duration = Duration::from_secs(2);
 pub(crate) enum NotifierKind {
     /// Google Cloud Pub/Sub, or an emulator: any number of processes
     Pubsub,
-    /// Nothing but Postgres: a process wakes itself, and no other
+    /// Postgres only: a process wakes only itself
     Local,
 }
 
@@ -27,7 +27,7 @@ pub(crate) enum NotifierKind {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Waking")]
 pub(crate) struct NotifierArgs {
-    /// What wakes workers; `local` needs Postgres alone, and is for one process
+    /// How workers are woken; `local` needs only Postgres and supports one process
     #[arg(long, env = "WAKEQ_NOTIFIER", global = true, default_value = "pubsub")]
     notifier: NotifierKind,
     #[command(flatten)]
@@ -38,12 +38,12 @@ pub(crate) struct NotifierArgs {
 }
 
 impl NotifierArgs {
-    /// Whether a process wakes only itself.
+    /// Whether a process only wakes itself.
     pub(crate) fn is_local(&self) -> bool {
         self.notifier == NotifierKind::Local
     }
 
-    /// Pub/Sub's part, for what is about Pub/Sub.
+    /// The Pub/Sub options, for commands about Pub/Sub.
     pub(crate) fn pubsub(&self) -> &PubSubArgs {
         &self.pubsub
     }
@@ -62,7 +62,7 @@ impl NotifierArgs {
         Ok(notifier)
     }
 
-    /// Ends what listens in this process, and lets those who listen elsewhere hear what was emitted in it.
+    /// Ends this process's listeners, and waits for its broadcasts to be published.
     pub(crate) async fn close_broadcasts(&self) {
         let all = std::mem::take(&mut *self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner));
         for broadcasts in all {
@@ -93,12 +93,12 @@ pub(crate) struct PubSubArgs {
     /// The subscription that all workers share
     #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
     subscription: String,
-    /// Also broadcast every emitted event, for who listens; the same for every process
+    /// Also broadcast every emitted event to listeners; must be the same for every process
     #[arg(long, env = "WAKEQ_BROADCAST", global = true, num_args = 0..=1, default_missing_value = "1", require_equals = true,
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     broadcast: bool,
-    /// The topic of broadcasts [default: that of notifications with -broadcast after it]
+    /// The topic of broadcasts [default: the topic of notifications with -broadcast appended]
     #[arg(long, env = "WAKEQ_BROADCAST_TOPIC", global = true, hide_short_help = true)]
     broadcast_topic: Option<String>,
     /// host:port of an emulator, instead of Google's service
@@ -107,7 +107,7 @@ pub(crate) struct PubSubArgs {
 }
 
 impl PubSubArgs {
-    /// As the notifier takes them. With an emulator any project will do.
+    /// The notifier's configuration. With an emulator, any project will do.
     pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
         let project = match (self.project.as_str(), &self.emulator_host) {
             ("", Some(_)) => DEVELOPMENT_PROJECT,

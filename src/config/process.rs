@@ -1,4 +1,4 @@
-//! What the processes that stay are told, from flags and environment: the API, the worker, delivery.
+//! Options of the long-running processes, from flags and environment: API, worker and delivery.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -17,22 +17,22 @@ use crate::worker::WorkerConfig;
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct WorkerArgs {
-    /// What this worker is called where its claims are shown [default: the host's name and eight random digits]
+    /// Name of this worker in claims [default: host name and eight random digits]
     #[arg(long = "worker", env = "WAKEQ_WORKER", value_name = "NAME")]
     name: Option<Name>,
-    /// Handlers that run at a time
+    /// Maximum handlers at a time
     #[arg(long, env = "WAKEQ_CAPACITY", default_value_t = WorkerConfig::default().capacity)]
     capacity: usize,
-    /// HTTP targets of one canvas that are called at a time [default: a quarter of the capacity]
+    /// Maximum HTTP targets of one canvas at a time [default: a quarter of the capacity]
     #[arg(long, env = "WAKEQ_TARGET_SHARE")]
     target_share: Option<usize>,
-    /// Bytes of the values of running events, beyond what is small: larger values run beside each other only as far as they fit
+    /// Memory for large values of running events, in bytes; events that do not fit wait
     #[arg(long, env = "WAKEQ_VALUE_BYTES_MAX", default_value_t = WorkerConfig::default().value_bytes_max)]
     value_bytes_max: usize,
-    /// How long handlers may run on after SIGTERM [default: 28s, on Cloud Run 8s]
+    /// How long handlers may keep running after SIGTERM [default: 28s, on Cloud Run 8s]
     #[arg(long, env = "WAKEQ_SHUTDOWN_GRACE", value_parser = humantime::parse_duration)]
     shutdown_grace: Option<Duration>,
-    /// Leave HTTP targets to other workers; a program without handlers then takes no notifications
+    /// Do not call HTTP targets; a program without handlers then receives no notifications
     #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     pub(crate) no_targets: bool,
@@ -45,10 +45,11 @@ pub(crate) struct WorkerArgs {
     /// How long the record of changes and refusals is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
     keep_record: Option<Duration>,
-    /// How long is kept what nobody uses: objects without a state, events for entities that nobody processes (90days)
+    /// How long unused objects without a state, and unprocessed events of entities, are kept
+    /// (90days)
     #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = kept, hide_short_help = true)]
     keep_idle: Option<Duration>,
-    /// How long the log is kept, where no consumer group needs it longer (default: for ever)
+    /// How long the log is kept, unless a consumer group needs it longer [default: forever]
     #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = kept, hide_short_help = true)]
     keep_log: Option<Duration>,
 }
@@ -57,10 +58,11 @@ pub(crate) struct WorkerArgs {
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Worker")]
 pub(crate) struct LotArgs {
-    /// Notifications that this process takes ahead of what it runs [default: four times the capacity, 5,000 more with quick handlers]
+    /// Notifications to prefetch beyond what runs [default: four times the capacity, 5,000 more
+    /// with quick handlers]
     #[arg(long, env = "WAKEQ_PREFETCH")]
     prefetch: Option<usize>,
-    /// Notifications that wait in this process for their time, or for room at their handler
+    /// Maximum notifications in memory that wait to be due, or for a free slot of their handler
     #[arg(long, env = "WAKEQ_LOT", default_value_t = WorkerConfig::default().lot_max)]
     lot: usize,
 }
@@ -69,7 +71,8 @@ pub(crate) struct LotArgs {
 #[derive(Args, Clone, Copy)]
 #[command(next_help_heading = "Rates")]
 pub(crate) struct RateArgs {
-    /// Events a second that one canvas emits over HTTP, and that are woken of it when many wait
+    /// Events per second that one canvas may emit over HTTP, and that are woken for it from a
+    /// backlog
     #[arg(long, env = "WAKEQ_CANVAS_EVENT_RATE", default_value_t = WorkerConfig::default().canvas_event_rate,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) canvas_event_rate: u32,
@@ -79,7 +82,7 @@ pub(crate) struct RateArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Push mode")]
 pub(crate) struct PushArgs {
-    /// For whom the tokens of pushes are made; not an audience of the API
+    /// Audience of the push tokens; must not be an audience of the API
     #[arg(
         id = "push_audiences",
         long = "push-audience",
@@ -88,7 +91,7 @@ pub(crate) struct PushArgs {
         value_name = "AUDIENCES"
     )]
     audiences: Vec<String>,
-    /// Addresses of the service accounts whose tokens Pub/Sub and Cloud Scheduler send
+    /// Service accounts whose tokens Pub/Sub and Cloud Scheduler send
     #[arg(
         id = "push_accounts",
         long = "push-account",
@@ -103,17 +106,19 @@ pub(crate) struct PushArgs {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "HTTP targets")]
 pub(crate) struct DeliveryArgs {
-    /// Where targets of a canvas (or `queues`, or `*`: all) may be beside public addresses at ports 443, 80 and 8000 to 8999:
-    /// CANVAS=10.1.2.0/24:8080, CANVAS=orders.internal:9000-9010, *=public:9443
+    /// Where targets of a canvas (or `queues`, or `*` for all) may be, besides public addresses on
+    /// ports 443, 80 and 8000 to 8999: CANVAS=10.1.2.0/24:8080, CANVAS=orders.internal:9000-9010,
+    /// *=public:9443
     #[arg(long = "deliver-to", env = "WAKEQ_DELIVER_TO", value_delimiter = ',', value_name = "PLACES")]
     places: Vec<String>,
-    /// Send to http:// as well
+    /// Also allow targets with http://
     #[arg(long = "deliver-http", env = "WAKEQ_DELIVER_HTTP", num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_http: bool,
-    /// Audiences that targets of a canvas (or `queues`, or `*`: all) may be given tokens for, and where those may go:
-    /// CANVAS=https://orders-x.a.run.app, CANVAS=orders=https://orders-x.a.run.app
+    /// Audiences allowed in tokens for targets of a canvas (or `queues`, or `*` for all), and where
+    /// those tokens may go: CANVAS=https://orders-x.a.run.app,
+    /// CANVAS=orders=https://orders-x.a.run.app
     #[arg(
         id = "deliver_audiences",
         long = "deliver-audience",
@@ -124,7 +129,8 @@ pub(crate) struct DeliveryArgs {
     audiences: Vec<String>,
 }
 
-/// How long things are kept: long enough that somebody can look at them, and not so long that no clock reaches it.
+/// Parses a retention period: at least an hour, so that people can look at things, at most ten
+/// years.
 fn kept(text: &str) -> Result<Duration, String> {
     let kept = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let hour = Duration::from_secs(3600);
@@ -142,40 +148,40 @@ pub(crate) struct ServeArgs {
     /// The address to listen on
     #[arg(long, env = "WAKEQ_LISTEN", default_value_t = HttpConfig::default().address.ip())]
     listen: IpAddr,
-    /// The URLs of this service that Google's ID tokens are made for; without one no ID token is taken
+    /// Audiences of Google ID tokens: the URLs of this service; without one, ID tokens are rejected
     #[arg(long = "audience", env = "WAKEQ_AUDIENCE", value_delimiter = ',')]
     audiences: Vec<String>,
-    /// Where this service is reached, if an audience does not say it: no HTTP target may be there
+    /// Origins of this service besides its audiences; HTTP targets there are refused
     #[arg(long = "own-origin", env = "WAKEQ_OWN_ORIGINS", value_delimiter = ',', value_name = "ORIGINS")]
     own_origins: Vec<String>,
-    /// Where the public keys are that ID tokens are checked with; for emulators, on this machine
+    /// URL of the public keys that verify ID tokens; for local emulators
     #[arg(long, env = "WAKEQ_JWKS_URL", default_value_t = AccessConfig::default().jwks_url, hide_short_help = true)]
     jwks_url: String,
-    /// Connections at a time
+    /// Maximum connections at a time
     #[arg(long, env = "WAKEQ_MAX_CONNECTIONS", default_value_t = HttpConfig::default().max_connections)]
     max_connections: usize,
-    /// Requests at a time
+    /// Maximum requests at a time
     #[arg(long, env = "WAKEQ_MAX_REQUESTS", default_value_t = HttpConfig::default().max_requests)]
     max_requests: usize,
-    /// Listeners at a time
+    /// Maximum listeners at a time
     #[arg(long, env = "WAKEQ_MAX_LISTENERS", default_value_t = HttpConfig::default().max_listeners)]
     max_listeners: usize,
-    /// How much of these one canvas, credential or client address may take, in percent
+    /// Share of these limits for one canvas, credential or client address, in percent
     #[arg(long, env = "WAKEQ_SHARE", default_value_t = HttpConfig::default().share_percent)]
     share: u8,
-    /// Requests a second with one credential
+    /// Requests per second per credential
     #[arg(long, env = "WAKEQ_CREDENTIAL_RATE", default_value_t = HttpConfig::default().credential_rate)]
     credential_rate: u32,
-    /// Requests a second of one canvas
+    /// Requests per second per canvas
     #[arg(long, env = "WAKEQ_CANVAS_RATE", default_value_t = HttpConfig::default().canvas_rate)]
     canvas_rate: u32,
-    /// Bytes a second of one canvas, or of one credential, of bodies and of answers
+    /// Bytes per second of request and response bodies, per canvas and per credential
     #[arg(long, env = "WAKEQ_CANVAS_BYTE_RATE", default_value_t = HttpConfig::default().canvas_byte_rate)]
     canvas_byte_rate: u32,
-    /// Requests a second from one address without a credential that counts
+    /// Requests per second per address without a valid credential
     #[arg(long, env = "WAKEQ_STRANGER_RATE", default_value_t = HttpConfig::default().stranger_rate)]
     stranger_rate: u32,
-    /// Proxies whose X-Forwarded-For is believed, as ranges of addresses: 35.191.0.0/16,130.211.0.0/22
+    /// Proxies whose X-Forwarded-For is trusted, as address ranges: 35.191.0.0/16,130.211.0.0/22
     #[arg(long, env = "WAKEQ_TRUSTED_PROXIES", value_delimiter = ',', value_name = "RANGES")]
     trusted_proxies: Vec<String>,
     /// Don't serve /docs and /openapi.json, which need no credential
@@ -184,10 +190,11 @@ pub(crate) struct ServeArgs {
     no_docs: bool,
 }
 
-/// Cloud Run ends a process ten seconds after it asked it to stop; two of them are for releasing claims.
+/// Cloud Run kills a process ten seconds after asking it to stop; two of them are for releasing
+/// claims.
 const CLOUD_RUN_GRACE: Duration = Duration::from_secs(8);
 
-/// What Cloud Run sets for its services, worker pools and jobs.
+/// Variables that Cloud Run sets for its services, worker pools and jobs.
 const CLOUD_RUN_VARIABLES: [&str; 3] = ["K_SERVICE", "CLOUD_RUN_WORKER_POOL", "CLOUD_RUN_JOB"];
 
 /// Whether this process runs on Cloud Run.
@@ -196,31 +203,31 @@ pub(crate) fn on_cloud_run() -> bool {
 }
 
 impl LotArgs {
-    /// As the worker takes it, with the rest.
+    /// Completes the worker's configuration.
     pub(crate) fn with(self, config: WorkerConfig) -> WorkerConfig {
         WorkerConfig { prefetch: self.prefetch, lot_max: self.lot, ..config }
     }
 }
 
 impl PushArgs {
-    /// Whether anything of it is given. An empty variable is none.
+    /// Whether push is configured. An empty variable counts as unset.
     pub(crate) fn is_given(&self) -> bool {
         self.callers() != PushCallers::default()
     }
 
-    /// As access takes them.
+    /// The callers that may push.
     pub(crate) fn callers(&self) -> PushCallers {
         PushCallers { audiences: given(&self.audiences), accounts: given(&self.accounts) }
     }
 }
 
-/// What was given, without what is empty.
+/// Trims the texts, and drops empty ones.
 fn given(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
 impl WorkerArgs {
-    /// As the worker takes them.
+    /// The worker's configuration.
     pub(crate) fn config(&self) -> WorkerConfig {
         self.config_on(on_cloud_run())
     }
@@ -247,7 +254,7 @@ impl WorkerArgs {
 }
 
 impl DeliveryArgs {
-    /// As the deliverer takes them.
+    /// The deliverer's configuration.
     pub(crate) fn config(&self) -> anyhow::Result<DeliveryConfig> {
         let places: Result<Vec<AllowedPlace>, _> =
             given(&self.places).iter().map(|place| place.parse()).collect();
@@ -263,7 +270,7 @@ impl DeliveryArgs {
 }
 
 impl ServeArgs {
-    /// As the server takes them.
+    /// The server's configuration.
     pub(crate) fn config(&self) -> anyhow::Result<HttpConfig> {
         let proxies: Result<Vec<IpRange>, _> =
             given(&self.trusted_proxies).iter().map(|range| range.parse()).collect();

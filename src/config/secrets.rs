@@ -1,4 +1,5 @@
-//! What the signing secrets of targets are encrypted with, from flags, environment or a file. No key is ever printed.
+//! The keys that encrypt the signing secrets of targets, from flags, environment or a file. They
+//! are never printed.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -8,14 +9,15 @@ use clap::Args;
 
 use crate::event::SecretKeys;
 
-/// Largest file with keys.
+/// Maximum size of a file with keys.
 const FILE_MAX_BYTES: u64 = 4096;
 
 /// The deployment's keys for signing secrets.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Signing secrets of HTTP targets")]
 pub(crate) struct SecretArgs {
-    /// What they are encrypted with in the database: 32 bytes in base64 or hex; the first of several encrypts, each decrypts
+    /// Keys that encrypt signing secrets in the database: 32 bytes in base64 or hex; the first
+    /// encrypts, all decrypt
     #[arg(
         long,
         env = "WAKEQ_SECRET_KEY",
@@ -26,10 +28,10 @@ pub(crate) struct SecretArgs {
         value_name = "KEYS"
     )]
     secret_key: String,
-    /// The same in a file
+    /// File with these keys
     #[arg(long, env = "WAKEQ_SECRET_KEY_FILE", global = true, value_name = "FILE", hide_short_help = true)]
     secret_key_file: Option<PathBuf>,
-    /// Use secrets that are in clear in the database, and without a key write them so
+    /// Accept signing secrets in plain text, and without a key store them in plain text
     #[arg(long, env = "WAKEQ_ALLOW_PLAIN_SECRETS", global = true, num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true, hide_short_help = true)]
@@ -37,7 +39,7 @@ pub(crate) struct SecretArgs {
 }
 
 impl SecretArgs {
-    /// As the store takes them. An empty variable, or an empty name of a file, is none.
+    /// The store's keys. An empty variable, or an empty file name, counts as unset.
     pub(crate) fn keys(&self) -> anyhow::Result<SecretKeys> {
         let file = self.secret_key_file.as_ref().filter(|file| !file.as_os_str().is_empty());
         let text = match (self.secret_key.trim(), file) {
