@@ -1,24 +1,27 @@
-//! How many bytes of events the consumers of a process hold at a time. It never makes a source wait for good: where nothing is
-//! left, an event at a time is read.
+//! Limits how many bytes of events the consumers of a process hold. It never blocks a source for
+//! good: a source that gets no share reads one event at a time.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What a process has, unless it is said otherwise.
+/// The default budget of a process.
 const PROCESS_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes of a permit of the semaphore.
+/// Bytes per permit of the semaphore.
 const UNIT_BYTES: usize = 1024;
-/// How long a source waits for its part.
+/// How long a source waits for its share before it reads a single event.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 static OF_PROCESS: LazyLock<ReadBudget> = LazyLock::new(|| ReadBudget::new(PROCESS_BYTES));
 
-/// Bytes of events that consumers hold together, read and not handled yet. A source that finds nothing left for a second reads one event
-/// at a time, so that slow ones hold up nobody; what they hold is this, and one event for each source.
+/// Limits the bytes of events that consumers have read and not handled yet.
 ///
-/// The default is that of the process, 64 MiB, which all consumers share that are given no other.
+/// A source that gets no share within a second reads one event at a time, so slow consumers do not
+/// block others. The most that is held is this budget plus one event per source.
+///
+/// The default is the budget of the process, 64 MiB, shared by all consumers that have none of
+/// their own.
 ///
 /// ```
 /// let budget = wakeq::ReadBudget::new(16 * 1024 * 1024);
@@ -37,18 +40,20 @@ impl Default for ReadBudget {
 }
 
 impl ReadBudget {
-    /// So many bytes, in steps of 1 KiB, for the consumers that are given this or a clone of it. With none, all of them read an event at a time.
+    /// A budget of this many bytes, rounded down to 1 KiB, for the consumers that are given it or a
+    /// clone of it. With a budget of zero, each of them reads one event at a time.
     pub fn new(bytes: usize) -> Self {
         let units = (bytes / UNIT_BYTES).min(Semaphore::MAX_PERMITS);
         Self { permits: Arc::new(Semaphore::new(units)), units }
     }
 
-    /// How many bytes of it nobody holds now.
+    /// How many bytes are free now.
     pub fn left_bytes(&self) -> usize {
         self.permits.available_permits() * UNIT_BYTES
     }
 
-    /// A part for so many bytes, or all that there is; none, if others hold it for too long.
+    /// Takes a share of this many bytes, or of the whole budget if that is smaller. `None` if
+    /// others hold it for longer than a second, or if the budget is zero.
     pub(super) async fn part(&self, bytes: usize) -> Option<Part> {
         let units = u32::try_from(units(bytes).min(self.units)).unwrap_or(u32::MAX);
         if units == 0 {
@@ -59,17 +64,17 @@ impl ReadBudget {
     }
 }
 
-/// A part of the budget, which goes back when it is dropped.
+/// A share of the budget, which is returned when it is dropped.
 #[derive(Debug)]
 pub(super) struct Part(OwnedSemaphorePermit);
 
 impl Part {
-    /// The bytes that it is for.
+    /// The size of the share.
     pub(super) fn bytes(&self) -> usize {
         self.0.num_permits() * UNIT_BYTES
     }
 
-    /// Gives back what these bytes do not need.
+    /// Returns what exceeds this many bytes.
     pub(super) fn shrink(&mut self, bytes: usize) {
         let spare = self.0.num_permits().saturating_sub(units(bytes));
         drop(self.0.split(spare));

@@ -1,4 +1,5 @@
-//! What a consumer does, and how often: its name, its source, and what becomes of an event that fails.
+//! The configuration of a consumer: periods, limits, sources, and what happens to an event that
+//! fails.
 
 use std::time::Duration;
 
@@ -6,14 +7,14 @@ use crate::event::{EventSource, Name, PageLimit, Partition};
 
 /// Longest period, delay or time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// Most events that are read at a time, and most between two writes of a position.
+/// Most events per read, and most between two writes of a position.
 const EVENTS_MAX: u32 = 10_000;
-/// Most bytes that may be read at a time.
+/// Most bytes per read.
 const PAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// How the names of the groups begin that processors of entities have.
+/// The prefix of the groups that processors of entities use.
 const OF_ENTITIES: &str = "entities.";
 
-/// How a consumer works.
+/// How a consumer reads its sources and treats failures.
 ///
 /// ```
 /// use wakeq::{ConsumerConfig, ErrorStrategy};
@@ -23,22 +24,24 @@ const OF_ENTITIES: &str = "entities.";
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsumerConfig {
-    /// How long after its last look a consumer looks again when nothing told it of new events. Default 10 s.
+    /// How long a consumer that receives no signal waits before it looks for new events again. 1 ms
+    /// to one day, default 10 s.
     pub poll_interval: Duration,
-    /// After how many events the position is written; as many at most are handled again after a crash. It is also
-    /// written whenever there is nothing left to read. 1 to 10,000, default 100.
+    /// The position is written after this many events, and whenever nothing is left to read. After
+    /// a crash, up to this many events are handled again. 1 to 10,000, default 100.
     pub commit_every: u32,
-    /// How many events are read at a time, 1 to 10,000. Default 500.
+    /// Most events per read, 1 to 10,000. Default 500.
     pub page: u32,
-    /// How many bytes of events are read at a time for a source, up to 64 MiB; one event in any case. Default 4 MiB. Of all sources
-    /// together: [`ReadBudget`](crate::ReadBudget).
+    /// Most bytes of events per read of a source, up to 64 MiB; one event is read in any case.
+    /// Default 4 MiB. For all sources together, see [`ReadBudget`](crate::ReadBudget).
     pub page_bytes: usize,
-    /// How long an event may be handled before that counts as a failure. Default 5 minutes.
+    /// How long handling an event may take before the attempt counts as failed. 1 ms to one day,
+    /// default 5 minutes.
     pub timeout: Duration,
-    /// How long the event that is being handled may go on when its source is withdrawn; then it is cut off. Default 5 s.
+    /// How long the event that is being handled may continue after its source was withdrawn, before
+    /// it is cut off. Default 5 s.
     pub withdraw_grace: Duration,
-    /// What becomes of an event that fails. Default: it is tried again, after a second at first and after a minute at last, until it
-    /// succeeds. Its source waits for it, and no other one.
+    /// What happens to an event that fails. Default: [`ErrorStrategy::retry`].
     pub on_error: ErrorStrategy,
 }
 
@@ -56,29 +59,30 @@ impl Default for ConsumerConfig {
     }
 }
 
-/// What becomes of an event that fails.
+/// What happens to an event that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorStrategy {
-    /// How often it is tried again.
+    /// How often it is retried.
     pub retries: u32,
-    /// How long before the first time; twice as long before each next.
+    /// The delay before the first retry; it doubles with each further one. 1 ms to one day.
     pub backoff: Duration,
-    /// How long at most.
+    /// The longest delay between retries. 1 ms to one day.
     pub backoff_max: Duration,
-    /// What then.
+    /// What happens after the last retry.
     pub give_up: GiveUp,
 }
 
-/// What becomes of an event that has failed for the last time.
+/// What happens to an event whose last attempt has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GiveUp {
-    /// The consumer stops there and is unhealthy, until it is recovered; others of its group are given its sources.
+    /// The consumer stops at this event and is unhealthy until it is recovered. Its sources are
+    /// given to other members of the group.
     Stop,
-    /// The event is kept among the dead of the group, and the next one is handled.
+    /// The event is stored among the dead events of the group, and the next one is handled.
     Skip,
 }
 
-/// What comes after a failure.
+/// What follows a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
     Retry(Duration),
@@ -86,7 +90,8 @@ pub(super) enum After {
 }
 
 impl ErrorStrategy {
-    /// Tries an event again until it succeeds: its source waits for it, and no other one. Operators see which one that is, and why.
+    /// Retries an event until it succeeds; the delay doubles from 1 s up to 60 s. Its source waits
+    /// for it; other sources do not. Operators can see the event and its error.
     pub fn retry() -> Self {
         Self { retries: u32::MAX, ..Self::stop() }
     }
@@ -97,17 +102,17 @@ impl ErrorStrategy {
         Self { retries: 0, backoff, backoff_max, give_up: GiveUp::Stop }
     }
 
-    /// Gives an event up at its first failure, and goes on.
+    /// Gives up an event at its first failure and continues with the next.
     pub fn skip() -> Self {
         Self { give_up: GiveUp::Skip, ..Self::stop() }
     }
 
-    /// The same after so many further attempts.
+    /// The same strategy after this many retries, the first of them after `backoff`.
     pub fn retrying(self, retries: u32, backoff: Duration) -> Self {
         Self { retries, backoff, ..self }
     }
 
-    /// What comes after so many failed attempts, 1 or more.
+    /// What follows this many failed attempts, 1 or more.
     pub(super) fn after(self, attempts: u32) -> After {
         if attempts > self.retries {
             return After::GiveUp(self.give_up);
@@ -117,7 +122,7 @@ impl ErrorStrategy {
     }
 }
 
-/// A consumer can't be made like this.
+/// The configuration, the group's name or the sources of a consumer are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidConsumer(&'static str);
@@ -139,16 +144,17 @@ impl ConsumerConfig {
     }
 }
 
-/// What a group consumes: the sources that its members share among them.
+/// What a group consumes: the sources that its members share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) group: Name,
     pub(super) sources: Vec<EventSource>,
-    /// The last one that was added, as a whole, and where it begins among the sources.
+    /// The source that was added last, undivided, and its first index in `sources`.
     last: (EventSource, usize),
 }
 
-/// The names of processors of entities are theirs: a consumer of such a name would take the inbox from its processor.
+/// Rejects the names of processors of entities: a consumer of such a group would take the inbox
+/// from its processor.
 pub(super) fn check_name(group: &Name) -> Result<(), InvalidConsumer> {
     if group.as_str().starts_with(OF_ENTITIES) {
         return Err(InvalidConsumer(
@@ -159,12 +165,12 @@ pub(super) fn check_name(group: &Name) -> Result<(), InvalidConsumer> {
 }
 
 impl Work {
-    /// One source is one piece of work.
+    /// One source, which one member reads as a whole.
     pub(super) fn new(group: Name, source: EventSource) -> Self {
         Self { group, sources: vec![source.clone()], last: (source, 0) }
     }
 
-    /// Another one besides.
+    /// Adds a source.
     pub(super) fn and(mut self, source: EventSource) -> Result<Self, InvalidConsumer> {
         if self.sources.iter().any(|one| one.overlaps(&source)) {
             return Err(InvalidConsumer(
@@ -176,7 +182,8 @@ impl Work {
         Ok(self)
     }
 
-    /// The last one is a category in so many partitions, each of which is a piece of work.
+    /// Divides the last source, a category, into this many partitions, each of which is assigned by
+    /// itself.
     pub(super) fn partitioned(mut self, of: u16) -> Result<Self, InvalidConsumer> {
         let (whole, begins) = &self.last;
         let partitioned = Partition::all(of).into_iter().map(|partition| whole.partition(partition));

@@ -1,4 +1,4 @@
-//! A consumer: what it is told to read, a task reads for each source, until it is told to end.
+//! A consumer: one task per source that it was given, until the source is withdrawn.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -20,8 +20,10 @@ use super::{
 };
 use crate::event::{EventSource, Name, SubscriberId};
 
-/// A member of a consumer group, in one process. A broker gives it sources; of each it hands the events to its processor, one
-/// after the other, and keeps how far it has come.
+/// A member of a consumer group, in one process.
+///
+/// A broker gives it sources. It hands the events of each source to its processor, one after the
+/// other, and stores its position.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -59,13 +61,13 @@ pub struct Consumer {
     running: Mutex<BTreeMap<EventSource, Running>>,
 }
 
-/// A source that is, or was, worked on.
+/// A source that is, or was, being read.
 struct Running {
     epoch: i64,
-    /// Dropped, it ends the task.
+    /// Ends the task when it is dropped.
     cancel: DropGuard,
     task: JoinHandle<()>,
-    /// It has come to its end, whatever is still to be said of that.
+    /// Whether the reading has ended, even if the task has not finished yet.
     over: Arc<AtomicBool>,
 }
 
@@ -76,8 +78,10 @@ impl Running {
 }
 
 impl Consumer {
-    /// A consumer of a source, which is one piece of work. Errors: [`InvalidConsumer`] for a configuration outside its limits, and for a name
-    /// that begins with `entities.`: those are the groups of processors of entities.
+    /// A consumer of one source, which one member of the group reads as a whole.
+    ///
+    /// Errors: [`InvalidConsumer`] for a configuration outside its limits, and for a group name
+    /// that begins with `entities.`, which is reserved for processors of entities.
     pub fn new(
         group: Name,
         source: EventSource,
@@ -98,15 +102,18 @@ impl Consumer {
         })
     }
 
-    /// The same for a category that is divided into so many partitions, 1 to 1,024, which members of the group share. Each stream is
-    /// in one of them, for as long as their number does not change. After [`and`](Self::and) this is about the source that was
-    /// added last.
+    /// Divides the source, a category, into 1 to 1,024 partitions, which the members of the group
+    /// share. A stream stays in the same partition as long as their number does not change. After
+    /// [`and`](Self::and) this applies to the source that was added last.
+    ///
+    /// Errors: [`InvalidConsumer`] for another number, or a source that is not a category.
     pub fn partitioned(self, partitions: u16) -> Result<Self, InvalidConsumer> {
         Ok(Self { work: self.work.partitioned(partitions)?, ..self })
     }
 
-    /// The same with another source besides, which has nothing in common with the others. Every member of the group has to ask for the
-    /// same sources.
+    /// Adds a source. All members of the group must ask for the same sources.
+    ///
+    /// Errors: [`InvalidConsumer`] if it overlaps with one of the others.
     ///
     /// ```
     /// # fn example(consumer: wakeq::Consumer) -> Result<(), Box<dyn std::error::Error>> {
@@ -119,8 +126,8 @@ impl Consumer {
         Ok(Self { work: self.work.and(source)?, ..self })
     }
 
-    /// The same with a budget of its own, or one that it shares with those that are given a clone of it. By default it has a part of that of the
-    /// process, 64 MiB.
+    /// Uses this budget, shared with the consumers that are given a clone of it, instead of the
+    /// budget of the process, 64 MiB.
     ///
     /// ```
     /// # fn example(consumer: wakeq::Consumer) {
@@ -131,8 +138,8 @@ impl Consumer {
         Self { budget, ..self }
     }
 
-    /// Makes a consumer that stopped at a failure healthy again, so that it may be given sources, and begins anew with those
-    /// that it has. What waits for its next attempt is tried at once.
+    /// Makes a consumer that stopped at a failure healthy again, so that it can be given sources,
+    /// and restarts those that it has. An event that waits for a retry is retried at once.
     pub fn recover(&self) {
         self.parts.recovered.send_modify(|times| *times += 1);
         self.health.send_replace(Health::Healthy);
@@ -142,7 +149,7 @@ impl Consumer {
         }
     }
 
-    /// The sources that it works on now.
+    /// The sources that it is reading now.
     pub fn sources(&self) -> Vec<EventSource> {
         let running = self.running();
         let working = running.iter().filter(|(_, one)| !one.is_over());
@@ -150,7 +157,7 @@ impl Consumer {
     }
 
     fn running(&self) -> MutexGuard<'_, BTreeMap<EventSource, Running>> {
-        // Nothing that is done under it panics half-way.
+        // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -163,9 +170,10 @@ impl Consumer {
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {
-            // Provider and positions are whatever somebody brings.
+            // The provider and the position store may be the user's own code, and panic.
             let end = AssertUnwindSafe(reading.run()).catch_unwind().await;
-            // Before its health is heard of: whoever recovers it then finds that it has ended.
+            // Before the health changes: a caller that recovers the consumer then must see that it
+            // has ended.
             ended.store(true, Ordering::SeqCst);
             let why = match end {
                 Ok(End::Withdrawn | End::Fenced) => return,
@@ -194,7 +202,8 @@ impl EventSubscriber for Consumer {
 
     fn accept(&self, source: EventSource, epoch: i64) {
         let mut running = self.running();
-        // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
+        // A reading that was fenced out restarts only under a higher epoch: the source was
+        // elsewhere meanwhile.
         let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.get(&source).is_some_and(goes_on) {
             return;
@@ -205,7 +214,7 @@ impl EventSubscriber for Consumer {
 
     async fn withdraw(&self, source: &EventSource) {
         let Some(Running { cancel, task, .. }) = self.running().remove(source) else { return };
-        // Its task ends by itself within the grace, also if nobody waits here.
+        // The task ends by itself within the grace, even if this future is dropped.
         drop(cancel);
         if let Err(defect) = task.await {
             tracing::error!(

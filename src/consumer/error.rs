@@ -1,12 +1,13 @@
-//! What goes wrong between a consumer and what it reads from and writes to.
+//! Errors between a consumer and its provider or position store.
 
 use std::error::Error;
 
-/// Why a provider or a store of positions did not do what it was asked for.
+/// Why a provider or a position store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConsumerError {
-    /// Somebody else has the source by now: its position stands under a higher epoch, or was moved by another. Whoever is
-    /// told this has to stop working on the source.
+    /// The position has another epoch, or is not where the caller expected it. Under a higher epoch
+    /// another owner has the source, and the caller must stop reading it; under the caller's own
+    /// epoch the position was moved from outside, and the caller opens it again.
     #[error("the position of {source_key} is another's: it stands under epoch {epoch}")]
     Fenced {
         /// The source.
@@ -14,7 +15,7 @@ pub enum ConsumerError {
         /// The epoch of the position now.
         epoch: i64,
     },
-    /// It failed, and may work later.
+    /// It failed, and may succeed later.
     #[error("{what}")]
     Unavailable {
         /// What was tried.
@@ -26,7 +27,7 @@ pub enum ConsumerError {
 }
 
 impl ConsumerError {
-    /// It failed for this reason, and may work later.
+    /// It failed for this reason, and may succeed later.
     pub fn unavailable(what: &'static str, source: impl Error + Send + Sync + 'static) -> Self {
         Self::Unavailable { what, source: std::sync::Arc::new(source) }
     }

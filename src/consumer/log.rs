@@ -1,4 +1,4 @@
-//! The log as what consumers read from.
+//! The log in Postgres as a provider of events.
 
 use async_trait::async_trait;
 use tokio::sync::watch;

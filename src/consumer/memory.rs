@@ -1,5 +1,5 @@
-//! A log and positions in memory: another provider behind the same consumers, and what a single process needs no database for.
-//! Both end with their process.
+//! A provider and a position store in memory, for tests and for a single process that needs no
+//! database. Both end with their process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::{ConsumerError, DeadLetter, EventProvider, PositionKey, PositionStore
 use crate::event::{EventId, EventSource, LogEvent, LogPage, Name, PageLimit, StreamId, Timestamp};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that is done under it panics half-way.
+    // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -32,7 +32,8 @@ pub struct MemoryLog {
 }
 
 impl MemoryLog {
-    /// Appends an event to a stream. The payload is JSON, as its processors expect it.
+    /// Appends an event to a stream and returns it. The payload is JSON, as the processors expect
+    /// it, and is not checked.
     pub fn append(&self, stream: &StreamId, name: Name, payload: &str) -> LogEvent {
         let mut events = locked(&self.events);
         let before = events.iter().rev().find(|event| event.stream == *stream);
@@ -98,17 +99,17 @@ struct Kept {
 }
 
 impl MemoryPositions {
-    /// Where a group stands in a source; 0 before the first event.
+    /// The position of a group in a source; 0 before the first event.
     pub fn position(&self, key: &PositionKey) -> i64 {
         locked(&self.positions).get(key).map_or(0, |kept| kept.position)
     }
 
-    /// The events of a source that a group gave up.
+    /// The events of a source that a group has given up.
     pub fn dead(&self, key: &PositionKey) -> Vec<LogEvent> {
         locked(&self.positions).get(key).map(|kept| kept.dead.clone()).unwrap_or_default()
     }
 
-    /// Moves a position from outside, whoever has it: its owner goes on from there.
+    /// Moves a position, whoever owns it; its owner continues from there.
     pub fn reset(&self, key: &PositionKey, position: i64) {
         locked(&self.positions).entry(key.clone()).or_default().position = position;
     }

@@ -1,8 +1,9 @@
-//! Consumers: they read a source of the log in order, and keep how far they have come.
+//! Consumers read the sources of the log in order and keep their positions.
 //!
-//! What a consumer is made of stands behind traits: where events come from, where positions are kept, and who tells it what
-//! it may read. Nothing here decides who reads what, and nothing relies on having been decided upon: a position is moved
-//! only under the epoch that it was opened with.
+//! The parts of a consumer are traits: where events come from, where positions are stored, and how
+//! a broker gives it sources. Nothing here decides which consumer reads which source, and nothing
+//! relies on that decision being right: a position moves only under the epoch with which it was
+//! opened.
 
 mod budget;
 mod config;

@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::ConsumerError;
 use crate::event::{EventSource, LogEvent, Name};
 
-/// Whose position: that of a group in one of its sources.
+/// The key of a position: a group and one of its sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PositionKey {
     /// The consumer group.
@@ -14,7 +14,7 @@ pub struct PositionKey {
     pub source: EventSource,
 }
 
-/// An event that a group gives up, or that fails, and why.
+/// An event that a group has given up, or that keeps failing, and its error.
 #[derive(Clone, Copy, Debug)]
 pub struct DeadLetter<'a> {
     /// The event.
@@ -25,25 +25,30 @@ pub struct DeadLetter<'a> {
     pub error: &'a str,
 }
 
-/// Where positions are kept: the `seq` of the last event that is done with, 0 before the first. A position has an epoch, which only
-/// grows; who opens it under a higher one takes it from whoever had it before, whose commits are refused from then on.
+/// Stores positions: the `seq` of the last event that is done with, 0 before the first.
+///
+/// Each position has an epoch, which never decreases. An owner that opens a position under a higher
+/// epoch takes it over: commits of the previous owner are refused from then on.
 #[async_trait]
 pub trait PositionStore: Send + Sync + 'static {
-    /// Takes a position for an epoch, and reads it. The same epoch may open it again, and sees what came of its last write, also of one that
-    /// is still under way.
+    /// Opens a position under an epoch and returns it. It can be opened again under the same epoch,
+    /// and then shows the outcome of the last write, even of one that is still in flight.
     ///
-    /// Errors: [`ConsumerError::Fenced`] under a lower epoch than the position's.
+    /// Errors: [`ConsumerError::Fenced`] if the position has a higher epoch.
     async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError>;
 
-    /// Moves a position on, from where its owner knows it to be: compare and set.
+    /// Moves a position forward from where its owner expects it: compare-and-set.
     ///
-    /// Errors: [`ConsumerError::Fenced`] if it stands elsewhere, or under another epoch; [`ConsumerError::Unavailable`] if there was no answer:
-    /// then it may have been moved, and its owner [opens](Self::open) it again.
+    /// Errors: [`ConsumerError::Fenced`] if it is elsewhere, or has another epoch;
+    /// [`ConsumerError::Unavailable`] if there was no answer: it may have been moved, and its owner
+    /// [opens](Self::open) it again.
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError>;
 
-    /// Keeps an event among the dead of its group, and moves the position past it, in one step.
+    /// Stores an event among the dead events of its group and moves the position past it,
+    /// atomically.
     ///
-    /// Errors: as of [`commit`](Self::commit). Fenced, the event is not among the dead; without an answer it is if the position is past it.
+    /// Errors: as for [`commit`](Self::commit). If fenced, the event is not stored; without an
+    /// answer, it is stored if the position is past it.
     async fn skip(
         &self,
         key: &PositionKey,
@@ -52,9 +57,11 @@ pub trait PositionStore: Send + Sync + 'static {
         dead: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError>;
 
-    /// Notes for operators that this event fails, and is tried again: until the position is moved. Default: it is noted nowhere.
+    /// Notes for operators that this event is failing and being retried. The note is valid until
+    /// the position is moved. Default: nothing is noted.
     ///
-    /// Errors: as of [`commit`](Self::commit). Whoever is told one goes on.
+    /// Errors: as for [`commit`](Self::commit). A consumer continues after
+    /// [`ConsumerError::Unavailable`].
     async fn note(
         &self,
         key: &PositionKey,
@@ -65,16 +72,18 @@ pub trait PositionStore: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The numbers of events that the group gave up, and that an operator has asked to have tried again: those are handled when there is
-    /// nothing else. After 100 it is asked again at once, so that [`redone`](Self::redone) has to take each away. Default: none.
+    /// The `seq`s of events that the group has given up and an operator wants retried; they are
+    /// handled when nothing else is left to read. After a page of 100 it is called again at once,
+    /// so [`redone`](Self::redone) must remove each of them. Default: none.
     async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
         let _ = key;
         Ok(Vec::new())
     }
 
-    /// An event that was to be tried again is handled, and no longer among the dead; or it has failed once more, for this reason.
+    /// Records the outcome of such a retry: without an error the event is handled and no longer
+    /// dead, otherwise it has failed again.
     ///
-    /// Errors: [`ConsumerError::Fenced`] under another epoch than the position's.
+    /// Errors: [`ConsumerError::Fenced`] if the position has another epoch.
     async fn redone(
         &self,
         key: &PositionKey,

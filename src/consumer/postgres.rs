@@ -1,18 +1,18 @@
-//! Positions in Postgres.
+//! The position store in Postgres.
 
 use async_trait::async_trait;
 
 use super::{ConsumerError, DeadLetter, PositionKey, PositionStore};
 use crate::store::{Buried, Failing, PositionMove, Store, StoreError};
 
-/// The most characters that are kept of an error.
+/// Most characters of an error's text that are stored.
 const ERROR_MAX: usize = 2_000;
 
 fn failed(what: &'static str) -> impl FnOnce(StoreError) -> ConsumerError {
     move |error| ConsumerError::unavailable(what, error)
 }
 
-/// Says why a position was not moved.
+/// The error for a position that was not moved.
 async fn fenced(store: &Store, key: &PositionKey) -> ConsumerError {
     match store.position_epoch(&key.group, &key.source).await {
         Ok(epoch) => ConsumerError::Fenced { source_key: key.source.to_string(), epoch },
@@ -28,7 +28,7 @@ fn cleaned(error: &str) -> String {
     error.chars().filter(|letter| *letter != '\0').take(ERROR_MAX).collect()
 }
 
-/// An error as it is kept, and how often it came to that.
+/// The error's text and the number of attempts, as they are stored.
 fn kept(dead: &DeadLetter<'_>) -> (String, i32) {
     (cleaned(dead.error), i32::try_from(dead.attempts).unwrap_or(i32::MAX))
 }

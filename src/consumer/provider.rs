@@ -1,4 +1,4 @@
-//! Where a consumer's events come from, and where they go.
+//! Where a consumer's events come from, and what handles them.
 
 use async_trait::async_trait;
 use tokio::sync::watch;
@@ -6,11 +6,12 @@ use tokio::sync::watch;
 use super::ConsumerError;
 use crate::event::{EventSource, LogEvent, LogPage, PageLimit};
 
-/// Where events come from: the log in Postgres, one in memory, or what somebody else brings.
+/// A provider of events: the log in Postgres, one in memory, or the user's own.
 #[async_trait]
 pub trait EventProvider: Send + Sync + 'static {
-    /// The events of a source after this `seq`, in their order: no more than the limit says, in events and in bytes, but always one if there is
-    /// one. Never one that is followed, later, by one that stands before it.
+    /// Reads the events of a source after this `seq`, in order: at most as many, in events and
+    /// bytes, as the limit says, but always one if there is one. It must not return an event while
+    /// an earlier one may still appear.
     async fn read(
         &self,
         source: &EventSource,
@@ -18,17 +19,17 @@ pub trait EventProvider: Send + Sync + 'static {
         limit: PageLimit,
     ) -> Result<LogPage, ConsumerError>;
 
-    /// Changes whenever the source may have grown. It may change for nothing, and it may miss something: the consumer's poll
-    /// interval makes up for that.
+    /// Changes whenever the source may have grown. It may change for nothing, and may miss changes:
+    /// the consumer also polls.
     fn watch(&self, source: &EventSource) -> watch::Receiver<u64>;
 }
 
-/// What is done with each event.
+/// Handles the events of a consumer.
 #[async_trait]
 pub trait EventProcessor: Send + Sync + 'static {
-    /// Handles an event: when it returns, the event is done with. It may be handed the same event again, after a crash or under
-    /// another owner, so what it does has to stand that.
+    /// Handles an event, which is done when this returns `Ok`. After a crash, or under another
+    /// owner, the same event may be handled again, so this should be idempotent.
     ///
-    /// An error, or a panic, makes the consumer do what its error strategy says.
+    /// After an error, a panic or the time-out the consumer follows its error strategy.
     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }

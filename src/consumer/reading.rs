@@ -1,6 +1,7 @@
-//! The reading of one source: read what is new, handle each event, keep the position; then wait for more.
+//! Reads one source: reads new events, handles each, writes the position, and waits for more.
 //!
-//! It holds no decision of its own about failures, and no event is handled after it was told to end.
+//! What happens after a failure is decided by the error strategy. No event is started once the
+//! source was withdrawn.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,12 +21,14 @@ use crate::event::{LogEvent, LogPage, Name, PageLimit};
 use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::{ConsumerMetrics, faults};
 
-/// How long after a failure of provider or positions it is tried again; doubled each time, up to the poll interval.
+/// Half the delay after a first failure of the provider or the position store; the delay doubles
+/// with each further failure, up to the poll interval.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// How soon it is looked again for what an open transaction holds back; doubled each time, up to the poll interval.
+/// Half the delay before a first look for what an open transaction holds back; the delay doubles
+/// with each further look, up to the poll interval.
 const FIRST_HELD: Duration = Duration::from_millis(10);
 
-/// The smallest page that is asked for is a part of this many.
+/// The most by which a page is divided after reads have failed.
 const NARROWEST: usize = 1024;
 
 /// What the readings of a consumer share.
@@ -35,7 +38,7 @@ pub(super) struct Parts {
     processor: Arc<dyn EventProcessor>,
     pub(super) config: ConsumerConfig,
     metrics: ConsumerMetrics,
-    /// Counts how often an operator has said that something was mended.
+    /// Incremented each time the consumer is recovered.
     pub(super) recovered: watch::Sender<u64>,
 }
 
@@ -54,15 +57,15 @@ impl Parts {
 
 /// How a reading ended.
 pub(super) enum End {
-    /// It was told to.
+    /// The source was withdrawn.
     Withdrawn,
-    /// The source is another's.
+    /// The source has another owner.
     Fenced,
-    /// An event failed for the last time.
+    /// An event failed for the last time, with this error.
     Failed(String),
 }
 
-/// Why it goes no further now.
+/// Why reading stops for now.
 enum Halt {
     Error(ConsumerError),
     End(End),
@@ -74,18 +77,18 @@ impl From<ConsumerError> for Halt {
     }
 }
 
-/// Events that were read and not handled yet, and the part of the budget that they take.
+/// Events that were read and not handled yet, and their share of the budget.
 #[derive(Default)]
 struct Page {
     events: std::vec::IntoIter<LogEvent>,
     bytes: usize,
     part: Option<Part>,
-    /// Whether the rest of it was dropped.
+    /// Whether the remaining events were dropped, to be read again.
     is_cut: bool,
 }
 
 impl Page {
-    /// The next one; what those before it took of the budget is given back.
+    /// The next event; the share of those before it is returned to the budget.
     fn next(&mut self) -> Option<LogEvent> {
         self.shrink();
         let event = self.events.next()?;
@@ -104,24 +107,24 @@ impl Page {
     }
 }
 
-/// One source, under one epoch.
+/// The reading of one source, under one epoch.
 pub(super) struct Reading {
     key: PositionKey,
     epoch: i64,
     parts: Arc<Parts>,
     budget: ReadBudget,
     cancel: CancellationToken,
-    /// What was read and is not handled yet.
     page: Page,
-    /// Where the position stands; none before it was opened, or when that is not certain.
+    /// The stored position; `None` before it was opened, or when it is uncertain.
     committed: Option<i64>,
-    /// Where it stood before a write to which no answer has come.
+    /// The position before a write whose answer was lost.
     doubted: Option<i64>,
-    /// Up to where it is done with.
+    /// Everything up to this `seq` is done.
     done: i64,
-    /// Events that were handled since the position was written.
+    /// Events handled since the position was written.
     uncommitted: u32,
-    /// A page is so much smaller, because reading one has failed: it may be too large for the time that a statement has.
+    /// By how much a page is divided, because reads have failed: a full one may take longer than
+    /// the statement timeout.
     narrow: usize,
 }
 
@@ -150,16 +153,17 @@ impl Reading {
         }
     }
 
-    /// Consumes the source until it is told to end, or must.
+    /// Consumes the source until it is withdrawn, gets another owner, or an event fails for the
+    /// last time.
     pub(super) async fn run(mut self) -> End {
         let mut grown = self.parts.provider.watch(&self.key.source);
         let mut wait = FIRST_WAIT;
         let mut held_wait = FIRST_HELD;
         loop {
-            // What is appended from here on is seen below, or changes this again.
+            // What is appended from here on is read below, or changes this again.
             grown.mark_unchanged();
             let consumed = self.consume_all().await;
-            // What is left of a page is read again: nothing is held while it waits.
+            // What is left of a page is read again, so that nothing is held while waiting.
             self.page = Page::default();
             let pause = match consumed {
                 Ok(held) => {
@@ -175,7 +179,7 @@ impl Reading {
                             "the source is another's by now; stopped working on it");
                         return End::Fenced;
                     }
-                    // Somebody has moved it.
+                    // The position was moved from outside.
                     self.committed = None;
                     continue;
                 }
@@ -186,7 +190,7 @@ impl Reading {
                     wait
                 }
             };
-            // Whoever reads without a provider's signals has the pause alone.
+            // Without a sender there are no signals, only the pause.
             let changed = async {
                 if grown.changed().await.is_err() {
                     std::future::pending::<()>().await;
@@ -201,7 +205,8 @@ impl Reading {
         }
     }
 
-    /// Somebody may have moved the position meanwhile, and an owner with nothing to commit would not be told.
+    /// The position may have been moved from outside, which an owner with nothing to commit would
+    /// not notice.
     fn look_again(&mut self) {
         if self.committed == Some(self.done) {
             self.committed = None;
@@ -212,7 +217,8 @@ impl Reading {
         wait.saturating_mul(2).min(self.parts.config.poll_interval)
     }
 
-    /// Reads what is new, handles each event of it, and keeps the position; whether more of it is held back.
+    /// Reads new events, handles each, and writes the position. Returns whether an open transaction
+    /// holds more of them back.
     async fn consume_all(&mut self) -> Result<bool, Halt> {
         self.open().await?;
         loop {
@@ -232,12 +238,13 @@ impl Reading {
                 continue;
             }
             self.done = self.done.max(through);
-            // Far through what is others', nobody is to look at it again.
+            // Commit even if the page held nothing for this source, so that it is not scanned
+            // again.
             if !more || is_empty {
                 self.commit().await?;
             }
             if !more {
-                // What was appended meanwhile comes first again.
+                // More may be redriven; what was appended meanwhile comes first.
                 if self.redrive().await? {
                     continue;
                 }
@@ -246,8 +253,8 @@ impl Reading {
         }
     }
 
-    /// Opens the position, unless it is known where it stands. Where the answer to a write got lost, that says whether it was carried out: if
-    /// not, it goes on with what it has handled.
+    /// Opens the position, unless it is known. If the answer to a write was lost, this shows
+    /// whether it was carried out; if not, the reading keeps what it has handled.
     async fn open(&mut self) -> Result<(), ConsumerError> {
         if self.committed.is_some() {
             return Ok(());
@@ -260,7 +267,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Knows what came of a write of the position, from here to there.
+    /// Notes the outcome of a write of the position.
     fn written(
         &mut self,
         from: i64,
@@ -283,7 +290,8 @@ impl Reading {
         }
     }
 
-    /// Tries again a page of what the group gave up and an operator has asked for, once; whether it was full: then more may follow.
+    /// Retries, once each, a page of the events that the group gave up and an operator wants
+    /// retried. Returns whether the page was full, so that more may follow.
     async fn redrive(&mut self) -> Result<bool, Halt> {
         let seqs = self.parts.positions.redriven(&self.key).await?;
         let is_full = seqs.len() >= REDRIVEN_PAGE;
@@ -308,7 +316,7 @@ impl Reading {
         Ok(is_full)
     }
 
-    /// Reads as much as there is room for; where there is none, one event.
+    /// Reads as much as the budget allows, at least one event.
     async fn read(&mut self) -> Result<LogPage, Halt> {
         let ConsumerConfig { page, page_bytes, .. } = self.parts.config;
         let part = tokio::select! {
@@ -333,7 +341,7 @@ impl Reading {
         Ok(read)
     }
 
-    /// Hands an event to the processor until it is done with, as the error strategy says.
+    /// Hands an event to the processor until it is done, following the error strategy.
     async fn handle(&mut self, event: &LogEvent) -> Result<(), Halt> {
         let mut attempts = 0_u32;
         let mut recovered = self.parts.recovered.subscribe();
@@ -354,7 +362,8 @@ impl Reading {
                 attempts, error, "an event failed");
             match after {
                 After::Retry(delay) => {
-                    // What comes after it is read again, when it is done with: it may take long.
+                    // The retries may take long, so the events after this one are dropped and read
+                    // again.
                     self.page.cut();
                     self.note(event, attempts, &error).await?;
                     tokio::select! {
@@ -373,7 +382,8 @@ impl Reading {
         }
     }
 
-    /// One attempt: what went wrong with it, if anything. When it is told to end, it lasts no longer than the grace.
+    /// One attempt. Returns the kind and the text of its error, if it failed. Once the source is
+    /// withdrawn, the attempt lasts no longer than the grace.
     async fn attempt(&self, event: &LogEvent) -> Result<Result<(), (&'static str, String)>, Halt> {
         let ConsumerConfig { timeout, withdraw_grace, .. } = self.parts.config;
         let handling = AssertUnwindSafe(self.parts.processor.handle_event(event)).catch_unwind();
@@ -393,7 +403,7 @@ impl Reading {
         }
     }
 
-    /// Lets operators see that an event fails. What was handled before it is not to wait for it.
+    /// Notes for operators that an event is failing, after committing what was handled before it.
     async fn note(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
         self.commit().await?;
         let failing = DeadLetter { event, attempts, error };
@@ -418,13 +428,13 @@ impl Reading {
             return Ok(());
         };
         crate::fault::point("consumer.commit");
-        // If the answer gets lost, the position says what came of it.
+        // If the answer is lost, opening the position shows whether it was moved.
         self.committed = None;
         let answer = self.parts.positions.commit(&self.key, self.epoch, from, to).await;
         self.written(from, to, answer)
     }
 
-    /// Writes the position for whoever comes next, if that is possible.
+    /// Writes the position for the next owner, if possible.
     async fn leave(mut self, end: End) -> End {
         let committed = async {
             if self.doubted.is_some() {

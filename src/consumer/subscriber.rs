@@ -1,4 +1,4 @@
-//! What a broker asks of whoever works on sources.
+//! What a broker needs from a subscriber.
 
 use std::time::Duration;
 
@@ -7,46 +7,50 @@ use tokio::sync::watch;
 
 use crate::event::{EventSource, Name, SubscriberId};
 
-/// The grace of who says nothing about it.
+/// The default grace.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Whether a subscriber can work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It works, or would.
+    /// It works, or could.
     Healthy,
-    /// It can't, and says why. Its sources are given to others.
+    /// It can't work, for this reason. Its sources are given to others.
     Unhealthy(String),
 }
 
-/// Whoever works on the sources it is given: a consumer, or a processor of entities. It is told what it has; it never asks.
+/// Works on the sources that a broker gives to it: a consumer, or a processor of entities.
 #[async_trait]
 pub trait EventSubscriber: Send + Sync + 'static {
-    /// The name of its group: what kind of work it does.
+    /// The name of its group, which stands for one kind of work.
     fn name(&self) -> &Name;
 
-    /// Which instance it is.
+    /// The id of this instance.
     fn id(&self) -> SubscriberId;
 
-    /// All sources of its group, of which it may be given any, or none.
+    /// All sources of its group. It may be given any of them, or none.
     fn requests(&self) -> Vec<EventSource>;
 
-    /// Begins with a source, under an epoch that fences what it commits; returns at once. Accepting again what it works on, under
-    /// a higher epoch, changes nothing: it was not elsewhere meanwhile.
+    /// Starts working on a source, under an epoch that fences its commits, and returns at once.
+    /// Accepting a source again that it is working on, under a higher epoch, changes nothing: no
+    /// other subscriber had it meanwhile.
     fn accept(&self, source: EventSource, epoch: i64);
 
-    /// Ends with a source. When this has returned, no event of it is being handled here, and none will be.
+    /// Stops working on a source. When this has returned, no event of it is being handled here, and
+    /// none will be.
     async fn withdraw(&self, source: &EventSource);
 
-    /// How long that may take at most. A broker works with a subscriber only if this is a third of its lease at most: a node that
-    /// is not heard of ends its work when two thirds are over. Default 5 s.
+    /// The longest time that [`withdraw`](Self::withdraw) takes. A broker accepts at most a third
+    /// of its lease, because a node that can't write its heartbeat ends its work after two thirds.
+    /// Default 5 s.
     fn grace(&self) -> Duration {
         GRACE
     }
 
-    /// Whether it can work, now and whenever that changes.
+    /// Whether it can work, now and after each change.
     fn health(&self) -> watch::Receiver<Health>;
 
-    /// An operator says that what kept it from working is mended: it is to try again. Default: nothing.
+    /// Called when an operator says that the cause of a failure was fixed: it should try again.
+    /// Default: nothing.
     fn recover(&self) {}
 }
