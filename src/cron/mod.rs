@@ -1,7 +1,7 @@
-//! When a cron ticks: expressions, zones, daylight saving, and what becomes of ticks that were missed.
+//! When a cron ticks: expressions, zones, daylight saving, and what happens to missed ticks.
 //!
-//! Pure: the clock comes in as an argument, and nothing here knows a table or an event. What a row may hold is checked
-//! here when it is made.
+//! Pure: the clock is an argument, and nothing here knows a table or an event. What a row may hold
+//! is checked here when it is made.
 
 mod plan;
 mod schedule;

@@ -1,5 +1,5 @@
-//! Which ticks of a schedule are emitted now, and which is the first that is not: what becomes of those that nobody
-//! emitted in time.
+//! Which ticks of a schedule are emitted now, and which comes next; and what happens to those that
+//! were not emitted in time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,20 +13,20 @@ use crate::event::Timestamp;
 /// Most missed ticks that are made up for.
 pub(crate) const MAKE_UP_MAX: usize = 1000;
 
-/// What becomes of ticks that were missed, because no process ran.
+/// What happens to ticks that were missed, because no process ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Missed {
-    /// They are left out.
+    /// They are skipped.
     #[default]
     Skip,
     /// The last of them is made up for.
     Once,
-    /// Each is made up for; of more than 1,000 the last 1,000.
+    /// Each of them is made up for; if there are more than 1,000, the last 1,000.
     All,
 }
 
 impl Missed {
-    /// In one word: `skip`, `once` or `all`.
+    /// As a word: `skip`, `once` or `all`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Skip => "skip",
@@ -53,29 +53,30 @@ impl FromStr for Missed {
     }
 }
 
-/// When it is, and how far that reaches.
+/// The current time, and the limits of what is early and what is missed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// The database's clock.
     pub(crate) now: Timestamp,
-    /// Ticks up to so far ahead are emitted.
+    /// Ticks up to this far ahead are emitted.
     pub(crate) ahead: Duration,
-    /// Ticks that are later than this are missed; the others are only late.
+    /// Ticks that are later than this are missed; others are only late.
     pub(crate) late: Duration,
 }
 
 /// What to do about a schedule now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// To be emitted, in their order.
+    /// The ticks to emit, in order.
     pub(crate) ticks: Vec<Timestamp>,
-    /// The first that is not.
+    /// The first tick that is not emitted.
     pub(crate) next: Option<Timestamp>,
-    /// The first of those that are left out for good, if some are.
+    /// The first tick that is skipped for good, if any is.
     pub(crate) left_out: Option<Timestamp>,
 }
 
-/// Plans a schedule whose first tick that was not emitted is `next`: at most so many ticks, at least one.
+/// Plans a schedule whose first tick that was not emitted is `next`: at most `most` ticks, at least
+/// one.
 pub(crate) fn plan(
     schedule: &CronSchedule,
     missed: Missed,
@@ -99,7 +100,7 @@ pub(crate) fn plan(
     plan
 }
 
-/// Plans what was missed: the ticks from `next` on that lie before `line`.
+/// Plans the missed ticks: those from `next` on that are before `line`.
 fn make_up(
     plan: &mut Plan,
     schedule: &CronSchedule,
@@ -108,7 +109,7 @@ fn make_up(
     line: Timestamp,
     most: usize,
 ) {
-    // The last moment before the line, on a clock of microseconds.
+    // The last moment before the line; the database's clock counts microseconds.
     let before = line - TimeDelta::microseconds(1);
     let mut made_up = match missed {
         Missed::Skip => Vec::new(),
@@ -125,7 +126,7 @@ fn make_up(
     plan.ticks = made_up;
 }
 
-/// The last ticks up to `until`, so many at most, not before `first`, which is one.
+/// The last ticks up to `until`, at most `most`, none before `first`, which is a tick.
 fn newest(schedule: &CronSchedule, first: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
     let mut found: Vec<Timestamp> = Vec::new();
     let mut end = until;
@@ -137,7 +138,8 @@ fn newest(schedule: &CronSchedule, first: Timestamp, until: Timestamp, most: usi
             .take(most + 1)
             .collect();
         if ticks.len() > most {
-            // Too many to be sure of the last: ticks are a second apart at least, so this ends.
+            // Too many to be sure of the last ones. Ticks are at least a second apart, so this
+            // ends.
             width = width / 2;
             continue;
         }

@@ -1,9 +1,10 @@
 //! A cron expression in a zone, and the moments at which it ticks.
 //!
-//! The expression is matched on the wall clock, and the zone says which moments that are. A schedule that names hours
-//! is about times of the day: each comes once, and one that the clock was put forward over comes at that moment. One of
-//! every hour is about intervals: it follows the clock, and so ticks in both hours of the same name, and in none that is
-//! left out. A day that a zone left out as a whole has no ticks.
+//! The expression is matched against the wall clock, and the zone says which moments that means. A
+//! schedule that names hours is about times of day: each comes once, and one that the clock is put
+//! forward past comes at that moment. A schedule for every hour is about intervals: it follows the
+//! clock, so it ticks in both hours of the same name, and not in one that is skipped. A day that a
+//! zone skipped entirely has no ticks.
 
 use chrono::{DateTime, Datelike, FixedOffset, NaiveDateTime, TimeDelta};
 use croner::Cron;
@@ -15,16 +16,17 @@ use crate::event::Timestamp;
 /// Longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 256;
 
-/// Longest name of a zone, in bytes; the longest there is has 32.
+/// Longest name of a zone, in bytes. The longest existing one has 32.
 const ZONE_BYTES_MAX: usize = 64;
 
-/// The parser's search ends with the year 5000. From this one it goes on for a hundred years.
+/// The parser stops searching at the year 5000. A search from this year covers a hundred years.
 const SEARCHED_FROM_MAX: i32 = 4899;
-/// The calendar repeats itself, weekdays and leap years included, after so many years, which have so many days.
+/// The calendar repeats itself, including weekdays and leap years, after this many years, which
+/// have this many days.
 const CYCLE_YEARS: i32 = 400;
 const CYCLE_DAYS: i64 = 146_097;
 
-/// From when on a new schedule has to tick: any moment will do.
+/// A new schedule has to tick after this moment; any will do.
 const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 
 /// A cron expression in a zone.
@@ -47,32 +49,33 @@ pub struct CronSchedule {
     every_hour: bool,
 }
 
-/// Why there is no such schedule.
+/// Why a schedule is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSchedule {
-    /// It is no expression.
+    /// The expression is not valid.
     #[error(
         "{expression:?} is no cron expression ({reason}): write minute, hour, day, month and weekday, such as \
          `30 8 * * MON-FRI`, with seconds before them if need be"
     )]
     Expression {
-        /// What was given, cut to 256 bytes.
+        /// The expression, cut off at 256 bytes.
         expression: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// Nothing matches it.
+    /// No date matches it.
     #[error("`{0}` never comes: no date within a hundred years is like that")]
     Never(String),
-    /// There is no such zone.
+    /// No zone has this name.
     #[error("{name:?} is no time zone: {}", hint(.name))]
     Zone {
-        /// What was given, cut to 64 bytes.
+        /// The name, cut off at 64 bytes.
         name: String,
     },
 }
 
-/// Looked for when the error is read, since all names are compared: a pass over many unreadable cron jobs logs one of them.
+/// Searched only when the error is displayed, because it compares all names: a pass over many
+/// unreadable crons logs only one of them.
 fn hint(name: &str) -> String {
     match zone::meant(name) {
         Some(name) => format!("do you mean {name}?"),
@@ -81,8 +84,9 @@ fn hint(name: &str) -> String {
 }
 
 impl CronSchedule {
-    /// A schedule of five fields (minute, hour, day of the month, month, weekday) or six, with seconds before them; or
-    /// one of `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+    /// A schedule of five fields (minute, hour, day of the month, month, weekday), or six with
+    /// seconds first; or one of `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. The
+    /// expression has at most 256 bytes.
     pub fn new(expression: &str, zone: &str) -> Result<Self, InvalidSchedule> {
         let invalid = |reason: String| InvalidSchedule::Expression {
             expression: cut(expression, EXPRESSION_BYTES_MAX),
@@ -104,7 +108,7 @@ impl CronSchedule {
         }
     }
 
-    /// The expression, its fields one blank apart.
+    /// The expression, with single blanks between its fields.
     pub fn expression(&self) -> &str {
         &self.expression
     }
@@ -129,17 +133,17 @@ impl CronSchedule {
         }
     }
 
-    /// The next ticks after a moment, so many at most.
+    /// The next ticks after a moment, at most `count`.
     pub fn upcoming(&self, after: Timestamp, count: usize) -> Vec<Timestamp> {
         std::iter::successors(self.next(after), |tick| self.next(*tick)).take(count).collect()
     }
 
-    /// A moment as the zone's clock shows it.
+    /// A moment as local time of the zone.
     pub fn local(&self, moment: Timestamp) -> DateTime<FixedOffset> {
         self.zone.local(moment)
     }
 
-    /// The first tick whose time of the wall clock is still ahead.
+    /// The first tick whose local time is still ahead.
     fn ahead(&self, mut wall: NaiveDateTime, after: Timestamp) -> Option<Timestamp> {
         loop {
             wall = self.matching(wall)?;
@@ -149,7 +153,7 @@ impl CronSchedule {
                 Place::Never { forward, day: false } if !self.every_hour && forward > after => {
                     return Some(forward);
                 }
-                // On to what the clock shows when it was put forward.
+                // Continue with what the clock showed when it had been put forward.
                 Place::Never { forward, .. } => {
                     wall = wall.max(self.zone.wall(forward).checked_sub_signed(TimeDelta::seconds(1))?);
                 }
@@ -158,7 +162,7 @@ impl CronSchedule {
         }
     }
 
-    /// The first tick at a time that the wall clock shows once more, because it is put back.
+    /// The first tick at a local time that the clock shows once more, because it is put back.
     fn again(&self, wall: NaiveDateTime, after: Timestamp) -> Option<Timestamp> {
         if !self.every_hour {
             return None;
@@ -169,10 +173,11 @@ impl CronSchedule {
         (tick <= wall).then(|| back + (tick - from))
     }
 
-    /// The first time after this one that matches the expression, on a clock that nobody puts forward or back.
+    /// The first local time after this one that matches the expression, ignoring changes of the
+    /// clock.
     ///
-    /// The search begins in a year of the same kind not far from where the parser's own ends, so that one for a date that
-    /// never comes gives up after one to five hundred years, and not after thousands.
+    /// The search starts in an equivalent year not far before the parser's limit, so that a search
+    /// for a date that never comes ends after one to five hundred years, and not after thousands.
     fn matching(&self, wall: NaiveDateTime) -> Option<NaiveDateTime> {
         let cycles = (SEARCHED_FROM_MAX - wall.year()).div_euclid(CYCLE_YEARS);
         let shift = TimeDelta::days(i64::from(cycles) * CYCLE_DAYS);
@@ -181,7 +186,7 @@ impl CronSchedule {
     }
 }
 
-/// In the parser's words, without what it calls itself.
+/// The parser's reason, without the parser's names for things.
 fn reason(error: &croner::errors::CronError) -> String {
     use croner::errors::CronError;
     match error {

@@ -1,34 +1,36 @@
-//! A zone's wall clock: which moments a time of day stands for when clocks are put forward and back.
+//! The wall clock of a zone: which moments a local time stands for when clocks are put forward or
+//! back.
 
 use chrono::{DateTime, FixedOffset, NaiveDateTime, NaiveTime, Offset, TimeDelta, TimeZone};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
 use crate::event::Timestamp;
 
-/// How far a zone's clock has ever been put forward or back: a little more than a day, where the date line moved.
+/// The most by which a zone's clock has ever been put forward or back: a little more than a day,
+/// where the date line moved.
 const SHIFT_HOURS: i64 = 26;
 
-/// How many letters may be wrong in the name of a zone that is still guessed.
+/// How many letters of a zone's name may be wrong for a suggestion.
 const TYPOS: usize = 2;
-/// Shorter names are too much like too many others.
+/// Shorter names resemble too many others.
 const GUESSED_LEAST: usize = 6;
 
 /// A zone of the IANA database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone(Tz);
 
-/// What a time of the wall clock stands for.
+/// The moments that a local time stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// One moment, as nearly always.
     Once(Timestamp),
-    /// Two: the clock was put back, and showed it again.
+    /// Two: the clock was put back, and showed the time again.
     Twice(Timestamp, Timestamp),
-    /// None: the clock was put forward over it.
+    /// None: the clock was put forward past it.
     Never {
-        /// The moment of that.
+        /// The moment when that happened.
         forward: Timestamp,
-        /// Whether the whole day was left out.
+        /// Whether the whole day was skipped.
         day: bool,
     },
 }
@@ -43,7 +45,7 @@ impl Zone {
         self.0.name()
     }
 
-    /// What the clock shows at a moment.
+    /// The local time at a moment.
     pub(super) fn wall(self, moment: Timestamp) -> NaiveDateTime {
         moment.with_timezone(&self.0).naive_local()
     }
@@ -57,7 +59,7 @@ impl Zone {
         self.0.offset_from_utc_datetime(&moment.naive_utc()).fix().local_minus_utc()
     }
 
-    /// The moments at which the clock shows this; none, at the ends of the calendar.
+    /// The moments at which the clock shows this local time. `None` at the ends of the calendar.
     pub(super) fn place(self, wall: NaiveDateTime) -> Option<Place> {
         match self.0.from_local_datetime(&wall) {
             chrono::LocalResult::Single(moment) => Some(Place::Once(moment.to_utc())),
@@ -72,7 +74,7 @@ impl Zone {
         }
     }
 
-    /// The moment at which the clock was put forward over this time.
+    /// The moment at which the clock was put forward past this local time.
     fn put_forward(self, wall: NaiveDateTime) -> Option<Timestamp> {
         let around = TimeDelta::hours(SHIFT_HOURS);
         let before = wall.and_utc().checked_sub_signed(around)?;
@@ -104,7 +106,7 @@ impl Zone {
     }
 }
 
-/// The first second after `no` of which it holds; it does at `yes`, and not at `no`.
+/// The first second after `no` for which it holds; it does for `yes`, and does not for `no`.
 fn first(no: Timestamp, yes: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Timestamp {
     let (mut no, mut yes) = (no, yes);
     while (yes - no).num_seconds() > 1 {
@@ -114,8 +116,8 @@ fn first(no: Timestamp, yes: Timestamp, holds: impl Fn(Timestamp) -> bool) -> Ti
     yes
 }
 
-/// The zone whose name is most like this one, if one is like it at all: in other letters, or by its city alone, or
-/// mistyped.
+/// The zone whose name is most similar to this one, if any is: other letters (case, blanks,
+/// dashes), the city alone, or a typo.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     let plain = |text: &str| text.trim().replace([' ', '-'], "_").to_ascii_lowercase();
     let wanted = plain(name);
@@ -132,7 +134,8 @@ pub(super) fn meant(name: &str) -> Option<&'static str> {
         })
 }
 
-/// How many letters have to be changed, added or removed to make one text of another.
+/// The edit distance: how many letters have to be changed, added or removed to turn one text into
+/// the other.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -1,4 +1,4 @@
-//! Clocks that are put forward and back: by an hour, by half of one, at midnight, by a day.
+//! Changes of the clock: by an hour, by half an hour, at midnight, by a day.
 
 use super::check;
 
@@ -6,7 +6,8 @@ const BERLIN: &str = "Europe/Berlin";
 const NEW_YORK: &str = "America/New_York";
 const LORD_HOWE: &str = "Australia/Lord_Howe";
 
-/// 2027-03-28, 02:00 becomes 03:00. A time of the day that is left out comes when the clock is put forward.
+/// On 2027-03-28, 02:00 becomes 03:00. A time of day that is skipped comes when the clock is put
+/// forward.
 #[test]
 fn forward_in_berlin() {
     let night = ("2027-03-27T23:30:00Z", "2027-03-28T03:00:00Z");
@@ -23,7 +24,7 @@ fn forward_in_berlin() {
     check("30 2 * * *", BERLIN, days, &daily);
 }
 
-/// What comes every hour follows the time that passes.
+/// A schedule for every hour follows the time that passes.
 #[test]
 fn every_hour_forward_in_berlin() {
     let night = ("2027-03-27T23:59:00Z", "2027-03-28T02:00:00Z");
@@ -43,7 +44,7 @@ fn every_hour_forward_in_berlin() {
     check("30 0-23 28 3 *", BERLIN, night, &["03-28T01:30:00+01:00", "03-28T03:30:00+02:00"]);
 }
 
-/// 2027-10-31, 03:00 becomes 02:00. A time of the day that comes twice counts once.
+/// On 2027-10-31, 03:00 becomes 02:00. A time of day that comes twice counts once.
 #[test]
 fn back_in_berlin() {
     let night = ("2027-10-30T23:30:00Z", "2027-10-31T02:30:00Z");
@@ -63,7 +64,7 @@ fn back_in_berlin() {
     check("30 * * * *", BERLIN, second, &["10-31T02:30:00+01:00", "10-31T03:30:00+01:00"]);
 }
 
-/// What comes every hour comes in both hours of one name.
+/// A schedule for every hour ticks in both hours of the same name.
 #[test]
 fn every_hour_back_in_berlin() {
     let night = ("2027-10-30T23:59:00Z", "2027-10-31T02:00:00Z");
@@ -89,7 +90,7 @@ fn every_hour_back_in_berlin() {
     );
 }
 
-/// 2027-03-14 and 2027-11-07, at two o'clock.
+/// On 2027-03-14 and 2027-11-07, at two o'clock.
 #[test]
 fn forward_and_back_in_new_york() {
     let forward = ("2027-03-14T05:30:00Z", "2027-03-14T08:00:00Z");
@@ -106,7 +107,7 @@ fn forward_and_back_in_new_york() {
     check("0 1-2 * * *", NEW_YORK, back, &["11-07T02:00:00-05:00"]);
 }
 
-/// Half an hour: 2027-10-03, 02:00 becomes 02:30; 2027-04-04, 02:00 becomes 01:30.
+/// By half an hour: on 2027-10-03, 02:00 becomes 02:30; on 2027-04-04, 02:00 becomes 01:30.
 #[test]
 fn half_an_hour_on_lord_howe_island() {
     let forward = ("2027-10-02T15:00:00Z", "2027-10-02T16:30:00Z");
@@ -156,7 +157,7 @@ fn midnight_that_is_left_out() {
         ("2027-04-03T12:00:00Z", "2027-04-05T12:00:00Z"),
         &["04-04T00:00:00-04:00", "04-05T00:00:00-04:00"],
     );
-    // Half an hour before midnight, to half an hour after it.
+    // From half an hour before midnight to half an hour after it.
     check(
         "45 23 * * *",
         "America/Toronto",
@@ -165,7 +166,8 @@ fn midnight_that_is_left_out() {
     );
 }
 
-/// Samoa had no 30 December 2011, and Kwajalein no 21 August 1993: what never was has no ticks.
+/// Samoa had no 30 December 2011, and Kwajalein no 21 August 1993: a day that did not exist has no
+/// ticks.
 #[test]
 fn a_day_that_a_zone_left_out_has_no_ticks() {
     check(
@@ -194,7 +196,7 @@ fn a_day_that_a_zone_left_out_has_no_ticks() {
     );
 }
 
-/// Manila had 31 December 1844 not at all, and Juneau a day of October 1867 twice.
+/// Manila skipped 31 December 1844, and Juneau had a day of October 1867 twice.
 #[test]
 fn a_day_that_came_twice_counts_once() {
     check(

@@ -1,4 +1,5 @@
-//! Expressions and zones: what is taken, what is refused and in which words, and dates that not every month has.
+//! Expressions and zones: what is accepted, what is refused with which text, and dates that not
+//! every month has.
 
 use super::{check, moment, schedule};
 use crate::cron::{CronSchedule, InvalidSchedule};
@@ -135,7 +136,8 @@ fn a_zone_that_there_is_not_is_refused_with_a_hint() {
     assert!(matches!(error, InvalidSchedule::Zone { name, .. } if name.len() <= 64));
 }
 
-/// The parser's own search for what never comes goes on for three thousand years: some of it was a second of a core.
+/// The parser's own search for a date that never comes covers three thousand years, up to a second
+/// of processor time.
 #[test]
 fn a_search_ends_after_some_hundred_years() {
     for expression in ["0 0 L 2 +7#1", "0 0 30 2 *", "* * * L * +MON#1"] {

@@ -1,4 +1,4 @@
-//! Ticks that nobody emitted in time.
+//! Ticks that were not emitted in time.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn check(missed: Missed, next: &str, now: &str, ticks: &[&str], then: &str, left
 
 const ALL: [Missed; 3] = [Missed::Skip, Missed::Once, Missed::All];
 
-/// Whatever is to become of missed ticks, those that are late or ahead are none.
+/// Ticks that are only late, or ahead, are emitted under every policy.
 #[test]
 fn what_is_late_or_ahead_is_not_missed() {
     for missed in ALL {
@@ -47,11 +47,11 @@ fn each_policy_does_what_it_says() {
     check(Missed::Skip, first, now, &each[3..], then, Some(first));
     check(Missed::Once, first, now, &each[2..], then, Some(first));
     check(Missed::All, first, now, &each, then, None);
-    // One alone that was missed is the last of them.
+    // A single missed tick is the last of them.
     check(Missed::Once, each[3], "2027-01-01T12:59:00Z", &[each[3], then], "2027-01-01T14:00:00Z", None);
 }
 
-/// Of very many the last thousand, found without a look at each.
+/// Of very many the last thousand are made up for, found without visiting each.
 #[test]
 fn a_thousand_are_made_up_for() {
     let every_second =
@@ -69,7 +69,7 @@ fn a_thousand_are_made_up_for() {
     assert_eq!((rare.ticks.len(), rare.left_out), (14, None));
 }
 
-/// A transaction has room for so many: the rest is left for the next, and none is left out.
+/// A transaction has room for a limited number: the rest is left for the next, and none is skipped.
 #[test]
 fn what_has_no_room_is_next() {
     for missed in ALL {

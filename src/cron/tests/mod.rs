@@ -1,4 +1,4 @@
-//! Tests of schedules: what ticks when, in zones that put their clocks forward and back.
+//! Tests of schedules: what ticks when, in zones whose clocks change.
 
 mod daylight;
 mod expressions;
@@ -16,7 +16,7 @@ fn moment(text: &str) -> Timestamp {
     text.parse().unwrap()
 }
 
-/// The ticks after one moment up to and with another, as the zone's clock shows them.
+/// The ticks after one moment, up to and including another, as local times.
 #[track_caller]
 fn check(expression: &str, zone: &str, (after, until): (&str, &str), expected: &[&str]) {
     let schedule = schedule(expression, zone);

@@ -1,4 +1,4 @@
-//! What holds of every schedule, at every moment.
+//! Properties of every schedule at every moment.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ const ZONES: [&str; 12] = [
     "America/Scoresbysund",
 ];
 
-/// Any moment of these years; half of them within two days of a change of clocks.
+/// Any moment of these years; half of them within two days of a change of the clock.
 fn moments() -> impl Strategy<Value = Timestamp> {
     let changes: Vec<Timestamp> = [
         "2027-03-28T01:00:00Z",
@@ -75,7 +75,8 @@ fn moments() -> impl Strategy<Value = Timestamp> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// The next tick is later, whole seconds, and the same from every moment before it and not before the moment asked.
+    /// The next tick is later, a whole second, and the same from every moment between the one that
+    /// was asked for and the tick.
     #[test]
     fn the_next_tick_is_later_and_the_same_from_any_moment_before_it(
         expression in prop::sample::select(&EXPRESSIONS[..]),
@@ -92,7 +93,7 @@ proptest! {
         prop_assert_eq!(schedule.next(next - TimeDelta::microseconds(1)), Some(next));
     }
 
-    /// A later question has no earlier answer.
+    /// A later question never has an earlier answer.
     #[test]
     fn ticks_never_go_back(
         expression in prop::sample::select(&EXPRESSIONS[..]),
@@ -105,7 +106,7 @@ proptest! {
         prop_assert!(schedule.next(first) <= schedule.next(second));
     }
 
-    /// What ticks shows a time of the wall clock that the expression names, or is the moment at which one was left out.
+    /// A schedule for every minute ticks every minute, however the clock changes.
     #[test]
     fn every_hour_is_as_long_as_any_other(zone in prop::sample::select(&ZONES[..]), after in moments()) {
         let schedule = schedule("* * * * *", zone);
@@ -115,7 +116,7 @@ proptest! {
         }
     }
 
-    /// Ticks of a schedule that names hours are each at another time of the wall clock, and each day has one.
+    /// A schedule for one time of day ticks about once a day.
     #[test]
     fn a_time_of_the_day_comes_once_a_day(
         zone in prop::sample::select(&ZONES[..]),
@@ -127,12 +128,13 @@ proptest! {
         let ticks = schedule.upcoming(after, 10);
         for pair in ticks.windows(2) {
             let hours = (pair[1] - pair[0]).num_minutes() as f64 / 60.0;
-            // Samoa left a day out, and Kwajalein; there the next tick is at the same time of the day after it.
+            // Samoa and Kwajalein skipped a day; there the next tick is at the same time of the day
+            // after it.
             prop_assert!((20.0..=28.0).contains(&hours), "{hours} hours between {pair:?} in {zone}");
         }
     }
 
-    /// However the time passes in which somebody looks, and whatever has room: each tick is planned once.
+    /// Each tick is planned once, whenever a pass happens and however much room it has.
     #[test]
     fn every_tick_is_planned_once(
         expression in prop::sample::select(&EXPRESSIONS[..]),
