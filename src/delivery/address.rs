@@ -1,11 +1,11 @@
-//! Which addresses a request may go to, whatever name or notation led there. Ranges and nothing else: it resolves
-//! nothing and connects to nothing.
+//! Decides which IP addresses a request may go to, however they were obtained. Only compares
+//! ranges; does not resolve or connect.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
-/// A range of addresses: `10.0.0.0/8`, `fd00::/8`, or one address.
+/// An IP range: `10.0.0.0/8`, `fd00::/8`, or a single address.
 ///
 /// ```
 /// use wakeq::delivery::IpRange;
@@ -20,7 +20,7 @@ pub struct IpRange {
     prefix: u8,
 }
 
-/// A text that is no range of addresses.
+/// The text is not an IP range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a range of addresses looks like 10.0.0.0/8, fd00::/8 or 127.0.0.1, with nothing set behind its prefix"
@@ -37,17 +37,17 @@ impl IpRange {
         Self { network: IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0)), prefix }
     }
 
-    /// Of both kinds.
+    /// Both address families.
     pub(super) const EVERYTHING: [Self; 2] = [Self::v4(0, 0, 0, 0, 0), Self::v6([0; 4], 0)];
 
-    /// Whether the address lies in it. An address of IPv4 never lies in a range of IPv6.
+    /// Whether the range contains the address. An IPv4 address is never in an IPv6 range.
     pub fn contains(&self, address: IpAddr) -> bool {
         self.network.is_ipv4() == address.is_ipv4()
             && (bits(self.network) ^ bits(address)) & mask(self.prefix) == 0
     }
 }
 
-/// An address as a number that begins with its first bit.
+/// The address as a number, aligned to the most significant bit.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -90,27 +90,28 @@ impl fmt::Display for IpRange {
 /// Why an address is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
-    /// A cloud's metadata service, which gives credentials to who asks. Never allowed.
+    /// A cloud's metadata service, which hands credentials to any caller. Never allowed.
     Metadata,
     /// This machine.
     Loopback,
     /// A private network.
     Private,
-    /// Shared by the customers of a carrier, or of a cloud.
+    /// Shared by the customers of a carrier or a cloud.
     Shared,
-    /// The network that the machine is plugged into. Never allowed: metadata services of many clouds are there.
+    /// The machine's own network segment. Never allowed: many clouds have their metadata services
+    /// there.
     LinkLocal,
-    /// No address, or "this network".
+    /// Not an address, or "this network".
     Unspecified,
-    /// Many machines.
+    /// A group of machines.
     Multicast,
-    /// For documents.
+    /// Reserved for documentation.
     Documentation,
-    /// For measuring networks.
+    /// Reserved for network benchmarks.
     Benchmarking,
-    /// An address of IPv4 inside one of IPv6, which some gateway would take out.
+    /// An IPv4 address embedded in an IPv6 address, which a gateway might extract.
     Tunnelled,
-    /// For protocols, or for nothing yet.
+    /// Reserved for protocols, or not assigned yet.
     Reserved,
 }
 
@@ -132,8 +133,9 @@ impl fmt::Display for AddressKind {
     }
 }
 
-/// Clouds give credentials to whoever asks there. A range that is allowed does not open these. All that is link-local is
-/// among them: clouds put their services anywhere in it, and targets have no business there.
+/// Addresses at which clouds hand credentials to any caller; allowed ranges do not open them.
+/// Includes all link-local addresses: clouds place services anywhere among them, and targets are
+/// never there.
 const NEVER: &[(IpRange, AddressKind)] = &[
     (IpRange::v4(169, 254, 169, 0, 24), AddressKind::Metadata),
     (IpRange::v4(169, 254, 170, 0, 24), AddressKind::Metadata),
@@ -150,7 +152,8 @@ const NEVER: &[(IpRange, AddressKind)] = &[
     (IpRange::v6([0xfe80, 0, 0, 0], 10), AddressKind::LinkLocal),
 ];
 
-/// What is not a public address, by the registries of special purposes. The first range that fits says the kind.
+/// Non-public ranges according to the special-purpose registries. The first matching range
+/// determines the kind.
 const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v4(0, 0, 0, 0, 8), AddressKind::Unspecified),
     (IpRange::v4(10, 0, 0, 0, 8), AddressKind::Private),
@@ -178,19 +181,21 @@ const SPECIAL: &[(IpRange, AddressKind)] = &[
     (IpRange::v6([0xff00, 0, 0, 0], 8), AddressKind::Multicast),
 ];
 
-/// The only part of IPv6 that has public addresses.
+/// The only part of IPv6 with public addresses.
 const GLOBAL: IpRange = IpRange::v6([0x2000, 0, 0, 0], 3);
-/// Where NAT64 has the addresses of IPv4: how a machine without IPv4 reaches them.
+/// The NAT64 prefix, through which machines without IPv4 reach IPv4 addresses.
 const NAT64: IpRange = IpRange::v6([0x64, 0xff9b, 0, 0], 96);
 const NAT64_LOCAL: IpRange = IpRange::v6([0x64, 0xff9b, 1, 0], 48);
 
-/// The address to connect to, if that is allowed: it is public, or in one of these ranges. An address of IPv4 that is
-/// written as one of IPv6 is what it stands for. One that some gateway would take out of an address of IPv6 counts beside
-/// that: a range of IPv6 opens no address of IPv4 in another notation.
+/// Returns the address to connect to, if it is public or in one of the `allowed` ranges. An IPv4
+/// address in IPv6 notation is converted first. An IPv4 address that a gateway might extract from
+/// an IPv6 address has to be allowed as well: an IPv6 range does not open IPv4 addresses in another
+/// notation.
 pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, AddressKind> {
     let is_allowed = |address| allowed.iter().any(|range| range.contains(address));
     let refused = |inner: Ipv4Addr| {
-        // Nothing is sent on to "this network", which is what the other readings of an address mostly come to.
+        // Gateways do not forward to "this network" (0.0.0.0/8), which is what most of the wrong
+        // readings of an address result in.
         let kind = special(IpAddr::V4(inner)).filter(|kind| *kind != AddressKind::Unspecified);
         kind.filter(|_| !is_allowed(IpAddr::V4(inner)))
     };
@@ -202,17 +207,17 @@ pub(super) fn check(address: IpAddr, allowed: &[IpRange]) -> Result<IpAddr, Addr
     kind.map_or(Ok(plain), Err)
 }
 
-/// Whether anybody's machine may be there.
+/// Whether the address is public.
 pub(super) fn is_public(address: IpAddr) -> bool {
     check(address, &[]).is_ok()
 }
 
-/// What kind of address it is, if it is one that no range opens.
+/// The kind of an address that no range opens; otherwise `None`.
 fn never(address: IpAddr) -> Option<AddressKind> {
     NEVER.iter().find(|(range, _)| range.contains(address)).map(|(_, kind)| *kind)
 }
 
-/// What kind of address it is, unless it is a public one or never allowed.
+/// The kind of a non-public address, apart from those that are never allowed; otherwise `None`.
 fn special(address: IpAddr) -> Option<AddressKind> {
     if let Some((_, kind)) = SPECIAL.iter().find(|(range, _)| range.contains(address)) {
         return Some(*kind);
@@ -230,7 +235,7 @@ fn special(address: IpAddr) -> Option<AddressKind> {
     }
 }
 
-/// The addresses of IPv4 that an address of IPv6 may stand for, at some gateway.
+/// The IPv4 addresses that gateways might extract from an IPv6 address.
 fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
     let mut found = [None; 4];
     if let IpAddr::V6(v6) = address {
@@ -242,7 +247,7 @@ fn embedded(address: IpAddr) -> impl Iterator<Item = Ipv4Addr> {
             [0x2001, 0, ..] => {
                 [at([4, 5, 6, 7]), last.map(|client| Ipv4Addr::from_bits(!client.to_bits())), None, None]
             }
-            // The prefix of a network of its own may have any of these lengths: 48, 56, 64 and 96.
+            // The length of a network-specific prefix may be 48, 56, 64 or 96.
             _ if NAT64_LOCAL.contains(address) => {
                 [at([6, 7, 9, 10]), at([7, 9, 10, 11]), at([9, 10, 11, 12]), last]
             }

@@ -1,4 +1,4 @@
-//! Where a deployment lets the targets of which canvas be, as it is written in its configuration. It resolves nothing.
+//! Where the configuration lets the targets of a canvas be. Does not resolve names.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -9,15 +9,16 @@ use url::Host;
 use super::address::IpRange;
 use crate::event::CanvasId;
 
-/// Ports of HTTP, which need no permission of their own.
+/// HTTP ports, which need no permission.
 const USUAL_PORTS: [RangeInclusive<u16>; 3] = [443..=443, 80..=80, 8000..=8999];
 
-/// Whether it is a port of HTTP: 443, 80, or 8000 to 8999.
+/// Whether it is a usual HTTP port: 443, 80, or 8000 to 8999.
 pub(super) fn is_usual(port: u16) -> bool {
     USUAL_PORTS.iter().any(|ports| ports.contains(&port))
 }
 
-/// Whose targets something is allowed for: `*`, `queues` for those of registered queues, or a canvas.
+/// Whose targets a permission covers: `*` for all, `queues` for those of registered queues, or a
+/// canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whose {
     Everybody,
@@ -25,7 +26,7 @@ pub(super) enum Whose {
 }
 
 impl Whose {
-    /// Whether it is about a canvas and everybody, or about somebody alone.
+    /// Whether it covers this canvas.
     pub(super) fn includes(self, canvas: CanvasId) -> bool {
         match self {
             Self::Everybody => true,
@@ -33,7 +34,7 @@ impl Whose {
         }
     }
 
-    /// The canvas, if it is about one alone.
+    /// The canvas, if it covers a single one.
     pub(super) fn alone(self) -> Option<CanvasId> {
         match self {
             Self::Everybody => None,
@@ -50,13 +51,15 @@ impl Whose {
     }
 }
 
-/// A place where the targets of a canvas may be although it is not public, or although its port is not one of HTTP:
-/// `CANVAS=10.1.2.0/24:8080`, `CANVAS=orders.internal:9000-9010`, `*=public:1024-65535`.
+/// A place where the targets of a canvas may be although it is not public, or its port is not a
+/// usual HTTP port: `CANVAS=10.1.2.0/24:8080`, `CANVAS=orders.internal:9000-9010`,
+/// `*=public:1024-65535`.
 ///
-/// In front is whose targets: a canvas, `queues` for those of registered queues, or `*` for all. Then a range of addresses,
-/// the host that stands in the URL, wherever its name leads, or `public` for every public address. Behind it are the ports;
-/// without any, those of HTTP: 443, 80 and 8000 to 8999. An address of IPv6 with ports stands in brackets, `[fd00::/8]:9000`.
-/// Metadata services and link-local addresses are refused even so.
+/// The first part says whose targets: a canvas, `queues` for those of registered queues, or `*` for
+/// all. Then comes an IP range, the host in the URL (wherever its name leads), or `public` for
+/// every public address. The ports follow; by default those of HTTP: 443, 80 and 8000 to 8999. An
+/// IPv6 address with ports is put in brackets, `[fd00::/8]:9000`. Metadata services and link-local
+/// addresses stay refused.
 ///
 /// ```
 /// use wakeq::delivery::{AllowedPlace, InvalidAllowedPlace};
@@ -76,12 +79,12 @@ pub struct AllowedPlace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Public,
-    /// A host as URLs have it, without a dot at its end.
+    /// A host as in URLs, without a trailing dot.
     Name(String),
     Range(IpRange),
 }
 
-/// A text that does not say what is allowed for whom.
+/// The text is not an allowed place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a place where targets may be looks like CANVAS=10.1.2.0/24:8080 or CANVAS=orders.internal:9000-9010: a canvas, or \
@@ -96,7 +99,7 @@ impl AllowedPlace {
         self.ports.as_ref().map_or(is_usual(port), |ports| ports.contains(&port))
     }
 
-    /// Whether it may open this port of a host whose addresses are not known yet.
+    /// Whether it might open this port of a host whose addresses are not known yet.
     pub(super) fn may_open(&self, host: &str, port: u16) -> bool {
         let may = match &self.place {
             Place::Public | Place::Range(_) => true,
@@ -105,7 +108,7 @@ impl AllowedPlace {
         may && self.opens(port)
     }
 
-    /// The ranges that it opens at this host and port; a range of IPv4 opens none of IPv6.
+    /// The ranges that it opens for this host and port; an IPv4 range opens no IPv6 addresses.
     pub(super) fn ranges(&self, host: &str, port: u16) -> Vec<IpRange> {
         match &self.place {
             Place::Range(range) if self.opens(port) => vec![*range],
@@ -145,7 +148,7 @@ impl FromStr for AllowedPlace {
                 };
                 (place, ports)
             }
-            // An address of IPv6 without brackets has no ports.
+            // An IPv6 address without brackets has no ports.
             None if place.parse::<IpRange>().is_ok() => (place, None),
             None => place.rsplit_once(':').map_or((place, None), |(place, ports)| (place, Some(ports))),
         };
@@ -163,7 +166,7 @@ impl Place {
             return Ok(Self::Range(range));
         }
         match Host::parse(text.trim_end_matches('.')) {
-            // What looks like a range and is not one is no name.
+            // A malformed range is not a name.
             Ok(Host::Domain(name)) if !text.contains('/') => Ok(Self::Name(name)),
             Ok(Host::Domain(_) | Host::Ipv4(_) | Host::Ipv6(_)) | Err(_) => Err(InvalidAllowedPlace),
         }

@@ -1,5 +1,5 @@
-//! What a target's answer means for the event. Pure: status, headers and the time come in, a verdict goes out. Nothing that
-//! the target said but its status is repeated.
+//! What a target's answer means for the event. Pure: maps status, headers and the time to a
+//! verdict. Repeats nothing that the target sent, apart from its status.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,11 +8,11 @@ use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
 use super::Delivered;
 
-/// When an event comes again that is too early for a target which does not say for how long.
+/// The delay after 425 Too Early without `Retry-After`.
 const NOT_YET: Duration = Duration::from_secs(10);
 
-/// The verdict on an answer, by its status; of its headers only `Retry-After` counts, and with it `Date`.
-/// `body` says how long its body was.
+/// The verdict on an answer, by its status. Of its headers, only `Retry-After` is used, together
+/// with `Date`. `body` describes the length of its body.
 pub(super) fn verdict(
     status: StatusCode,
     headers: &HeaderMap,
@@ -41,7 +41,7 @@ pub(super) fn verdict(
     }
 }
 
-/// `500 Internal Server Error`, or the number alone.
+/// For example `500 Internal Server Error`, or the number alone.
 fn named(status: StatusCode) -> String {
     match status.canonical_reason() {
         Some(reason) => format!("{} {reason}", status.as_u16()),
@@ -49,8 +49,8 @@ fn named(status: StatusCode) -> String {
     }
 }
 
-/// How long to wait, if `Retry-After` can be read: whole seconds, or a moment, which is compared with the target's own
-/// `Date` where there is one.
+/// The delay requested by `Retry-After`, if it can be parsed: whole seconds, or a time, which is
+/// compared with the target's own `Date` if there is one.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = text(headers, &RETRY_AFTER)?;
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

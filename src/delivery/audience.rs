@@ -1,14 +1,15 @@
-//! Which audiences a deployment allows for which targets, as they are written in its configuration. Asks for no token.
+//! The audiences that the configuration allows for which targets. Requests no tokens.
 
 use std::str::FromStr;
 
 use super::allowed::Whose;
 use crate::event::{CanvasId, TargetUrl};
 
-/// An audience, the only origin that tokens for it may go to, and whose targets may be given them:
-/// `CANVAS=orders=https://orders-x.a.run.app`, or `CANVAS=https://orders-x.a.run.app` where the audience is that origin.
+/// An audience, the only origin that its tokens may be sent to, and the canvas whose targets may
+/// use it: `CANVAS=orders=https://orders-x.a.run.app`, or `CANVAS=https://orders-x.a.run.app` if
+/// the audience is that origin.
 ///
-/// In front is a canvas, `queues` for the targets of registered queues, or `*` for all.
+/// The first part is a canvas, `queues` for the targets of registered queues, or `*` for all.
 ///
 /// ```
 /// use wakeq::CanvasId;
@@ -27,7 +28,7 @@ pub struct AllowedAudience {
     origin: String,
 }
 
-/// A text that does not say which audience is meant for which origin.
+/// The text is not an allowed audience.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an allowed audience stands behind whose targets may have it, a canvas, `queues` or `*`, and before the origin its \
@@ -37,12 +38,12 @@ pub struct AllowedAudience {
 pub struct InvalidAllowedAudience;
 
 impl AllowedAudience {
-    /// Whether a token for this audience may go to this URL, for a target of this canvas.
+    /// Whether a target of this canvas may have tokens for this audience sent to this URL.
     pub fn allows(&self, canvas: CanvasId, audience: &str, url: &TargetUrl) -> bool {
         self.whose.includes(canvas) && self.allows_at(audience, url)
     }
 
-    /// Whether its tokens may go to this URL, of whomever it is.
+    /// Like [`Self::allows`], for any canvas.
     pub(super) fn allows_at(&self, audience: &str, url: &TargetUrl) -> bool {
         let is_it = self.audience == audience
             || self.audience == self.origin && audience.trim_end_matches('/') == self.origin;
@@ -56,7 +57,7 @@ impl FromStr for AllowedAudience {
     fn from_str(text: &str) -> Result<Self, InvalidAllowedAudience> {
         let (whose, pair) = text.split_once('=').ok_or(InvalidAllowedAudience)?;
         let whose = Whose::read(whose).ok_or(InvalidAllowedAudience)?;
-        // An origin has no "=", and an audience may have.
+        // An origin contains no `=`, but an audience may.
         let (audience, origin) = match pair.rsplit_once('=') {
             Some((audience, origin)) => (Some(audience), origin),
             None => (None, pair),

@@ -1,4 +1,5 @@
-//! One attempt: check, token, sign, send, read the answer. Everything within the target's time.
+//! One delivery attempt: check, get a token, sign, send and read the answer, within the target's
+//! timeout.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -25,22 +26,24 @@ use super::value::Value;
 use super::{Delivered, Delivery, DeliveryConfig, DeliveryError, answer, headers};
 use crate::event::{CanvasId, Target, TargetUrl};
 
-/// Longest body of an answer that is read; a longer one costs the connection.
+/// Maximum body of an answer in bytes; if it is longer, the connection is closed instead of reused.
 const BODY_MAX_BYTES: usize = 64 * 1024;
-/// How long it is read: the status has come, and the rest only keeps the connection.
+/// Maximum time for reading the body. The status has arrived already; reading on only lets the
+/// connection be reused.
 const BODY_WITHIN: Duration = Duration::from_secs(1);
-/// Longest head of an answer, with at most so many headers.
+/// Maximum size of an answer's head, and of its number of headers.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
-/// How long a connection is kept for the next request: shorter than servers keep theirs, because a request that meets
-/// the end of a connection fails.
+/// How long an idle connection is kept. Shorter than servers keep theirs, because a request fails
+/// if the server closes the connection at that moment.
 const IDLE: Duration = Duration::from_secs(1);
 const IDLE_MAX_PER_HOST: usize = 32;
 const TOKEN_WITHIN: Duration = Duration::from_secs(10);
-/// Longest time that a policy may give.
+/// Maximum timeout of a policy that takes effect.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// Sends events to targets. Cheap to clone; one a process, so that its limits hold for all.
+/// Sends events to targets. Cheap to clone. Use one per process, so that its limits apply to all
+/// deliveries.
 ///
 /// ```no_run
 /// use wakeq::delivery::{Delivered, Delivery, DeliveryConfig, Deliverer};
@@ -72,19 +75,21 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// ```
 #[derive(Clone)]
 pub struct Deliverer {
-    /// For the canvases that nothing is allowed alone.
+    /// For canvases without rules of their own.
     usual: Door,
-    /// For the others, each with connections of its own: what one may reach, another must not find open.
+    /// For canvases with rules of their own, each with its own connection pool: a connection that
+    /// one canvas may use must not be reused for another.
     others: Arc<HashMap<CanvasId, Door>>,
     shared: Shared,
     tokens: Arc<dyn IdTokens>,
 }
 
 impl Deliverer {
-    /// How much longer than its policy says an attempt takes at most, because there is no room for its connection.
+    /// Maximum time by which an attempt may exceed its policy's timeout, while it waits for a
+    /// connection permit or a lookup.
     pub(crate) const ROOM_WITHIN: Duration = ROOM_WITHIN;
 
-    /// Connects to nothing yet.
+    /// Creates the client; does not connect to anything yet.
     pub fn new(config: DeliveryConfig) -> Result<Self, DeliveryError> {
         let lookups = Lookups::new(Arc::clone(&config.resolver), LOOKUPS_MAX);
         let shared = Shared::new(lookups, Tls::new(&config.authorities)?, config.connections_max);
@@ -104,14 +109,16 @@ impl Deliverer {
         self.others.get(&canvas).unwrap_or(&self.usual)
     }
 
-    /// What is refused already when a target is registered, because it needs no name resolved: scheme, port, names and
-    /// addresses that stand in the URL. What its name leads to is checked at each connection.
+    /// The checks that need no name resolution, so that registering a target can already fail them:
+    /// scheme, port, host name and literal addresses. The addresses of a name are checked at each
+    /// connection.
     pub fn check(&self, canvas: CanvasId, url: &TargetUrl) -> Result<(), RefusedTarget> {
         self.door(canvas).connector.rules().check(url)
     }
 
-    /// Whether a target of this canvas may be given a token for this audience: if the deployment allows that canvas to have
-    /// it sent to that origin. A token says that it comes from the account of the queue.
+    /// Whether a target of this canvas may receive tokens for this audience: the deployment must
+    /// allow this canvas to have them sent to the URL's origin. A token identifies its sender as
+    /// the workers' service account.
     pub fn check_audience(
         &self,
         canvas: CanvasId,
@@ -121,13 +128,14 @@ impl Deliverer {
         self.door(canvas).connector.rules().check_audience(url, audience)
     }
 
-    /// How many connections were begun, ever; also those that failed.
+    /// How many connections were attempted so far, including failed ones.
     pub fn connects(&self) -> u64 {
         self.shared.connects()
     }
 
-    /// Sends an event to a target, once, and says how that ended; within the time of the target's policy, in which waiting
-    /// for room in this process does not count.
+    /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
+    /// target's policy applies, not counting the time spent waiting for connection permits and
+    /// lookups in this process.
     pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> Delivered {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(), Instant::now());
@@ -162,7 +170,7 @@ impl Deliverer {
             None => None,
         };
         let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
-        // The receiver compares it with its own clock, and so it is that of the sender.
+        // This machine's clock, because the receiver compares the timestamp with its own clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let headers = headers::headers(&delivery, &target.secrets, now.as_secs(), token.as_deref())
             .map_err(|_| Failure("the request could not be written".to_owned()))?;
@@ -192,7 +200,7 @@ impl fmt::Debug for Deliverer {
     }
 }
 
-/// A way out: what may be reached by it, and the connections that were opened so.
+/// A client with its rules, and the pool of connections opened under them.
 #[derive(Clone)]
 struct Door {
     client: Client<Connector, Value>,
@@ -230,7 +238,7 @@ impl From<RefusedTarget> for Failure {
     }
 }
 
-/// Reads what there is of a body, up to its limits, and says how long it was.
+/// Reads the body up to the limits, and describes its length.
 async fn read(mut body: Incoming, until: Instant) -> String {
     let mut length = 0_usize;
     loop {
@@ -246,12 +254,12 @@ async fn read(mut body: Incoming, until: Instant) -> String {
     }
 }
 
-/// What is told of every host that is not at a public address, or at none: whether it is there, and what answers, is the
-/// operator's to know.
+/// The message for every host without a public address. Whether such a host exists, and what
+/// answers there, is for the operator only.
 const NOT_REACHED: &str = "its host could not be reached: its name leads nowhere, nothing answers there as it should, or it is \
                            where this deployment does not send; check how it is written. The operator's log says which it is";
 
-/// What went wrong between us and a target, in words for whoever registered it.
+/// Describes a failed exchange for the target's owner.
 fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
     if let Some(error) = cause::<ConnectError>(error) {
         if error.tells_of_the_inside() {

@@ -1,4 +1,5 @@
-//! The time of an attempt. What it waits for room in its own process is none of the target's: the clock stands meanwhile.
+//! Measures an attempt's time. The clock is stopped while the attempt waits for capacity in its own
+//! process, which does not count towards the target's timeout.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,7 +10,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
 tokio::task_local! {
-    /// That of the attempt that the current task makes: the client between it and its connections can't hand it on.
+    /// The clock of the current task's attempt: the HTTP client between the attempt and its
+    /// connections can't pass it on.
     static CURRENT: AttemptClock;
 }
 
@@ -26,7 +28,7 @@ struct Waits {
     total: Duration,
 }
 
-/// The attempt took longer than it may.
+/// The attempt exceeded its time limit.
 #[derive(Debug)]
 pub(super) struct Late;
 
@@ -35,12 +37,13 @@ impl AttemptClock {
         Self { waits: Arc::new(watch::Sender::new(Waits::default())) }
     }
 
-    /// The clock of the attempt that this task makes.
+    /// The clock of the current task's attempt.
     pub(super) fn current() -> Self {
         CURRENT.try_with(Clone::clone).unwrap_or_else(|_| Self::new())
     }
 
-    /// Lets an attempt work until its time is up, which is as much later as it has waited.
+    /// Runs an attempt until its time limit, which is extended by the time that the clock is
+    /// stopped.
     pub(super) async fn within<F: Future>(&self, limit: Duration, work: F) -> Result<F::Output, Late> {
         let begun = Instant::now();
         let mut work = pin!(CURRENT.scope(self.clone(), work));
@@ -56,12 +59,12 @@ impl AttemptClock {
         }
     }
 
-    /// For how long it has stood, when it goes.
+    /// The total time that the clock was stopped, not counting a stop in progress.
     pub(super) fn waited(&self) -> Duration {
         self.waits.borrow().total
     }
 
-    /// Stops it until the guard is dropped.
+    /// Stops the clock until the guard is dropped.
     pub(super) fn stop(&self) -> Stopped {
         self.waits.send_modify(|waits| {
             waits.under_way += 1;
@@ -71,7 +74,7 @@ impl AttemptClock {
     }
 }
 
-/// A clock that stands, until this is dropped.
+/// Keeps the clock stopped until it is dropped.
 pub(super) struct Stopped {
     clock: AttemptClock,
 }

@@ -1,5 +1,6 @@
-//! Connections to targets: the only place that opens one. A name is resolved, every address is checked, and the
-//! connection goes to an address that was; nothing is resolved a second time. Knows no proxy and no redirect.
+//! Opens the connections to targets; no other code does. Resolves the name, checks every address,
+//! and connects to a checked address without resolving again. Supports neither proxies nor
+//! redirects.
 
 use std::future::Future;
 use std::io;
@@ -25,12 +26,13 @@ use super::lookups::{Lookup, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::{self, Tls};
 
-/// For room among the connections and lookups: those of other targets are in the way, and none of it is this target's time.
+/// Maximum wait for a connection permit and for the lookup to start. Other targets cause this wait,
+/// so it does not count towards the target's timeout.
 pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(60);
-/// For the name and TCP together.
+/// For name resolution and TCP together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const TLS_WITHIN: Duration = Duration::from_secs(10);
-/// For each address of a name that has several.
+/// For each address, if a name has several.
 const ADDRESS_WITHIN: Duration = Duration::from_secs(3);
 /// How many addresses of a name are tried.
 const ADDRESSES_MAX: usize = 4;
@@ -56,14 +58,14 @@ pub(super) enum ConnectError {
     LateTls,
     #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
     NoAuthorities,
-    /// At an address that is not public.
+    /// A failure at an address that is not public.
     #[error(transparent)]
     Inside(Box<Self>),
 }
 
 impl ConnectError {
-    /// Whether whoever registered the target would learn something of the network that the worker is in: which names there
-    /// are, where they lead, and what answers there.
+    /// Whether the error would reveal something about the workers' internal network to the target's
+    /// owner: which names exist, where they lead, and what answers there.
     pub(super) fn tells_of_the_inside(&self) -> bool {
         match self {
             Self::Inside(_)
@@ -92,7 +94,7 @@ impl ConnectError {
         }
     }
 
-    /// The same, hidden if the address is not public.
+    /// Marks the error as internal unless the address is public.
     fn at(self, is_public: bool) -> Self {
         if is_public { self } else { Self::Inside(Box::new(self)) }
     }
@@ -109,7 +111,7 @@ struct Inner {
     shared: Shared,
 }
 
-/// What all connectors of a process share, whatever their rules.
+/// Shared by all connectors of a process, whatever their rules.
 #[derive(Clone)]
 pub(super) struct Shared {
     inner: Arc<SharedInner>,
@@ -128,7 +130,7 @@ impl Shared {
         Self { inner: Arc::new(SharedInner { lookups, tls, room, connects: AtomicU64::new(0) }) }
     }
 
-    /// How many connections were begun.
+    /// How many connections were attempted.
     pub(super) fn connects(&self) -> u64 {
         self.inner.connects.load(Ordering::SeqCst)
     }
@@ -178,21 +180,22 @@ impl Inner {
         Ok(Stream { io: TokioIo::new(io), _room: room })
     }
 
-    /// The same connection over TLS.
+    /// Performs the TLS handshake on a connection.
     async fn encrypted(&self, host: &str, tcp: TcpStream) -> Result<Box<dyn Io>, ConnectError> {
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
             .map_err(|_| ConnectError::Tls("no certificate can have the name of its host"))?;
         let connector = self.shared.inner.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
         let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
-            // With the names of its certificate: for the operator.
+            // The error contains names from the target's certificate, so only the operator gets to
+            // see it.
             tracing::debug!(host, %error, "a target does not speak TLS as it should");
             ConnectError::Tls(tls::fault(&error))
         })?;
         Ok(Box::new(tls))
     }
 
-    /// A place among the connections, and a lookup that has begun, if the host is a name.
+    /// Acquires a connection permit and, if the host is a name, starts its lookup.
     async fn begin(&self, host: &str, port: u16) -> Result<(OwnedSemaphorePermit, Found), ConnectError> {
         if let Ok(address) = host.parse() {
             let address = self.rules.check_address("", port, address)?;
@@ -207,7 +210,7 @@ impl Inner {
         Arc::clone(&self.shared.inner.room).acquire_owned().await.map_err(|_| ConnectError::NoRoom)
     }
 
-    /// Addresses that were checked: of a host that is one, or of what its name leads to now.
+    /// The checked addresses of a host that is a name, or the one that is its address.
     async fn addresses(&self, host: &str, port: u16, found: Found) -> Result<Vec<IpAddr>, ConnectError> {
         let lookup = match found {
             Found::Address(checked) => return Ok(vec![checked]),
@@ -215,7 +218,7 @@ impl Inner {
         };
         let found = lookup.addresses().await.map_err(ConnectError::Unresolved)?;
         let mut checked = self.rules.check_addresses(host, port, &found).inspect_err(|refused| {
-            // Where it led is for the operator: a tenant is told nothing of it.
+            // Only the operator may learn where the name leads.
             tracing::info!(host, addresses = ?found, %refused, "a target's name leads to where nothing is sent");
         })?;
         if checked.is_empty() {
@@ -225,7 +228,7 @@ impl Inner {
         Ok(checked)
     }
 
-    /// The first of these addresses that takes a connection, and whether all are public.
+    /// Connects to the first address that accepts, and returns whether all of them are public.
     async fn open(&self, addresses: &[IpAddr], port: u16) -> Result<(TcpStream, bool), ConnectError> {
         let is_public = addresses.iter().all(|address| address::is_public(*address));
         let mut failure = io::Error::other("no address was tried");
@@ -234,7 +237,7 @@ impl Inner {
             self.shared.inner.connects.fetch_add(1, Ordering::SeqCst);
             match timeout(within, TcpStream::connect(SocketAddr::new(*address, port))).await {
                 Ok(Ok(tcp)) => {
-                    // A delivery is one write: waiting for more would only delay it.
+                    // A delivery is a single write, which Nagle's algorithm would only delay.
                     tcp.set_nodelay(true).map_err(ConnectError::Unreachable)?;
                     return Ok((tcp, is_public));
                 }
@@ -246,11 +249,11 @@ impl Inner {
     }
 }
 
-/// What a host is.
+/// A parsed host.
 enum Found {
-    /// An address, which was checked.
+    /// An IP address that was checked.
     Address(IpAddr),
-    /// A name, which is being looked up.
+    /// A name whose lookup has started.
     Name(Lookup),
 }
 
@@ -258,7 +261,7 @@ trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
-/// A connection, plain or over TLS. It holds its place among the connections until it is dropped.
+/// A plain or TLS connection. Holds its connection permit until it is dropped.
 pub(super) struct Stream {
     io: TokioIo<Box<dyn Io>>,
     _room: OwnedSemaphorePermit,
@@ -306,7 +309,7 @@ mod tests {
     use super::*;
     use crate::delivery::{DeliveryConfig, Resolve};
 
-    /// Knows no address of any name, and says so at its own pace.
+    /// Finds no address for any name, after a delay.
     #[derive(Debug)]
     struct Slow;
 

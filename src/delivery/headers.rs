@@ -1,5 +1,5 @@
-//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt. Pure, and closed: whoever
-//! registers a target names none of them.
+//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt.
+//! Pure. The set is fixed: targets cannot add headers of their own.
 
 use chrono::SecondsFormat;
 use hyper::header::{
@@ -11,7 +11,8 @@ use crate::event::{CopyOf, OwnDeployment, Place, Secrets};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
-/// Every header of a request but `host` and `content-length`. `timestamp_s` is when it is sent, in seconds since 1970.
+/// All headers of a request except `host` and `content-length`. `timestamp_s` is the time of
+/// sending, in seconds since 1970.
 pub(super) fn headers(
     delivery: &Delivery<'_>,
     secrets: &Secrets,

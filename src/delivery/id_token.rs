@@ -1,4 +1,5 @@
-//! OIDC tokens that go with requests, so that Cloud Run and its like let them in. Makes and checks none itself.
+//! OIDC tokens for requests, as Cloud Run and similar services require. Neither creates nor
+//! verifies tokens itself.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -10,21 +11,21 @@ use google_cloud_auth::credentials::idtoken::{self, IDTokenCredentials, mds};
 /// A source of tokens.
 #[async_trait]
 pub trait IdTokens: Debug + Send + Sync + 'static {
-    /// A token for this audience that is good for a while.
+    /// Returns a token for this audience that stays valid for a while.
     async fn token(&self, audience: &str) -> Result<String, NoIdToken>;
 }
 
-/// Why there is no token; the log has the rest.
+/// Why there is no token; the log has the details.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no ID token for its audience: {0}")]
 pub struct NoIdToken(pub String);
 
-/// How many audiences are kept at a time.
+/// Maximum number of cached audiences.
 const AUDIENCES_MAX: usize = 256;
 
-/// Google's tokens, for the service account that the process runs as: from the metadata server, or from a key or an
-/// impersonation that the environment names (application default credentials). A token is used until four minutes before
-/// it expires, when the next one is there.
+/// Google's ID tokens for the process's service account: from the metadata server, or from a key or
+/// an impersonation in the environment (application default credentials). A token is used until
+/// four minutes before it expires, when it is replaced by a new one.
 #[derive(Debug)]
 pub struct GoogleIdTokens {
     metadata_server: Option<String>,
@@ -51,12 +52,12 @@ struct Source {
 }
 
 impl GoogleIdTokens {
-    /// Those of a metadata server somewhere else than Google's, `http://host:port`.
+    /// Uses a metadata server other than Google's, `http://host:port`.
     pub fn of_metadata_server(endpoint: &str) -> Self {
         Self { metadata_server: Some(endpoint.to_owned()), ..Self::default() }
     }
 
-    /// The audience's credentials, which keep a token; made if they are not there.
+    /// The cached credentials of an audience, which cache its token; created if missing.
     fn credentials(&self, audience: &str) -> Result<IDTokenCredentials, NoIdToken> {
         let mut sources = self.sources();
         sources.uses += 1;
@@ -84,7 +85,7 @@ impl GoogleIdTokens {
     }
 
     fn sources(&self) -> MutexGuard<'_, Sources> {
-        // Nothing in here panics half-way through a change.
+        // No code panics while a change is incomplete.
         self.sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,7 +97,8 @@ impl IdTokens for GoogleIdTokens {
         credentials.id_token().await.map_err(|error| {
             tracing::warn!(%error, "an ID token for a target was not given");
             if !error.is_transient() {
-                // They have given up for good: the next request begins anew.
+                // The credentials never recover from a permanent error: the next request creates
+                // new ones.
                 self.sources().by_audience.remove(audience);
             }
             NoIdToken("Google gave none; the worker's log says why".to_owned())

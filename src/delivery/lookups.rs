@@ -1,5 +1,5 @@
-//! Lookups of names: so many at a time, and one for all who want the same name meanwhile. Remembers no answer, and checks
-//! none.
+//! Bounded DNS lookups: a limited number at a time, and one shared by all callers that ask for the
+//! same name meanwhile. Answers are neither cached nor checked.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,9 +12,9 @@ use tokio::time::timeout;
 
 use super::resolve::Resolve;
 
-/// How many names are looked up at a time: each takes a thread until the system answers.
+/// Maximum number of concurrent lookups; each occupies a thread until the system answers.
 pub(super) const LOOKUPS_MAX: usize = 128;
-/// Longest time that a lookup keeps its place. Resolvers of systems have given up before.
+/// Maximum time that a lookup holds its permit. System resolvers give up earlier.
 const LOOKUP_WITHIN: Duration = Duration::from_secs(60);
 
 /// Cheap to clone.
@@ -36,7 +36,7 @@ enum Stage {
     Answered(Result<Vec<IpAddr>, Arc<io::Error>>),
 }
 
-/// A lookup that has begun.
+/// A lookup that has started.
 pub(super) struct Lookup {
     stage: watch::Receiver<Stage>,
 }
@@ -47,10 +47,11 @@ impl Lookups {
         Self { inner: Arc::new(Inner { resolver, room, under_way }) }
     }
 
-    /// Begins to look a name up, as soon as there is room, or joins those who wait for it already.
+    /// Starts a lookup of a name once a permit is free, or joins the one that is waiting or
+    /// running.
     pub(super) async fn begin(&self, name: &str) -> Lookup {
         let mut stage = self.join(name);
-        // One that broke off is known by its answer.
+        // If the lookup's task fails, `addresses` reports it.
         let _begun = stage.wait_for(|stage| !matches!(stage, Stage::Queued)).await.is_ok();
         Lookup { stage }
     }
@@ -72,13 +73,13 @@ impl Lookups {
 
 impl Inner {
     fn under_way(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Stage>>>> {
-        // Nothing in here panics half-way through a change.
+        // No code panics while a change is incomplete.
         self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lookup {
-    /// The addresses, when they are there.
+    /// Waits for the addresses.
     pub(super) async fn addresses(mut self) -> io::Result<Vec<IpAddr>> {
         let answered = self.stage.wait_for(|stage| matches!(stage, Stage::Answered(_))).await;
         match answered.as_deref() {
@@ -89,7 +90,7 @@ impl Lookup {
     }
 }
 
-/// A lookup that others can join, until this is dropped.
+/// A lookup that other callers can join until this is dropped.
 struct Listed {
     inner: Arc<Inner>,
     name: String,
@@ -97,8 +98,8 @@ struct Listed {
 }
 
 impl Listed {
-    /// It goes on when those who asked have left, as the system's resolver does: who asks again joins it, so that a slow
-    /// name never has two places.
+    /// Continues after all callers have left, as the system's resolver does: a later caller joins
+    /// it, so that a slow name never holds two permits.
     async fn look_up(self) {
         let inner = Arc::clone(&self.inner);
         let mut room = std::pin::pin!(inner.room.acquire());
@@ -114,12 +115,12 @@ impl Listed {
         let answer = looking.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         drop(room);
         let stage = Arc::clone(&self.stage);
-        // Who comes from now on asks anew: answers are not kept.
+        // Later callers start a new lookup, since answers are not kept.
         drop(self);
         stage.send_replace(Stage::Answered(answer.map_err(Arc::new)));
     }
 
-    /// Takes it off the list, unless somebody has come meanwhile.
+    /// Removes the lookup from the map, unless another caller has joined meanwhile.
     fn leave(&self) -> bool {
         let mut under_way = self.inner.under_way();
         let is_wanted = self.stage.receiver_count() > 0;
@@ -148,7 +149,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers once it is let, and notes what it is asked.
+    /// Answers once it is permitted to, and records the names it is asked for.
     #[derive(Debug)]
     struct Gate {
         answers: Semaphore,

@@ -1,7 +1,7 @@
-//! Sends events to HTTP targets: one signed POST an attempt, and a verdict on its answer.
+//! Sends events to HTTP targets: one signed POST per attempt, and a verdict on its answer.
 //!
-//! What it must never do: decide what becomes of an event, connect to an address that was not checked, follow a redirect,
-//! use a proxy, send a header that somebody else chose, or repeat what a target said.
+//! Must never decide what becomes of an event, connect to an unchecked address, follow a redirect,
+//! use a proxy, send a header that a tenant chose, or repeat what a target sent.
 
 mod address;
 mod allowed;
@@ -33,7 +33,8 @@ pub use rules::RefusedTarget;
 
 use crate::event::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timestamp, Traceparent};
 
-/// What a deployment lets its requests go to. The default is for the public internet: `https` and public addresses.
+/// Where a deployment's requests may go. By default only to the public internet: `https` and public
+/// addresses.
 ///
 /// ```
 /// use wakeq::delivery::DeliveryConfig;
@@ -43,21 +44,23 @@ use crate::event::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timest
 /// ```
 #[derive(Clone, Debug)]
 pub struct DeliveryConfig {
-    /// Places that are allowed the targets of a canvas, or of all, although they are not public, or their ports not those of
-    /// HTTP. Metadata services are refused even so.
+    /// Places where the targets of a canvas, or of all, may be although they are not public, or
+    /// their ports are not usual HTTP ports. Metadata services and link-local addresses stay
+    /// refused.
     pub allow: Vec<AllowedPlace>,
-    /// Whether requests may go without TLS.
+    /// Whether requests without TLS are allowed. Default `false`.
     pub allow_http: bool,
-    /// Audiences that the targets of a canvas, or of all, may be given tokens for, each with the origin it is meant for. A token
-    /// carries the workers' own identity, so that none is sent without leave.
+    /// Audiences for which the targets of a canvas, or of all, may receive tokens, each with the
+    /// only origin for it. A token carries the workers' own identity, so none is sent without
+    /// permission.
     pub audiences: Vec<AllowedAudience>,
-    /// Connections at a time, idle ones included. Default 512.
+    /// Maximum number of open connections, including idle ones. Default 512.
     pub connections_max: usize,
-    /// Certificates of authorities beside those of the system, as DER.
+    /// Certificates of additional certificate authorities beside the system's, as DER.
     pub authorities: Vec<Vec<u8>>,
-    /// Where names are resolved.
+    /// Resolves host names. By default the system's resolver.
     pub resolver: Arc<dyn Resolve>,
-    /// Where tokens come from.
+    /// Provides ID tokens. By default Google's.
     pub tokens: Arc<dyn IdTokens>,
 }
 
@@ -75,10 +78,10 @@ impl Default for DeliveryConfig {
     }
 }
 
-/// Why nothing can be delivered at all.
+/// Why the client can't be created.
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
-    /// An authority that was added can't be read.
+    /// An additional authority can't be read.
     #[error("a certificate of an authority for targets can't be used: {0}; give it as DER")]
     Authorities(String),
     /// TLS can't be set up.
@@ -89,46 +92,46 @@ pub enum DeliveryError {
 /// One attempt at an event.
 #[derive(Clone, Debug)]
 pub struct Delivery<'a> {
-    /// The event: the same for every attempt, and the id of the message.
+    /// The event's id, which is also the message's id: the same for every attempt.
     pub event: EventId,
-    /// The handler that the target stands for.
+    /// The address of the handler that the target implements.
     pub address: &'a HandlerAddress,
-    /// The event's value: the body.
+    /// The event's value, which becomes the body.
     pub json: String,
-    /// Which attempt this is, from 1.
+    /// The number of this attempt, starting at 1.
     pub attempt: u32,
     /// When the event was emitted.
     pub enqueued_at: Timestamp,
-    /// The trace it belongs to.
+    /// The trace that the event belongs to.
     pub traceparent: &'a Traceparent,
-    /// The object it is about, and its link there.
+    /// The event's object and its link, if it has one.
     pub place: Option<&'a Place>,
-    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    /// If the event is a copy: its registered queue, and the original event.
     pub copy_of: Option<&'a CopyOf>,
-    /// The deployment that sends it, so that its own API can refuse it.
+    /// The deployment that sends the event, so that its own API can refuse it.
     pub deployment: Option<&'a OwnDeployment>,
 }
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// The target has done it.
+    /// The target has processed the event.
     Completed,
-    /// It is too early for the target: the same again, without an attempt being counted.
+    /// It is too early for the target: try again without counting an attempt.
     NotYet {
-        /// After how long.
+        /// How long to wait.
         delay: Duration,
     },
-    /// The target wants no more of them, for good.
+    /// The target permanently refuses further events.
     Gone {
         /// What it answered.
         reason: String,
     },
-    /// An operational error: to be tried again.
+    /// An operational error: to be retried.
     Failed {
         /// What happened, and what to do about it.
         message: String,
-        /// When the target wants it again; none: as its policy says.
+        /// How long the target asks to wait; if `None`, its policy decides.
         retry_after: Option<Duration>,
     },
 }

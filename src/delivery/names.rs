@@ -1,4 +1,4 @@
-//! Names that nothing is sent to, wherever they lead. Resolves nothing.
+//! Host names that are always refused. Resolves nothing.
 
 /// Names of metadata services: refused wherever they lead.
 const METADATA_NAMES: &[&str] = &[
@@ -12,7 +12,7 @@ const METADATA_NAMES: &[&str] = &[
     "metadata.tencentyun.com",
 ];
 
-/// Whether a name is that of a metadata service, or below it.
+/// Whether a name is a metadata service's, or below one.
 pub(super) fn is_metadata_name(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     METADATA_NAMES.iter().any(|refused| {

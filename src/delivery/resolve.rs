@@ -1,4 +1,4 @@
-//! From names to addresses. Checks none of them, and remembers nothing.
+//! Resolves names to addresses. Does not check or cache them.
 
 use std::fmt::Debug;
 use std::io;
@@ -6,15 +6,15 @@ use std::net::{IpAddr, ToSocketAddrs};
 
 use async_trait::async_trait;
 
-/// A resolver of names. It is asked for names only, never for an address in whatever notation, once for each connection;
-/// connections that need the same name meanwhile share the answer.
+/// A name resolver. Called only with names, never with an IP address in any notation, once for each
+/// connection; concurrent connections that need the same name share the answer.
 #[async_trait]
 pub trait Resolve: Debug + Send + Sync + 'static {
-    /// All addresses of a name, the best ones first.
+    /// Returns all addresses of a name, in order of preference.
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The resolver of the operating system. It takes a thread for each name, until the system answers.
+/// The operating system's resolver. Each name occupies a thread until the system answers.
 #[derive(Clone, Debug, Default)]
 pub struct SystemResolver;
 

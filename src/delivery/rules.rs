@@ -1,5 +1,5 @@
-//! What a deployment lets its requests go to: schemes, ports, names, addresses and audiences. Pure: it looks at what is
-//! given and resolves nothing.
+//! What a deployment allows its requests: schemes, ports, names, addresses and audiences. Pure:
+//! resolves nothing.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,8 @@ use super::audience::AllowedAudience;
 use super::{DeliveryConfig, names};
 use crate::event::{CanvasId, TargetUrl};
 
-/// Ports of other protocols, which might take a request for one of theirs: those that browsers refuse, too.
+/// Ports of other protocols, whose servers might misread a request as their own. Browsers refuse
+/// them as well.
 const PORTS_REFUSED: &[u16] = &[
     0, 1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103,
     104, 109, 110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514,
@@ -22,50 +23,50 @@ const PORTS_REFUSED: &[u16] = &[
 /// Why nothing is sent to a target, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RefusedTarget {
-    /// Plain HTTP, which the deployment does not allow.
+    /// Plain HTTP is not allowed by the deployment.
     #[error(
         "plain http is refused: use https, or have the operator allow it with --deliver-http (WAKEQ_DELIVER_HTTP)"
     )]
     PlainHttp,
-    /// Not a port of HTTP, and not opened.
+    /// Not a usual HTTP port, and not opened.
     #[error(
         "port {0} is refused: without leave targets have 443, 80 or one of 8000 to 8999; the operator opens others with \
          --deliver-to CANVAS=HOST:{0} (WAKEQ_DELIVER_TO)"
     )]
     PortNotOpened(u16),
-    /// The port of another protocol.
+    /// The port belongs to another protocol.
     #[error("port {0} is refused: it belongs to another protocol than HTTP")]
     Port(u16),
-    /// A name of a metadata service.
+    /// The host is a metadata service's name.
     #[error("its host names a metadata service: this is never allowed")]
     MetadataName,
-    /// It leads to an address of a metadata service.
+    /// The host leads to a metadata service's address.
     #[error("its host leads to an address of a metadata service: this is never allowed")]
     Metadata,
-    /// It leads to a link-local address.
+    /// The host leads to a link-local address.
     #[error(
         "its host leads to an address that is link-local, as those of metadata services are: this is never allowed"
     )]
     LinkLocal,
-    /// It leads to another address that is not public.
+    /// The host leads to another non-public address.
     #[error(
         "its host leads to an address that is {0}: the operator allows such addresses, by canvas, range and port, with \
          --deliver-to CANVAS=RANGE:PORT (WAKEQ_DELIVER_TO)"
     )]
     Address(AddressKind),
-    /// The client reads it differently than the check did.
+    /// The HTTP client would parse the URL differently from the check.
     #[error("its URL can't be sent as it is: write what is unusual in it as %20 and the like")]
     Unclear,
-    /// A token that the canvas may not have sent.
+    /// The canvas may not have tokens for this audience sent to this origin.
     #[error(
         "a token for this audience says that it comes from this deployment's workers, so the operator has to allow it, with \
          --deliver-audience CANVAS=AUDIENCE={origin} (WAKEQ_DELIVER_AUDIENCE)"
     )]
     Audience {
-        /// The origin of the URL.
+        /// The URL's origin.
         origin: String,
     },
-    /// A token over plain HTTP.
+    /// A token would be sent over plain HTTP.
     #[error("a token is sent over https only")]
     TokenInClear,
 }
@@ -88,7 +89,8 @@ impl From<AddressKind> for RefusedTarget {
     }
 }
 
-/// What a deployment allows the targets of one canvas, or of all that nothing is allowed alone.
+/// What a deployment allows the targets of one canvas, or of all canvases without permissions of
+/// their own.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     allow: Vec<AllowedPlace>,
@@ -97,7 +99,7 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Of a canvas; `None`: what is allowed everybody.
+    /// The rules of a canvas; with `None`, only those that apply to all canvases.
     pub(super) fn of(config: &DeliveryConfig, canvas: Option<CanvasId>) -> Self {
         let counts = |whose: Whose| whose.alone().is_none_or(|alone| canvas == Some(alone));
         Self {
@@ -107,7 +109,7 @@ impl Rules {
         }
     }
 
-    /// What can be said of a URL without resolving its name.
+    /// The checks of a URL that need no name resolution.
     pub(super) fn check(&self, url: &TargetUrl) -> Result<(), RefusedTarget> {
         if !url.is_https() && !self.allow_http {
             return Err(RefusedTarget::PlainHttp);
@@ -129,7 +131,7 @@ impl Rules {
         }
     }
 
-    /// Whether there is an address at which this port is open.
+    /// Whether the port may be open at any address of the host.
     fn check_port(&self, host: &str, port: u16) -> Result<(), RefusedTarget> {
         if is_usual(port) || self.allow.iter().any(|place| place.may_open(host, port)) {
             Ok(())
@@ -138,7 +140,7 @@ impl Rules {
         }
     }
 
-    /// Whether a token for this audience may go to the target.
+    /// Whether tokens for this audience may be sent to the URL.
     pub(super) fn check_audience(&self, url: &TargetUrl, audience: &str) -> Result<(), RefusedTarget> {
         let origin = url.origin();
         if !url.is_https() {
@@ -154,7 +156,7 @@ impl Rules {
         if names::is_metadata_name(name) { Err(RefusedTarget::MetadataName) } else { Ok(()) }
     }
 
-    /// The address to connect to at this port; `host`: the name that led there, if one did.
+    /// Returns the address to connect to; `host` is the name that led there, if any.
     pub(super) fn check_address(
         &self,
         host: &str,
@@ -169,8 +171,8 @@ impl Rules {
         if is_open { Ok(checked) } else { Err(RefusedTarget::PortNotOpened(port)) }
     }
 
-    /// The addresses to connect to. One that is refused refuses them all: a name that leads to places of both kinds is
-    /// not one to send to, and what became of it must not depend on their order.
+    /// Returns the addresses to connect to. One refused address refuses them all: a name that leads
+    /// to both kinds of places is not trusted, and the outcome must not depend on their order.
     pub(super) fn check_addresses(
         &self,
         host: &str,

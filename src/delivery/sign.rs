@@ -1,4 +1,5 @@
-//! Signatures as Standard Webhooks has them: HMAC-SHA256 of id, time and body, one for each secret. Pure; knows no header.
+//! Signatures according to Standard Webhooks: HMAC-SHA256 of id, timestamp and body, one per
+//! secret. Pure; knows no headers.
 
 use aws_lc_rs::hmac;
 use base64::Engine as _;
@@ -6,7 +7,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::event::{Secret, Secrets};
 
-/// The value of `webhook-signature`: one signature for the current secret, and one for the former while it counts.
+/// The value of `webhook-signature`: a signature with the current secret, and one with the previous
+/// secret while it is valid.
 pub(super) fn signatures(secrets: &Secrets, id: &str, timestamp_s: u64, body: &[u8]) -> String {
     let current = signature(&secrets.current, id, timestamp_s, body);
     match &secrets.previous {
@@ -35,7 +37,7 @@ mod tests {
         signatures(&secrets, id, timestamp_s, body.as_bytes())
     }
 
-    /// The vector that the libraries of Standard Webhooks test themselves with.
+    /// The test vector of the Standard Webhooks libraries.
     #[test]
     fn the_known_vector_is_met() {
         let signed =

@@ -1,5 +1,5 @@
-//! TLS to targets: the authorities of the system, and those that were added; and what goes wrong with it, in words of ours.
-//! Opens no connection, and repeats nothing that the other side sent.
+//! TLS to targets, with the system's certificate authorities and additional ones; describes errors
+//! in its own words. Opens no connections, and repeats nothing that the peer sent.
 
 use std::io;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use tokio_rustls::rustls::{CertificateError, ClientConfig, Error};
 
 use super::DeliveryError;
 
-/// How certificates are checked, if there is anything to check them with.
+/// The TLS configuration, if there are any certificate authorities.
 pub(super) struct Tls {
     connector: Option<TlsConnector>,
 }
 
 impl Tls {
-    /// With these certificates of authorities beside the system's, as DER.
+    /// `extra` are certificates of authorities in addition to the system's, as DER.
     pub(super) fn new(extra: &[Vec<u8>]) -> Result<Self, DeliveryError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let extra: Vec<_> = extra.iter().map(|der| CertificateDer::from(der.clone())).collect();
@@ -47,8 +47,8 @@ impl Tls {
     }
 }
 
-/// Why a handshake failed. What the library says of it holds names out of the other side's certificate, and so does not
-/// reach those who registered the target.
+/// Why a handshake failed. The library's messages contain names from the peer's certificate, which
+/// the target's owner must not see.
 pub(super) fn fault(error: &io::Error) -> &'static str {
     use CertificateError as Fault;
     use Error::InvalidCertificate as Invalid;

@@ -1,4 +1,5 @@
-//! The body of a request: an event's value, handed to its connection in pieces, so that it is in memory once.
+//! The body of a request: an event's value, passed to the connection in pieces, so that it is in
+//! memory only once.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,10 +7,10 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 
-/// How much a connection is given at a time: it copies that.
+/// Piece size in bytes; the connection copies each piece.
 const PIECE: usize = 16 * 1024;
 
-/// What is left to be sent.
+/// The part that has not been sent yet.
 pub(super) struct Value(Bytes);
 
 impl Value {
