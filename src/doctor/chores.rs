@@ -1,4 +1,5 @@
-//! Judges the queue's own rows: whether somebody does the work of the minute, and whether the tables stay small.
+//! Judges the queue's own rows: whether the minute's pass is made, and whether the tables stay
+//! small.
 
 use std::time::Duration;
 
@@ -6,24 +7,25 @@ use super::{Finding, list};
 use crate::event::Timing;
 use crate::store::checkup::{Chores, TableSize, Unknown};
 
-/// A promise that is older than this was not kept, where a pass is due every `period`.
+/// The age from which a promise counts as not kept, if a pass is due every `period`.
 pub(crate) fn overdue_after(period: Duration) -> Duration {
     Duration::from_secs(300).max(3 * period)
 }
 
-/// How long ago a handler that a worker lacked still matters.
+/// How long ago a worker may have lacked a handler for it to be reported.
 pub(crate) const UNKNOWN_WITHIN: Duration = Duration::from_secs(7200);
 
-/// A resume job wakes a million events in a minute; one that is older has nobody who carries it on.
+/// A resume job wakes a million events in a minute: an older one is not being processed.
 const JOB_AGE_MAX_S: f64 = 600.0;
 
-/// Dead rows beyond what vacuum is told to leave (10,000), with room for a busy hour.
+/// Dead rows beyond those that vacuum is configured to leave (10,000), with a margin for a busy
+/// hour.
 const DEAD_ROWS_MAX: i64 = 100_000;
 
-/// How many dead rows there may be for each that lives.
+/// How many dead rows there may be per live row.
 const DEAD_PER_LIVE: i64 = 2;
 
-/// Whether the pass of the minute is made, keeps the promises, and carries on what it should.
+/// Whether the minute's pass is made, promises are kept, and resume jobs progress.
 pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
     let start = "start a process that stays (`wakeq all`, or a worker), or let a cron job run `wakeq wake`";
     let late_s = chores.late_s;
@@ -63,7 +65,8 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
     vec![pass, promises, jobs]
 }
 
-/// Whether the durations given here are the deployment's; `ours` are the deployment's with what is given in their place.
+/// Whether the durations given here are the deployment's; `ours` are the deployment's, overridden
+/// by the given ones.
 pub(crate) fn durations(standing: Option<&Timing>, ours: Option<&Timing>) -> Finding {
     let Some((standing, ours)) = standing.zip(ours) else {
         return Finding::ok(
@@ -104,7 +107,7 @@ pub(crate) fn sizes(sizes: &[TableSize]) -> Finding {
 /// Handlers that events name and some worker does not have.
 pub(crate) fn unknown_handlers(unknown: &[Unknown]) -> Finding {
     if unknown.is_empty() {
-        return Finding::ok("handlers", "no worker lacked one in the last 10 minutes");
+        return Finding::ok("handlers", "no worker lacked one in the last 2 hours");
     }
     let names: Vec<String> = unknown
         .iter()

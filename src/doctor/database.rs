@@ -1,4 +1,5 @@
-//! Judges the server: its version, role, settings, clock, migrations, the pooler before it, and old snapshots.
+//! Judges the server: its version, role, settings, clock, migrations, the pooler in front of it,
+//! and old snapshots.
 
 use std::time::Duration;
 
@@ -7,19 +8,19 @@ use crate::event::Timestamp;
 use crate::store::checkup::{HeldSnapshot, Server, Settings};
 use crate::store::{MigrationDifferences, Route};
 
-/// Postgres 15: the oldest that the migrations and statements were written for.
+/// Postgres 15: the oldest version that migrations and statements support.
 const VERSION_MIN: i32 = 150_000;
 
-/// What one process uses with its defaults.
+/// How many connections a process uses by default.
 const CONNECTIONS_OF_A_PROCESS: i64 = 9;
 
-/// From here on, logs of two machines can't be read side by side.
+/// From this clock skew on, the logs of two machines can't be read side by side.
 const SKEW_WARN_MS: i64 = 1_000;
 
-/// From here on, tokens are refused that are valid, or taken that are not.
+/// From this clock skew on, valid tokens are refused, or invalid ones accepted.
 const SKEW_FAIL_MS: i64 = 30_000;
 
-/// Version, role of the server, and room for connections.
+/// The server's version and role, and whether connections are free.
 pub(crate) fn server(server: &Server) -> Vec<Finding> {
     let Server { version_name, database, role, .. } = server;
     let found = format!("Postgres {version_name}, database {database}, role {role}");
@@ -47,7 +48,7 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
     vec![reached, primary, connections]
 }
 
-/// Whether others on the way could read or change what is sent.
+/// Whether anyone on the network could read or change what is sent.
 pub(crate) fn route(route: &Route) -> Finding {
     let what = "TLS";
     match route {
@@ -55,13 +56,14 @@ pub(crate) fn route(route: &Route) -> Finding {
         Route::Verified(host) => Finding::ok(what, format!("the certificate of {host} is checked")),
         Route::Unverified(host) => {
             let found = format!("the certificate of {host} is not checked, which is allowed here");
-            let mend = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for an authority of your own), and unset                         WAKEQ_ALLOW_UNVERIFIED_DATABASE";
+            let mend = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for your own authority), and \
+                        unset WAKEQ_ALLOW_UNVERIFIED_DATABASE";
             Finding::warn(what, found, mend)
         }
     }
 }
 
-/// Whether what is committed stays, and what is dead goes.
+/// Whether commits are durable, and dead rows are removed.
 pub(crate) fn settings(settings: &Settings, unsafe_allowed: bool) -> Vec<Finding> {
     let Settings { fsync, synchronous_commit, full_page_writes, .. } = settings;
     let on_off = |on: bool| if on { "on" } else { "off" };
@@ -94,7 +96,7 @@ pub(crate) fn settings(settings: &Settings, unsafe_allowed: bool) -> Vec<Finding
     vec![durability, pages, vacuum]
 }
 
-/// The server's clock, read between two looks at ours.
+/// The server's clock, read between two readings of ours.
 pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> Finding {
     let apart = if server < before {
         before - server
@@ -113,7 +115,8 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
     }
 }
 
-/// Whether a pooler gives each connection a server process of its own, with the settings made for it.
+/// Whether a pooler gives each connection a server process of its own, with that connection's
+/// settings.
 pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
     let mend = "connect directly, or set the pooler to session mode (pgbouncer: pool_mode = session)";
     if backends.0 == backends.1 {
@@ -126,7 +129,7 @@ pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
     Finding::ok("pooler", "each connection has a server process of its own")
 }
 
-/// Whether the schema is the one that this program was made for.
+/// Whether the schema is the one that this program needs.
 pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
     let MigrationDifferences { missing, unknown, changed, unfinished } = found;
     let what = "migrations";
@@ -149,10 +152,12 @@ pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
     Finding::ok(what, "up to date")
 }
 
-/// How many transactions may have begun since a snapshot whose time is not known: each leaves a dead row or more.
+/// How many transactions may have begun since a snapshot of unknown age: each of them leaves at
+/// least one dead row.
 const HELD_TRANSACTIONS_MAX: i64 = 100_000;
 
-/// Old snapshots, which keep dead rows from being removed. A role that does not see others' transactions can't tell.
+/// Old snapshots, which keep dead rows from being removed. A role that can't see others'
+/// transactions can't tell.
 pub(crate) fn held_snapshots(held: &[HeldSnapshot], allowed: Duration, sees_others: bool) -> Finding {
     let what = "old transactions";
     let is_old = |held: &&HeldSnapshot| {

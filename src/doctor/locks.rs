@@ -1,12 +1,12 @@
-//! Judges which sessions hold what claims and appends wait for.
+//! Judges which sessions hold locks that claims and appends wait for.
 
 use std::time::Duration;
 
 use super::{Finding, list};
 use crate::store::checkup::HeldLock;
 
-/// For how long a lock may be held before it is told. Statements of the queue hold theirs for milliseconds, a migration for
-/// as long as it takes.
+/// How long a lock may be held before it is reported. Statements of the queue hold theirs for
+/// milliseconds, a migration for as long as it takes.
 const HELD_MAX: Duration = Duration::from_secs(10);
 
 /// Locks that claims, turns and appends wait for.

@@ -1,14 +1,14 @@
-//! Judges who holds the log's readers back.
+//! Judges what holds back the readers of the log and its retention.
 
 use std::time::Duration;
 
 use super::{Finding, list};
 use crate::store::{LogAppender, LogHolder};
 
-/// For how long an append may be open before its readers are told to be late.
+/// How long an append may be open before it is reported as holding back readers.
 const HELD_MAX: Duration = Duration::from_secs(30);
 
-/// Transactions that have appended to the log and are still open: nobody reads further than the first of them allows.
+/// Open transactions that have appended to the log: no reader gets past the first of them.
 pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     let what = "readers of the log";
     let is_long = |appender: &&LogAppender| appender.open_for.is_none_or(|open| open >= HELD_MAX);
@@ -27,8 +27,8 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     Finding::warn(what, list(&long), mend)
 }
 
-/// What keeps the first partition of the log from being dropped: whoever is behind is to be seen to, and what nobody works on holds it
-/// for ever.
+/// What keeps the first partition of the log from being dropped. A group that is only behind
+/// catches up; one without members holds the partition forever.
 pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
     let what = "retention of the log";
     let named = |worked_on: bool| -> Vec<String> {

@@ -1,6 +1,6 @@
-//! The doctor's judgement: facts in, findings out, each with the way to mend it.
+//! The doctor's judgement: maps facts to findings, each with advice on how to fix it.
 //!
-//! Pure: it asks nobody and reads no clock. What a threshold means is said where it stands.
+//! Pure: no I/O and no clock. Each threshold is explained where it is defined.
 
 mod chores;
 mod database;
@@ -24,14 +24,14 @@ pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
 pub(crate) use rights::{rights, role};
 pub(crate) use secrets::secrets;
 
-/// What one check found.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     pub(crate) level: Level,
-    /// What was looked at.
+    /// What was checked.
     pub(crate) what: &'static str,
     pub(crate) found: String,
-    /// How to mend it, where something is to be mended.
+    /// How to fix it, if something has to be fixed.
     pub(crate) mend: Option<String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Finding {
 pub(crate) enum Level {
     /// As it should be.
     Ok,
-    /// The queue works, and may not go on to.
+    /// The queue works, but might stop working.
     Warn,
     /// The queue does not work, or may lose events.
     Fail,
@@ -73,7 +73,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// Numbers in a list, as in `3, 5, 8`; of many, the first.
+/// A comma-separated list of the first items, with the number of the others: `3, 5, 8`.
 fn list<T: fmt::Display>(items: &[T]) -> String {
     const SHOWN: usize = 5;
     let shown: Vec<String> = items.iter().take(SHOWN).map(ToString::to_string).collect();

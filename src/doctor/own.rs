@@ -1,9 +1,9 @@
-//! Says which origins and audiences are the deployment's own, so that nothing is delivered there.
+//! Reports the deployment's own origins and audiences, to which nothing is delivered.
 
 use super::Finding;
 use crate::event::OwnDeployment;
 
-/// What the processes that serve the API have said of where it is reached.
+/// The names under which the API is reached, as far as its processes have registered them.
 pub(crate) fn own_names(own: &OwnDeployment) -> Finding {
     let names = own.to_string();
     let found = if names.is_empty() {

@@ -1,14 +1,14 @@
-//! Judges the topic, the subscription, and the rights on them.
+//! Judges the topic, the subscription, and the permissions on them.
 
 use std::time::Duration;
 
 use super::{Finding, list};
 use crate::notify::{MissingPermission, PubSubRights, TopicState, TopicsReport};
 
-/// What only who pulls needs.
+/// The permission that only pulling requires.
 const CONSUME: &str = "pubsub.subscriptions.consume";
 
-/// Whether topic and subscription are there, and set up as the queue needs them.
+/// Whether topic and subscription exist, and are configured as the queue needs them.
 pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
     let found = |what, name: &str, state| match state {
         TopicState::Missing => {
@@ -41,7 +41,7 @@ pub(crate) fn local() -> Finding {
     )
 }
 
-/// Whether the deployment's durations fit a subscription that pushes.
+/// Whether the deployment's durations suit a push subscription.
 pub(crate) fn push_horizon(horizon: Duration) -> Finding {
     let what = "delivery";
     if horizon.is_zero() {
@@ -57,7 +57,7 @@ pub(crate) fn pubsub_rights(rights: &PubSubRights, is_pushed: bool) -> Finding {
     match rights {
         PubSubRights::Emulator => Finding::ok(what, "not checked: an emulator has none"),
         PubSubRights::Missing(missing) => {
-            // Nobody pulls from a subscription that pushes.
+            // A push subscription is never pulled from.
             let needed = |missing: &&MissingPermission| !(is_pushed && missing.permission == CONSUME);
             let missing: Vec<&MissingPermission> = missing.iter().filter(needed).collect();
             if missing.is_empty() {

@@ -1,10 +1,11 @@
-//! Judges the role: which rights it lacks for what kind of process, and which it should not have.
+//! Judges the role: which rights it lacks for which kind of process, and which it should not have.
 
 use super::{Finding, list};
 use crate::store::RoleKind;
 use crate::store::checkup::{Right, RolePowers};
 
-/// What the role lacks of what an API, and what a worker needs. One of the two is enough.
+/// The rights that the role lacks for an API and for a worker. Being complete for one of them is
+/// enough.
 pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding {
     let what = "rights";
     let complete: Vec<RoleKind> =
@@ -19,7 +20,7 @@ pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding 
         }
         [_, _, ..] => return Finding::ok(what, format!("{role} has what the API and a worker need")),
     }
-    // What it was meant for is what it lacks least of.
+    // Presumably the role is meant for the kind for which the fewest rights are missing.
     let nearest = missing.iter().min_by_key(|(_, missing)| missing.len());
     let Some((kind, missing)) = nearest else {
         return Finding::ok(what, format!("{role} was not looked at"));

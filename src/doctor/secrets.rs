@@ -1,10 +1,10 @@
-//! Judges whether the signing secrets of targets are encrypted, and under keys that this process has.
+//! Judges whether the signing secrets of targets are encrypted under keys that this process has.
 
 use super::{Finding, list};
 use crate::event::SecretKeys;
 use crate::store::SecretCounts;
 
-/// Whether this process can register targets and sign for them.
+/// Whether this process can register targets and sign deliveries to them.
 pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {
     const WHAT: &str = "signing secrets";
     let ids = keys.ids();
