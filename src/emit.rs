@@ -1,6 +1,6 @@
 //! Emit: insert, then publish; alone, in a batch, or inside the caller's own transaction.
 //!
-//! The row is the event. A notification that could not be published is no error: the probe publishes it later.
+//! The row is the event. A notification that can't be published is not an error: the probe does it.
 
 mod idempotent;
 mod listening;
@@ -28,12 +28,12 @@ use room::{Admitted, Checked, Room};
 const EVENTS_MAX: usize = 10_000;
 /// Most events in one statement.
 const BATCH_MAX: usize = 500;
-/// Largest value that shares a statement, and most bytes of the values in one: with the last of them a little more.
+/// Largest value, in bytes, that shares a statement; all of its values have `BATCH_BYTES_MAX`.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
-/// How many insert statements run at a time.
+/// How many insert statements are in flight at a time.
 const IN_FLIGHT: usize = 2;
-/// How often an emit is tried whose object others hold.
+/// How often an emit is tried if another transaction holds its object.
 const TRIES: u32 = 5;
 
 /// How events are emitted.
@@ -41,15 +41,15 @@ const TRIES: u32 = 5;
 pub struct QueueConfig {
     /// The canvas of events that name none. Default: the nil uuid, for deployments with one tenant.
     pub canvas: CanvasId,
-    /// Largest value of an event, as JSON. Default 256 KiB.
+    /// Largest value of an event, as JSON, in bytes. Default 256 KiB.
     pub payload_limit_bytes: usize,
-    /// Bytes of the values of all emits that wait for Postgres at a time. Default 64 MiB; emits beyond are refused with
-    /// [`StoreError::Overloaded`]. One call counts as half of it at most, so that it is never too large by itself.
+    /// Most bytes of values of all emits that wait for Postgres at a time. Default 64 MiB; further
+    /// emits are refused with [`StoreError::Overloaded`]. One call counts as half of the limit at
+    /// most, so that it is never too large by itself.
     pub waiting_bytes_max: usize,
-    /// How long an emit waits for its notification to be published before it leaves it to the probe. Default 2 s.
+    /// How long an emit waits for its publish before leaving it to the probe. Default 2 s.
     pub publish_timeout: Duration,
-    /// Whether the quotas of canvases count for what is emitted here. Default true; without them a program emits on any
-    /// canvas as much as it likes.
+    /// Whether the quotas of canvases limit what this queue emits. Default true.
     pub quotas: bool,
 }
 
@@ -82,16 +82,16 @@ pub struct Queue {
 /// An event that was emitted: its row is committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emitted {
-    /// The event's id; if its caller chose one, [`EventId::chosen`] of that.
+    /// The event's id; if the caller chose one, this is [`EventId::chosen`] of it.
     pub id: EventId,
-    /// The id was the caller's choice and had been emitted before: nothing was added.
+    /// The caller chose the id, and it had been emitted before: nothing was added.
     pub duplicate: bool,
-    /// Its link in the chain of its object; none, if it is on no object, or a duplicate.
+    /// Its link in the chain of its object; `None` if it is not on an object, or a duplicate.
     pub link: Option<Link>,
-    /// How many registered queues got a copy.
+    /// How many registered queues received a copy.
     pub copies: u32,
-    /// Whether a notification went out: not for duplicates and far-off events, which need none now, and not when
-    /// Pub/Sub did not take it, which the probe makes up for.
+    /// Whether a notification was published. It is not for duplicates and for events far in the
+    /// future, which need none now, nor if Pub/Sub did not accept it, which the probe makes up for.
     pub notified: bool,
 }
 
@@ -101,12 +101,13 @@ pub enum EmitError {
     /// The event itself can't be emitted.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// Postgres did not take it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may have, all the
-    /// same: emit again with an id of your choice to be sure of one event.
+    /// Postgres did not accept it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`]
+    /// the event may have been stored all the same: emit again with an id of your choice to get
+    /// exactly one event.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others emit on the same object, or into the same stream of the log, all the time, or a transaction that is open holds
-    /// it: nothing was emitted.
+    /// Others emit on the same object, or log into the same stream, all the time, or an open
+    /// transaction holds it: nothing was emitted.
     #[error(
         "others hold an object that this emits on, or a stream that it logs into: nothing was emitted. Emit again; emit many \
          events on an object in one call, and keep your own transactions that emit on objects short"
@@ -115,15 +116,15 @@ pub enum EmitError {
     /// An earlier emit with this idempotency key has not ended yet.
     #[error("an emit with this idempotency key is in progress: ask again in a moment, with the same key")]
     IdempotencyInProgress,
-    /// The idempotency key was used for something else.
+    /// The idempotency key was used for a different request.
     #[error(
         "this idempotency key was used for another request within 24 hours: choose a new key for each request"
     )]
     IdempotencyMismatch,
-    /// The idempotency key can't be kept.
+    /// The idempotency key is not valid.
     #[error("{0}")]
     IdempotencyKey(&'static str),
-    /// Events of several canvases in one change of an object.
+    /// The events of one change of an object are on several canvases.
     #[error("an object and the events on it belong to one canvas: emit those of others by themselves")]
     OtherCanvas,
     /// More events than one call may emit.
@@ -154,7 +155,7 @@ impl Queue {
         Self { store, notifier, config, inserts, room, announcements, metrics, broadcasts, signals }
     }
 
-    /// Emits an event: when this returns, its row is committed.
+    /// Emits an event. When this returns, its row is committed.
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
@@ -183,8 +184,8 @@ impl Queue {
         let one = std::slice::from_ref(&*event);
         self.admit(one).await?;
         let room = self.room.take(event.value.len()).map_err(|error| self.crowded(one, error))?;
-        // A chosen id may have to wait for a stranger's transaction, and a large value for its own bytes: neither shares
-        // a statement.
+        // Neither shares a statement: a chosen id may have to wait for another session's
+        // transaction, and a large value takes its time.
         let inserted = if chosen {
             self.store.insert_chosen(&event).await
         } else if event.value.len() > SHARED_BYTES_MAX {
@@ -214,7 +215,7 @@ impl Queue {
         self.inserted(&events, inserted).await
     }
 
-    /// The store that it emits into.
+    /// The store into which it emits.
     pub(crate) fn store(&self) -> &Store {
         &self.store
     }
@@ -224,17 +225,18 @@ impl Queue {
         self.config.canvas
     }
 
-    /// Largest value of an event, as JSON.
+    /// Largest value of an event, as JSON, in bytes.
     pub(crate) fn payload_limit_bytes(&self) -> usize {
         self.config.payload_limit_bytes
     }
 
-    /// An event as it is inserted, for who has a transaction of the store's own.
+    /// An event in the form in which it is inserted, for callers with a transaction of the store.
     pub(crate) fn prepared(&self, event: Event) -> Result<NewEvent, EventError> {
         self.checked(event)
     }
 
-    /// What follows the commit of events that were inserted so; it is not waited for. Must be called inside a tokio runtime.
+    /// Performs, in the background, what follows the commit of events inserted in such a
+    /// transaction. Must be called inside a tokio runtime.
     pub(crate) fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<Inserted>) {
         if events.is_empty() {
             return;
@@ -251,7 +253,7 @@ impl Queue {
         });
     }
 
-    /// What follows the commit of several events, or their refusal.
+    /// Performs what follows the commit of several events.
     async fn inserted(
         &self,
         events: &[NewEvent],
@@ -275,8 +277,9 @@ impl Queue {
         Ok(emitted.collect())
     }
 
-    /// Emits an event inside the caller's own transaction. Call [`Receipt::notify`] after the commit; forgotten, the
-    /// probe makes up for it; rolled back, there is neither row nor notification.
+    /// Emits an event inside the caller's own transaction. Call [`Receipt::notify`] after the
+    /// commit; if that is forgotten, the probe makes up for it. After a rollback there is neither a
+    /// row nor a notification.
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
@@ -343,7 +346,7 @@ impl Queue {
         })
     }
 
-    /// Counts what was sent, or could not be.
+    /// Counts events that were sent, or could not be.
     fn counted<T>(&self, events: &[NewEvent], inserted: Result<T, StoreError>) -> Result<T, StoreError> {
         match &inserted {
             Ok(_) => self.sent(events),
@@ -365,12 +368,13 @@ impl Queue {
         }
     }
 
-    /// What follows a commit: copies are announced to their queues, notifications published; whether those were.
+    /// Performs what follows a commit: announces copies to their queues and publishes
+    /// notifications. Returns whether the notifications were published.
     async fn wake(&self, copies: &[EventId], notifications: &[Notification]) -> bool {
         tokio::join!(self.announce(copies), self.publish(notifications)).1
     }
 
-    /// Puts the facets of copies into their rotations: their notifications do that, too, but may come late.
+    /// Puts the facets of copies into their rotations, as their notifications do, but at once.
     async fn announce(&self, copies: &[EventId]) {
         if copies.is_empty() || !self.notifier.wakes() {
             return;
@@ -395,7 +399,7 @@ impl Queue {
         }
         let (notifier, notifications) = (Arc::clone(&self.notifier), notifications.to_vec());
         let events = notifications.len();
-        // A task of its own: a publish that was only abandoned would never find out that its connection is dead.
+        // In its own task: an abandoned publish would never notice that its connection is dead.
         let publishing = tokio::spawn(async move { notifier.publish(&notifications).await });
         match tokio::time::timeout(self.config.publish_timeout, publishing).await {
             Ok(Ok(Ok(()))) => return true,
@@ -417,7 +421,7 @@ impl Queue {
     }
 }
 
-/// Repeats a transaction that met the lock of somebody who emits on the same object. Nothing of it is left then.
+/// Repeats a transaction that met the lock of another emit on the same object. It was rolled back.
 async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<Inserted>, StoreError>
 where
     F: Future<Output = Result<Vec<Inserted>, StoreError>>,
@@ -431,7 +435,7 @@ where
     }
 }
 
-/// Whether somebody else who emits on an object of these events, or appends to a stream of theirs, was in the way.
+/// Whether another session emits on an object of these events, or appends to their stream.
 fn meets_others(events: &[NewEvent], error: &StoreError) -> bool {
     error.is_contention() && events.iter().any(|event| event.object.is_some() || event.logged.is_some())
 }
@@ -440,7 +444,7 @@ fn refused(events: &[NewEvent], error: StoreError) -> EmitError {
     if meets_others(events, &error) { EmitError::ObjectBusy(error) } else { EmitError::Store(error) }
 }
 
-/// Proof of an event inserted in a transaction that the caller still has to commit.
+/// An event inserted in a transaction that the caller still has to commit.
 #[must_use = "call `notify` after the commit, or the event waits for the probe"]
 pub struct Receipt {
     emitted: Emitted,
@@ -470,7 +474,7 @@ impl Receipt {
     }
 }
 
-/// How many of them each handler gets. One after the other, they mostly have the same.
+/// How many of the events each handler gets. Consecutive events mostly have the same handler.
 fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)> {
     let same = |one: &NewEvent, other: &NewEvent| one.address.scope == other.address.scope;
     let groups = events.chunk_by(same);

@@ -1,4 +1,4 @@
-//! Emits that are answered once: events and the answer to them, in one transaction, under a key.
+//! Emits that are answered once: events and answer are stored in one transaction, under a key.
 
 use tracing::Instrument;
 
@@ -7,13 +7,14 @@ use super::{EmitError, Emitted, Queue, refused};
 use crate::event::{CanvasId, Event};
 use crate::store::{Inserted, Keyed, NewKey, NewState};
 
-/// Under which key a request is answered once. Two holders may choose the same key.
+/// A key under which a request is answered once. Different holders may choose the same key.
 #[derive(Clone, Debug)]
 pub struct IdempotencyKey(NewKey);
 
 impl IdempotencyKey {
-    /// A key of 1 to 255 visible ASCII characters, chosen by a holder whose name has 1 to 200 characters, and the
-    /// fingerprint of the request, 1 to 64 bytes: a hash of all that makes it another request.
+    /// A key of 1 to 255 visible ASCII characters; the name of the holder who chose it, 1 to 200
+    /// characters; and the fingerprint of the request, 1 to 64 bytes: a hash of everything that
+    /// distinguishes it from other requests.
     pub fn new(canvas: CanvasId, holder: &str, key: &str, fingerprint: &[u8]) -> Result<Self, EmitError> {
         let invalid = |words| Err(EmitError::IdempotencyKey(words));
         if !(1..=255).contains(&key.len()) || !key.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -32,30 +33,30 @@ impl IdempotencyKey {
     }
 }
 
-/// What an emit under an idempotency key did.
+/// The result of an emit with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Idempotent {
-    /// The events were emitted, and the answer is kept.
+    /// The events were emitted, and the answer was stored.
     First {
-        /// In the order of the call.
+        /// The events, in the order of the call.
         emitted: Vec<Emitted>,
-        /// As it is kept.
+        /// The stored answer.
         answer: String,
     },
-    /// They had been emitted before: nothing was added.
+    /// The events had been emitted before: nothing was added.
     Replayed {
-        /// The answer that was kept.
+        /// The stored answer.
         answer: String,
     },
 }
 
 impl Queue {
-    /// Emits up to 10,000 events in one transaction, and keeps the answer to them in it for 24 hours: the same key with
-    /// the same fingerprint is answered so again, and adds nothing. Nothing is left of a call that did not come to its
-    /// end, so it can be repeated until it is answered.
+    /// Emits up to 10,000 events in one transaction, and stores the answer in it for 24 hours: a
+    /// call with the same key and fingerprint returns that answer and adds nothing. A call that did
+    /// not complete leaves nothing behind, so it can be repeated until it is answered.
     ///
-    /// `answer` makes the text to be kept from what was emitted; it runs inside the transaction, so it should do nothing
-    /// else. `notified` is not known then, and false.
+    /// `answer` makes the answer from what was emitted. It runs inside the transaction, so it
+    /// should do nothing else; `notified` is not known at that point, and false.
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
@@ -88,7 +89,7 @@ impl Queue {
     ) -> Result<Idempotent, EmitError> {
         let Checked { events, chosen, room: _room } = self.all_checked(events)?;
         if let Err(full) = self.admit(&events).await {
-            // What was done before needs no room.
+            // A request that was answered before needs no quota.
             let replayed = self.store.replayed(&key.0).await?;
             return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());
         }

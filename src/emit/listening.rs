@@ -1,11 +1,11 @@
-//! What happens beside an emit once it is committed, and listening to what is emitted, here or elsewhere.
+//! What follows the commit of an emit, and listening to the events that any process emits.
 
 use super::Queue;
 use crate::broadcast::{Broadcasts, ListenError, Listener, Signal, Signals};
 use crate::store::{Inserted, NewEvent};
 
 impl Queue {
-    /// What was emitted, once it is committed: for listeners, and for the test kit.
+    /// Passes a committed event to listeners, to consumers of the log and to the test kit.
     pub(super) fn remember(&self, event: &NewEvent, inserted: &Inserted) {
         if let Some(broadcasts) = &self.broadcasts {
             event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
@@ -19,8 +19,9 @@ impl Queue {
         }
     }
 
-    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a [`TopicPattern`](crate::TopicPattern), whoever
-    /// emits them: to those that are emitted after this has returned. Refused, if the notifier broadcasts nothing.
+    /// Listens to the events of every canvas whose topic `canvas:module:name` matches a
+    /// [`TopicPattern`](crate::TopicPattern), whichever process emits them, from the moment this
+    /// returns. Refused if the notifier does not broadcast.
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
@@ -35,12 +36,12 @@ impl Queue {
         self.broadcasts.as_ref().ok_or(ListenError::Off)?.subscribe(pattern).await
     }
 
-    /// What consumers of the log are woken by.
+    /// The signals that wake consumers of the log.
     pub fn signals(&self) -> &Signals {
         &self.signals
     }
 
-    /// The broadcasts of what is emitted, if there are any.
+    /// The broadcasts of emitted events; `None` if the notifier does not broadcast.
     pub fn broadcasts(&self) -> Option<&Broadcasts> {
         self.broadcasts.as_ref()
     }

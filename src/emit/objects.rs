@@ -11,11 +11,11 @@ use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
 use crate::store::{NewState, Object, StoreError, insert_with_state};
 
 impl Queue {
-    /// Changes an object: emits a main event and any number of subevents on it, one after the other in its chain, and sets
-    /// its state, if one is given, as JSON: all in one transaction, or nothing of it. Whoever emits on the same object at
-    /// the same time comes before all of these events or after them.
+    /// Changes an object, in one transaction: emits a main event and any number of subevents on it,
+    /// one after the other in its chain, and sets its state to the given JSON, if any. Other emits
+    /// on the same object come before or after all of these events.
     ///
-    /// If the main event has an id of the caller's choice that was emitted before, the state is left as it is.
+    /// If the caller chose the main event's id and it was emitted before, the state is not changed.
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
@@ -49,7 +49,8 @@ impl Queue {
         emitting.instrument(span).await
     }
 
-    /// The same, answered once: see [`Queue::emit_idempotent`], which is as this one, for events on no object or several.
+    /// Like [`Queue::emit_on`], but answered once under a key: see [`Queue::emit_idempotent`],
+    /// which does the same for events on no object or on several.
     pub async fn emit_on_idempotent(
         &self,
         key: &IdempotencyKey,
@@ -65,8 +66,9 @@ impl Queue {
         self.emit_once(key, events, state, answer).instrument(span).await
     }
 
-    /// The same inside the caller's own transaction; several objects in one transaction in the order of their keys, lest
-    /// two such transactions wait for each other. See [`Queue::emit_in`].
+    /// Like [`Queue::emit_on`], inside the caller's own transaction; see [`Queue::emit_in`]. Change
+    /// several objects in one transaction in the order of their keys, so that two such transactions
+    /// do not deadlock.
     pub async fn emit_on_in(
         &self,
         connection: &mut PgConnection,
@@ -92,7 +94,7 @@ impl Queue {
         inserting.instrument(span).await
     }
 
-    /// An object: the end of its chain, and its state; none, if no event was ever emitted on it.
+    /// An object: the end of its chain and its state. `None` if no event was ever emitted on it.
     pub async fn object(&self, canvas: CanvasId, object: &str) -> Result<Option<Object>, EmitError> {
         let key: ObjectKey = object.parse().map_err(EventError::from)?;
         Ok(self.store.object(canvas, &key).await?)
@@ -127,7 +129,7 @@ impl Queue {
     }
 }
 
-/// A main event and its subevents, on their object.
+/// A main event and its subevents, with their object.
 struct Change {
     canvas: CanvasId,
     key: ObjectKey,

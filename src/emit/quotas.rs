@@ -1,15 +1,15 @@
-//! Quotas: what a canvas has no room for is refused before anything of it is written.
+//! Quotas: events that exceed a quota of their canvas are refused before anything is written.
 
 use super::Queue;
 use crate::store::{Added, NewEvent, StoreError};
 
 impl Queue {
-    /// Whether quotas count for what goes this way.
+    /// Whether quotas apply to this queue.
     pub(crate) fn has_quotas(&self) -> bool {
         self.config.quotas
     }
 
-    /// Refuses what there is no room for on its canvas, before anything is written.
+    /// Refuses events that exceed a quota of their canvas, before anything is written.
     pub(super) async fn admit(&self, events: &[NewEvent]) -> Result<(), StoreError> {
         if !self.config.quotas {
             return Ok(());

@@ -1,4 +1,5 @@
-//! Room for the values of emits that wait for Postgres: what does not fit is refused at once, and never waits for room.
+//! Limits the bytes of values of emits that wait for Postgres: an emit that exceeds the limit is
+//! refused immediately instead of waiting.
 
 use std::sync::Arc;
 
@@ -21,14 +22,14 @@ impl Room {
         Self { bytes: Arc::new(Semaphore::new(most)), half: u32::try_from(most / 2).unwrap_or(u32::MAX) }
     }
 
-    /// Room for the values of one call; one that needs more than half counts as half.
+    /// Takes room for the values of one call, which counts as half of the limit at most.
     pub(super) fn take(&self, bytes: usize) -> Result<OwnedSemaphorePermit, StoreError> {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).min(self.half);
         Arc::clone(&self.bytes).try_acquire_many_owned(bytes).map_err(|_| StoreError::Overloaded)
     }
 }
 
-/// The events of one call, which of their ids are the caller's, and their room until they are inserted.
+/// The events of one call, which ids the caller chose, and the room for their values.
 pub(super) struct Checked {
     pub(super) events: Vec<NewEvent>,
     pub(super) chosen: Vec<bool>,
@@ -47,15 +48,15 @@ impl Queue {
         Ok(Checked { events, chosen, room })
     }
 
-    /// There is no room for these.
+    /// Counts events that were refused because there is no room, and converts the error.
     pub(super) fn crowded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
         self.not_sent(events, &error);
         error.into()
     }
 }
 
-/// An event that waits for a statement, with its room. That is given back with the last clone, also when the caller
-/// left before the statement was made.
+/// An event that waits for a statement, with its room. The room is released with the last clone,
+/// even if the caller left before the statement was made.
 #[derive(Clone)]
 pub(super) struct Admitted {
     event: Arc<NewEvent>,
