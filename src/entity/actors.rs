@@ -1,9 +1,11 @@
-//! Actors: threads that have the entities of a type among them. An entity has the same one for as long as there are as many.
+//! Actors are threads that share the entities of a type. An entity stays with the same actor as
+//! long as the number of actors does not change.
 //!
-//! An actor that hangs is replaced: its thread can't be ended, and is left to itself; what it has in memory is loaded again.
+//! An actor that hangs is replaced: its thread can't be ended, and is abandoned; what it had in
+//! memory is loaded again.
 //!
-//! An actor does one thing after the other, so no two events of an entity are ever worked at the same time. What it does may take
-//! long or panic; it holds no connection meanwhile.
+//! An actor runs one job at a time, so no two events of an entity are ever processed at the same
+//! time. A job may take long or panic; no connection is held meanwhile.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +20,7 @@ use super::run::Written;
 use super::shard::{Broken, Key, Limits, Shard, Worked};
 use crate::event::stable_hash;
 
-/// Most threads that may hang until somebody has to look.
+/// Most threads that may hang before the processor stops.
 const HANGING_MAX: usize = 32;
 
 type Job<E> = Box<dyn FnOnce(&mut Shard<E>) + Send>;
@@ -27,20 +29,20 @@ pub(super) struct Actors<E: Entity> {
     limits: Limits,
     actors: RwLock<Vec<Actor<E>>>,
     count: usize,
-    /// Threads of actors that were replaced, and have not ended.
+    /// Threads of replaced actors that have not ended.
     hanging: Arc<AtomicUsize>,
 }
 
-/// A thread, and the way to it.
+/// A thread and the queue of its jobs.
 struct Actor<E: Entity> {
     jobs: mpsc::Sender<Job<E>>,
-    /// Jobs that were begun and have not ended.
+    /// Jobs that were queued and have not ended.
     open: Arc<AtomicUsize>,
-    /// Cancelled when it is replaced: nobody waits for its answers any more.
+    /// Cancelled when the actor is replaced: nothing waits for its answers from then on.
     replaced: CancellationToken,
 }
 
-/// What an actor will have answered.
+/// An answer that an actor has yet to give.
 struct Answer<T> {
     answer: oneshot::Receiver<T>,
     replaced: CancellationToken,
@@ -72,7 +74,8 @@ impl<E: Entity> Actor<E> {
                 shard.is_part_of(None);
             }
             while let Ok(job) = jobs.recv() {
-                // Whoever asked finds that there is no answer; what the shard cached was not touched by a batch.
+                // The caller finds that there is no answer. What the shard has cached is intact: a
+                // batch changes copies.
                 let _ = catch_unwind(AssertUnwindSafe(|| job(&mut shard)));
                 of_thread.fetch_sub(1, Ordering::SeqCst);
                 if is_over.is_cancelled() {
@@ -88,7 +91,8 @@ impl<E: Entity> Actor<E> {
 }
 
 impl<E: Entity> Actors<E> {
-    /// Starts so many threads; they end when this is dropped, and what they do then is done.
+    /// Starts this many threads. They end when this is dropped, after the jobs that are queued by
+    /// then.
     pub(super) fn start(count: usize, limits: Limits) -> std::io::Result<Self> {
         let hanging = Arc::default();
         let actors = (0..count).map(|number| Actor::start(number, limits, true, &hanging));
@@ -100,8 +104,8 @@ impl<E: Entity> Actors<E> {
         self.count
     }
 
-    /// Replaces the actors that have not ended what they were asked for, and drops what the others have of a batch. Errors: when too
-    /// many threads hang.
+    /// Replaces the actors with unfinished jobs, and drops what the others have of a batch. Errors:
+    /// if too many threads hang, or none can be started.
     pub(super) async fn replace_hanging(&self) -> Result<(), Broken> {
         {
             let mut actors = self.actors.write().unwrap_or_else(PoisonError::into_inner);
@@ -124,14 +128,14 @@ impl<E: Entity> Actors<E> {
         self.ask_all(|shard| shard.roll_back()).await.map(drop)
     }
 
-    /// Which actor has an entity: the same in every process that has as many.
+    /// The actor of an entity: the same in every process with as many actors.
     pub(super) fn of(&self, key: &Key) -> usize {
         let hash = stable_hash(&[key.canvas.0.as_bytes(), E::TYPE.as_bytes(), key.id.as_str().as_bytes()]);
         let count = u64::try_from(self.count).unwrap_or(1);
         usize::try_from(hash % count).unwrap_or_default()
     }
 
-    /// Has an actor do something; its answer.
+    /// Runs a job on an actor and returns its answer.
     pub(super) async fn ask<T: Send + 'static>(
         &self,
         actor: usize,
@@ -154,12 +158,12 @@ impl<E: Entity> Actors<E> {
             let _ = sender.send(job(shard));
         });
         actor.open.fetch_add(1, Ordering::SeqCst);
-        // A thread that has ended drops the job, and with it the sender.
+        // A thread that has ended drops the job, and the sender with it.
         let _ = actor.jobs.send(job);
         Answer { answer, replaced: actor.replaced.clone() }
     }
 
-    /// Has all actors do the same; their answers.
+    /// Runs the same job on all actors and returns their answers.
     pub(super) async fn ask_all<T: Send + 'static>(
         &self,
         job: impl Fn(&mut Shard<E>) -> T + Clone + Send + 'static,
@@ -172,16 +176,17 @@ impl<E: Entity> Actors<E> {
         Ok(answers)
     }
 
-    /// Has all actors do the same, in their turn, and does not wait for it.
+    /// Queues the same job on all actors, without waiting for it.
     pub(super) fn tell_all(&self, job: impl Fn(&mut Shard<E>) + Clone + Send + 'static) {
         for actor in 0..self.count {
             drop(self.begin(actor, job.clone()));
         }
     }
 
-    /// Has the events of a batch worked, each by its entity's actor, all of them side by side.
-    /// `stored`: whether they are in the repository already, which is asked of what was sent before. None, if the batch would write
-    /// more than it may: then nothing of it may be committed.
+    /// Processes the events of a batch, each on its entity's actor, the actors in parallel.
+    /// `stored` says whether they are in the repository already, which is looked up for events that
+    /// were sent before. `None` if the batch would write more than it may: then nothing of it may
+    /// be committed.
     pub(super) async fn work(
         &self,
         events: &[Received],
@@ -204,7 +209,8 @@ impl<E: Entity> Actors<E> {
             .collect();
         let (mut worked, mut is_whole) = (Worked::default(), true);
         for part in begun {
-            // All of them are waited for: none is in the midst of it afterwards.
+            // Wait for the others too, so that none of them is still busy with the batch
+            // afterwards.
             let Some(mut part) = part.get().await?? else {
                 is_whole = false;
                 continue;
@@ -220,7 +226,7 @@ impl<E: Entity> Actors<E> {
         Ok(Some(worked))
     }
 
-    /// Those of the keys of which nothing is in memory and the database may have something, in their order.
+    /// The keys, in their order, that are not in memory and may be in the database.
     pub(super) async fn cold(&self, keys: Vec<Key>) -> Result<Vec<Key>, Broken> {
         let mut parts: Vec<Vec<(usize, Key)>> = vec![Vec::new(); self.count];
         for (place, key) in keys.into_iter().enumerate() {

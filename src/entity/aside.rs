@@ -1,9 +1,9 @@
-//! Entities that are set aside, because an event of each has held up a batch, or ended its process: what is
-//! sent to them is worked beside the rest of the type, in its order, by a thread of their own, one entity at a
-//! time.
+//! Entities that are set aside, because an event of each has stalled a batch or crashed its
+//! process: what is sent to them is processed separately from the rest of the type, in order, on a
+//! thread of their own, one entity at a time.
 //!
-//! The position of the inbox passes over their events; the row of an entity says up to where they are done.
-//! Only the task of the owner commits, so no batch meets another one.
+//! The position of the inbox moves past their events; the row of an entity says up to where they
+//! are done. Only the task of the owner commits, so no two batches conflict.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,31 +25,32 @@ use super::working::{doom, doom_of, first_part, unless_erased};
 use crate::event::{EntityId, EventSource, PageLimit};
 use crate::store::{ASIDES_MAX, AsideStep, EntityAside, EntityBatch, PositionMove, Recorded};
 
-/// What is set aside, and what is tried of it.
+/// The entities that are set aside, and the attempt at one of them.
 pub(super) struct Asides {
     /// The first one is tried next.
     kept: Vec<EntityAside>,
     trying: Option<JoinHandle<Result<Tried, Halt>>>,
-    /// Whether that has come to its end; told when it has.
+    /// Whether the attempt has ended; `tried` is notified when it has.
     is_over: Arc<AtomicBool>,
     tried: Arc<Notify>,
-    /// Since when the others have had their time: since the owner began, one was set aside, or an attempt came
-    /// to nothing.
+    /// Since when the rest of the type has had precedence: since the owner started, an entity was
+    /// set aside, or an attempt hung, whichever was last.
     since: Instant,
-    /// Most events of a batch, and the event that must not be processed, and why: of the first one.
+    /// Of the first one: the most events of a batch, and the event that must not be processed, and
+    /// why.
     most: usize,
     doomed: Option<(i64, String)>,
 }
 
-/// What came of trying the next events of an entity.
+/// The outcome of an attempt at the next events of an entity.
 enum Tried {
-    /// There are none.
+    /// There are no events.
     Nothing,
     Worked(Vec<Received>, Worked, Option<Recorded>),
     Erasure(Received),
     /// They write more than a batch may.
     TooMuch,
-    /// They hang; the last one of them.
+    /// They hang; the `seq` of the last one of them.
     Hung(i64),
 }
 
@@ -63,7 +64,7 @@ impl Asides {
         Arc::clone(&self.tried)
     }
 
-    /// Whether an entity has come so far.
+    /// Whether an entity has come as far as this step.
     pub(super) fn came_to(&self, step: &AsideStep) -> bool {
         self.kept.iter().any(|one| one.canvas == step.canvas && one.id == step.id && one.after >= step.after)
     }
@@ -78,7 +79,7 @@ impl Asides {
 }
 
 impl<E: Entity> Owner<E> {
-    /// Knows what is set aside, as the database has it.
+    /// Reads from the database what is set aside.
     pub(super) async fn read_asides(&mut self) -> Result<(), Halt> {
         self.drop_attempt().await;
         let Parts { store, entity_type, .. } = &*self.parts;
@@ -87,7 +88,7 @@ impl<E: Entity> Owner<E> {
         Ok(())
     }
 
-    /// What is set aside is not in the memory of those who do not work it.
+    /// Removes the entities that are set aside from the memory of the other actors.
     pub(super) async fn forget_asides(&self) -> Result<(), Broken> {
         for aside in &self.asides.kept {
             self.forget_aside(aside).await?;
@@ -105,14 +106,15 @@ impl<E: Entity> Owner<E> {
         forgetting.await
     }
 
-    /// Takes the events out of a page that are worked beside it; whether there were any.
+    /// Removes the events of entities that are set aside from a page. Returns whether there were
+    /// any.
     pub(super) fn pass_over(&self, events: &mut Vec<Received>) -> bool {
         let all = events.len();
         events.retain(|event| !self.asides.has(event));
         events.len() < all
     }
 
-    /// Moves the position over what is worked beside it.
+    /// Moves the position past events of entities that are set aside.
     pub(super) async fn move_over(&mut self, to: i64) -> Result<(), Halt> {
         let held = self.held();
         if held.from >= to {
@@ -126,8 +128,8 @@ impl<E: Entity> Owner<E> {
         Err(self.refused().await)
     }
 
-    /// Sets the entity of an event aside, with which so many owners were lost; whether there was room for that.
-    /// Its events up to `alone` are worked one at a time.
+    /// Sets aside the entity of an event with which this many owners were lost. Returns whether
+    /// there was room for it. Its events up to `alone` are processed one at a time.
     pub(super) async fn set_aside(
         &mut self,
         event: &Received,
@@ -154,20 +156,20 @@ impl<E: Entity> Owner<E> {
         self.whole = false;
         self.asides.kept.push(aside);
         self.parts.metrics.aside(self.asides.kept.len());
-        // The others have their time first.
+        // The rest of the type comes first.
         self.asides.since = Instant::now();
         Ok(true)
     }
 
-    /// Where the position stands, for what does not move it.
+    /// The current position, for statements that do not move it.
     fn held(&self) -> PositionMove<'_> {
         let Parts { group, source, .. } = &*self.parts;
         let from = self.committed.unwrap_or_default();
         PositionMove { group, source, epoch: self.epoch, from, to: from }
     }
 
-    /// Commits what has come of an entity that is set aside, and tries the next: when nothing else waits, or
-    /// the others had their time. Nothing here waits for code of the type's author.
+    /// Commits the outcome of an attempt, and starts the next one: if nothing else waits, or the
+    /// rest of the type has had its time. Nothing here waits for the author's code.
     pub(super) async fn tend(&mut self, is_idle: bool) -> Result<(), Halt> {
         let is_over = self.asides.is_over.load(Ordering::SeqCst);
         if self.committed.is_none() {
@@ -180,12 +182,12 @@ impl<E: Entity> Owner<E> {
                 Err(defect) => Err(Halt::Broken(Broken(format!("an attempt was cut short: {defect}")))),
             };
             if ended.is_err() {
-                // Whatever that was, it was not the event.
+                // Whatever failed, it was not the event.
                 self.acquit_aside().await;
             }
             ended?;
         }
-        // An owner after a lost one first finds out what is to be set aside.
+        // After a lost owner it must first be found out what has to be set aside.
         let is_wary = self.committed.is_none_or(|at| at < self.alone_through);
         if is_idle || self.asides.since.elapsed() >= self.parts.config.stall && !is_wary {
             self.try_first();
@@ -193,7 +195,7 @@ impl<E: Entity> Owner<E> {
         Ok(())
     }
 
-    /// Has the first one tried, unless one is.
+    /// Starts an attempt at the first one, unless one is running.
     fn try_first(&mut self) {
         let (Some(next), None, Some(through)) =
             (self.asides.kept.first(), &self.asides.trying, self.committed)
@@ -219,7 +221,7 @@ impl<E: Entity> Owner<E> {
         }));
     }
 
-    /// What was tried of the first one has come to this.
+    /// Handles the outcome of an attempt at the first one.
     async fn tried(&mut self, tried: Tried) -> Result<(), Halt> {
         let Some(aside) = self.asides.kept.first().cloned() else { return Ok(()) };
         let EntityAside { canvas, id, .. } = aside.clone();
@@ -236,7 +238,7 @@ impl<E: Entity> Owner<E> {
                     self.asides.kept.remove(0);
                     self.parts.metrics.aside(self.asides.kept.len());
                 } else {
-                    // More has come meanwhile, or the position was moved.
+                    // More was sent meanwhile, or the position was moved.
                     self.committed = None;
                 }
                 (self.asides.most, self.asides.doomed) = (usize::MAX, None);
@@ -252,7 +254,7 @@ impl<E: Entity> Owner<E> {
                 if let Some(first) = self.asides.kept.first_mut() {
                     first.alone = first.alone.max(last);
                 }
-                // The others that are set aside need not wait for this one.
+                // The other entities that are set aside need not wait for this one.
                 self.asides.kept.rotate_left(1);
                 (self.asides.most, self.asides.doomed) = (usize::MAX, None);
                 return Ok(());
@@ -285,7 +287,7 @@ impl<E: Entity> Owner<E> {
         Ok(())
     }
 
-    /// The first one has come so far.
+    /// Notes that the first one is done up to this `seq`.
     fn came_to(&mut self, seq: i64) {
         if let Some(first) = self.asides.kept.first_mut() {
             first.after = first.after.max(seq);
@@ -297,7 +299,7 @@ impl<E: Entity> Owner<E> {
         EntityId { canvas: *canvas, entity_type: self.parts.entity_type.clone(), id: id.clone() }
     }
 
-    /// What is tried is given up, and does not count.
+    /// Aborts the attempt, which then does not count.
     pub(super) async fn drop_attempt(&mut self) {
         if let Some(trying) = self.asides.trying.take() {
             trying.abort();
@@ -313,7 +315,7 @@ impl<E: Entity> Owner<E> {
     }
 }
 
-/// An attempt at the next events of an entity, which are in its inbox up to `through`.
+/// An attempt at the next events of an entity, up to `through` in its inbox.
 struct Attempt<E: Entity> {
     parts: Arc<Parts<E>>,
     epoch: i64,
@@ -352,7 +354,7 @@ impl<E: Entity> Attempt<E> {
         Ok(worked?.map_or(Tried::TooMuch, |worked| Tried::Worked(events, worked, recorded)))
     }
 
-    /// What was sent to it, and is not done.
+    /// The events that were sent to the entity and are not done.
     async fn events(&self) -> Result<Vec<Received>, Halt> {
         let source = EventSource::Stream(self.entity().inbox());
         let limit = PageLimit { events: self.most, bytes: self.bytes };
@@ -361,7 +363,7 @@ impl<E: Entity> Attempt<E> {
         Ok(events.map(Received::of).collect())
     }
 
-    /// Has the entity in memory, as it was committed.
+    /// Loads the entity into memory, as it was committed.
     async fn load(&self) -> Result<(), Halt> {
         let Parts { store, beside, entity_type, config, .. } = &*self.parts;
         beside.replace_hanging().await?;
@@ -373,7 +375,8 @@ impl<E: Entity> Attempt<E> {
         Ok(())
     }
 
-    /// Events that must not be processed; the one that is worked alone is written down first.
+    /// Marks events that must not be processed. The attempt at an event that is processed alone is
+    /// recorded first.
     async fn doom(&self, events: &mut [Received], recorded: Option<&Recorded>) -> Result<(), Halt> {
         let Parts { store, config, .. } = &*self.parts;
         let Some(first) = events.first_mut() else { return Ok(()) };

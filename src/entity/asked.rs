@@ -1,5 +1,5 @@
-//! What an entity has asked for, on the handler that is to do it. Nothing here trusts what an event's value says about who asked:
-//! that is compared with what was recorded, when it is answered.
+//! What an entity has asked of a handler. Nothing here trusts what an event's value says about the
+//! entity that asked: it is compared with the record when the question is answered.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use crate::worker::{Execution, HandlerError};
 /// The value of an event that asks, as it is emitted.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Question<T> {
-    /// For whoever reads the value without wakeq; nothing here believes it.
+    /// For readers that do not use wakeq; nothing here trusts it.
     #[serde(default)]
     pub(super) canvas: CanvasId,
     pub(super) entity_type: String,
@@ -22,8 +22,9 @@ pub(super) struct Question<T> {
     pub(super) value: T,
 }
 
-/// What an entity has asked for, from [`Execution::asked`]: whom to answer, with
-/// [`Entities::answer`](crate::Entities::answer), and the value of the question. It can't be made of an event's value alone:
+/// A question of an entity, from [`Execution::asked`]: the entity to answer, with
+/// [`Entities::answer`](crate::Entities::answer), and the value of the question. It can't be made
+/// from an event's value alone:
 ///
 /// ```compile_fail
 /// let asked: wakeq::Asked<u32> = serde_json::from_str("{}").unwrap();
@@ -43,41 +44,43 @@ impl<T> Asked<T> {
         self.asking
     }
 
-    /// The entity that asks. Its canvas is that of the execution. Whether it did ask is known when it is answered.
+    /// The entity that asks, on the canvas of the execution. Whether it has asked this is checked
+    /// when it is answered.
     pub fn entity(&self) -> &EntityId {
         &self.entity
     }
 
-    /// The event because of which it asks.
+    /// The event that made it ask.
     pub fn event_id(&self) -> EventId {
         self.event_id
     }
 
-    /// What connects all that follows from one cause.
+    /// The id that connects everything that follows from one cause.
     pub fn correlation_id(&self) -> Uuid {
         self.correlation_id
     }
 
-    /// What was asked.
+    /// The value of the question.
     pub fn value(&self) -> &T {
         &self.value
     }
 
-    /// As it is looked for.
+    /// The question as it is looked up.
     pub(super) fn question(&self) -> EntityQuestion<'_> {
         let Self { asking, entity, event_id, correlation_id, .. } = self;
         EntityQuestion { entity, event: *event_id, correlation_id: *correlation_id, asking: *asking }
     }
 
-    /// What was asked.
+    /// The value of the question.
     pub fn into_value(self) -> T {
         self.value
     }
 }
 
 impl Execution {
-    /// The question of an entity, where the event was emitted by [`Applied::ask`](crate::Applied::ask). A value of another shape is
-    /// an operational error, so that the event ends among the dead, where it can be seen.
+    /// The question of an entity, if the event was emitted by
+    /// [`Applied::ask`](crate::Applied::ask). A value of another shape is an operational error, so
+    /// that the event ends among the dead events, where it can be seen.
     ///
     /// ```
     /// # use wakeq::{Entities, EntityEvent, Execution, HandlerResult};

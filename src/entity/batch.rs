@@ -1,4 +1,4 @@
-//! From what the actors decided to what is committed: rows, follow-ups, answers.
+//! Turns the decisions of the actors into a batch to commit: rows, follow-ups and answers.
 
 use std::collections::HashSet;
 
@@ -11,16 +11,16 @@ use crate::store::{
     Decided, EntityBatch, EntityRow, NewEvent, PASSED_OVER, PositionMove, Recorded, StoredEvent,
 };
 
-/// An event that can't be stored, because what follows from it can't be emitted.
+/// An event that must not be stored, for instance because a follow-up can't be emitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unmade {
-    /// Its place in the batch.
+    /// Its index in the batch.
     pub(super) place: usize,
     pub(super) why: String,
 }
 
-/// Makes the batch of what was worked, or says which events must not be in it. `recorded` is what is known of an event that was sent before, which is a batch of its
-/// own.
+/// Makes a batch, or returns the events that must not be in it. `recorded` is the record of an
+/// event that was sent before, which is a batch of its own.
 pub(super) fn batch<'a, E: Entity>(
     entity_type: &'a EntityType,
     position: PositionMove<'a>,
@@ -53,7 +53,8 @@ pub(super) fn batch<'a, E: Entity>(
                 continue;
             }
         };
-        // An id twice, which only other means than ours can have brought into the inbox: the first counts.
+        // The same id twice can only have been appended to the inbox by other means: the first
+        // counts.
         if known.insert((event.canvas, event.id)) {
             batch.decided.push(end);
         }
@@ -61,7 +62,7 @@ pub(super) fn batch<'a, E: Entity>(
     if unmade.is_empty() { Ok(batch) } else { Err(unmade) }
 }
 
-/// The shape as it is kept.
+/// The shape as it is stored.
 pub(super) fn shape<E: Entity>() -> i32 {
     i32::try_from(E::SHAPE).unwrap_or(i32::MAX)
 }
@@ -71,7 +72,8 @@ fn row(changed: Changed) -> EntityRow {
     EntityRow { canvas: key.canvas, id: key.id, version, last_link: last, snapshot }
 }
 
-/// What became of one event, unless that is known; what is stored, emitted and answered because of it goes into the batch.
+/// The outcome of one event, unless it is known already. Adds to the batch what is stored, emitted
+/// and answered because of the event.
 fn ended<E: Entity>(
     event: &Received,
     decision: Decision,
@@ -155,7 +157,7 @@ fn stored(event: &Received, version: i64) -> StoredEvent {
     }
 }
 
-/// What tells the sender, unless nobody can: what became of an event does not depend on that.
+/// The answer to the sender. `None` if it can't be made: the outcome does not depend on that.
 fn answer<E: Entity>(
     event: &Received,
     outcome: EntityOutcome,
@@ -166,7 +168,7 @@ fn answer<E: Entity>(
     let told = |result, error| Told { outcome, version: end.version, result, error, again };
     let whole = event.answer(E::TYPE, told(end.result.clone(), end.error.clone()));
     let made = whole.map(|answer| queue.prepared(answer))?.or_else(|error| {
-        // The limit may be lower by now than when the result was kept.
+        // The limit may be lower now than when the result was stored.
         let why = format!("what became of it can't be told in full: {error}");
         let short = event.answer(E::TYPE, told(None, Some(why)));
         short.map_or(Err(error), |answer| queue.prepared(answer))

@@ -1,8 +1,8 @@
-//! What is in memory, by canvas. When it takes more than it may, those leave that were not used for the longest time, of the
-//! canvas that takes the most: so no canvas loses anything because of one that takes more than itself.
+//! The entities in memory, by canvas. Above the limit, the least recently used ones of the canvas
+//! that takes the most are evicted: so no canvas loses anything to one that takes more than itself.
 //!
-//! It never decides what is true of an entity, only whether that is in memory; and it says so where it does not know whether there
-//! is anything else.
+//! The cache never decides what is true of an entity, only whether it is in memory; it also knows
+//! for which canvases an entity that is not in memory may exist.
 
 use std::collections::{BinaryHeap, HashMap};
 
@@ -11,7 +11,7 @@ use hashlink::LruCache;
 use super::shard::Key;
 use crate::event::{CanvasId, StreamName};
 
-/// How many left, and of which canvas the most recent one was.
+/// How many were evicted, and the canvas of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) entities: usize,
@@ -23,16 +23,16 @@ pub(super) struct Cache<T> {
     entities: usize,
     bytes: usize,
     limit_bytes: usize,
-    /// Whether there may be entities of canvases of which nothing was ever in memory.
+    /// Whether there may be entities of canvases that never had one in memory.
     incomplete: bool,
-    /// Whether everything that there is is in memory.
+    /// Whether all existing entities are in memory.
     whole: bool,
 }
 
 struct OfCanvas<T> {
     kept: LruCache<StreamName, (T, usize)>,
     bytes: usize,
-    /// Whether there may be entities of it that are not in memory.
+    /// Whether there may be entities of this canvas that are not in memory.
     partial: bool,
 }
 
@@ -47,7 +47,7 @@ impl<T> Cache<T> {
         Self { canvases: HashMap::new(), entities: 0, bytes: 0, limit_bytes, incomplete: false, whole: true }
     }
 
-    /// The memory that they take, by estimate.
+    /// The estimated memory of the entities.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -56,7 +56,7 @@ impl<T> Cache<T> {
         self.entities
     }
 
-    /// Whether everything that there is is in memory.
+    /// Whether all existing entities are in memory.
     pub(super) fn is_whole(&self) -> bool {
         self.whole
     }
@@ -65,7 +65,7 @@ impl<T> Cache<T> {
         self.canvases.get(&key.canvas)?.kept.peek(&key.id).map(|(kept, _)| kept)
     }
 
-    /// Whether it is not in memory, and may be in the database.
+    /// Whether an entity is not in memory but may be in the database.
     pub(super) fn is_cold(&self, key: &Key) -> bool {
         match self.canvases.get(&key.canvas) {
             Some(canvas) => (canvas.partial || self.incomplete) && canvas.kept.peek(&key.id).is_none(),
@@ -73,14 +73,14 @@ impl<T> Cache<T> {
         }
     }
 
-    /// It is used: of its canvas it is the last to leave.
+    /// Marks an entity as used: of its canvas it is the last to be evicted.
     pub(super) fn touch(&mut self, key: &Key) {
         if let Some(canvas) = self.canvases.get_mut(&key.canvas) {
             canvas.kept.get(&key.id);
         }
     }
 
-    /// Keeps it, whatever the limit says: see [`Self::trim`].
+    /// Adds an entity, regardless of the limit: see [`Self::trim`].
     pub(super) fn insert(&mut self, key: Key, value: T, bytes: usize) {
         let canvas = self.canvases.entry(key.canvas).or_insert_with(OfCanvas::new);
         let before = canvas.kept.insert(key.id, (value, bytes));
@@ -90,7 +90,7 @@ impl<T> Cache<T> {
         self.bytes = (self.bytes + bytes).saturating_sub(before);
     }
 
-    /// It is not kept any more, since there is no such entity.
+    /// Removes an entity that no longer exists.
     pub(super) fn remove(&mut self, key: &Key) {
         let Some(canvas) = self.canvases.get_mut(&key.canvas) else { return };
         let Some((_, bytes)) = canvas.kept.remove(&key.id) else { return };
@@ -99,18 +99,18 @@ impl<T> Cache<T> {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// There is more of this canvas than was taken into memory.
+    /// Notes that there is more of this canvas than is in memory.
     pub(super) fn is_part_of(&mut self, canvas: CanvasId) {
         self.canvases.entry(canvas).or_insert_with(OfCanvas::new).partial = true;
         self.whole = false;
     }
 
-    /// There may be more of any canvas.
+    /// Notes that there may be more of any canvas than is in memory.
     pub(super) fn is_part_of_all(&mut self) {
         (self.incomplete, self.whole) = (true, false);
     }
 
-    /// Has entities leave until the others take no more than they may.
+    /// Evicts entities until the others fit into the limit.
     pub(super) fn trim(&mut self) -> Left {
         let mut left = Left::default();
         if self.bytes <= self.limit_bytes {
@@ -162,7 +162,7 @@ mod tests {
         assert!(!cache.is_cold(&key(1, 77)), "of the small one all is in memory: what is not there is new");
         assert!(cache.is_cold(&key(2, 100)) && !cache.is_whole());
         assert!(!cache.is_cold(&key(3, 1)), "a canvas without entities");
-        // And it gets what it needs, up to as much as the other one.
+        // The small canvas gets what it needs, up to as much as the other one.
         for id in 30..50 {
             cache.insert(key(1, id), id, 10);
             cache.trim();
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(cache.trim(), Left { entities: 2, last: Some(key(1, 0).canvas) });
         assert_eq!(has(&cache, 1, 0..11), [0, 3, 4, 5, 6, 7, 8, 9, 10]);
         assert_eq!((cache.bytes(), cache.len()), (100, 9));
-        // One that takes more than all may does not stay.
+        // One that is larger than the whole limit does not stay.
         cache.insert(key(2, 0), 0, 1_000);
         assert_eq!(cache.trim(), Left { entities: 1, last: Some(key(2, 0).canvas) });
         assert_eq!(cache.len(), 9);

@@ -1,35 +1,39 @@
-//! How entities of a type are processed.
+//! The configuration of the processors of entities.
 
 use std::time::Duration;
 
-/// How a processor works.
+/// The limits and periods of a processor.
 #[derive(Clone, Debug)]
 pub struct EntityConfig {
-    /// Threads that validate and apply. An entity always has the same one. Default 4.
+    /// Threads that validate and apply. An entity always stays with the same one. 1 to 256, default
+    /// 4.
     pub actors: usize,
-    /// Most events in one transaction. Default 500.
+    /// Most events in one transaction. 1 to 1,000, default 500.
     pub batch: usize,
-    /// Most bytes of events that are read at a time, and most that a transaction writes because of them: results, what follows, states.
-    /// One event is processed in any case. Default 4 MiB, at most 64 MiB.
+    /// Most bytes of events per read, and most bytes that a transaction writes because of its
+    /// events: results, follow-ups, states. One event is processed in any case. 1 byte to 64 MiB,
+    /// default 4 MiB.
     pub batch_bytes: usize,
-    /// The state of an entity is written when so many of its events have been stored since it was written last; those are
-    /// replayed after a start. Default 1: with every batch, so that what others read of an entity is what it is.
+    /// The state of an entity is written after this many of its events since it was last written;
+    /// events that are not in the written state are replayed after a start. At least 1, default 1:
+    /// with every batch, so that other readers of an entity see its current state.
     pub snapshot_every: u32,
-    /// Largest state of one entity, as JSON, at the end of a batch: if it were larger, the events that make it so fail. Default
-    /// 256 KiB, at most 16 MiB.
+    /// Largest state of one entity, as JSON, at the end of a batch: events that would make it
+    /// larger fail. 1 byte to 16 MiB, default 256 KiB.
     pub state_limit_bytes: usize,
-    /// Memory that the entities of the type may take between two batches, by estimate; each actor has its part of it. When they need more, those
-    /// leave memory that were not used for the longest time, of the canvas that takes the most, and are loaded again when an event comes
-    /// for them. Default 1 GiB.
+    /// Memory that the entities of the type may take between two batches, by estimate, divided
+    /// equally among the actors. Above it, the least recently used entities of the canvas that
+    /// takes the most are evicted, and loaded again when an event for them arrives. Default 1 GiB.
     pub memory_limit_bytes: usize,
-    /// How often an event is tried that makes `validate` or `apply` panic or hang, or ends its process, before
-    /// it is dead. Default 3.
+    /// How often an event that makes `validate` or `apply` panic or hang, or crashes its process,
+    /// is tried before it is dead. At least 1, default 3.
     pub attempts: u32,
-    /// How long the inbox is left alone when nothing tells of new events. Default 1 s.
+    /// How long a processor that receives no signal waits before it looks into the inbox again.
+    /// Default 1 s.
     pub poll_interval: Duration,
-    /// How long `validate` and `apply` may hold up a batch. Then the entities whose events hang are set aside,
-    /// and the others go on. A start at which stored events are applied again, or states are read, for longer
-    /// than that at a time is given up. Default 30 s.
+    /// How long `validate` and `apply` may hold up a batch. After that the entities whose events
+    /// hang are set aside, and the others continue. A start is abandoned if applying stored events
+    /// again, or reading states, takes longer than this at a time. Default 30 s.
     pub stall: Duration,
 }
 

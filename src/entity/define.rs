@@ -1,4 +1,5 @@
-//! What the author of a kind of entities writes: a state, the events that change it, and two functions without effects.
+//! What the author of a type of entities writes: a state, the events that change it, and two
+//! functions without side effects.
 
 use std::fmt;
 
@@ -7,14 +8,17 @@ use serde::de::DeserializeOwned;
 
 use crate::event::{Event, EventError};
 
-/// The most characters of a rejection.
+/// Most characters that are kept of a reason.
 const REASON_MAX: usize = 1000;
 
-/// A kind of entities. Both functions are synchronous and get nothing but their arguments, so an event that was stored can
-/// be applied again at any time, and comes to the same: they must use no clock, no randomness and nothing from outside.
+/// A type of entities.
 ///
-/// What has to happen outside, such as a payment, is an event that `apply` has emitted; its handler sends what came of it back
-/// as another event of the entity.
+/// Both functions are synchronous and get nothing but their arguments, so a stored event can be
+/// applied again at any time with the same outcome: they must not use a clock, randomness or
+/// anything from outside.
+///
+/// What has to happen outside, such as a payment, is an event that `apply` emits; its handler sends
+/// the outcome back as another event of the entity.
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
@@ -60,23 +64,23 @@ const REASON_MAX: usize = 1000;
 pub trait Entity: Send + Sync + 'static {
     /// The type's name: see [`EntityType`](crate::EntityType).
     const TYPE: &'static str;
-    /// Counts how often the state, or what `apply` makes of events, has changed its meaning. Snapshots of another count are not
-    /// used: such states are made again from all events.
+    /// Has to be incremented when the meaning of the state changes, or what `apply` does with an
+    /// event. Snapshots with another number are not used: their states are rebuilt from all events.
     const SHAPE: u32 = 1;
-    /// What is kept of each entity. A new one has the default.
+    /// The state of an entity. A new entity has the default.
     type State: Default + Clone + Serialize + DeserializeOwned + Send + 'static;
-    /// What happens to it: an enum as `serde` writes it by default, so that its variants are the names of the events, and what
-    /// is in them the payloads.
+    /// The events: an enum in the default representation of `serde`, so that its variants are the
+    /// names of the events, and their contents the payloads.
     type Event: DeserializeOwned;
 
     /// Whether the event may happen now. It must be quick: events of other entities wait for it.
     fn validate(state: &Self::State, event: &Self::Event) -> Result<(), Rejection>;
 
-    /// What the event makes of the state. It was valid, and must be quick as well.
+    /// The state after the event, which was valid. It must be quick as well.
     fn apply(state: Self::State, event: &Self::Event) -> Applied<Self::State>;
 }
 
-/// Why an event may not happen. The sender is told; nothing is stored.
+/// Why an event may not happen. The sender receives the reason; nothing is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Rejection {
@@ -84,7 +88,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// For this reason, of which the first 1,000 characters are kept.
+    /// A rejection for this reason, of which the first 1,000 characters are kept.
     pub fn new(reason: impl fmt::Display) -> Self {
         Self { reason: as_kept(&reason.to_string()) }
     }
@@ -95,12 +99,13 @@ impl Rejection {
     }
 }
 
-/// A text as Postgres can hold it: cut, and without NUL.
+/// A text as Postgres can store it: cut off at the limit, and without NUL.
 pub(super) fn as_kept(text: &str) -> String {
     text.chars().filter(|character| *character != '\0').take(REASON_MAX).collect()
 }
 
-/// What an event has made of an entity: its new state, the result for the sender, and what is to follow.
+/// The outcome of applying an event: the new state, the result for the sender, and events that
+/// follow.
 #[derive(Debug)]
 pub struct Applied<S> {
     pub(super) state: S,
@@ -112,9 +117,9 @@ pub struct Applied<S> {
 /// An event that is emitted because of another.
 #[derive(Clone, Debug)]
 pub(super) enum FollowUp {
-    /// As it is.
+    /// Emitted as it is.
     Emit(Event),
-    /// With its value inside a question.
+    /// Emitted with its value inside a question.
     Ask(Event),
 }
 
@@ -127,7 +132,7 @@ impl FollowUp {
 }
 
 impl<S> Applied<S> {
-    /// A new state, and nothing else.
+    /// Only a new state.
     pub fn new(state: S) -> Self {
         Self { state, result: None, follow_ups: Vec::new(), fault: None }
     }
@@ -137,7 +142,7 @@ impl<S> Applied<S> {
         &self.state
     }
 
-    /// What the sender is told. A value that has no JSON form makes the event fail.
+    /// Sets the result for the sender. A value without a JSON form makes the event fail.
     pub fn result(mut self, result: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_string(result) {
             Ok(result) => self.result = Some(result),
@@ -146,13 +151,14 @@ impl<S> Applied<S> {
         self
     }
 
-    /// Has an event emitted, in the transaction that stores this one. An event that can't be made makes this one fail.
+    /// Emits an event in the transaction that stores this one. An event that can't be made makes
+    /// this one fail.
     pub fn emit(self, event: Result<Event, EventError>) -> Self {
         self.follow(event.map(FollowUp::Emit))
     }
 
-    /// The same for an event whose handler is to answer: it gets what was asked, and whom to answer,
-    /// from [`Execution::asked`](crate::Execution::asked).
+    /// The same for an event whose handler should answer: it gets the question, and the entity to
+    /// answer, from [`Execution::asked`](crate::Execution::asked).
     pub fn ask(self, event: Result<Event, EventError>) -> Self {
         self.follow(event.map(FollowUp::Ask))
     }

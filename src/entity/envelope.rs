@@ -1,5 +1,5 @@
-//! What stands around an event on its way to an entity and back: who wants to hear of it, what it belongs to, whether it was
-//! sent before.
+//! The metadata of an event on its way to an entity and back: where to send the outcome, what the
+//! event belongs to, whether it was sent before.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -9,7 +9,7 @@ use super::asked::Question;
 use super::define::FollowUp;
 use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
-/// The handler of module `ANSWER` that is told what became of an event.
+/// The handler of module `ANSWER` that receives the outcome of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ReplyTo {
     pub(super) name: String,
@@ -40,18 +40,20 @@ pub(super) struct Envelope {
     pub(super) correlation_id: Uuid,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) reply_to: Option<ReplyTo>,
-    /// The link that it had when it was sent for the first time.
+    /// The link that it had when it was first sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) repost: Option<LinkJson>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) traceparent: Option<String>,
-    /// It is no event, and erases the entity. `wakeq.erase_entity` looks for it to the letter.
+    /// It is not an event, and erases the entity. `wakeq.erase_entity` matches this field
+    /// literally.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) erases: bool,
 }
 
 impl Envelope {
-    /// That of an event; one that was appended by other means than [`Entities`](crate::Entities) has nothing around it.
+    /// The envelope of an event. One that was appended by other means than
+    /// [`Entities`](crate::Entities) has only a correlation id, which is its id.
     pub(super) fn of(event: &LogEvent) -> Self {
         let plain = Self {
             correlation_id: event.id.0,
@@ -75,9 +77,9 @@ impl Envelope {
 /// An event of an inbox, as it is processed.
 #[derive(Clone, Debug)]
 pub(super) struct Received {
-    /// Its place in the log.
+    /// Its `seq` in the log.
     pub(super) seq: i64,
-    /// The link by which it is decided what to do with it: its own, or that of the first time it was sent.
+    /// The link that decides what to do with it: its own or, if it was sent before, its first one.
     pub(super) link: Link,
     pub(super) id: EventId,
     pub(super) canvas: CanvasId,
@@ -85,7 +87,8 @@ pub(super) struct Received {
     pub(super) name: Name,
     pub(super) payload: String,
     pub(super) envelope: Envelope,
-    /// Why it can't be processed, and after how many attempts that came out, if it did outside of `validate` and `apply`.
+    /// Why it must not be processed, and after how many attempts that was found, if it was found
+    /// outside of `validate` and `apply`.
     pub(super) doomed: Option<(String, u32)>,
 }
 
@@ -111,7 +114,7 @@ impl Received {
         self.envelope.repost.is_some()
     }
 
-    /// Whether it is no event, and erases the entity.
+    /// Whether it is not an event, and erases the entity.
     pub(super) fn erases(&self) -> bool {
         self.envelope.erases
     }
@@ -153,7 +156,8 @@ impl Received {
         serde_json::to_string(&asked).unwrap_or_else(|_| "null".to_owned())
     }
 
-    /// The event that tells the sender what became of this one; none, if the sender does not want to know.
+    /// The event that tells the sender the outcome of this one; `None` if the sender did not ask
+    /// for it.
     pub(super) fn answer(&self, entity_type: &str, told: Told) -> Option<Event> {
         let reply_to = self.envelope.reply_to.as_ref()?;
         let answer = EntityAnswer {
@@ -169,14 +173,14 @@ impl Received {
             again: told.again,
         };
         let value = serde_json::to_string(&answer).ok()?;
-        // The names were checked when it was sent; what Postgres holds of them is what was written.
+        // The names were checked when it was sent, and Postgres returns what was written.
         let event = Event::from_json(&reply_to.name, "null").ok()?;
         let traceparent = self.envelope.trace();
         Some(Event { canvas: Some(self.canvas), module: Name::answer(), traceparent, value, ..event })
     }
 }
 
-/// What is said in an answer.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) outcome: EntityOutcome,
@@ -186,7 +190,7 @@ pub(super) struct Told {
     pub(super) again: bool,
 }
 
-/// What became of an event that was sent to an entity.
+/// The outcome of an event that was sent to an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntityOutcome {
@@ -198,8 +202,10 @@ pub enum EntityOutcome {
     Failed,
 }
 
-/// The value of the event that tells the sender of another what became of it. It is emitted in the transaction in which that was
-/// decided; for an event that is sent again it may come again, with `again`.
+/// The value of the event that tells a sender the outcome of another.
+///
+/// It is emitted in the transaction that decides the outcome. If the event is sent again, it may be
+/// emitted again, with `again` set.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct EntityAnswer {
     /// The entity's type.
@@ -208,15 +214,15 @@ pub struct EntityAnswer {
     pub entity: String,
     /// The event that was sent.
     pub event_id: EventId,
-    /// What connects all that follows from one cause.
+    /// The id that connects everything that follows from one cause.
     pub correlation_id: Uuid,
     /// The name of the event that was sent.
     pub name: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: EntityOutcome,
-    /// The entity's version with it, if it was processed.
+    /// The entity's version including it, if it was processed.
     pub version: Option<i64>,
-    /// What `apply` gave as its result.
+    /// The result that `apply` has set.
     pub result: Option<Box<RawValue>>,
     /// Why it was rejected or failed.
     pub error: Option<String>,

@@ -1,7 +1,9 @@
-//! Erasures: an entity is asked to be forgotten by an event of its inbox, so that it happens in its turn, and its owner carries that out.
+//! Erasures: an entity is erased through its inbox, so that it happens in order, and its owner
+//! carries it out.
 //!
-//! Nothing is erased by anybody else, and nothing that was sent after the erasure. What is erased is gone a page at a time, each under
-//! the epoch of the owner; the position moves past the erasure when nothing is left, so that whoever comes next finishes it.
+//! Only the owner erases, and nothing that was sent after the erasure. Data is erased page by page,
+//! each under the epoch of the owner; the position moves past the erasure when nothing is left, so
+//! that a later owner finishes it.
 
 use std::sync::Arc;
 
@@ -19,12 +21,15 @@ use crate::store::{AsideStep, ERASED_MAX, EntityBatch, PositionMove, StoreError,
 use crate::telemetry;
 
 impl Entities {
-    /// Asks for an entity to be erased: what is stored of it, up to here. When this returns, the erasure is in the inbox, behind what
-    /// was sent before; [`status`](Self::status) with its id says `completed` once it is done. What is sent after it begins the entity
-    /// anew, at version 1. An entity that is not there may be erased as well.
+    /// Asks for an entity to be erased: everything that is stored of it so far.
     ///
-    /// Asked for again with an id of the caller's choice, it erases nothing that was sent since: for 7 days after it was done.
-    /// [docs/entities.md](https://docs.rs/wakeq) says what is erased, and what is not.
+    /// When this returns, the erasure is in the inbox, behind what was sent before;
+    /// [`status`](Self::status) with its id says `completed` once it is done. What is sent after it
+    /// starts the entity anew, at version 1. The entity need not exist.
+    ///
+    /// A request that is repeated with the same chosen id erases nothing that was sent since, for 7
+    /// days after it was done. [docs/entities.md](https://docs.rs/wakeq) says what is erased and
+    /// what is not.
     ///
     /// ```no_run
     /// # async fn example(entities: wakeq::Entities) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,7 +51,8 @@ impl Entities {
     }
 }
 
-/// An erasure on its way to an entity. It is one by what stands around it, which no sender of an event can write.
+/// An erasure for the inbox of an entity. Its metadata marks it as one, which no sender of an event
+/// can write.
 fn erasure(entity: &EntityId, chosen: Option<EventId>) -> ToEntity {
     let id = chosen.unwrap_or_default();
     let traceparent = Some(telemetry::trace_of_emit(None).to_string());
@@ -65,8 +71,8 @@ fn erasure(entity: &EntityId, chosen: Option<EventId>) -> ToEntity {
 }
 
 impl<E: Entity> Owner<E> {
-    /// Carries out an erasure, and commits that it is done: the position moves to there, and the entity has
-    /// come so far, if it is set aside.
+    /// Carries out an erasure, and commits that it is done: the position moves to `to` and, if the
+    /// entity is set aside, its row to `aside`.
     pub(super) async fn erase(
         &mut self,
         erasure: &Received,
@@ -87,12 +93,12 @@ impl<E: Entity> Owner<E> {
         let worked = Worked { decisions: vec![(0, decision)], changed: Vec::new() };
         let events = std::slice::from_ref(erasure);
         let made = batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue);
-        // Nothing follows from an erasure, so there is nothing that can't be made.
+        // Nothing follows from an erasure, so the batch can always be made.
         let batch = made.map_err(|_| StoreError::Defect)?;
         self.commit(EntityBatch { aside, ..batch }).await
     }
 
-    /// Erases page after page, until nothing is left. From the first one on the entity is not in memory either.
+    /// Erases page after page, until nothing is left. The entity leaves memory with the first one.
     async fn erase_pages(
         &mut self,
         position: &PositionMove<'_>,
@@ -123,8 +129,8 @@ impl<E: Entity> Owner<E> {
     }
 }
 
-/// What becomes of an erasure of an entity whose last decision has this link. It is decided as events are: once, in its turn, and never
-/// behind what came later.
+/// Decides about an erasure, given the link of the entity's last event that was processed. It is
+/// decided like an event: once, in its turn, and never after what came later.
 fn decide(erasure: &Received, last: i64, is_done: bool) -> Decision {
     match repost(last, erasure.seq - 1, erasure.link, is_done) {
         _ if is_done => Decision::Done,

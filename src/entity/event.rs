@@ -9,7 +9,7 @@ use crate::event::{EntityId, EventError, EventId, JsonError, Link, Name, check_j
 use crate::store::ToEntity;
 use crate::telemetry;
 
-/// An event to be sent to an entity: a name, and a payload.
+/// An event for an entity: a name and a payload.
 ///
 /// ```
 /// use wakeq::EntityEvent;
@@ -35,7 +35,7 @@ impl EntityEvent {
         Self::from_json(name, serde_json::to_string(payload).map_err(JsonError::Invalid)?)
     }
 
-    /// The same with a payload that is JSON text already.
+    /// The same with a payload that already is JSON text.
     pub fn from_json(name: &str, payload: impl Into<String>) -> Result<Self, EventError> {
         let payload = payload.into();
         check_json(&payload)?;
@@ -43,7 +43,8 @@ impl EntityEvent {
         Ok(Self { name, payload, id: None, link: None, correlation_id: None, reply_to: None })
     }
 
-    /// An event of [`Entity::Event`](crate::Entity::Event): the variant gives the name, what is in it the payload.
+    /// An event of [`Entity::Event`](crate::Entity::Event): the variant is the name, its content
+    /// the payload.
     pub fn of(event: &impl Serialize) -> Result<Self, EventError> {
         use serde::ser::Error;
 
@@ -60,35 +61,37 @@ impl EntityEvent {
         Self::from_json(&name, payload.to_string())
     }
 
-    /// An id of the sender's choice: sending it again, to the same entity, does not apply it twice, for as long as it is remembered:
-    /// until 7 days after it was decided upon, unless the queue's retention says otherwise.
+    /// Sets an id of the sender's choice: sending it again, to the same entity, does not apply it
+    /// twice, as long as it is remembered: until 7 days after it was processed, unless the queue's
+    /// retention says otherwise.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// It was sent before with this id, and that has given this link: for senders who keep the link for longer than what was sent is
-    /// remembered (7 days after it was decided upon, unless said otherwise).
+    /// Says that it was sent before, with this id, and was given this link. For senders that keep
+    /// the link for longer than what was sent is remembered (7 days after it was processed, by
+    /// default).
     pub fn sent_before(mut self, id: EventId, link: Link) -> Self {
         (self.id, self.link) = (Some(id), Some(link));
         self
     }
 
-    /// It is the answer to a question, with an id that is made of the question's.
+    /// Makes it the answer to a question, with an id that is derived from the question's.
     pub(super) fn answering(mut self, id: EventId, correlation_id: Uuid) -> Self {
         (self.id, self.link, self.correlation_id) = (Some(id), None, Some(correlation_id));
         self
     }
 
-    /// What connects it with other events. Default: its own id.
+    /// Sets the id that connects it with other events. Default: its own id.
     pub fn correlation_id(mut self, correlation_id: Uuid) -> Self {
         self.correlation_id = Some(correlation_id);
         self
     }
 
-    /// The handler of module `ANSWER` that is told what became of it, by an event with an
-    /// [`EntityAnswer`](crate::EntityAnswer). Nobody else can emit events of that module, so that its handlers may trust what they
-    /// get. Default: nobody is told.
+    /// Sets the handler of module `ANSWER` that receives its outcome, by an event with an
+    /// [`EntityAnswer`](crate::EntityAnswer). No one else can emit events of that module, so its
+    /// handlers can trust what they receive. Default: none.
     ///
     /// ```
     /// use wakeq::{EntityAnswer, Execution, HandlerResult, Handlers, Route};
@@ -107,7 +110,7 @@ impl EntityEvent {
         Ok(self)
     }
 
-    /// As it goes into the inbox of an entity.
+    /// The event as it goes into the inbox of an entity.
     pub(super) fn to(self, entity: EntityId, limit_bytes: usize) -> Result<ToEntity, EventError> {
         let size_bytes = self.payload.len();
         if size_bytes > limit_bytes {

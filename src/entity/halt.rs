@@ -1,27 +1,27 @@
-//! Why the owner of a type goes no further now, and which failures of the database are for ever. It decides nothing about what is
-//! done then.
+//! Why the owner of a type stops for now, and which failures of the database are permanent. What is
+//! done about it is decided elsewhere.
 
 use super::shard::Broken;
 use super::warm::ColdError;
 use crate::consumer::ConsumerError;
 use crate::store::{StoreError, lacks_partition};
 
-/// Why it goes no further.
+/// Why the owner stops for now.
 pub(super) enum Halt {
-    /// The database or the provider gave no answer: tried again.
+    /// The database or the provider did not answer: it is tried again.
     Away(&'static str, Box<dyn std::error::Error + Send + Sync>),
-    /// The inbox is another's.
+    /// Another owner has the inbox.
     Fenced,
-    /// It was told to end.
+    /// The inbox was withdrawn.
     Withdrawn,
-    /// Somebody has to do something first.
+    /// A person has to act first.
     Broken(Broken),
 }
 
 impl From<StoreError> for Halt {
     fn from(error: StoreError) -> Self {
         if error.is_data() && !lacks_partition(&error) {
-            // What is refused once is refused for ever.
+            // Data that is refused once is always refused.
             let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
             return Self::Broken(Broken(format!("{error}: {why}")));
         }
@@ -53,7 +53,7 @@ impl From<ColdError> for Halt {
     }
 }
 
-/// The store's error, for the owner of the entity and for operators who read the log.
+/// The error of the store, also if a provider has wrapped it.
 pub(super) fn of_the_store<'a>(
     error: &'a (dyn std::error::Error + Send + Sync + 'static),
 ) -> Option<&'a StoreError> {
@@ -63,15 +63,15 @@ pub(super) fn of_the_store<'a>(
     })
 }
 
-/// Whether the database did not do it in time.
+/// Whether the database timed out.
 pub(super) fn is_time_out(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
     matches!(of_the_store(error), Some(StoreError::TimedOut { .. }))
 }
 
-/// The words of a refusal; none, if there was no answer at all, or another one may come at any time.
+/// The text of a refusal. `None` if there was no answer at all, or if the cause may pass by itself.
 pub(super) fn refusal(error: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<String> {
     let error = of_the_store(error)?;
-    // A full disk, or a server that shuts down, is nothing that a program could be made to stand.
+    // A full disk, or a server that shuts down, is not a refusal of what was asked.
     let passes =
         error.code().is_some_and(|code| ["08", "53", "57", "58"].iter().any(|class| code.starts_with(class)));
     let refused = matches!(error, StoreError::Refused { .. }) && !error.is_contention() && !passes;

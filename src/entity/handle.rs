@@ -1,4 +1,4 @@
-//! Entities from outside: events are sent to them, and it is asked what became of both.
+//! Entities from outside: events are sent to them, and their progress can be asked for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,16 +20,16 @@ use crate::store::{
     StoreError, StoredEntity, ToEntity, send_to_entities,
 };
 
-/// Most events that one call may send.
+/// Most events per call.
 const EVENTS_MAX: usize = 1000;
-/// For how long a send is tried whose entities others send to: so many times the wait for a lock, 10 s if
-/// nothing else is configured.
+/// How long a send is tried again that conflicts with other senders to the same entities: this many
+/// lock timeouts, 10 s by default.
 const TRIED_FOR: u32 = 50;
-/// Longest rest between two tries, of which it is a part by chance: those who were refused together do not come
-/// again together.
+/// Longest pause between two tries; each is a random part of it, so that senders that conflicted do
+/// not conflict again.
 const REST: Duration = Duration::from_millis(50);
 
-/// Sends events to entities, and says what became of them; in any process. Cheap to clone.
+/// Sends events to entities, and tells their outcome; in any process. Cheap to clone.
 ///
 /// ```no_run
 /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
@@ -52,50 +52,53 @@ pub struct Entities {
 pub struct SentToEntity {
     /// Its id.
     pub id: EventId,
-    /// What connects it with others.
+    /// The id that connects it with others.
     pub correlation_id: Uuid,
-    /// Its link among the events of the entity: that of the first time.
+    /// Its link among the events of the entity; if it was sent before, the first one.
     pub link: Link,
     /// Whether it was sent before.
     pub again: bool,
 }
 
-/// What became of events, and what that comes to.
+/// The outcome of events, each and together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityProgress {
-    /// Failed, if one of them has; else as far as the one that has come least far.
+    /// Failed if one of them has failed, otherwise the status of the one that has come least far.
     pub status: EntityStatus,
-    /// The events, in the order in which they were sent; 100 at most.
+    /// The events, in the order in which they were sent; at most 100.
     pub events: Vec<EntityEventStatus>,
 }
 
-/// Why nothing was sent, or nothing can be said.
+/// Why nothing was sent, or nothing can be told.
 #[derive(Debug, thiserror::Error)]
 pub enum EntityError {
     /// The event itself can't be sent.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// There can be no such entity.
+    /// No such entity can exist.
     #[error(transparent)]
     Entity(#[from] InvalidEntityId),
-    /// Postgres did not take it. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may have, all the same: send
-    /// again with an id of your choice to be sure of one event.
+    /// Postgres failed. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] the event
+    /// may have been sent nevertheless: send it again, with an id of your choice to be sure that it
+    /// counts once.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Others send to the same entities all the time, or somebody keeps a transaction open that has. Nothing
-    /// was sent.
+    /// Others keep sending to the same entities, or a transaction that has sent to them stays open.
+    /// Nothing was sent.
     #[error(
         "nothing was sent, since others were sending to one of these entities for {0:?}: send it again; where many send to one entity, send \
          several events in one call, and keep transactions with `send_in` short"
     )]
     Busy(Duration, #[source] StoreError),
-    /// The chosen id is that of an event of another entity, or of an erasure where this is none, or came twice in one call.
+    /// The chosen id belongs to an event of another entity, or to an erasure where this is none, or
+    /// occurs twice in one call.
     #[error(
         "the id {0} belongs to an event that was sent to another entity, or to an erasure, or came twice in one call: choose \
          another one"
     )]
     Taken(EventId),
-    /// An answer to what was not asked: the event was not emitted by this entity on the canvas of the execution, or its value was made up.
+    /// An answer to a question that was not asked: the event was not emitted by this entity on the
+    /// canvas of the execution, or its value was made up.
     #[error(
         "the event {asking} is not a question of the entity {entity}, whatever its value says: only an event that an entity has \
          asked for can be answered, by its own handler; to tell the entity something else, send it an event"
@@ -106,7 +109,7 @@ pub enum EntityError {
         /// The entity that its value names, on the canvas of the event.
         entity: Box<EntityId>,
     },
-    /// It is not a cursor, or is that of another type's list.
+    /// It is not a cursor, or is the cursor of another type's list.
     #[error(transparent)]
     Cursor(#[from] InvalidEntityCursor),
     /// More events than one call may send.
@@ -114,17 +117,17 @@ pub enum EntityError {
     TooMany(usize),
 }
 
-/// Proof of events that were sent in a transaction that the caller still has to commit.
+/// A receipt for events that were sent in a transaction that the caller still has to commit.
 #[must_use = "call `notify` after the commit, or the events wait for the processor's next look"]
 pub struct SendReceipt {
     entities: Entities,
     to: Vec<ToEntity>,
-    /// What was sent.
+    /// The events that were sent.
     pub sent: Vec<SentToEntity>,
 }
 
 impl SendReceipt {
-    /// Tells the processors of it. Call it after the commit.
+    /// Signals the processors. Call it after the commit.
     pub fn notify(self) -> Vec<SentToEntity> {
         self.entities.signal(&self.to);
         self.sent
@@ -137,8 +140,9 @@ impl Entities {
         Self { queue }
     }
 
-    /// Sends an event to an entity, which need not be there yet: when this returns, it is in the inbox. One that was sent before,
-    /// with an id of the sender's choice, goes there again with the link it had, and is not applied twice.
+    /// Sends an event to an entity, which need not exist yet: when this returns, the event is in
+    /// the inbox. One that was sent before, with an id of the sender's choice, is appended again
+    /// with its first link, and is not applied twice.
     pub async fn send(&self, entity: &EntityId, event: EntityEvent) -> Result<SentToEntity, EntityError> {
         let mut sent = self.send_all(vec![(entity.clone(), event)]).await?;
         sent.pop().ok_or(EntityError::Store(StoreError::Defect))
@@ -169,7 +173,8 @@ impl Entities {
         Ok(sent)
     }
 
-    /// Repeats a send that met others who send to the same entities. Nothing of it is left then.
+    /// Repeats a send that conflicted with other senders to the same entities, and so was rolled
+    /// back.
     async fn patiently<F>(&self, send: impl Fn() -> F) -> Result<SendEnd, EntityError>
     where
         F: Future<Output = Result<SendEnd, StoreError>>,
@@ -189,7 +194,8 @@ impl Entities {
         }
     }
 
-    /// Sends an erasure, of which the record says who asked for it. There is room for it in any case: it makes some.
+    /// Sends an erasure; the audit log names the actor. It is exempt from quotas, because it frees
+    /// space.
     pub(super) async fn sent_erasure(
         &self,
         to: ToEntity,
@@ -205,8 +211,9 @@ impl Entities {
         sent.pop().ok_or(EntityError::Store(StoreError::Defect))
     }
 
-    /// Sends events inside the caller's own transaction. Call [`SendReceipt::notify`] after the commit; on an error the
-    /// transaction must be rolled back. Keep it short: others who send to the same entities wait for its end.
+    /// Sends events inside the caller's own transaction. Call [`SendReceipt::notify`] after the
+    /// commit; after an error the transaction must be rolled back. Keep it short: other senders to
+    /// the same entities wait for its end.
     pub async fn send_in(
         &self,
         connection: &mut PgConnection,
@@ -220,11 +227,13 @@ impl Entities {
         Ok(SendReceipt { entities: self.clone(), to, sent })
     }
 
-    /// Answers an entity that has asked for something outside, from the handler of the question: sends it an event with the correlation
-    /// id of what it asked. However often the handler runs, the entity gets the answer once.
+    /// Answers an entity that has asked for something outside, from the handler of the question:
+    /// sends it an event with the correlation id of the question. However often the handler runs,
+    /// the entity gets the answer once.
     ///
-    /// The entity is looked for on the canvas of the execution, and in the transaction of the send: that this entity asked this, because
-    /// of this event. What is recorded of that is kept for as long as the question waits, runs, or is among the dead.
+    /// The transaction of the send checks, on the canvas of the execution, that this entity has
+    /// asked this because of this event. The record of that is kept as long as the question waits,
+    /// runs, or is among the dead events.
     ///
     /// ```no_run
     /// # use wakeq::{Entities, EntityEvent, Execution, HandlerResult};
@@ -237,7 +246,8 @@ impl Entities {
     /// }
     /// ```
     ///
-    /// Errors: [`EntityError::NotAsked`] for an event that anybody else has emitted, whatever its value says; nothing was sent then.
+    /// Errors: [`EntityError::NotAsked`] for an event that was emitted by anyone else, whatever its
+    /// value says; nothing was sent then.
     pub async fn answer<T>(&self, asked: &Asked<T>, event: EntityEvent) -> Result<SentToEntity, EntityError> {
         let event = event.answering(answer_id(asked.asking()), asked.correlation_id());
         let to = self.checked(vec![(asked.entity().clone(), event)])?;
@@ -245,8 +255,9 @@ impl Entities {
         sent.pop().ok_or(EntityError::Store(StoreError::Defect))
     }
 
-    /// Whether the entity has asked this, before its handler does what can't be undone: anybody who may emit on a canvas can emit an event
-    /// that looks like a question. [`answer`](Self::answer) looks once more.
+    /// Checks that the entity has asked this, before its handler does what can't be undone: anyone
+    /// who may emit on a canvas can emit an event that looks like a question.
+    /// [`answer`](Self::answer) checks it again.
     ///
     /// Errors: [`EntityError::NotAsked`].
     pub async fn verify<T>(&self, asked: &Asked<T>) -> Result<(), EntityError> {
@@ -254,24 +265,25 @@ impl Entities {
         if self.queue.store().was_asked(&question).await? { Ok(()) } else { Err(not_asked(&question)) }
     }
 
-    /// An entity, as it was committed; none, if no event of it was ever stored.
+    /// An entity as it was committed; `None` if no event of it was ever stored.
     pub async fn show(&self, entity: &EntityId) -> Result<Option<StoredEntity>, EntityError> {
         Ok(self.queue.store().entity(entity).await?)
     }
 
-    /// What became of an event, by its id, or of all events with a correlation id; none, if there are none, or they were forgotten.
+    /// The outcome of an event, by its id, or of all events with a correlation id. `None` if there
+    /// are none, or they are no longer remembered.
     pub async fn status(&self, canvas: CanvasId, id: Uuid) -> Result<Option<EntityProgress>, EntityError> {
         let events = self.queue.store().entity_events(canvas, id).await?;
         let status = EntityStatus::of_all(events.iter().map(|event| event.status));
         Ok(status.map(|status| EntityProgress { status, events }))
     }
 
-    /// The canvas of a queue whose deployment has one.
+    /// The default canvas of the queue: that of events that name none.
     pub fn canvas(&self) -> CanvasId {
         self.queue.canvas()
     }
 
-    /// Its tables.
+    /// The tables of the queue.
     pub(super) fn store(&self) -> &Store {
         self.queue.store()
     }
@@ -288,7 +300,7 @@ impl Entities {
         Ok(checked.collect::<Result<_, EventError>>()?)
     }
 
-    /// Refuses what there is no room for on its canvas, before anything is written.
+    /// Refuses events that exceed the quotas of their canvas, before anything is written.
     async fn admit(&self, to: &[ToEntity]) -> Result<(), StoreError> {
         if !self.queue.has_quotas() {
             return Ok(());
@@ -305,7 +317,7 @@ impl Entities {
         Ok(())
     }
 
-    /// Tells the owners of the inboxes, here and in other processes.
+    /// Signals the owners of the inboxes, here and in other processes.
     fn signal(&self, to: &[ToEntity]) {
         let mut types: Vec<&EntityType> = to.iter().map(|to| &to.entity.entity_type).collect();
         types.sort_unstable();
@@ -319,7 +331,7 @@ fn not_asked(question: &EntityQuestion<'_>) -> EntityError {
     EntityError::NotAsked { asking: question.asking, entity: Box::new(question.entity.clone()) }
 }
 
-/// The id of the answer to an event: always the same.
+/// The id of the answer to an event, which is always the same.
 fn answer_id(asking: EventId) -> EventId {
     let half = |part: &[u8]| stable_hash(&[b"wakeq.answer", part, asking.0.as_bytes()]);
     let bytes = Uuid::from_u64_pair(half(b"1"), half(b"2")).into_bytes();
@@ -330,7 +342,7 @@ fn outcome(to: &[ToEntity], end: SendEnd) -> Result<Vec<SentToEntity>, EntityErr
     match end {
         SendEnd::Sent(sent) => Ok(to.iter().zip(sent).map(|(to, sent)| of(to, sent)).collect()),
         SendEnd::Taken(id) => Err(EntityError::Taken(id)),
-        // Only an answer hears that.
+        // Only an answer ends like this.
         SendEnd::NotAsked => Err(StoreError::Defect.into()),
     }
 }

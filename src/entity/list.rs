@@ -1,24 +1,25 @@
-//! Which entities of a type there are on a canvas: pages of a list, without states.
+//! Lists the entities of a type on a canvas, page by page and without their states.
 
 use super::handle::{Entities, EntityError};
 use crate::event::{CanvasId, EntityType};
 use crate::store::{EntityCursor, EntitySummary};
 
-/// Most entities of a page.
+/// Most entities per page.
 const PAGE_MAX: u32 = 1000;
 
 /// A page of the entities of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityPage {
-    /// In the order of their ids, which is that of the database's collation.
+    /// In the order of their ids, by the database's collation.
     pub entities: Vec<EntitySummary>,
-    /// What the next page comes after; none at the end.
+    /// The cursor of the next page; `None` at the end.
     pub next: Option<EntityCursor>,
 }
 
 impl Entities {
-    /// The entities of a type on a canvas, in the order of their ids: up to `limit`, 1 to 1,000, after this cursor. An entity is
-    /// listed once an event of it was stored. One that is new between two pages may be on none.
+    /// The entities of a type on a canvas, in the order of their ids: up to `limit`, which is
+    /// clamped to 1 to 1,000, after this cursor. An entity is listed once an event of it was
+    /// stored. One that is created between two pages may be missing.
     ///
     /// ```no_run
     /// # async fn example(entities: wakeq::Entities) -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,10 @@
-//! Entities: things whose state is kept in memory by the one processor of their type, and changes only by events that were found
-//! valid and stored.
+//! Entities: things whose state is kept in memory by the one active processor of their type, and
+//! changes only by events that were found valid and stored.
 //!
-//! Events are sent to the inbox of a type, a category of the log; what was valid is in its repository, another one. Nothing here
-//! decides who owns an inbox, or relies on being the only one that thinks so: every commit is fenced by an epoch. Code of
-//! the user runs in threads of its own, and never while a connection is held.
+//! Events are sent to the inbox of a type, a category of the log; those that were valid are in its
+//! repository, another category. Nothing here decides which process owns an inbox, or relies on
+//! being its only owner: every commit is fenced by an epoch. Code of the user runs on threads of
+//! its own, and never while a connection is held.
 
 mod actors;
 mod aside;

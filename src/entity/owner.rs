@@ -1,5 +1,5 @@
-//! What the owner of a type does: warm up, then read the inbox, have it worked, commit, and only then answer; until it is told to
-//! end, or finds that the inbox is another's.
+//! The owner of a type: loads its entities, then reads the inbox, has events processed, commits,
+//! and only then answers; until it is withdrawn or another owner has the inbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,61 +19,65 @@ use crate::consumer::Health;
 use crate::event::PageLimit;
 use crate::store::{AsideStep, BatchEnd, EntityBatch, Inserted, NewEvent, PositionMove};
 
-/// How long after a failure it is tried again; doubled each time, up to the poll interval.
+/// Half the delay after a first failure; the delay doubles with each further failure, up to the
+/// poll interval.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// How soon it is looked again for what an open transaction holds back; doubled each time, up to the poll interval.
+/// Half the delay before a first look for what an open transaction holds back; the delay doubles
+/// with each further look, up to the poll interval.
 const FIRST_HELD: Duration = Duration::from_millis(5);
-/// How far the position may stay behind what was looked through within a poll interval, when none of it was for this type: in numbers of the
-/// log.
+/// How far the position may lag, within a poll interval, behind what was read and was not for this
+/// type, in numbers of the log.
 const IDLE_MOVE: i64 = 10_000;
 
-/// The least of a page that is asked for, after time-outs: a part of this many of what is configured.
+/// The most by which a page is divided after time-outs.
 const NARROWEST: usize = 1024;
-/// How long a processor that gave up because of time-outs rests until it is given its type again.
+/// How long a processor that gave up because of time-outs is unhealthy before it can get its type
+/// again.
 const REST: Duration = Duration::from_secs(30);
-/// How long it may take to note an orderly end.
+/// The time limit for noting an orderly end.
 pub(super) const FAREWELL: Duration = Duration::from_secs(1);
 
-/// So many times in a row the database may refuse the same before somebody has to look.
+/// The processor stops when the database has refused the same this many times in a row.
 const SAME_REFUSALS: u32 = 20;
 
-/// The inbox of a type, under one epoch.
+/// The owner of the inbox of a type, under one epoch.
 pub(super) struct Owner<E: Entity> {
     pub(super) parts: Arc<Parts<E>>,
     pub(super) epoch: i64,
     pub(super) cancel: CancellationToken,
-    /// Where the position stands; none, before it was opened, or when that is not certain.
+    /// The stored position; `None` before it was opened, or when it is uncertain.
     pub(super) committed: Option<i64>,
-    /// Where it stood last, as far as is known.
+    /// The last position that is known.
     pub(super) stood: i64,
-    /// Up to where the inbox was looked through.
+    /// The inbox was read up to this `seq`.
     looked: i64,
-    /// When the position was last moved over what was not for this type.
+    /// When the position was last moved past what was not for this type.
     caught_up: Instant,
-    /// Whether what is in memory is what the repository says, and how far it is on the way there.
+    /// Whether memory matches the repository, and how far loading it has come.
     warm: bool,
     warming: Warming,
-    /// The commit whose answer got lost.
+    /// The commit whose answer was lost.
     doubtful: Option<Doubtful>,
-    /// Whether all entities that there are are in memory, and whether it was said that some have left it.
+    /// Whether all existing entities are in memory, and whether it was logged that they are not.
     pub(super) whole: bool,
     warned: bool,
-    /// How many events at most are a batch: fewer, where a batch of more would write too much.
+    /// Most events of a batch: fewer after a batch that would have written too much.
     pub(super) most: usize,
     /// What the database refused last, and how often in a row.
     refusals: (String, u32),
-    /// After how many time-outs in a row; what is asked for at once is divided by `narrow`.
+    /// The number of time-outs in a row. Every page is divided by `narrow`.
     time_outs: u32,
     narrow: usize,
-    /// The owner before was lost: what it may have had in hand is worked alone.
+    /// The previous owner was lost: what it may have been processing is processed one event at a
+    /// time.
     is_wary: bool,
-    /// Events up to this one are worked alone.
+    /// Events up to this `seq` are processed one at a time.
     pub(super) alone_through: i64,
     pub(super) asides: Asides,
 }
 
-/// A commit of which nobody knows whether it was carried out: where the position stands then, and how far an
-/// entity that is set aside has come; and what it emits.
+/// A commit of unknown outcome: the position after it, how far an entity that is set aside has come
+/// then, and what it emits.
 struct Doubtful {
     to: i64,
     aside: Option<AsideStep>,
@@ -106,13 +110,14 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Owns the inbox until it is told to end, or must; then nothing is kept in memory. How it is then, if that is not as before.
+    /// Owns the inbox until it is withdrawn or can't continue; then nothing is kept in memory.
+    /// Returns the health of the processor, if it changes.
     pub(super) async fn run(mut self) -> Option<Health> {
         let mut grown = self.parts.provider.watch(&self.parts.source);
         let (mut wait, mut held_wait) = (FIRST_WAIT, FIRST_HELD);
         let (mut health, tried) = (None, self.asides.tried());
         loop {
-            // What is appended from here on is seen below, or changes this again.
+            // What is appended from here on is read below, or changes this again.
             grown.mark_unchanged();
             let ended = self.process_all().await;
             let ended = self.unless_deposed(ended).await;
@@ -172,12 +177,13 @@ impl<E: Entity> Owner<E> {
         self.drop_attempt().await;
         self.forget();
         let Parts { store, entity_type, .. } = &*self.parts;
-        // Without it the next owner takes more care than it need to.
+        // Without this, the next owner is more careful than it has to be.
         let _ = tokio::time::timeout(FAREWELL, store.leave_entities(entity_type, self.epoch)).await;
         health
     }
 
-    /// Whoever owns the type by now may erase what this one reads: what does not fit together then is no defect.
+    /// A new owner of the type may be erasing what this one reads: an inconsistency then is not a
+    /// defect.
     async fn unless_deposed(&self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
         match ended {
             Err(Halt::Broken(broken)) => match self.refused().await {
@@ -188,8 +194,8 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// What the database refuses again and again, in the same words, it will refuse for ever. What it does not do in time, however little is
-    /// asked for, somebody else may have more luck with, or this one later.
+    /// A refusal that is repeated in the same words is permanent. A time-out is not, however small
+    /// the page: another process may succeed, or this one later.
     fn unless_for_ever(&mut self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
         let why = match &ended {
             Ok(_) => {
@@ -210,7 +216,7 @@ impl<E: Entity> Owner<E> {
             Err(Halt::Away(_, error)) => refusal(&**error),
             Err(Halt::Fenced | Halt::Withdrawn | Halt::Broken(_)) => None,
         };
-        // Whether it can be reached says nothing about what it refuses.
+        // Whether the database can be reached says nothing about what it refuses.
         let Some(why) = why else { return ended };
         let times = if why == self.refusals.0 { self.refusals.1 + 1 } else { 1 };
         if times >= SAME_REFUSALS {
@@ -220,7 +226,7 @@ impl<E: Entity> Owner<E> {
         ended
     }
 
-    /// Gives the type up for a while.
+    /// Gives up the type for a while.
     fn rest(&self, why: String) {
         tracing::error!(entity_type = E::TYPE, why, "a processor of entities rests");
         let (parts, resting) = (Arc::clone(&self.parts), Health::Unhealthy(why));
@@ -237,7 +243,8 @@ impl<E: Entity> Owner<E> {
         });
     }
 
-    /// Somebody may have moved the position meanwhile, and an owner with nothing to commit would not be told.
+    /// The position may have been moved from outside, which an owner with nothing to commit would
+    /// not notice.
     async fn look_again(&mut self) {
         let Parts { store, group, source, .. } = &*self.parts;
         if self.committed.is_some()
@@ -262,11 +269,11 @@ impl<E: Entity> Owner<E> {
     fn forget(&mut self) {
         (self.warm, self.warming) = (false, Warming::default());
         self.parts.ready.send_replace(None);
-        // Without waiting: an actor may be in the midst of an event, of which nothing is kept.
+        // Without waiting: an actor may be in the middle of an event, of which nothing is kept.
         self.parts.actors.tell_all(|shard| shard.forget());
     }
 
-    /// Processes what is in the inbox; whether more of it is held back.
+    /// Processes what is in the inbox. Returns whether an open transaction holds more of it back.
     async fn process_all(&mut self) -> Result<bool, Halt> {
         let cancel = self.cancel.clone();
         tokio::select! {
@@ -306,7 +313,7 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// What is asked for at once of so much: less after time-outs.
+    /// The part of a limit that is used: less after time-outs.
     pub(super) fn part_of(&self, whole: usize) -> usize {
         (whole / self.narrow).max(1)
     }
@@ -316,14 +323,15 @@ impl<E: Entity> Owner<E> {
         Stove { page_bytes: self.part_of(stove.page_bytes), ..stove }
     }
 
-    /// Opens the position, and has the entities in memory.
+    /// Opens the position, and loads the entities.
     async fn settle(&mut self) -> Result<(), Halt> {
         if self.committed.is_none() {
             let Parts { store, group, source, .. } = &*self.parts;
-            // From here on whoever had it before commits nothing more; what it did commit is what is read below.
+            // From here on the previous owner can no longer commit; what it did commit is read
+            // below.
             let position = store.open_position(group, source, self.epoch).await?.ok_or(Halt::Fenced)?;
             if self.warm && position != self.stood {
-                // The answer to a commit got lost that was carried out: what is in memory is older.
+                // A commit was carried out whose answer was lost: what is in memory is older.
                 self.forget();
             }
             let Parts { store, entity_type, .. } = &*self.parts;
@@ -375,7 +383,7 @@ impl<E: Entity> Owner<E> {
         }
         let (parts, to) = (Arc::clone(&self.parts), batch.position.to);
         let _committing = parts.committing.write().await;
-        // The position says what came of it, if the answer gets lost.
+        // If the answer is lost, the position shows whether it was committed.
         self.committed = None;
         let ended = parts.store.commit_entities(&batch).await;
         if let Ok(BatchEnd::Committed(inserted, told)) = ended {
@@ -406,8 +414,8 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// What a commit has emitted whose answer got lost is announced, if the position says that it was carried
-    /// out.
+    /// Announces what a commit whose answer was lost has emitted, if the position says that it was
+    /// carried out.
     fn announce_what_was_done(&mut self, position: i64) {
         let asides = &self.asides;
         let was_done = |commit: &mut Doubtful| {
@@ -419,12 +427,13 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Knows what the entities take, and says once that some have left.
+    /// Notes the memory that the entities take, and logs once that some were evicted.
     fn takes(&mut self, sizes: &[Size]) {
         self.whole = sizes.iter().all(|size| size.is_whole);
         let left: usize = sizes.iter().map(|size| size.left.entities).sum();
         self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), left);
-        // What is set aside, or was an actor's that hung, has not left for want of room.
+        // Entities that are set aside, or were on an actor that hung, are not missing for lack of
+        // memory.
         let starts = self.asides.is_empty() && self.parts.ready.borrow().is_none();
         if self.whole || self.warned || left == 0 && !starts {
             return;
@@ -440,12 +449,13 @@ impl<E: Entity> Owner<E> {
         );
     }
 
-    /// What it means that a commit was refused.
+    /// Why a commit was refused.
     pub(super) async fn refused(&self) -> Halt {
         let Parts { store, group, source, .. } = &*self.parts;
         match store.position_epoch(group, source).await {
             Ok(epoch) if epoch == self.epoch => {
-                // Somebody has moved it, or the answer to an earlier commit got lost: it is opened again.
+                // It was moved from outside, or the answer to an earlier commit was lost: it is
+                // opened again.
                 let moved = std::io::Error::other("the position was moved");
                 Halt::Away("the position", Box::new(moved))
             }
@@ -454,7 +464,8 @@ impl<E: Entity> Owner<E> {
         }
     }
 
-    /// Moves the position over what was not for this type: once a poll interval, and when that is much.
+    /// Moves the position past what was not for this type: once per poll interval, or if it lags
+    /// far behind.
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
         let least = if is_due { 1 } else { IDLE_MOVE };

@@ -1,4 +1,4 @@
-//! What a processor of a type works with. It must never do any of that work.
+//! What a processor of a type works with; none of the work is done here.
 
 use std::sync::Arc;
 
@@ -23,13 +23,14 @@ pub(super) struct Parts<E: Entity> {
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
-    /// One, for the entities that are set aside.
+    /// A single actor, for the entities that are set aside.
     pub(super) beside: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
     pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
     pub(super) ready: watch::Sender<Option<Warm>>,
-    /// Held from before a commit until memory has followed it: whoever reads after an answer sees what was answered.
+    /// Held from before a commit until memory has followed it: a reader that has seen an answer
+    /// also sees its effect.
     pub(super) committing: RwLock<()>,
 }
 

@@ -21,22 +21,24 @@ use crate::emit::Queue;
 use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name, SubscriberId};
 use crate::telemetry::EntityMetrics;
 
-/// Why a processor was not made.
+/// Why a processor could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidProcessor {
-    /// The name of its type.
+    /// The name of its type is not valid.
     #[error(transparent)]
     Type(#[from] InvalidEntityType),
-    /// Its configuration.
+    /// Its configuration is not valid.
     #[error("{0}")]
     Config(&'static str),
-    /// Its threads.
+    /// Its threads could not be started.
     #[error("the threads of its actors could not be started")]
     Threads(#[source] std::io::Error),
 }
 
-/// Processes the entities of one type. Of all the processors that a type has in a cluster, one at a time owns its inbox and works:
-/// a broker says which, and an epoch keeps any other from committing.
+/// Processes the entities of one type.
+///
+/// Of all processors of a type in a cluster, one at a time owns its inbox and works: a broker
+/// chooses it, and an epoch keeps any other from committing.
 ///
 /// ```no_run
 /// # use std::sync::Arc;
@@ -55,10 +57,10 @@ pub struct EntityProcessor<E: Entity> {
 /// An inbox that is, or was, owned.
 struct Running {
     epoch: i64,
-    /// Dropped, it ends the task.
+    /// Ends the task when it is dropped.
     cancel: DropGuard,
     task: JoinHandle<()>,
-    /// It has come to its end, whatever is still to be said of that.
+    /// Whether the owner has ended, even if the task has not finished yet.
     over: Arc<AtomicBool>,
 }
 
@@ -69,8 +71,8 @@ impl Running {
 }
 
 impl<E: Entity> EntityProcessor<E> {
-    /// A processor that reads from this provider, and emits what follows with this queue. It does nothing before it is given its
-    /// inbox.
+    /// A processor that reads from this provider and emits follow-ups with this queue. It does
+    /// nothing until it is given its inbox.
     pub fn new(
         queue: Queue,
         provider: Arc<dyn EventProvider>,
@@ -117,11 +119,11 @@ impl<E: Entity> EntityProcessor<E> {
         &self.parts.entity_type
     }
 
-    /// Returns once it owns the inbox and has its entities in memory, as far as there is room: how many those are, and how many events
-    /// were applied for that because they were in no snapshot.
+    /// Returns once it owns the inbox and has its entities in memory, as far as they fit: how many
+    /// those are, and how many events were replayed because they are in no snapshot.
     pub async fn ready(&self) -> (usize, u64) {
         let mut ready = self.parts.ready.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`.
         match ready.wait_for(Option::is_some).await.ok().and_then(|warm| *warm) {
             Some(Warm { entities, replayed }) => (entities, replayed),
             None => (0, 0),
@@ -133,8 +135,10 @@ impl<E: Entity> EntityProcessor<E> {
         self.parts.ready.borrow().is_some()
     }
 
-    /// The state and the version of an entity as of the last commit: from memory, or, if it has left that, made of what is stored. None, if there is
-    /// no such entity, or this processor does not own the type, or the database gives no answer. [`Entities::show`](crate::Entities::show) asks the database, from any process.
+    /// The state and the version of an entity as of the last commit: from memory or, if it was
+    /// evicted, rebuilt from what is stored. `None` if there is no such entity, if this processor
+    /// does not own the type, or if the database does not answer.
+    /// [`Entities::show`](crate::Entities::show) asks the database, from any process.
     pub async fn state(&self, canvas: CanvasId, id: &str) -> Option<(E::State, i64)> {
         let key = Key { canvas, id: id.parse().ok()? };
         let actor = self.parts.actors.of(&key);
@@ -154,13 +158,13 @@ impl<E: Entity> EntityProcessor<E> {
         }
     }
 
-    /// Which of its actors an entity has, from 0: the same after every start, and in every processor that has as many. None for
-    /// what can be no entity's name.
+    /// The index of an entity's actor: the same after every start, and in every processor with as
+    /// many actors. `None` if this can't be the name of an entity.
     pub fn actor_of(&self, canvas: CanvasId, id: &str) -> Option<usize> {
         Some(self.parts.actors.of(&Key { canvas, id: id.parse().ok()? }))
     }
 
-    /// How many entities are in memory, and how many bytes they take, by estimate.
+    /// How many entities are in memory, and their estimated size in bytes.
     pub async fn size(&self) -> (usize, usize) {
         let sizes = self.parts.actors.ask_all(|shard| shard.size()).await.unwrap_or_default();
         sizes
@@ -168,8 +172,8 @@ impl<E: Entity> EntityProcessor<E> {
             .fold((0, 0), |(entities, bytes), size| (entities + size.entities, bytes + size.bytes))
     }
 
-    /// Makes a processor that stopped because somebody had to do something healthy again, and begins anew with its inbox, if
-    /// that is still its own.
+    /// Makes a processor healthy again that stopped until a person acts, and restarts it on its
+    /// inbox, if it still has that.
     pub fn recover(&self) {
         let stopped = {
             let mut running = self.running();
@@ -182,12 +186,12 @@ impl<E: Entity> EntityProcessor<E> {
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        // Nothing that is done under it panics half-way.
+        // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// An owner that panicked owns nothing more: somebody else is to have the type.
+/// An owner that panicked no longer owns anything: another processor should get the type.
 fn cut_short<E: Entity>(parts: &Parts<E>, defect: &JoinError) {
     tracing::error!(
         error = defect as &dyn std::error::Error,
@@ -226,7 +230,8 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
             return;
         }
         let mut running = self.running();
-        // One that was fenced out begins again only under a higher epoch: it was somebody else's meanwhile.
+        // An owner that was fenced out restarts only under a higher epoch: the inbox was elsewhere
+        // meanwhile.
         let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.as_ref().is_some_and(goes_on) {
             return;
@@ -239,7 +244,8 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {
             let end = tokio::spawn(owner.run()).await;
-            // Before its health is heard of: whoever recovers it then finds that it has ended.
+            // Before the health changes: a caller that recovers the processor then must see that it
+            // has ended.
             ended.store(true, Ordering::SeqCst);
             match end {
                 Ok(None) => {}

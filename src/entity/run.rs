@@ -1,5 +1,5 @@
-//! One entity: made of what is stored of it, and its way through the events of a batch. Pure, but for how much the batch
-//! writes so far: no I/O, and no clock.
+//! One entity: rebuilt from what is stored of it, and taken through the events of a batch. Pure,
+//! except that it counts what the batch writes: no I/O, and no clock.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +12,14 @@ use super::shard::{Broken, Decision, Key, Limits, Stored};
 use crate::event::{CanvasId, Name, check_json};
 use crate::machine::{Repost, repost};
 
-/// Memory that an entity takes beside its name and its state, by estimate: its place in the map, its key, its numbers.
+/// Estimated memory of an entity besides its name and its state: its place in the map, its key, its
+/// numbers.
 const OVERHEAD_BYTES: usize = 256;
 /// How much larger a state is in memory than as JSON, by estimate.
 const STATE_FACTOR: usize = 2;
-/// Most events that may follow from one.
+/// Most events that may follow from one event.
 const FOLLOW_UPS_MAX: usize = 100;
-/// What an [`Asked`](super::Asked) and an answer add to what is in them, at most.
+/// Most bytes that an [`Asked`](super::Asked) or an answer adds to its content.
 pub(super) const AROUND_BYTES: usize = 6 * 1024;
 
 /// An entity in memory.
@@ -27,26 +28,27 @@ pub(super) struct Kept<S> {
     pub(super) state: S,
     /// How many events of it are in the repository.
     pub(super) version: i64,
-    /// The link of the last event that was decided upon.
+    /// The link of the last event that was processed.
     pub(super) last: i64,
-    /// The version of its snapshot; 0, if it has none.
+    /// The version of its snapshot; 0 if it has none.
     pub(super) snapshot: i64,
-    /// The memory that it takes, by estimate.
+    /// The estimated memory that it takes.
     pub(super) bytes: usize,
 }
 
-/// What the actors write for a batch: results, what follows, states; and which of its events they are at.
-/// Shared by all of them.
+/// What the actors write for a batch (results, follow-ups, states), and which of its events they
+/// are processing. Shared by all of them.
 #[derive(Debug)]
 pub(super) struct Written {
     bytes: AtomicUsize,
     limit_bytes: usize,
-    /// Places in the batch of the events that were begun last, of entities that are not done.
+    /// The indices in the batch of the events that were started last, of entities that are not
+    /// done.
     at: Mutex<BTreeSet<usize>>,
 }
 
 impl Written {
-    /// For a batch of so many events. One is a batch, whatever it writes.
+    /// For a batch of this many events. A single event may write any amount.
     pub(super) fn of(events: usize, limit_bytes: usize) -> Arc<Self> {
         Arc::new(Self::new(if events > 1 { limit_bytes } else { usize::MAX }))
     }
@@ -55,12 +57,13 @@ impl Written {
         Self { bytes: AtomicUsize::new(0), limit_bytes, at: Mutex::default() }
     }
 
-    /// The events that actors are at.
+    /// The events that actors are processing.
     pub(super) fn at(&self) -> MutexGuard<'_, BTreeSet<usize>> {
         self.at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An entity comes from one of its events to the next; none before the first, and after the last.
+    /// An entity moves from one of its events to the next; `None` before the first, and after the
+    /// last.
     pub(super) fn goes_on(&self, from: Option<usize>, to: Option<usize>) {
         let mut at = self.at();
         at.retain(|place| Some(*place) != from);
@@ -76,7 +79,7 @@ impl Written {
     }
 }
 
-/// An entity as far as its snapshot goes. A snapshot that this program can't read is none.
+/// An entity as of its snapshot. A snapshot that this program can't read counts as none.
 pub(super) fn thaw<E: Entity>(stored: &Stored) -> Kept<E::State> {
     let snapshot = stored.snapshot.as_ref().and_then(|(state, version)| {
         let read = catch_unwind(|| serde_json::from_str::<E::State>(state).ok()).ok().flatten();
@@ -114,12 +117,12 @@ pub(super) fn measured<E: Entity>(key: &Key, mut kept: Kept<E::State>) -> Kept<E
     kept
 }
 
-/// Memory that an entity takes, by estimate.
+/// The estimated memory of an entity.
 fn memory_bytes(key: &Key, state_bytes: usize) -> usize {
     OVERHEAD_BYTES + key.id.as_str().len() + STATE_FACTOR * state_bytes
 }
 
-/// An event as `serde` reads an enum: `{"name": payload}`.
+/// Reads an event as an enum of `serde`: `{"name": payload}`.
 fn decode<E: Entity>(name: &Name, payload: &str) -> Result<E::Event, String> {
     // A name needs no escapes.
     let text = format!("{{\"{name}\":{payload}}}");
@@ -129,7 +132,7 @@ fn decode<E: Entity>(name: &Name, payload: &str) -> Result<E::Event, String> {
     }
 }
 
-/// Applies an event that was valid once.
+/// Applies an event that was valid before.
 fn refold<E: Entity>(state: E::State, name: &Name, payload: &str) -> Result<E::State, String> {
     let event = decode::<E>(name, payload)?;
     catch_unwind(AssertUnwindSafe(|| E::apply(state, &event).state))
@@ -141,7 +144,7 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     as_kept(text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message"))
 }
 
-/// One entity's way through a batch.
+/// The way of one entity through a batch.
 pub(super) struct Run<'a, E: Entity> {
     before: Option<&'a Kept<E::State>>,
     limits: Limits,
@@ -149,7 +152,7 @@ pub(super) struct Run<'a, E: Entity> {
     /// Whether the state is measured after each event.
     measures: bool,
     kept: Kept<E::State>,
-    /// What was applied since `before`.
+    /// The events that were applied since `before`.
     applied: Vec<(Name, String)>,
 }
 
@@ -165,7 +168,7 @@ impl<'a, E: Entity> Run<'a, E> {
         Self { before, limits, written, measures, kept, applied: Vec::new() }
     }
 
-    /// What becomes of its events; none, if the batch writes too much by now.
+    /// Processes the events; `None` if the batch writes too much by now.
     pub(super) fn all(
         &mut self,
         events: &[(usize, Received)],
@@ -233,7 +236,8 @@ impl<'a, E: Entity> Run<'a, E> {
         Ok(Decision::Dead { why: last_words, attempts: self.limits.attempts })
     }
 
-    /// Validates and applies; the words of a rejection, or of a panic, after which the state is gone.
+    /// Validates and applies. Returns the reason of a rejection, or the message of a panic, after
+    /// which the state is gone.
     fn attempt(&mut self, event: &E::Event) -> Result<Result<Applied<E::State>, String>, String> {
         let valid = catch_unwind(AssertUnwindSafe(|| E::validate(&self.kept.state, event)));
         match valid.map_err(|panic| format!("validate panicked: {}", words(panic.as_ref())))? {
@@ -246,7 +250,7 @@ impl<'a, E: Entity> Run<'a, E> {
         }
     }
 
-    /// Why what was applied can't be kept.
+    /// Why the outcome can't be stored.
     fn fault(&mut self, applied: &Applied<E::State>) -> Option<String> {
         let limit = self.limits.payload_bytes.saturating_sub(AROUND_BYTES);
         if let Some(fault) = &applied.fault {
@@ -307,7 +311,7 @@ impl<'a, E: Entity> Run<'a, E> {
         Decision::Rejected(as_kept(&reason))
     }
 
-    /// Makes the state again that a panic has taken away.
+    /// Rebuilds the state that was lost in a panic.
     fn undo(&mut self) -> Result<(), Broken> {
         let mut state = self.before.map(|before| before.state.clone()).unwrap_or_default();
         for (name, payload) in &self.applied {
@@ -329,7 +333,7 @@ impl<'a, E: Entity> Run<'a, E> {
         Ok(Some(state))
     }
 
-    /// The entity as it is now, and its state, if that is to be written.
+    /// The entity as it is now, and its state if that is to be written.
     pub(super) fn end(mut self, key: &Key, state: Option<String>) -> (Kept<E::State>, Option<String>) {
         if let Some(state) = &state {
             self.kept.bytes = memory_bytes(key, state.len());

@@ -1,7 +1,7 @@
-//! The entities of one actor: their states in memory, and what events make of them.
+//! The entities of one actor: their states in memory, and how events change them.
 //!
-//! A batch is worked on copies, which take the place of what is cached when the batch was committed, and are dropped when it was
-//! not. No I/O, and no clock.
+//! A batch works on copies, which replace the cached states when the batch was committed, and are
+//! dropped when it was not. No I/O, and no clock.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,14 +11,14 @@ use super::envelope::Received;
 use super::run::{Kept, Run, Written};
 use crate::event::{CanvasId, StreamName};
 
-/// An entity of a type.
+/// The key of an entity within its type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Key {
     pub(super) canvas: CanvasId,
     pub(super) id: StreamName,
 }
 
-/// What an actor may do.
+/// The limits of an actor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) snapshot_every: i64,
@@ -29,22 +29,22 @@ pub(super) struct Limits {
     pub(super) memory_bytes: usize,
 }
 
-/// What was decided about an event.
+/// The decision about an event.
 #[derive(Debug)]
 pub(super) enum Decision {
-    /// It is to be stored; the entity has this version with it.
+    /// It is to be stored, as this version of the entity.
     Stored { version: i64, result: Option<String>, follow_ups: Vec<FollowUp> },
     /// It is not valid.
     Rejected(String),
-    /// It was decided upon before, and is the latest: its result is sent again.
+    /// It was sent again, and is the latest that was processed: its outcome is sent again.
     Again,
     /// It was sent again, and is stored already.
     Done,
-    /// It came by before, and was decided upon then: the position of the inbox was moved back.
+    /// It was read before and processed then: the position of the inbox was moved back.
     Passed,
     /// The entity is erased.
     Erased,
-    /// It can't be processed, now or ever.
+    /// It can never be processed.
     Dead { why: String, attempts: u32 },
 }
 
@@ -54,28 +54,30 @@ pub(super) struct Changed {
     pub(super) key: Key,
     pub(super) version: i64,
     pub(super) last: i64,
-    /// Its state as JSON, when it is to be written.
+    /// Its state as JSON, if that is to be written.
     pub(super) snapshot: Option<String>,
 }
 
-/// What an actor made of its part of a batch: decisions by their places in the batch.
+/// What an actor made of its part of a batch: decisions with the indices of their events in the
+/// batch, and changed entities.
 #[derive(Debug, Default)]
 pub(super) struct Worked {
     pub(super) decisions: Vec<(usize, Decision)>,
     pub(super) changed: Vec<Changed>,
 }
 
-/// An entity whose state can't be made of its events any more: `apply` has come to something else than before.
+/// Why a processor can't continue until a person acts: for instance, `apply` no longer does with
+/// the stored events what it did before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Broken(pub(super) String);
 
-/// What is known of an entity that is taken into memory.
+/// What is stored of an entity that is taken into memory.
 #[derive(Clone, Debug)]
 pub(super) struct Stored {
     pub(super) key: Key,
     pub(super) last: i64,
-    /// Its snapshot, and the version of it.
+    /// Its snapshot, and the snapshot's version.
     pub(super) snapshot: Option<(String, i64)>,
 }
 
@@ -83,11 +85,11 @@ pub(super) struct Stored {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Size {
     pub(super) entities: usize,
-    /// By estimate.
+    /// An estimate.
     pub(super) bytes: usize,
-    /// Whether all that there is is in memory.
+    /// Whether all existing entities are in memory.
     pub(super) is_whole: bool,
-    /// What left just now.
+    /// What was evicted just now.
     pub(super) left: Left,
 }
 
@@ -95,7 +97,7 @@ pub(super) struct Size {
 #[derive(Debug)]
 pub(super) enum Found<S> {
     Kept(S, i64),
-    /// Nothing, and the database may have it.
+    /// Nothing, but the database may have it.
     Cold,
     /// There is no such entity.
     Nothing,
@@ -122,7 +124,7 @@ impl<E: Entity> Shard<E> {
         }
     }
 
-    /// The state of an entity, as it was committed, and its version.
+    /// The committed state of an entity, and its version.
     pub(super) fn read(&self, key: &Key) -> Found<E::State> {
         match self.cache.peek(key) {
             Some(kept) => Found::Kept(kept.state.clone(), kept.version),
@@ -131,18 +133,18 @@ impl<E: Entity> Shard<E> {
         }
     }
 
-    /// Those of which nothing is in memory, and the database may have something.
+    /// The keys that are not in memory and may be in the database.
     pub(super) fn cold(&self, keys: Vec<(usize, Key)>) -> Vec<(usize, Key)> {
         keys.into_iter().filter(|(_, key)| self.cache.is_cold(key)).collect()
     }
 
-    /// Takes an entity into memory, whatever the limit says: see [`Self::trim`].
+    /// Takes an entity into memory, regardless of the limit: see [`Self::trim`].
     pub(super) fn keep(&mut self, key: Key, kept: Kept<E::State>) {
         let bytes = kept.bytes;
         self.cache.insert(key, kept, bytes);
     }
 
-    /// There is more of this canvas, or of all, than was taken into memory.
+    /// Notes that there is more of this canvas, or of all canvases, than is in memory.
     pub(super) fn is_part_of(&mut self, canvas: Option<CanvasId>) {
         match canvas {
             Some(canvas) => self.cache.is_part_of(canvas),
@@ -150,14 +152,15 @@ impl<E: Entity> Shard<E> {
         }
     }
 
-    /// Has entities leave, if they take more than they may. Between batches only: a batch has its entities in memory.
+    /// Evicts entities that exceed the limit. Only between batches: a batch has its entities in
+    /// memory.
     pub(super) fn trim(&mut self) -> Size {
         let left = self.cache.trim();
         Size { left, ..self.size() }
     }
 
-    /// Works through events of a batch, each entity's in their order. Nothing of it is seen before [`Self::commit`]. None, if the batch
-    /// writes too much.
+    /// Processes events of a batch, those of each entity in their order. Nothing of it is visible
+    /// before [`Self::commit`]. `None` if the batch writes too much.
     pub(super) fn work(
         &mut self,
         events: Vec<(usize, Received)>,
@@ -179,7 +182,7 @@ impl<E: Entity> Shard<E> {
         Ok(Some(worked))
     }
 
-    /// What was worked is committed.
+    /// Follows the commit of the batch.
     pub(super) fn commit(&mut self) -> Size {
         let pending: Vec<_> = self.pending.drain().collect();
         for (key, kept) in pending {
@@ -188,12 +191,12 @@ impl<E: Entity> Shard<E> {
         self.trim()
     }
 
-    /// What was worked is not committed.
+    /// Drops the changes of a batch that was not committed.
     pub(super) fn roll_back(&mut self) {
         self.pending.clear();
     }
 
-    /// An entity is erased.
+    /// Removes an entity from memory.
     pub(super) fn forget_one(&mut self, key: &Key) {
         self.cache.remove(key);
     }
@@ -202,7 +205,7 @@ impl<E: Entity> Shard<E> {
         *self = Self::new(self.limits);
     }
 
-    /// Whether it was worked: not, if the batch writes too much.
+    /// Returns false if the batch writes too much.
     fn work_entity(
         &mut self,
         key: Key,
@@ -217,7 +220,7 @@ impl<E: Entity> Shard<E> {
         let Some(mut decisions) = run.all(events, stored)? else { return Ok(false) };
         let mut state = run.state(&key)?;
         if state.as_ref().is_some_and(|state| state.len() > self.limits.state_bytes) {
-            // One of them made it too large: which one, is found by measuring after each.
+            // One of the events made it too large; measuring after each finds out which.
             run = Run::new(before, self.limits, written, true);
             let Some(measured) = run.all(events, stored)? else { return Ok(false) };
             decisions = measured;
@@ -229,7 +232,7 @@ impl<E: Entity> Shard<E> {
         worked.decisions.append(&mut decisions);
         written.goes_on(events.last().map(|(place, _)| *place), None);
         let (kept, snapshot) = run.end(&key, state);
-        // Of an entity that was never valid nothing is kept.
+        // Nothing is kept of an entity that never had a valid event.
         if kept.version > 0 && before.is_none_or(|before| before.last != kept.last) {
             worked.changed.push(Changed {
                 key: key.clone(),

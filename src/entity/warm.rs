@@ -1,8 +1,8 @@
-//! Taking entities into memory: as many as there is room for when a type begins to be owned, and those that are missing when events
-//! come for them.
+//! Loads entities into memory: as many as fit when a type gets an owner, and those that are missing
+//! when events for them arrive.
 //!
-//! An entity is in memory when it is what the repository says: as many events as its stream has. Each statement and each page is
-//! bounded, however many entities there are.
+//! An entity is in memory only if it is what the repository says: it has as many events as its
+//! stream. Each statement and each page is bounded, however many entities there are.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,21 +18,22 @@ use super::shard::{Broken, Key, Stored};
 use crate::event::{CanvasId, EntityType, Name, StreamName};
 use crate::store::{EntityPosition, LoadedEntity, Store, StoreError, TAIL_ROWS, WantedTail};
 
-/// A start reads this many times what fits into memory at the most: what is read beyond it pushes out what was read before.
+/// A start reads at most this many times what fits into memory: what is read beyond that evicts
+/// what was read before.
 const READS_MAX: usize = 2;
 
-/// Why a processor did not get its entities into memory.
+/// Why entities could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ColdError {
-    /// It may work later.
+    /// It may succeed later.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It needs somebody to do something.
+    /// A person has to act first.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
 
-/// What was taken into memory.
+/// What was loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Warm {
     pub(super) entities: usize,
@@ -40,7 +41,7 @@ pub(super) struct Warm {
     pub(super) replayed: u64,
 }
 
-/// How far taking a type's entities into memory has come: it goes on there, whatever has cut it short.
+/// How far loading a type's entities has come: after an error it continues from there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warming {
     after: Option<EntityPosition>,
@@ -49,7 +50,7 @@ pub(super) struct Warming {
 }
 
 impl Warming {
-    /// Whether nothing of it is in memory yet.
+    /// Whether nothing is loaded yet.
     pub(super) fn begins(&self) -> bool {
         self.after.is_none()
     }
@@ -59,25 +60,25 @@ impl Warming {
 struct Behind<S> {
     key: Key,
     kept: Kept<S>,
-    /// Where the last event that is in its state is in the log.
+    /// The `seq` of the last event that is in its state.
     after: i64,
     version: i64,
 }
 
-/// Where entities come from, and where they go.
+/// Where entities are loaded from, and where to.
 pub(super) struct Stove<'a, E: Entity> {
     pub(super) store: &'a Store,
     pub(super) actors: &'a Actors<E>,
     pub(super) entity_type: &'a EntityType,
-    /// Most bytes of states that are read at a time, and of events.
+    /// Most bytes of states per read, and of events.
     pub(super) page_bytes: usize,
-    /// How long states may be read, and events applied again, at a time.
+    /// How long reading states, or applying events again, may take at a time.
     pub(super) stall: Duration,
 }
 
 impl<E: Entity> Stove<'_, E> {
-    /// Takes a type's entities into memory, as far as there is room, after those that were taken before. Of a
-    /// canvas that pushes out its own, the rest is passed over.
+    /// Loads a type's entities, as far as there is room, after those that were loaded before. The
+    /// rest of a canvas that evicts its own entities is skipped.
     pub(super) async fn warm_up(&self, limit_bytes: usize, so_far: &mut Warming) -> Result<Warm, ColdError> {
         loop {
             let (page, more) = self
@@ -109,7 +110,8 @@ impl<E: Entity> Stove<'_, E> {
         Ok(Warm { entities: sizes.iter().map(|size| size.entities).sum(), replayed: so_far.replayed })
     }
 
-    /// Takes these into memory as far as a page goes: how many of them were looked for, one at least.
+    /// Loads these entities, as far as a page goes. Returns how many of them were looked up, at
+    /// least one.
     pub(super) async fn load(&self, keys: &[Key]) -> Result<usize, ColdError> {
         let keys: Vec<(CanvasId, &StreamName)> = keys.iter().map(|key| (key.canvas, &key.id)).collect();
         let found = self.store.entities_of(self.entity_type, &keys, shape::<E>(), self.page_bytes).await?;
@@ -118,7 +120,7 @@ impl<E: Entity> Stove<'_, E> {
         Ok(looked)
     }
 
-    /// An entity as it was committed, which is not taken into memory; none, if there is none.
+    /// An entity as it was committed, without taking it into memory; `None` if it does not exist.
     pub(super) async fn show(&self, key: &Key) -> Result<Option<(E::State, i64)>, ColdError> {
         let keys = [(key.canvas, &key.id)];
         let mut found =
@@ -136,7 +138,7 @@ impl<E: Entity> Stove<'_, E> {
         self.actors.ask_all(move |shard| shard.is_part_of(canvas)).await.map(drop)
     }
 
-    /// Takes entities into memory; how many events were applied for them.
+    /// Takes entities into memory. Returns how many events were applied for them.
     async fn take(&self, found: Vec<LoadedEntity>) -> Result<u64, ColdError> {
         let mut parts: Vec<Vec<LoadedEntity>> = Vec::new();
         parts.resize_with(self.actors.count(), Vec::new);
@@ -176,7 +178,8 @@ impl<E: Entity> Stove<'_, E> {
         Ok(replayed)
     }
 
-    /// Applies events that are in no snapshot, of all these entities together; how many.
+    /// Applies the events that are in no snapshot, for all these entities together. Returns the
+    /// entities and the number of events.
     async fn replay(
         &self,
         late: Vec<Behind<E::State>>,
@@ -221,7 +224,7 @@ impl<E: Entity> Stove<'_, E> {
         let Behind { key, kept, after, version } = one;
         let Some((last, ..)) = tail.last() else { return Ok(Behind { key, kept, after, version }) };
         let after = *last;
-        // The last of these lines names the entity whose events end the process.
+        // If the events crash the process, the last of these lines names the entity.
         tracing::debug!(
             entity_type = E::TYPE, canvas = %key.canvas, entity = %key.id, events = tail.len(),
             "stored events of an entity are applied again"
@@ -233,7 +236,7 @@ impl<E: Entity> Stove<'_, E> {
         Ok(Behind { key, kept, after, version })
     }
 
-    /// The answer of an actor that runs code of the type's author for an entity.
+    /// The answer of an actor that runs the author's code for an entity; an error if that hangs.
     async fn within<T>(
         &self,
         key: &Key,
@@ -257,7 +260,7 @@ impl<E: Entity> Stove<'_, E> {
         ))
     }
 
-    /// Nobody but its processor has appended to its repository.
+    /// Checks that no one but its processor has appended to its repository.
     fn is_own(&self, entity: &LoadedEntity) -> Result<(), Broken> {
         let LoadedEntity { canvas, id, version, stored, .. } = entity;
         if version == stored {
@@ -272,10 +275,10 @@ impl<E: Entity> Stove<'_, E> {
     }
 }
 
-/// Events of one entity, with their places in the log.
+/// Events of one entity, with their `seq`s.
 type Tail = Vec<(i64, Name, String)>;
 
-/// The events that come next of the first of these entities, as many as one statement reads.
+/// The next events of the first of these entities, as many as one statement reads.
 fn wanted<S>(late: &VecDeque<Behind<S>>) -> Vec<WantedTail> {
     let (mut room, mut wanted) = (TAIL_ROWS, Vec::new());
     for Behind { key, kept, after, version } in late {
@@ -289,14 +292,14 @@ fn wanted<S>(late: &VecDeque<Behind<S>>) -> Vec<WantedTail> {
     wanted
 }
 
-/// An entity as far as its snapshot goes. A snapshot that could not be read is made again from the first event
-/// on.
+/// An entity as of its snapshot. If that could not be read, the entity is rebuilt from the first
+/// event on.
 fn behind<S>(kept: Kept<S>, entity: &LoadedEntity) -> Behind<S> {
     let after = entity.snapshot.as_ref().filter(|_| kept.version > 0).map_or(0, |snapshot| snapshot.seq);
     Behind { key: key(entity), kept, after, version: entity.version }
 }
 
-/// The canvas after one, in the order in which they are read.
+/// The next canvas, in the order in which they are read.
 fn next(canvas: CanvasId) -> Option<CanvasId> {
     canvas.0.as_u128().checked_add(1).map(|next| CanvasId(Uuid::from_u128(next)))
 }
@@ -355,8 +358,8 @@ mod tests {
         }
     }
 
-    /// The events that are in no snapshot are read for many entities together, and a start that is cut short by
-    /// an error goes on where it was: what is in memory is not read again.
+    /// The events that are in no snapshot are read for many entities together, and a start that was
+    /// interrupted by an error continues where it was: what is in memory is not read again.
     #[tokio::test]
     async fn a_start_goes_on_where_an_error_has_cut_it_short() {
         let table = Table::new().await;
@@ -366,17 +369,17 @@ mod tests {
         let (store, page_bytes) = (&table.store, 2_000);
         let stove = Stove { store, actors: &actors, entity_type: &entity_type, page_bytes, stall };
         let mut so_far = Warming::default();
-        // Nothing can be read at first.
+        // At first nothing can be read.
         let away = table.without_streams().await;
         assert!(stove.warm_up(usize::MAX, &mut so_far).await.is_err());
         assert!(so_far.begins());
         away.rollback().await.unwrap();
-        // One on the last page is not what its repository says.
+        // One on the last page does not match its repository.
         table.add_to_version(OTHER, "e0299", 1).await;
         assert!(matches!(stove.warm_up(usize::MAX, &mut so_far).await, Err(ColdError::Broken(_))));
         assert!(!so_far.begins());
         table.add_to_version(OTHER, "e0299", -1).await;
-        // Were the first page read again, this one would be missing.
+        // If the first page were read again, this one would be missing.
         table.remove_adder(CanvasId::DEFAULT, "e0006").await;
         let warm = stove.warm_up(usize::MAX, &mut so_far).await.unwrap();
         assert_eq!(warm.entities, 600);

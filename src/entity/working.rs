@@ -1,4 +1,5 @@
-//! How the owner of a type works a batch: few events at a time after trouble, and one that is suspected alone. It commits nothing itself.
+//! How the owner of a type processes a batch: fewer events at a time after trouble, and suspected
+//! ones alone.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -16,18 +17,19 @@ use super::shard::{Key, Worked};
 use crate::event::EntityId;
 use crate::store::{PositionMove, Recorded};
 
-/// What came of having a batch worked.
+/// The outcome of processing a batch.
 enum Work {
     Done(Worked),
     /// It writes more than a batch may.
     TooMuch,
-    /// Actors hung, and were replaced: the events that they were at.
+    /// Actors hung, and were replaced: the indices of the events that they were processing.
     Stalled(Vec<usize>),
 }
 
 impl<E: Entity> Owner<E> {
-    /// Has events of the inbox worked and committed, all of them or nothing, which go up to `through`: how many of them. None, if they are
-    /// to be begun with anew, fewer at a time, or without those of entities that were set aside.
+    /// Processes and commits events of the inbox, which go up to `through`: all of a batch or
+    /// nothing. Returns how many. 0 if they have to be started again, fewer at a time or without
+    /// those of entities that were set aside.
     pub(super) async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
         let mut part = first_part(rest, self.part_of(self.most));
         if let [erasure] = part
@@ -53,7 +55,7 @@ impl<E: Entity> Owner<E> {
         };
         let ended = alone.await;
         if ended.is_err() {
-            // Whatever that was, it was not the event.
+            // Whatever failed, it was not the event.
             let Parts { store, entity_type, .. } = &*self.parts;
             let acquitted = store.acquit_entity_event(entity_type, self.epoch, seq);
             let _ = tokio::time::timeout(FAREWELL, acquitted).await;
@@ -61,7 +63,8 @@ impl<E: Entity> Owner<E> {
         ended
     }
 
-    /// Notes that an event is worked alone; the how manyth time nothing came of it before.
+    /// Notes that an event is processed alone. Returns how often that had no outcome, this time
+    /// included.
     async fn suspect(&self, seq: i64) -> Result<u32, Halt> {
         let Parts { store, entity_type, .. } = &*self.parts;
         let losses = store.suspect_entity_event(entity_type, self.epoch, seq).await?.ok_or(Halt::Fenced)?;
@@ -102,7 +105,7 @@ impl<E: Entity> Owner<E> {
                 batch::<E>(&parts.entity_type, position, &events, worked, recorded.as_ref(), &parts.queue);
             match made {
                 Ok(batch) => break (batch, done),
-                // All is worked again without these, so it comes to an end.
+                // Everything is processed again without these, so the loop ends.
                 Err(unmade) => doom(events.to_mut(), unmade),
             }
         };
@@ -112,7 +115,8 @@ impl<E: Entity> Owner<E> {
         Ok(done)
     }
 
-    /// Has the entities in memory that events are about: of how many of them, one at least. It costs nothing while all there are fit into memory.
+    /// Loads the entities that events are about. Returns for how many of the events that is done,
+    /// at least one. Costs nothing while all entities fit into memory.
     async fn load(&self, events: &[Received]) -> Result<usize, Halt> {
         if self.whole {
             return Ok(events.len());
@@ -136,15 +140,15 @@ impl<E: Entity> Owner<E> {
         Ok(missing.unwrap_or(events.len()).max(1))
     }
 
-    /// The entities whose events have held up a batch are set aside. Where that can't be, the events of the
-    /// batch are worked alone.
+    /// Sets aside the entities whose events have held up a batch. If that is not possible, the
+    /// events of the batch are processed one at a time.
     async fn after_a_stall(&mut self, events: &[Received], at: &[usize]) -> Result<(), Halt> {
-        // It may have been all of them together.
+        // It may have been the sum of all of them.
         self.most = (events.len() / 2).max(1);
         let last = events.last().map_or(0, |last| last.seq);
         let mut are_aside = !at.is_empty();
         for event in at.iter().filter_map(|place| events.get(*place)) {
-            // One that was alone has shown that it was the one.
+            // An event that was alone is the cause.
             are_aside &= self.set_aside(event, last, u32::from(events.len() == 1)).await?;
         }
         if are_aside {
@@ -160,8 +164,9 @@ impl<E: Entity> Owner<E> {
         Ok(())
     }
 
-    /// Has the actors work. `stored` says whether an event that was sent before is in the repository. They may be waited for no longer
-    /// than until it is told to end, or they hang: nothing of it is done before the commit.
+    /// Makes the actors process events. `stored` says whether an event that was sent before is in
+    /// the repository. Returns as soon as the inbox is withdrawn, or the actors hang: nothing takes
+    /// effect before the commit.
     async fn work(&mut self, events: &[Received], stored: bool) -> Result<Work, Halt> {
         let parts = Arc::clone(&self.parts);
         let stall = parts.config.stall;
@@ -188,7 +193,7 @@ impl<E: Entity> Owner<E> {
         Ok(Work::Stalled(at))
     }
 
-    /// What is known of an event that was sent before; it is alone in its batch.
+    /// The record of an event that was sent before, and so is alone in its batch.
     pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
         self.parts.recorded(events).await
     }
@@ -200,7 +205,7 @@ impl<E: Entity> Parts<E> {
         EntityId { canvas: event.canvas, entity_type: self.entity_type.clone(), id: event.entity.clone() }
     }
 
-    /// What is known of an event that was sent before; it is alone in its batch.
+    /// The record of an event that was sent before, and so is alone in its batch.
     pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
         let [event] = events else { return Ok(None) };
         if !event.is_repost() {
@@ -210,20 +215,21 @@ impl<E: Entity> Parts<E> {
     }
 }
 
-/// Why an event must not be processed that is from before an erasure of its entity.
+/// Why an event from before an erasure of its entity must not be processed.
 pub(super) fn unless_erased(event: &Received, recorded: Option<&Recorded>) -> Option<String> {
     let is_before = recorded.is_some_and(|recorded| event.link.id < recorded.first);
     is_before.then(|| "it is from before the entity was erased: send it as a new event".to_owned())
 }
 
-/// Why an event dies with which so many owners were lost, this time included; none, if it is to be tried.
+/// Why an event dies with which this many owners were lost, this time included; `None` if it is to
+/// be tried.
 pub(super) fn doom_of(losses: u32, attempts: u32) -> Option<(String, u32)> {
     let times = losses.saturating_sub(1);
     let why = format!("{times} times its processor hung, or its process ended, while it was worked alone");
     (losses > attempts).then_some((why, times))
 }
 
-/// These events must not be processed.
+/// Marks events that must not be processed.
 pub(super) fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
     for Unmade { place, why } in unmade {
         if let Some(event) = events.get_mut(place) {
@@ -239,7 +245,8 @@ fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
     }
 }
 
-/// What is one batch of a page: events that were not sent before, or a single one that was, or an erasure.
+/// The first batch of a page: events that were not sent before, or a single one that was, or an
+/// erasure.
 pub(super) fn first_part(events: &[Received], most: usize) -> &[Received] {
     let is_fresh = |event: &&Received| !event.is_repost() && !event.erases();
     let fresh = events.iter().take(most).take_while(is_fresh).count();
