@@ -1,6 +1,6 @@
-//! Who does something, for the record and for what only admins may do. Says nothing about how they proved it.
+//! Who performs an administrative action. How they authenticated is not part of it.
 
-/// Who does something, for the record and for what only admins may do.
+/// Who performs an administrative action: recorded, and checked where only admins are allowed.
 ///
 /// ```
 /// use wakeq::Actor;
@@ -18,45 +18,48 @@ pub struct Actor {
 }
 
 impl Actor {
-    /// Somebody who may do everything but block and unblock. The name has 1 to 200 characters, none of them NUL.
+    /// A user, who may do everything except block and unblock. The name has 1 to 200 characters,
+    /// none of them NUL.
     pub fn user(name: &str) -> Self {
         Self { name: name.into(), admin: false, request: None, credential: None }
     }
 
-    /// Somebody who may also block and unblock.
+    /// An admin, who may also block and unblock. The name has the limits of [`Actor::user`].
     pub fn admin(name: &str) -> Self {
         Self { name: name.into(), admin: true, request: None, credential: None }
     }
 
-    /// In answer to this request: kept beside what was done. 1 to 64 characters, none of them NUL.
+    /// Sets the id of the request that asked for the action; it is stored in the record. 1 to 64
+    /// characters, none of them NUL.
     pub fn request(mut self, id: &str) -> Self {
         self.request = Some(id.into());
         self
     }
 
-    /// By means of this, of which only a public part is named: `with wakeq_0123456789ab`. It tells apart what has one name, and
-    /// stands at the beginning of the record's `detail`. 1 to 100 characters, none of them NUL.
+    /// Sets the public part of the credential that was used, such as `with wakeq_0123456789ab`. It
+    /// tells apart credentials of one name, and the record's `detail` begins with it. 1 to 100
+    /// characters, none of them NUL.
     pub fn credential(mut self, public_part: &str) -> Self {
         self.credential = Some(public_part.into());
         self
     }
 
-    /// The name for the record.
+    /// The name in the record.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether they may block and unblock.
+    /// Whether the actor may block and unblock.
     pub fn is_admin(&self) -> bool {
         self.admin
     }
 
-    /// The request that was answered.
+    /// The id of the request that asked for the action.
     pub fn request_id(&self) -> Option<&str> {
         self.request.as_deref()
     }
 
-    /// What they showed, by its public part.
+    /// The public part of the credential that was used.
     pub fn credential_id(&self) -> Option<&str> {
         self.credential.as_deref()
     }

@@ -1,6 +1,6 @@
-//! What listeners are told of an event, and its form on the way to them.
+//! Broadcasts: what listeners receive of an emitted event, and the wire format.
 //!
-//! A broadcast is a copy for whoever listens, and carries no duty: the event itself is its row.
+//! A broadcast is a copy for listeners and carries no duty: the event itself is its row.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use super::{
     CanvasId, Due, EventId, HandlerAddress, HandlerScope, Link, Name, Place, Timestamp, Traceparent,
 };
 
-/// Largest value that is broadcast: Pub/Sub takes messages of 10 MB, with all that belongs to them.
+/// Largest value that is broadcast, in bytes: the limit of a whole Pub/Sub message is 10 MB.
 const VALUE_MAX_BYTES: usize = 9_000_000;
 
-/// An event as its listeners are told of it, after its row was committed. Best effort: one may be lost, doubled, late, or
-/// in another order.
+/// An emitted event as its listeners receive it, after its row was committed. Delivery is best
+/// effort: a broadcast may be lost, duplicated, late or out of order.
 ///
 /// ```
 /// use wakeq::{Broadcast, CanvasId};
@@ -30,21 +30,21 @@ const VALUE_MAX_BYTES: usize = 9_000_000;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Broadcast {
-    /// The event.
+    /// The event's id.
     pub id: EventId,
-    /// Where it goes.
+    /// The handler it is addressed to.
     pub address: HandlerAddress,
-    /// Its value, as JSON; none, if it is too large to be broadcast: read it from the event.
+    /// Its value as JSON. `None` if it is too large to be broadcast: read it from the event.
     pub value: Option<String>,
-    /// The trace that it belongs to.
+    /// The trace it belongs to.
     pub traceparent: Traceparent,
-    /// Its object, and its link in the object's chain, if it is on one.
+    /// Its object and its link in the object's chain, if it was emitted on an object.
     pub place: Option<Place>,
-    /// When it may run, as its emitter said.
+    /// When it may run, as its emitter asked.
     pub due: Due,
 }
 
-/// A message that is no broadcast. It is passed over.
+/// A message that is not a broadcast. Listeners skip it.
 #[derive(Debug, thiserror::Error)]
 #[error("a message of {length} bytes is not a broadcast")]
 pub struct MalformedBroadcast {
@@ -52,7 +52,7 @@ pub struct MalformedBroadcast {
     pub length: usize,
 }
 
-/// A broadcast as it travels. Other fields are left alone.
+/// The wire format. Unknown fields are ignored.
 #[derive(Serialize, Deserialize)]
 struct Wire<'a> {
     id: Uuid,
@@ -79,13 +79,13 @@ struct Wire<'a> {
 }
 
 impl Broadcast {
-    /// What patterns are matched with: `canvas:module:name`.
+    /// The topic that patterns are matched against: `canvas:module:name`.
     pub fn topic(&self) -> String {
         let HandlerScope { canvas, module, name } = &self.address.scope;
         format!("{canvas}:{module}:{name}")
     }
 
-    /// The attributes of the message, for filters.
+    /// The attributes of the Pub/Sub message, for subscription filters.
     pub fn attributes(&self) -> [(&'static str, String); 4] {
         let HandlerScope { canvas, module, name } = &self.address.scope;
         [
@@ -96,12 +96,12 @@ impl Broadcast {
         ]
     }
 
-    /// The body of the message: one line of JSON. A value that is too large for Pub/Sub is left out, and
-    /// `"valueOmitted": true` says so.
+    /// The body of the message: one line of JSON. A value that is too large for Pub/Sub is left
+    /// out, which `"valueOmitted": true` indicates.
     pub fn body(&self) -> String {
         let HandlerAddress { scope: HandlerScope { canvas, module, name }, modifier } = &self.address;
         let small = self.value.as_deref().filter(|value| value.len() <= VALUE_MAX_BYTES);
-        // It was checked when it was emitted.
+        // The value was validated when the event was emitted.
         let value = small.and_then(|value| serde_json::from_str(value).ok());
         let wire = Wire {
             id: self.id.0,
@@ -124,11 +124,11 @@ impl Broadcast {
                 Due::Now | Due::At(_) => None,
             },
         };
-        // Line breaks in JSON are nothing but space: those in its texts are escaped.
+        // Line breaks are only whitespace in JSON: those inside strings are escaped.
         serde_json::to_string(&wire).unwrap_or_default().replace(['\n', '\r'], " ")
     }
 
-    /// Reads the body of a message.
+    /// Parses the body of a message.
     pub fn parse(body: &[u8]) -> Result<Self, MalformedBroadcast> {
         Self::read(body).ok_or(MalformedBroadcast { length: body.len() })
     }
@@ -156,7 +156,7 @@ impl Broadcast {
         Some(Self {
             id: EventId(wire.id),
             address: HandlerAddress { scope, modifier: name(wire.modifier)? },
-            // A `null` is a value, and reads like none.
+            // A JSON `null` is a value, but deserializes like a missing one.
             value: (!wire.value_omitted).then(|| wire.value.map_or("null", RawValue::get).to_owned()),
             traceparent: wire.traceparent.parse().ok()?,
             place,
@@ -164,7 +164,7 @@ impl Broadcast {
         })
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.value.as_ref().map_or(0, String::len) + 512
     }

@@ -1,18 +1,19 @@
-//! Ids that callers choose. They count within a canvas; the id that an event is stored under counts over all of them.
+//! Ids chosen by callers. They are unique within a canvas; the id under which the event is stored
+//! is unique across all canvases.
 
 use sha2::{Digest, Sha256};
 use uuid::Builder;
 
 use super::{CanvasId, EventId};
 
-/// What is hashed first, so that no other hash of a canvas and an id comes to the same. `wakeq.chosen_id` in the
-/// migrations has it too.
+/// Domain separation: hashed first, so that no other hash over a canvas and an id yields the same
+/// id. `wakeq.chosen_id` in the migrations uses the same text.
 const DOMAIN: &[u8] = b"wakeq chosen id";
 
 impl EventId {
-    /// The id of the event that is emitted on a canvas with this id of its caller's choice: always the same, and another
-    /// one on every other canvas. It is what [`Emitted::id`](crate::Emitted::id) and
-    /// [`Execution::id`](crate::Execution::id) are for that event.
+    /// The id of the event that is emitted on `canvas` with the chosen id `id`: deterministic, and
+    /// different on every canvas. [`Emitted::id`](crate::Emitted::id) and
+    /// [`Execution::id`](crate::Execution::id) hold this id.
     ///
     /// ```
     /// use wakeq::{CanvasId, EventId};

@@ -1,4 +1,4 @@
-//! An event before it is emitted.
+//! Events before they are emitted.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 /// When an event may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
-    /// At once.
+    /// Immediately.
     Now,
-    /// This long after it was emitted, on the database's clock.
+    /// This long after it is emitted, on the database's clock.
     After(Duration),
-    /// At a moment.
+    /// At this moment.
     At(Timestamp),
 }
 
@@ -52,22 +52,22 @@ pub struct Event {
     pub(crate) logged: Option<Logged>,
 }
 
-/// Where an event is appended to the log.
+/// Which stream of the log an event is appended to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
-    /// Where its address and object say.
+    /// The stream given by its address and object.
     Where,
-    /// In this stream of a category.
+    /// This stream of a category.
     In(Category, StreamName),
 }
 
 /// Why an event can't be emitted. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// A category of the log that is kept for entities.
+    /// The category of the log is reserved for entities.
     #[error("only entities write into {0}: send the event to its entity, or take another category")]
     ReservedCategory(Category),
-    /// A module that is kept for events that wakeq itself emits.
+    /// The module is reserved for events that wakeq itself emits.
     #[error(
         "only wakeq itself emits events of module {0} (ticks of crons, answers of entities, copies in queues): take another \
          module; handlers for its events are free to all"
@@ -79,13 +79,13 @@ pub enum EventError {
     /// The value can't be stored.
     #[error(transparent)]
     Value(#[from] JsonError),
-    /// The object has no valid key.
+    /// The object's key is not valid.
     #[error(transparent)]
     Object(#[from] InvalidObjectKey),
-    /// The category or the stream of the log is none.
+    /// The name of the category or of the stream is not valid.
     #[error(transparent)]
     LogName(#[from] InvalidLogName),
-    /// The trace context is not one.
+    /// The trace context is not a valid `traceparent`.
     #[error(transparent)]
     Trace(#[from] InvalidTraceparent),
     /// The value is larger than the queue accepts.
@@ -98,22 +98,22 @@ pub enum EventError {
         /// The queue's limit.
         limit_bytes: usize,
     },
-    /// The event would run more than a hundred years from now, or the moment is out of range.
+    /// The delay is longer than a hundred years, or the moment is outside the years 1 to 9999.
     #[error("the delay is out of range: an event can wait for 100 years at most")]
     TooLate,
-    /// No tenant has this canvas.
+    /// The canvas is reserved: no tenant can have it.
     #[error("no canvas has the largest uuid: take another one")]
     ReservedCanvas,
 }
 
 impl Event {
-    /// An event for the handler `name` of module `WORKER`, to run at once. The value is stored as JSON.
+    /// An event for the handler `name` of module `WORKER`, due immediately. The value becomes JSON.
     pub fn new(name: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, EventError> {
         let value = serde_json::to_string(value).map_err(JsonError::Invalid)?;
         Self::with_json(name, value)
     }
 
-    /// The same with a value that is JSON text already; it is kept to the letter.
+    /// Like [`Event::new`], with a value that already is JSON text; it is stored verbatim.
     pub fn from_json(name: &str, value: impl Into<String>) -> Result<Self, EventError> {
         Self::with_json(name, value.into())
     }
@@ -135,8 +135,8 @@ impl Event {
         })
     }
 
-    /// The handler's module, when it is not `WORKER`. `CRON`, `ANSWER` and `QUEUE` are refused: only wakeq itself emits
-    /// events of these.
+    /// Sets the handler's module. Default `WORKER`. `CRON`, `ANSWER` and `QUEUE` are refused: only
+    /// wakeq itself emits events of these modules.
     pub fn module(mut self, module: &str) -> Result<Self, EventError> {
         self.module = module.parse()?;
         if self.module.is_reserved_module() {
@@ -145,19 +145,20 @@ impl Event {
         Ok(self)
     }
 
-    /// The handler's modifier, when it is not `_`.
+    /// Sets the handler's modifier. Default `_`.
     pub fn modifier(mut self, modifier: &str) -> Result<Self, EventError> {
         self.modifier = modifier.parse()?;
         Ok(self)
     }
 
-    /// The canvas, when it is not the queue's default.
+    /// Sets the canvas. Default: that of the queue.
     pub fn canvas(mut self, canvas: CanvasId) -> Self {
         self.canvas = Some(canvas);
         self
     }
 
-    /// Only for the registered queues that want it: no handler of its own runs it. If none wants it, nothing is stored.
+    /// Emits the event only to the registered queues that match it; its own handler does not run
+    /// it. If no queue matches, nothing is stored.
     ///
     /// ```
     /// use wakeq::Event;
@@ -172,7 +173,7 @@ impl Event {
         self
     }
 
-    /// Runs this long after it was emitted.
+    /// Runs the event this long after it is emitted: 100 years at most.
     pub fn after(mut self, delay: Duration) -> Result<Self, EventError> {
         if delay > DELAY_MAX {
             return Err(EventError::TooLate);
@@ -181,7 +182,7 @@ impl Event {
         Ok(self)
     }
 
-    /// Runs at a moment; at once, if it has passed.
+    /// Runs the event at a moment, or immediately if that has passed.
     pub fn at(mut self, moment: Timestamp) -> Result<Self, EventError> {
         if !is_storable(moment) {
             return Err(EventError::TooLate);
@@ -190,9 +191,10 @@ impl Event {
         Ok(self)
     }
 
-    /// An id of the caller's choice: emitting it again within 7 days adds nothing, also when the event has completed, and as long as it
-    /// waits or is among the dead events. It counts within the canvas: on every other one the same id is free. The event's own
-    /// id is [`EventId::chosen`] of it; where one event is named, [`Admin`](crate::Admin) takes either.
+    /// Sets an id chosen by the caller: emitting it again adds nothing as long as the event is
+    /// waiting or dead, and for 7 days in any case. The id is unique within its canvas; other
+    /// canvases can use the same one. The event's own id is [`EventId::chosen`] of it; calls of
+    /// [`Admin`](crate::Admin) that take one event accept either.
     ///
     /// ```
     /// use wakeq::{Event, EventId};
@@ -208,8 +210,9 @@ impl Event {
         self
     }
 
-    /// The object it is about, or a part of one: it runs after every earlier event that is on this object and for the same
-    /// handler. Emit it alone, or several at once with [`Queue::emit_on`](crate::Queue::emit_on).
+    /// Sets the object that the event is about, or a part of one: the event runs after every
+    /// earlier event on this object for the same handler. Emit it alone, or several at once with
+    /// [`Queue::emit_on`](crate::Queue::emit_on).
     ///
     /// ```
     /// use wakeq::Event;
@@ -225,9 +228,11 @@ impl Event {
         Ok(self)
     }
 
-    /// It is also appended to the log, in the transaction that emits it, and stays there when it has run. Its category is its
-    /// module, and its stream its object, or, without one, its handler's name; its name is the handler's, and its payload the
-    /// value. Whoever has the same stream logged into at the same time waits: see [`Event::logged_in`] for another one.
+    /// Also appends the event to the log, in the transaction that emits it; it stays there after it
+    /// has run. The category is the event's module, the stream its object or, without one, its
+    /// handler's name; the log event has the handler's name and the value as its payload.
+    /// Transactions that append to the same stream wait for one another: [`Event::logged_in`]
+    /// chooses another stream.
     ///
     /// ```
     /// use wakeq::Event;
@@ -242,7 +247,7 @@ impl Event {
         self
     }
 
-    /// The same in this stream of a category.
+    /// Like [`Event::logged`], to this stream of a category.
     pub fn logged_in(mut self, category: &str, stream: &str) -> Result<Self, EventError> {
         let category: Category = category.parse()?;
         if category.is_reserved() {
@@ -252,7 +257,8 @@ impl Event {
         Ok(self)
     }
 
-    /// The trace that caused the event; its handler continues it. Default: that of the handler that emits it, else new.
+    /// Sets the trace that the event's handler continues. Default: that of the handler that emits
+    /// the event, or else a new one.
     pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
         self.traceparent = Some(traceparent.parse()?);
         Ok(self)
@@ -264,7 +270,7 @@ impl Event {
         if size_bytes > limit_bytes { Err(EventError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
     }
 
-    /// The stream of the log that it is appended to, if it is, on a queue whose default canvas is `canvas`.
+    /// The log stream that the event is appended to, if any; `canvas` is the queue's default.
     pub(crate) fn log_stream(&self, canvas: CanvasId) -> Result<Option<StreamId>, EventError> {
         let canvas = self.canvas.unwrap_or(canvas);
         match &self.logged {
@@ -285,7 +291,7 @@ impl Event {
         (&self.module, &self.name)
     }
 
-    /// Where it goes, on a queue whose default canvas is `canvas`.
+    /// The handler's address, on a queue whose default canvas is `canvas`.
     pub(crate) fn address(&self, canvas: CanvasId) -> HandlerAddress {
         let canvas = self.canvas.unwrap_or(canvas);
         let scope = HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() };

@@ -1,4 +1,4 @@
-//! Entities: their types and ids, and how far an event that was sent to one has come.
+//! Entities: their types and ids, and the progress of an event that was sent to one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{CanvasId, Category, EventSource, InvalidLogName, Name, StreamId, StreamName};
 
-/// The most characters of a type's name.
+/// Longest name of a type, in characters.
 const TYPE_MAX: usize = 100;
-/// What stands in the place of a type in the paths of the API.
+/// A path segment that the API uses where others have a type.
 const RESERVED: &str = "status";
-/// What the category of a type's inbox ends with.
+/// Suffix of the category of a type's inbox.
 const INBOX: &str = ".inbox";
 
-/// A kind of entities, such as `account`: 1 to 100 of the characters `A-Z a-z 0-9 _ . -`, not ending in `.inbox`, and not
-/// `status`.
+/// A type of entities, such as `account`: 1 to 100 of the characters `A-Z a-z 0-9 _ . -`, not
+/// ending in `.inbox`, and not `status`.
 ///
 /// ```
 /// use wakeq::EntityType;
@@ -31,7 +31,7 @@ pub struct EntityType {
     repository: Category,
 }
 
-/// A text that names no type of entities.
+/// A text that is not a valid entity type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} names no type of entities: use 1 to {TYPE_MAX} of the characters A-Z a-z 0-9 _ . -, another end than {INBOX}, \
@@ -53,19 +53,19 @@ impl EntityType {
         self.name.as_str()
     }
 
-    /// The category of the log in which events are sent to its entities: each has a stream of its name. Only
-    /// [`Entities`](crate::Entities) appends there.
+    /// The category of the log that receives the events sent to entities of this type, in one
+    /// stream per entity. Only [`Entities`](crate::Entities) appends to it.
     pub fn inbox(&self) -> &Category {
         &self.inbox
     }
 
-    /// The category of the log with the events that were valid: each entity has a stream of its name. Only its processor appends
-    /// there.
+    /// The category of the log that holds the valid events, in one stream per entity. Only the
+    /// type's processor appends to it.
     pub fn repository(&self) -> &Category {
         &self.repository
     }
 
-    /// What its one processor owns: the whole inbox, of every canvas.
+    /// The source that the type's one processor owns: the whole inbox, across all canvases.
     pub fn source(&self) -> EventSource {
         EventSource::Category { canvas: None, category: self.inbox.clone(), partition: None }
     }
@@ -95,24 +95,24 @@ impl fmt::Display for EntityType {
     }
 }
 
-/// One entity.
+/// The id of an entity.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityId {
     /// The tenant.
     pub canvas: CanvasId,
     /// Its type.
     pub entity_type: EntityType,
-    /// Its name among those of its type.
+    /// Its name, unique within the type and the canvas.
     pub id: StreamName,
 }
 
-/// A text that names no entity.
+/// A text that is not a valid entity id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidEntityId {
-    /// Its type.
+    /// The type is not valid.
     #[error(transparent)]
     Type(#[from] InvalidEntityType),
-    /// Its name.
+    /// The name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidLogName),
 }
@@ -130,13 +130,13 @@ impl EntityId {
         Ok(Self { canvas, entity_type: entity_type.parse()?, id: id.parse()? })
     }
 
-    /// Where its events arrive.
+    /// The stream that receives its events.
     pub fn inbox(&self) -> StreamId {
         let (category, name) = (self.entity_type.inbox.clone(), self.id.clone());
         StreamId { canvas: self.canvas, category, name }
     }
 
-    /// Where its valid events are.
+    /// The stream of its valid events.
     pub fn repository(&self) -> StreamId {
         let (category, name) = (self.entity_type.repository.clone(), self.id.clone());
         StreamId { canvas: self.canvas, category, name }
@@ -149,22 +149,23 @@ impl fmt::Display for EntityId {
     }
 }
 
-/// How far an event that was sent to an entity has come, or all events with one correlation id together.
+/// The progress of an event that was sent to an entity, or of all events with one correlation id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntityStatus {
-    /// It is in the inbox.
+    /// The event is in the inbox.
     Accepted,
-    /// It is in the repository and in the state; what follows from it, outside the entity, has not ended.
+    /// The event is in the repository and applied to the state; its effects outside the entity have
+    /// not all finished.
     Processed,
-    /// It is in the repository and in the state, and what followed from it has ended.
+    /// The event is in the repository and applied to the state, and all its effects have finished.
     Completed,
-    /// It was rejected, it died, or what followed from it died.
+    /// The event was rejected or died, or one of its effects died.
     Failed,
 }
 
 impl EntityStatus {
-    /// In one word.
+    /// The status as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -174,7 +175,8 @@ impl EntityStatus {
         }
     }
 
-    /// What several events come to: failed if one has; else the one that came least far.
+    /// The status of several events together: `Failed` if any has failed, otherwise the least
+    /// advanced. `None` without events.
     pub fn of_all(statuses: impl IntoIterator<Item = Self>) -> Option<Self> {
         let worst = |one: Self, other: Self| match (one, other) {
             (Self::Failed, _) | (_, Self::Failed) => Self::Failed,

@@ -1,4 +1,4 @@
-//! The vocabulary of consumer groups: nodes, the subscribers on them, and what each of these is given to work on.
+//! The vocabulary of consumer groups: nodes, their subscribers, and the sources allocated to each.
 //!
 //! Plain data; no I/O.
 
@@ -15,12 +15,12 @@ macro_rules! ids {
         pub struct $name(pub Uuid);
 
         impl $name {
-            /// A new one. It is greater than those that were made before it.
+            /// A new id, greater than those made before it.
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
             }
 
-            /// The one with this number, for tests.
+            /// The id with this number, for tests.
             #[cfg(test)]
             pub(crate) fn from_number(number: u128) -> Self {
                 Self(Uuid::from_u128(number))
@@ -42,60 +42,62 @@ macro_rules! ids {
 }
 
 ids! {
-    /// One process that has subscribers. It picks its id when it starts.
+    /// A process that has subscribers. It chooses its id when it starts.
     NodeId;
     /// One instance of a group's consumer, in one process.
     SubscriberId;
 }
 
-/// A node, as the others see it.
+/// A node, as other nodes see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupNode {
-    /// Which one it is.
+    /// The node's id.
     pub id: NodeId,
-    /// When it was last heard of.
+    /// Its last heartbeat.
     pub heartbeat_at: Timestamp,
-    /// Whether its lease has run out: it is not counted on any more.
+    /// Whether its lease has expired: it no longer counts.
     pub lapsed: bool,
 }
 
-/// A subscriber, as the others see it.
+/// A subscriber, as other nodes see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SubscriberState {
     /// The name of its group.
     pub group: Name,
-    /// Which instance it is.
+    /// The subscriber's id.
     pub id: SubscriberId,
-    /// Where it runs.
+    /// The node it runs on.
     pub node: NodeId,
-    /// The sources it could work on.
+    /// The sources it can consume.
     pub requests: Vec<EventSource>,
-    /// Why it can't work, if it can't.
+    /// Why it can't consume anything, if it is unhealthy.
     pub unhealthy: Option<String>,
-    /// The highest epoch of its subscription that it has confirmed: it works on nothing that had been taken from it by then.
+    /// The highest epoch of its subscription that it has confirmed: it has stopped consuming
+    /// everything that was revoked up to this epoch.
     pub confirmed_epoch: i64,
-    /// When it was last heard of. While it is unhealthy this stands still.
+    /// Its last heartbeat; it does not advance while the subscriber is unhealthy.
     pub heartbeat_at: Timestamp,
-    /// Whether its lease has run out: its sources may be given to others.
+    /// Whether its lease has expired: its sources may be allocated to others.
     pub lapsed: bool,
 }
 
-/// What a subscriber is given to work on.
+/// The sources allocated to a subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscription {
     /// The name of its group.
     pub group: Name,
-    /// Whose it is.
+    /// The subscriber they are allocated to.
     pub subscriber: SubscriberId,
-    /// Where the subscriber runs.
+    /// The node the subscriber runs on.
     pub node: NodeId,
-    /// The sources.
+    /// The sources it consumes.
     pub sources: Vec<EventSource>,
-    /// Sources that were taken from it, and that nobody else is given before it has confirmed this epoch.
+    /// Sources that were revoked: they are not allocated to another subscriber before this one has
+    /// confirmed the epoch.
     pub releasing: Vec<EventSource>,
-    /// Grows with each change, over all subscriptions: fences what is committed.
+    /// Grows with each change, across all subscriptions: the fencing token of commits.
     pub epoch: i64,
-    /// The term of the coordinator who wrote it.
+    /// The term of the coordinator that wrote it.
     pub term: i64,
 }
 
@@ -104,25 +106,25 @@ pub struct Subscription {
 pub struct NewSubscription {
     /// The name of its group.
     pub group: Name,
-    /// Whose it is.
+    /// The subscriber that it is for.
     pub subscriber: SubscriberId,
-    /// Where the subscriber runs.
+    /// The node the subscriber runs on.
     pub node: NodeId,
-    /// What it works on.
+    /// The sources it consumes.
     pub sources: Vec<EventSource>,
-    /// What it has to end with.
+    /// The sources it has to release.
     pub releasing: Vec<EventSource>,
-    /// The epoch of what it had when this was decided; 0 if it had nothing.
+    /// The epoch of the subscription that this decision is based on; 0 if there was none.
     pub seen_epoch: i64,
 }
 
-/// A lock that somebody holds: the right to coordinate, for one.
+/// A lock with its holder, such as the right to coordinate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// The lock's name.
     pub name: Name,
-    /// Whoever holds it.
+    /// The holder.
     pub owner: Uuid,
-    /// Grows each time the lock is taken: what is written under a former one is refused.
+    /// Grows each time the lock is taken: writes under an earlier term are refused.
     pub term: i64,
 }

@@ -1,12 +1,13 @@
-//! Where an event goes: the handler's address, made of checked names.
+//! The address of an event's handler, made of validated names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::CanvasId;
 
-/// Modules whose events only wakeq itself emits, so that their handlers may trust what they say: ticks of crons, answers of
-/// entities, and what stands in registered queues. Every way in refuses them, that of plain SQL included.
+/// Modules whose events only wakeq itself emits, so that their handlers can trust the content:
+/// ticks of crons, answers of entities, and copies in registered queues. Every way to emit refuses
+/// them, plain SQL included.
 pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 
 /// One part of a handler's address: `[A-Za-z0-9_.-]{1,128}`.
@@ -20,7 +21,7 @@ pub(crate) const RESERVED_MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Box<str>);
 
-/// A text that can't be part of a handler's address.
+/// A text that is not a valid part of a handler's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")]
 pub struct InvalidName {
@@ -29,7 +30,7 @@ pub struct InvalidName {
 }
 
 impl Name {
-    /// The module of events that user code emits.
+    /// `WORKER`, the module of events that user code emits.
     pub fn worker() -> Self {
         Self("WORKER".into())
     }
@@ -39,12 +40,12 @@ impl Name {
         Self("CRON".into())
     }
 
-    /// The module of events in which entities say what became of others.
+    /// The module of events with which entities report the outcome of other events.
     pub(crate) fn answer() -> Self {
         Self("ANSWER".into())
     }
 
-    /// What an erasure of an entity is called in its inbox. It is not one by its name.
+    /// The name of an erasure in an entity's inbox. The name alone does not make it one.
     pub(crate) fn erasure() -> Self {
         Self("wakeq.erase".into())
     }
@@ -54,7 +55,7 @@ impl Name {
         RESERVED_MODULES.contains(&self.as_str())
     }
 
-    /// The module under which the targets of queues are registered.
+    /// The module under which the HTTP targets of queues are registered.
     pub(crate) fn queue() -> Self {
         Self("QUEUE".into())
     }
@@ -64,7 +65,7 @@ impl Name {
         Self("coordinator".into())
     }
 
-    /// The modifier that means "none".
+    /// `_`, the modifier that means "none".
     pub fn no_modifier() -> Self {
         Self("_".into())
     }
@@ -94,12 +95,12 @@ impl fmt::Display for Name {
     }
 }
 
-/// What rules and counts are about: a handler with every modifier it has.
+/// What rules and counts apply to: a handler with all its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerScope {
     /// The tenant.
     pub canvas: CanvasId,
-    /// The event space, `WORKER` for events that user code emits.
+    /// The module: `WORKER` for events that user code emits.
     pub module: Name,
     /// The handler's name.
     pub name: Name,
@@ -125,12 +126,12 @@ impl fmt::Display for HandlerScope {
     }
 }
 
-/// The exact handler an event is run on.
+/// The exact handler that runs an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HandlerAddress {
     /// Canvas, module and name.
     pub scope: HandlerScope,
-    /// Distinguishes handlers of one name, `_` when there is only one.
+    /// Distinguishes handlers of the same name; `_` if there is only one.
     pub modifier: Name,
 }
 

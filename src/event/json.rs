@@ -1,4 +1,5 @@
-//! What a payload may look like: JSON text, not too deep, of strings and numbers that every consumer can hold.
+//! Which payloads are accepted: JSON text of limited depth, whose strings and numbers every
+//! consumer can represent.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,26 +12,26 @@ const DEPTH_LIMIT: usize = 64;
 /// Why a payload was refused. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonError {
-    /// The value has no JSON form, or the text is no JSON.
+    /// The value has no JSON form, or the text is not JSON.
     #[error("the value is not JSON")]
     Invalid(#[source] serde_json::Error),
-    /// Nested deeper than the limit.
+    /// The value is nested more than 64 levels deep.
     #[error("the value is nested deeper than {DEPTH_LIMIT} levels: flatten it, or pass a reference to it")]
     TooDeep,
-    /// A string in it has the character NUL, which Postgres and many consumers can't hold.
+    /// A string contains the character NUL, which Postgres and many consumers can't represent.
     #[error("the value has a NUL character (\\u0000) in a string: remove it, or encode the bytes as base64")]
     Nul,
-    /// A string in it has half of a surrogate pair, which is no character.
+    /// A string contains half of a surrogate pair, which is not a character.
     #[error(
         "the value has a lone surrogate (\\ud800 to \\udfff) in a string: write both halves of the pair, or none"
     )]
     Surrogate(#[source] serde_json::Error),
-    /// A number in it is too large for a 64-bit float, which most consumers read numbers as.
+    /// A number is too large for a 64-bit float, which is how most consumers read numbers.
     #[error("the value has a number beyond 1.8e308: write it as a string")]
     Number(#[source] serde_json::Error),
 }
 
-/// Checks JSON text without building what it says: one pass, and what it means for a consumer that reads all of it.
+/// Checks JSON text in one pass, without building the value.
 pub(crate) fn check(text: &str) -> Result<(), JsonError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_str(text);
@@ -42,7 +43,7 @@ pub(crate) fn check(text: &str) -> Result<(), JsonError> {
     })
 }
 
-/// The parser tells its errors apart by their words only; tests notice when these change.
+/// The parser's errors can be told apart only by their text; tests notice if that changes.
 fn sorted(error: serde_json::Error) -> JsonError {
     let words = error.to_string();
     if words.starts_with("number out of range") {
@@ -60,7 +61,7 @@ enum Fault {
     Nul,
 }
 
-/// Visits a value, inside so many arrays and objects.
+/// Visits a value that is nested in `depth` arrays and objects.
 #[derive(Clone, Copy)]
 struct Check<'a> {
     depth: usize,

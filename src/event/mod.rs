@@ -1,6 +1,6 @@
 //! The shared vocabulary: ids, handler addresses, events, rules and notifications.
 //!
-//! Everything here is plain data that was checked when it was made. No I/O, no SQL, no clock.
+//! Everything here is plain data, validated when it is constructed. No I/O, no SQL, no clock.
 
 mod actor;
 mod broadcast;
@@ -62,11 +62,11 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-/// A moment, always on the database's clock unless said otherwise.
+/// A moment, on the database's clock unless stated otherwise.
 pub type Timestamp = chrono::DateTime<chrono::Utc>;
 
-/// Whether a moment can be written into a row: in the years 1 to 9999, to the end of their last second. A leap second
-/// counts as the second after it, as it does when it is written.
+/// Whether a moment can be stored in a row: in the years 1 to 9999, up to the end of the last
+/// second. A leap second counts as the second after it, as it does when it is written.
 pub(crate) fn is_storable(moment: Timestamp) -> bool {
     const FIRST_S: i64 = -62_135_596_800;
     const END_S: i64 = 253_402_300_800;
@@ -82,12 +82,13 @@ pub struct CanvasId(pub Uuid);
 impl CanvasId {
     /// The canvas of deployments that have only one.
     pub const DEFAULT: Self = Self(Uuid::nil());
-    /// Where the HTTP targets of queues are registered: no tenant has it, and nobody may name it from outside.
+    /// The reserved canvas on which the HTTP targets of queues are registered: no tenant has it,
+    /// and no request may name it.
     pub(crate) const OF_QUEUES: Self = Self(Uuid::max());
-    /// What signals between processes are broadcast on.
+    /// The canvas on which signals between processes are broadcast.
     pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 
-    /// Whether tenants may have it.
+    /// Whether the canvas is reserved: tenants can't have it.
     pub(crate) fn is_reserved(self) -> bool {
         self == Self::OF_QUEUES
     }
@@ -99,7 +100,7 @@ impl Default for CanvasId {
     }
 }
 
-/// An event's own id; never the id of a Pub/Sub message.
+/// An event's own id; not the id of a Pub/Sub message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct EventId(pub Uuid);
@@ -137,8 +138,8 @@ macro_rules! displayed_as_uuid {
 
 displayed_as_uuid!(CanvasId, EventId);
 
-/// "Now would be a good time to look at this event." It carries no other truth: it may be lost, late, doubled,
-/// reordered or forged.
+/// The message "now would be a good time to look at this event". It carries no other information,
+/// and may be lost, late, duplicated, reordered or forged.
 ///
 /// ```
 /// use wakeq::{CanvasId, EventId, Notification};
@@ -161,13 +162,14 @@ impl Notification {
         format!(r#"{{"id":"{}","canvasID":"{}"}}"#, self.id, self.canvas).into_bytes()
     }
 
-    /// Reads a message body: a JSON object with both ids. Other fields are left alone, for those who publish more.
+    /// Parses a message body: a JSON object with both ids. Other fields are ignored, so publishers
+    /// may add their own.
     pub fn parse(body: &[u8]) -> Result<Self, MalformedNotification> {
         serde_json::from_slice(body).map_err(|source| MalformedNotification { length: body.len(), source })
     }
 }
 
-/// A message that is no notification. It is acknowledged and counted, and hurts nobody else.
+/// A message that is not a notification. It is acknowledged and counted, and affects no other.
 #[derive(Debug, thiserror::Error)]
 #[error("a message of {length} bytes is not a notification")]
 pub struct MalformedNotification {

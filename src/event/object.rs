@@ -1,16 +1,18 @@
-//! Objects: what events are ordered by. Their keys, the links of their chains, and the lanes in which they wait.
+//! Objects, by which events are ordered: their keys, the links of their chains, and their lanes.
 
 use std::fmt;
 use std::str::FromStr;
 
 use super::{CanvasId, HandlerScope, Name};
 
-/// The most characters of an object's key.
+/// Longest key of an object, in characters.
 const KEY_MAX: usize = 200;
 
-/// What events are ordered by: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`, such as `work:1`.
+/// The partition key by which events are ordered: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ =
+/// + ~ -`, such as `work:1`.
 ///
-/// A part of an object is written after a `/`, and belongs to its main object: all events about either are in one chain.
+/// A part of an object is written after a `/` and belongs to its main object: events about the
+/// object and about its parts form one chain.
 ///
 /// ```
 /// use wakeq::ObjectKey;
@@ -22,7 +24,7 @@ const KEY_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey(Box<str>);
 
-/// A text that names no object.
+/// A text that is not a valid object key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?} names no object: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ - and, before a part of it, /"
@@ -65,36 +67,37 @@ impl fmt::Display for ObjectKey {
 pub struct Link {
     /// The event's number, from one sequence for all objects.
     pub id: i64,
-    /// The number of the object's event before it; 0 for its first.
+    /// The number of the event before it on the object; 0 for the first.
     pub prev: i64,
 }
 
-/// An event's place: its object, and its link in the object's chain.
+/// An event's object and its link in the object's chain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     /// The main object.
     pub object: ObjectKey,
-    /// Its link there.
+    /// The event's link in the object's chain.
     pub link: Link,
 }
 
 impl Place {
-    /// The columns of an event, which the schema holds to the same rules; none, if it is on no object.
+    /// Built from an event's columns, on which the schema enforces the same rules; `None` if the
+    /// event is not on an object.
     pub(crate) fn of(object: Option<&str>, seq: Option<i64>, prev: Option<i64>) -> Option<Self> {
         let (object, id, prev) = (object?.parse().ok()?, seq?, prev?);
         Some(Self { object, link: Link { id, prev } })
     }
 }
 
-/// The events of an object in one queue: they run one after the other, in the order of the chain. A queue is a handler
-/// with all its modifiers, or a registered queue, whatever handlers its events name.
+/// The events of an object in one queue: they run one at a time, in the order of the chain. A queue
+/// is a handler with all its modifiers, or a registered queue, whatever handlers its events name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lane {
-    /// The handler; in a registered queue the one that an event of the lane names.
+    /// The handler; in a registered queue, that of one of the lane's events.
     pub scope: HandlerScope,
     /// The object.
     pub object: ObjectKey,
-    /// The registered queue, if it is in one.
+    /// The registered queue, if the lane is in one.
     pub queue: Option<Name>,
 }
 
@@ -116,20 +119,22 @@ impl fmt::Display for Lane {
 /// Whether it is an event's turn in its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Turn {
-    /// It is on no object, or the first that is left of its lane.
+    /// Yes: it is the first event left in its lane, or not on an object.
     First,
-    /// An earlier one of its lane is left.
+    /// No: an earlier event of its lane is left.
     Behind,
-    /// The lane stands still: an event of it died.
+    /// No: the lane is halted, because one of its events died.
     Halted,
-    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    /// No: its canvas receives nothing from its queue at present, because it is paused there or at
+    /// its limit in flight.
     Held,
-    /// The same, and turns have passed it over: it has to be recalled before its notification may be answered.
+    /// No, as for `Held`, and turns have passed over it: it has to be recalled before its
+    /// notification may be acknowledged.
     Passed,
 }
 
 impl Turn {
-    /// What the statements call it: nothing, `behind`, `halted`, `held` or `passed`.
+    /// Parses the word in the statements' results: none, `behind`, `halted`, `held` or `passed`.
     pub(crate) fn parse(word: Option<&str>) -> Self {
         match word {
             Some("halted") => Self::Halted,

@@ -1,4 +1,4 @@
-//! What makes a target the deployment itself: its own origins and audiences, and the mark on what it sends.
+//! Recognizes the deployment itself as a target, by its origins, its audiences and its mark.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use uuid::Uuid;
 
 use super::TargetUrl;
 
-/// A deployment, as far as its deliveries need to know it: they must not come back to it, where they would be taken for
-/// requests of whoever its workers' account is.
+/// The deployment's own identity. Deliveries must not come back to the deployment, where they would
+/// be authorized as the account of its workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnDeployment {
     id: String,
     names: Vec<String>,
 }
 
-/// A target that is the deployment itself.
+/// The target is the deployment itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the target, or the audience of its token, is this deployment itself: emit from the handler that gets the event, with a key \
@@ -25,12 +25,12 @@ pub struct OwnDeployment {
 pub struct OwnTarget;
 
 impl OwnDeployment {
-    /// The header of a delivery that says which deployment sends it.
+    /// The header of a delivery that names the deployment that sent it.
     pub const HEADER: &str = "wakeq-delivery";
-    /// Longest name of its own.
+    /// Longest origin or audience, in bytes.
     pub(crate) const NAME_BYTES_MAX: usize = 2048;
 
-    /// `secret`: what only its processes know; `names`: its own origins and audiences.
+    /// `secret` is known only to the deployment's processes; `names` are its origins and audiences.
     pub(crate) fn new(secret: Uuid, names: Vec<String>) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let tag = hmac::sign(&key, b"wakeq: the deployment that sends a delivery");
@@ -38,12 +38,13 @@ impl OwnDeployment {
         Self { id, names }
     }
 
-    /// What its deliveries carry: it can't be guessed, and tells nothing.
+    /// The value of the header: it can't be guessed, and reveals nothing.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Refuses a target at one of its own hosts, or with a token for itself.
+    /// Refuses a target that is on one of the deployment's own hosts, or whose token would be for
+    /// the deployment.
     pub fn check(&self, url: &TargetUrl, audience: Option<&str>) -> Result<(), OwnTarget> {
         let is_ours = |name: &String| {
             let own: Option<Url> = name.parse().ok();
@@ -60,8 +61,8 @@ impl OwnDeployment {
     }
 }
 
-/// Whether a host is that of an own origin. A name is the deployment's at every port; an address, or a name of this machine
-/// alone, is others' as well.
+/// Whether a host is that of one of the deployment's own origins. A domain name is the deployment's
+/// on every port; an address, or a name without a dot, only on the origin's port.
 fn is_at(own: &Url, host: Option<Host<&str>>, port: Option<u16>) -> bool {
     let bare = |host: Host<&str>| host.to_string().trim_end_matches('.').to_lowercase();
     let (Some(own_host), Some(host)) = (own.host().map(bare), host.map(bare)) else { return false };

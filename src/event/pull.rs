@@ -1,10 +1,10 @@
-//! Queues that are pulled: how their copies are tried again, and the tokens of leases.
+//! Pulled queues: their retry policy, and lease tokens.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How a copy of a pulled queue is tried again that was released as failed.
+/// How a copy in a pulled queue is retried after it was released as failed.
 ///
 /// ```
 /// let policy = wakeq::PullPolicy::default();
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PullPolicy {
-    /// How many times it is tried again after the first failure. Default 2.
+    /// Retries after the first failure. Default 2.
     pub retries: u32,
-    /// How long after the first failure. Default 5 min.
+    /// Delay after the first failure. Default 5 min.
     pub delay: Duration,
-    /// Each further delay is this many times the one before. Default 1.
+    /// Factor between consecutive delays. Default 1.
     pub factor: u32,
-    /// The longest delay, also of one that is asked for at a release. Default 24 h.
+    /// Longest delay, also of a delay that is requested with a release. Default 24 h.
     pub delay_max: Duration,
-    /// Whether an object's later copies wait when one of its copies dies. Default: they don't.
+    /// Whether the death of a copy halts the later copies of its object. Default: no.
     pub halts: bool,
 }
 
@@ -36,7 +36,8 @@ impl Default for PullPolicy {
     }
 }
 
-/// What shows that a copy is leased: the fence of one claim, which nobody can guess. Printed only by [`LeaseToken::reveal`].
+/// Proof that a copy is leased: the fencing token of one claim, which can't be guessed. Printed
+/// only by [`LeaseToken::reveal`].
 ///
 /// ```
 /// use wakeq::LeaseToken;
@@ -65,7 +66,7 @@ impl LeaseToken {
         &self.text
     }
 
-    /// The claim that it says it is of.
+    /// The number of the claim that the token says it belongs to.
     pub(crate) fn claims(&self) -> i32 {
         self.claims
     }

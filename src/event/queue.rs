@@ -8,17 +8,18 @@ use uuid::Uuid;
 
 use super::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 
-/// The most bytes of a pattern.
+/// Longest pattern, in bytes.
 const PATTERN_MAX: usize = 1024;
-/// The most memory of a compiled pattern, in bytes: `\w{1000}` needs more.
+/// Largest compiled pattern, in bytes: `\w{1000}` exceeds it.
 const COMPILED_MAX: usize = 256 * 1024;
-/// The most memory of all compiled patterns together, and of what is remembered while they are matched, in bytes.
+/// Most memory for all compiled patterns together, and for the cache used while matching, in bytes.
 const SET_MAX: usize = 64 * 1024 * 1024;
 
-/// Which events a queue gets: a regular expression over their topics, found anywhere in them unless it has `^` or `$`.
+/// Which events are copied into a queue: a regular expression that is searched for anywhere in the
+/// topic unless anchored with `^` or `$`.
 ///
-/// An event's topic is `canvas:module:name`. The syntax is that of the crate `regex`, which matches in linear time: no
-/// look-around, no back-references. At most 1,024 bytes.
+/// An event's topic is `canvas:module:name`. The syntax is that of the crate `regex`, which matches
+/// in linear time: no look-around, no back-references. At most 1,024 bytes.
 ///
 /// ```
 /// use wakeq::QueuePattern;
@@ -33,13 +34,13 @@ pub struct QueuePattern(Box<str>);
 /// Why a pattern is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPattern {
-    /// It is empty, or too long.
+    /// It is empty or too long.
     #[error("a pattern must have 1 to {PATTERN_MAX} bytes; this one has {0}")]
     Length(usize),
-    /// It holds what Postgres can't store.
+    /// It contains a NUL, which Postgres can't store.
     #[error("a pattern can't hold the character NUL")]
     Nul,
-    /// It is no regular expression, or one that costs too much.
+    /// It is not a regular expression, or too expensive.
     #[error("{0}")]
     Syntax(String),
 }
@@ -78,23 +79,24 @@ impl fmt::Display for QueuePattern {
     }
 }
 
-/// Which copy of an event it is: each registered queue that wants the event has one of its own.
+/// Which copy of an event this is: every registered queue that matches an event has its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CopyOf {
-    /// The queue that it is in.
+    /// The queue that contains the copy.
     pub queue: Name,
     /// The event that was emitted.
     pub origin: EventId,
 }
 
 impl CopyOf {
-    /// The columns of an event, which the schema holds to the same rules; none, if it is no copy.
+    /// Built from an event's columns, on which the schema enforces the same rules; `None` if the
+    /// event is not a copy.
     pub(crate) fn of(queue: Option<&str>, origin: Option<Uuid>) -> Option<Self> {
         Some(Self { queue: queue?.parse().ok()?, origin: EventId(origin?) })
     }
 }
 
-/// Under which address the HTTP target of a queue is registered: on a canvas that no event belongs to.
+/// The address at which the HTTP target of a queue is registered, on a canvas without events.
 pub(crate) fn target_of_queue(queue: &Name) -> HandlerAddress {
     let scope = HandlerScope { canvas: CanvasId::OF_QUEUES, module: Name::queue(), name: queue.clone() };
     HandlerAddress { scope, modifier: Name::no_modifier() }
@@ -106,11 +108,11 @@ pub(crate) fn topic(address: &HandlerAddress) -> String {
     format!("{}:{}:{}", scope.canvas, scope.module, scope.name)
 }
 
-/// All registered patterns, each with its queue, matched at once.
+/// All registered patterns with their queues, matched at once.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct QueuePatterns {
     set: RegexSet,
-    /// At the positions of their patterns.
+    /// The queue of each pattern, at the pattern's index.
     queues: Vec<Name>,
 }
 
@@ -121,12 +123,11 @@ impl QueuePatterns {
         Ok(Self { set, queues: registered.iter().map(|(queue, _)| queue.clone()).collect() })
     }
 
-    /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.queues.is_empty()
     }
 
-    /// The queues that get a copy, each once.
+    /// The queues that receive a copy, each once.
     pub(crate) fn matching(&self, address: &HandlerAddress) -> Vec<&Name> {
         if self.is_empty() {
             return Vec::new();

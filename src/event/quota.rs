@@ -1,5 +1,5 @@
-//! Quotas: of what a canvas may keep only so much, how much that is unless an operator says otherwise, and what somebody is
-//! told who asks for more. Data only: what there is is measured in the store.
+//! Quotas: what a canvas may only keep a limited amount of, the default limits, and the error when
+//! a limit is exceeded. Data only; usage is measured in the store.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,35 +8,35 @@ use super::CanvasId;
 
 const GIB: u64 = 1024 * 1024 * 1024;
 
-/// Something of which a canvas may keep only so much.
+/// A resource that is limited per canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Quota {
     /// Events that wait or run, with their copies in registered queues.
     Events,
     /// The bytes of their values.
     EventBytes,
-    /// Objects that events were emitted on.
+    /// Objects on which events were emitted.
     Objects,
     /// Streams of the log; an entity has two.
     LogStreams,
-    /// The bytes of what stands in them: payloads and metadata.
+    /// The bytes of payloads and metadata in these streams.
     LogBytes,
     /// Entities.
     Entities,
-    /// Events that were sent to entities and not processed yet.
+    /// Events that were sent to entities and are not processed yet.
     EntityEvents,
     /// Crons.
     Crons,
-    /// Events that all crons together may emit in one minute.
+    /// Events per minute that all crons together may emit.
     CronTicks,
-    /// Keys of the API, with the revoked and expired ones that are still kept.
+    /// API keys, including revoked and expired ones that are still kept.
     Keys,
     /// Handlers that are reached over HTTP.
     Targets,
 }
 
 impl Quota {
-    /// All of them.
+    /// All quotas.
     pub const ALL: [Self; 11] = [
         Self::Events,
         Self::EventBytes,
@@ -68,7 +68,7 @@ impl Quota {
         }
     }
 
-    /// What every canvas may keep for which nobody set another limit.
+    /// The limit of every canvas for which no other was set.
     pub fn default_limit(self) -> u64 {
         match self {
             Self::Events | Self::Objects | Self::LogStreams | Self::EntityEvents => 1_000_000,
@@ -80,7 +80,7 @@ impl Quota {
         }
     }
 
-    /// Whether there is less of it by and by without anybody's doing, so that it is worth trying again.
+    /// Whether usage shrinks by itself as work is done, so that retrying later can succeed.
     pub fn drains(self) -> bool {
         match self {
             Self::Events | Self::EventBytes | Self::EntityEvents => true,
@@ -95,7 +95,7 @@ impl Quota {
         }
     }
 
-    /// What it is that is counted.
+    /// The name of what is counted, for messages.
     fn noun(self) -> &'static str {
         match self {
             Self::Events => "waiting events",
@@ -112,7 +112,7 @@ impl Quota {
         }
     }
 
-    /// What somebody can do who has no more room.
+    /// What a caller at the limit can do, for messages.
     fn advice(self) -> &'static str {
         match self {
             Self::Events | Self::EventBytes => {
@@ -139,7 +139,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Not the name of a quota.
+/// A text that is not the name of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there is no such quota: it is one of events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, \
@@ -155,22 +155,22 @@ impl FromStr for Quota {
     }
 }
 
-/// A canvas has no room for more of something: nothing of what was asked for was done.
+/// A canvas has reached a quota. Nothing of the request was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the canvas {canvas} has {used} {}, its quota `{quota}` is {limit}, and this needs {wanted} more: {}, or ask an operator \
      for a higher one (`wakeq quotas set`)", .quota.noun(), .quota.advice()
 )]
 pub struct QuotaExceeded {
-    /// Whose it is.
+    /// The canvas.
     pub canvas: CanvasId,
-    /// Of what there is too much.
+    /// The quota.
     pub quota: Quota,
-    /// How much the canvas may keep.
+    /// The canvas's limit.
     pub limit: u64,
-    /// How much it had when that was last measured, with what this process has added since.
+    /// Usage at the last measurement, plus what this process has added since.
     pub used: u64,
-    /// How much more was asked for.
+    /// How much more was requested.
     pub wanted: u64,
 }
 

@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use super::{EventId, Timestamp, Turn};
 
-/// The right to run an event, as long as no later claim was made on it.
+/// The right to run an event, as long as no later claim is made on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Claim {
     /// The claimed event.
     pub id: EventId,
-    /// The how-manyth claim on it this is: the fencing token.
+    /// Which claim of the event this is (1, 2, …): the fencing token.
     pub claims: i32,
 }
 
-/// Who stopped a handler.
+/// The kind of a rule: who stopped a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RuleKind {
-    /// The user.
+    /// Set by a user, or by wakeq itself when a target answers 410 Gone.
     Pause,
-    /// An admin; outranks a pause, and only an admin lifts it.
+    /// Set by an admin. Takes precedence over a pause, and only an admin lifts it.
     Block,
 }
 
@@ -52,16 +52,17 @@ impl FromStr for RuleKind {
     }
 }
 
-/// What the load says of an event: one snapshot of the row, of the rule on its handler and of the database's clock.
+/// What the load reads for an event: one snapshot of its row, of the rule on its handler and of the
+/// database's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Schedule {
     /// The event may not run before this.
     pub delay_until: Timestamp,
-    /// When the standing claim was made or renewed.
+    /// When the current claim was made or last renewed.
     pub locked_at: Option<Timestamp>,
-    /// The rule in force on the handler; a block, when both kinds stand.
+    /// The rule in force on the handler; the block if there are both kinds.
     pub rule: Option<RuleKind>,
-    /// Whether it is its turn among the events of its object.
+    /// Whether it is the event's turn in its lane.
     pub turn: Turn,
     /// The database's clock.
     pub now: Timestamp,
@@ -72,7 +73,7 @@ pub struct Schedule {
 pub enum Cause {
     /// Its handler failed too often.
     Retries,
-    /// Its owners died too often.
+    /// Its workers died too often while they ran it.
     Poison,
 }
 
@@ -86,23 +87,23 @@ impl Cause {
     }
 }
 
-/// The durations that every process of a deployment has to share: they are written into rows.
+/// The durations that every process of a deployment must share, because they are written into rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How long a claim stands without renewal. Default 60 s; renewed every third of it.
+    /// How long a claim lasts without renewal. Default 60 s; renewed every third of it.
     pub lease: Duration,
-    /// How far ahead of its time an event may be given to a worker, which then waits. Default 10 min.
+    /// How long before it is due an event may be handed to a worker, to wait there. Default 10 min.
     pub horizon: Duration,
     /// How long after an event is due its notification counts as lost. Default 30 s.
     pub grace: Duration,
     /// How often one of the processes runs the probe. Default 60 s.
     pub probe_period: Duration,
-    /// How long the probe waits after it woke an event before it wakes it again; doubled each time. Default 10 min.
+    /// How long after waking an event the probe wakes it again; doubled each time. Default 10 min.
     pub probe_backoff: Duration,
-    /// The longest such wait. Default 1 h.
+    /// The upper limit of `probe_backoff` as it doubles. Default 1 h.
     pub probe_backoff_max: Duration,
-    /// When an event is looked at again whose handler a worker did not know: doubled each time, up to twelve times this.
-    /// Default 5 min.
+    /// How long an event waits after a worker found no handler for it; doubled each time, up to
+    /// twelve times this. Default 5 min.
     pub unknown_handler_wait: Duration,
 }
 
@@ -114,28 +115,29 @@ pub struct InvalidTiming {
     pub name: &'static str,
     /// What it was set to.
     pub value: Duration,
-    /// The shortest that works.
+    /// The shortest duration allowed.
     pub least: Duration,
-    /// The longest that works.
+    /// The longest duration allowed.
     pub most: Duration,
 }
 
-/// The longest wait for the next look at an event whose handler nobody knows, in terms of the shortest.
+/// The longest wait of an event without a known handler, as a multiple of the shortest.
 const DEFERS_MAX: u32 = 12;
 
 impl Timing {
-    /// How long an event that the probe woke so often waits for its next look while nobody knows its handler.
+    /// How long an event without a known handler waits, once the probe has woken it `probes` times.
     #[cfg(feature = "testing")]
     pub(crate) fn defer_for(&self, probes: u32) -> Duration {
         self.unknown_handler_wait * 2_u32.pow(probes.min(4)).min(DEFERS_MAX)
     }
 
-    /// How old the note of an unknown handler is at most while events wait for it.
+    /// The maximum age of the note about an unknown handler while events wait for it.
     pub(crate) fn unknown_noted_within(&self) -> Duration {
         2 * DEFERS_MAX * self.unknown_handler_wait
     }
 
-    /// Refuses durations that would make workers spin or never look again.
+    /// Refuses durations that would make workers spin or never look again: `horizon` and `grace`
+    /// may be 0, all others are at least 100 ms, and all are at most 365 days.
     ///
     /// ```
     /// use std::time::Duration;
@@ -169,13 +171,13 @@ impl Timing {
         ]
     }
 
-    /// Every duration with its name, in whole microseconds, as rows hold them.
+    /// Every duration with its name, in whole microseconds, as in the database.
     pub(crate) fn named(&self) -> Vec<(String, i64)> {
         let whole = |value: Duration| i64::try_from(value.as_micros()).unwrap_or(i64::MAX);
         self.fields().into_iter().map(|(name, value)| (name.to_owned(), whole(value))).collect()
     }
 
-    /// Sets the duration of this name; a name of a later release is passed over.
+    /// Sets the duration of this name; unknown names, from later releases, are ignored.
     pub(crate) fn set(&mut self, name: &str, value: Duration) {
         match name {
             "lease" => self.lease = value,
@@ -189,7 +191,8 @@ impl Timing {
         }
     }
 
-    /// The first duration that differs by a microsecond or more: its name, this one's, the other's.
+    /// The first duration that differs by a microsecond or more: its name, its value here, its
+    /// value in `other`.
     pub(crate) fn first_difference(&self, other: &Self) -> Option<(&'static str, Duration, Duration)> {
         let pairs = self.fields().into_iter().zip(other.fields());
         pairs

@@ -1,6 +1,6 @@
-//! Signing secrets at rest: encrypted under a key of the deployment's, and bound to the handler that they sign for.
+//! Signing secrets at rest: encrypted under a key of the deployment, and bound to their handler.
 //!
-//! It must never show a key or a secret, and never take a ciphertext for another handler's.
+//! This module must never print a key or a secret, nor accept a ciphertext of another handler.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,18 +13,20 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE};
 
 use super::{HandlerAddress, NoSecret, Secret};
 
-/// Bytes of a key, of AES-256.
+/// Bytes of an AES-256 key.
 const KEY_BYTES: usize = 32;
 /// Most keys: two are enough for a rotation.
 const KEYS_MAX: usize = 10;
 const NONCE_BYTES: usize = 12;
 
-/// The keys under which the signing secrets of targets are encrypted in the database, the same for every process of a
-/// deployment. The first encrypts; each of them decrypts, so that one can be replaced while the others still count.
+/// The keys under which the signing secrets of targets are encrypted in the database; the same for
+/// every process of a deployment. The first key encrypts, each key decrypts, so that one can be
+/// replaced while the others are still in use.
 ///
-/// It is read from 32 random bytes in base64 or hex, several of them separated by commas. Without a key no target is
-/// registered, and none is called whose secret is not in clear; [`SecretKeys::in_clear`] is for deployments that keep them
-/// in clear knowingly.
+/// Parsed from 32 random bytes in base64 or hex, several keys separated by commas, 10 at most.
+/// Without a key, targets can't be registered, and a target is only called if its secret is stored
+/// in clear and that is allowed: [`SecretKeys::in_clear`] is for deployments that deliberately
+/// store secrets in clear.
 ///
 /// ```
 /// use wakeq::SecretKeys;
@@ -46,10 +48,10 @@ struct Key {
     sealing: RandomizedNonceKey,
 }
 
-/// A key that was made, to be kept by whoever configures the deployment. It is shown by `to_string`, and not by `Debug`.
+/// A newly generated key, to be configured. `to_string` reveals it, `Debug` does not.
 pub struct NewSecretKey([u8; KEY_BYTES]);
 
-/// A text that is not a list of keys. Nothing of it is repeated.
+/// A text that is not a list of keys. The error repeats nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a key for signing secrets is 32 random bytes in base64 or hex, and several are separated by commas, {KEYS_MAX} at \
@@ -60,15 +62,15 @@ pub struct InvalidSecretKeys;
 /// Why a secret was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unsealed {
-    /// There is no key, and secrets may not be kept in clear.
+    /// There is no key, and secrets may not be stored in clear.
     #[error("there is no key for signing secrets")]
     NoKey,
-    /// The operating system gave no random numbers.
+    /// The operating system provided no random numbers.
     #[error(transparent)]
     NoRandomness(#[from] NoSecret),
 }
 
-/// Why a secret of the database can't be used.
+/// Why a secret in the database can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unopened {
     #[error(
@@ -83,7 +85,8 @@ pub(crate) enum Unopened {
     Forged,
 }
 
-/// A secret as a row has it: the bytes, and under which key they are encrypted; none: they are the secret itself.
+/// A secret as stored in a row: its bytes and the id of the key that encrypted them. Without a key,
+/// the bytes are the secret itself.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct SealedSecret {
     pub(crate) key: Option<String>,
@@ -91,24 +94,25 @@ pub(crate) struct SealedSecret {
 }
 
 impl SecretKeys {
-    /// A new key, of 256 random bits.
+    /// Generates a key of 256 random bits.
     pub fn generate() -> Result<NewSecretKey, NoSecret> {
         let mut bytes = [0; KEY_BYTES];
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoSecret)?;
         Ok(NewSecretKey(bytes))
     }
 
-    /// These keys, with leave to use secrets in clear, and without any key to write them so.
+    /// Also accepts secrets that are stored in clear; without any key, they are stored in clear.
     pub fn in_clear(self) -> Self {
         Self { in_clear: true, ..self }
     }
 
-    /// What names the keys beside what they encrypted, in their order: 16 hexadecimal digits that tell nothing of them.
+    /// The ids of the keys, in order: 16 hexadecimal digits each, which are stored beside what the
+    /// key encrypted and reveal nothing about it.
     pub fn ids(&self) -> Vec<&str> {
         self.keys.iter().map(|key| key.id.as_str()).collect()
     }
 
-    /// Whether secrets may be in clear.
+    /// Whether secrets may be stored in clear.
     pub fn allows_clear(&self) -> bool {
         self.in_clear
     }
@@ -125,7 +129,7 @@ impl SecretKeys {
         Ok(SealedSecret { key: Some(key.id.clone()), bytes: sealed })
     }
 
-    /// The secret of this handler: only if it was encrypted for it.
+    /// Decrypts the secret of this handler; refuses one that was encrypted for another.
     pub(crate) fn open(&self, address: &HandlerAddress, sealed: &SealedSecret) -> Result<Secret, Unopened> {
         match &sealed.key {
             None if self.in_clear => self.open_any(address, sealed),
@@ -134,7 +138,8 @@ impl SecretKeys {
         }
     }
 
-    /// The same, and what is in clear whatever these keys allow: for what encrypts it.
+    /// Like [`Self::open`], but also accepts a secret in clear, whatever these keys allow: for
+    /// callers that encrypt it again.
     pub(crate) fn open_any(
         &self,
         address: &HandlerAddress,
@@ -155,7 +160,7 @@ impl SecretKeys {
     }
 }
 
-/// What a ciphertext is bound to: the handler, in words that no other handler has. No name has a slash.
+/// The data that a ciphertext is authenticated with: unique per handler, as names have no slash.
 fn bound_to(address: &HandlerAddress) -> Aad<Vec<u8>> {
     Aad::from(format!("wakeq signing secret {}/{address}", address.scope.canvas).into_bytes())
 }

@@ -1,5 +1,6 @@
-//! Where events go over HTTP: a target's URL, its secrets and its policy, checked as far as they can be without any
-//! configuration. Resolves no name and sends nothing; what a deployment refuses is said by `delivery`.
+//! HTTP targets: their URL, secrets and policy, validated as far as possible without any
+//! configuration. Does not resolve names or send anything; what a deployment refuses beyond this is
+//! up to `delivery`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,19 +13,19 @@ use url::{Host, Url};
 /// A handler that is reached over HTTP.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Where its events are sent.
+    /// The URL to which its events are sent.
     pub url: TargetUrl,
-    /// How often, how long, and how many at a time.
+    /// Retries, timeouts and concurrency.
     pub policy: TargetPolicy,
-    /// For whom an OIDC token is made that goes with each request; without it none goes.
+    /// The audience of the OIDC token that is sent with each request. Without it no token is sent.
     pub audience: Option<String>,
-    /// What its requests are signed with.
+    /// The secrets that its requests are signed with.
     pub secrets: Secrets,
 }
 
 /// The URL of a target: `http` or `https`, with a host, without user, password and fragment.
 ///
-/// It is kept as programs write it: a host in any notation of IPv4, or in any script, is in its one common form.
+/// It is stored normalized: a host in any notation of IPv4, or any script, has a single spelling.
 ///
 /// ```
 /// use wakeq::TargetUrl;
@@ -41,27 +42,27 @@ pub struct TargetUrl(Url);
 /// Why a text can't be the URL of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTargetUrl {
-    /// Longer than 2,048 bytes, as given or in its common form.
+    /// Longer than 2,048 bytes, as given or in normalized form.
     #[error("a target's URL has at most {} bytes", TargetUrl::BYTES_MAX)]
     TooLong,
-    /// Blanks, control characters or backslashes: programs differ in what they make of them.
+    /// Contains whitespace, control characters or backslashes, which programs treat differently.
     #[error(
         "a target's URL has no blanks, control characters or backslashes: write them as %20 and the like"
     )]
     Character,
-    /// No URL.
+    /// Not a URL.
     #[error("it is no URL ({0}): it looks like https://host/path")]
     Unreadable(url::ParseError),
-    /// Another scheme than `http` and `https`.
+    /// A scheme other than `http` and `https`.
     #[error("a target's URL begins with https:// or http://")]
     Scheme,
-    /// No host, or a name that no resolver takes.
+    /// No host, or a name too long for any resolver.
     #[error("a target's URL names a host, of at most 253 bytes")]
     Host,
-    /// A user or a password.
+    /// Contains a user or a password.
     #[error("a target's URL has no user and no password: verify the signature of what it gets instead")]
     Credentials,
-    /// A fragment.
+    /// Contains a fragment.
     #[error("a target's URL has no fragment (#…): it would not be sent")]
     Fragment,
 }
@@ -76,23 +77,23 @@ impl TargetUrl {
         self.0.as_str()
     }
 
-    /// Whether it is sent over TLS.
+    /// Whether requests to it use TLS.
     pub fn is_https(&self) -> bool {
         self.0.scheme() == "https"
     }
 
-    /// The host: a name, or an address.
+    /// The host: a name or an address.
     pub fn host(&self) -> Host<&str> {
-        // An URL of these schemes always has a host, and a target's was looked for when it was made.
+        // URLs of these schemes always have a host, and parsing checked it.
         self.0.host().unwrap_or(Host::Domain(""))
     }
 
-    /// The port, which its scheme says if the URL does not.
+    /// The port: the URL's own, or else the scheme's default.
     pub fn port(&self) -> u16 {
         self.0.port_or_known_default().unwrap_or_default()
     }
 
-    /// Scheme, host, and the port unless it is the scheme's own: `https://shop.example`.
+    /// Scheme, host, and the port unless it is the scheme's default: `https://shop.example`.
     pub fn origin(&self) -> String {
         self.0.origin().ascii_serialization()
     }
@@ -119,7 +120,7 @@ impl FromStr for TargetUrl {
         if !(1..=Self::HOST_BYTES_MAX).contains(&host_bytes) {
             return Err(InvalidTargetUrl::Host);
         }
-        // Looked for in the text as well: an empty user or password is gone from the URL, and was meant as one.
+        // The text is searched too: parsing drops an empty user or password, but one was intended.
         let authority = text.split_once("//").map_or(text, |(_, rest)| rest);
         let authority = authority.split(['/', '?', '#']).next().unwrap_or_default();
         if !url.username().is_empty() || url.password().is_some() || authority.contains('@') {
@@ -141,7 +142,8 @@ impl fmt::Display for TargetUrl {
     }
 }
 
-/// What requests are signed with, as Standard Webhooks has it: 24 to 64 bytes. Printed only by [`Secret::reveal`].
+/// A key for signing requests, in the format of Standard Webhooks: 24 to 64 bytes. Printed only by
+/// [`Secret::reveal`].
 ///
 /// ```
 /// use wakeq::Secret;
@@ -153,12 +155,12 @@ impl fmt::Display for TargetUrl {
 #[derive(Clone)]
 pub struct Secret(Vec<u8>);
 
-/// A text or a row that is no secret. Nothing of it is repeated.
+/// A text or row that is not a secret. The error repeats nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a secret is whsec_ and 24 to 64 bytes in base64: leave it out, and one is made")]
 pub struct InvalidSecret;
 
-/// The operating system gave no random numbers.
+/// The operating system provided no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system gave no random numbers: no secret was made")]
 pub struct NoSecret;
@@ -167,14 +169,14 @@ impl Secret {
     const PREFIX: &str = "whsec_";
     const GENERATED_BYTES: usize = 32;
 
-    /// A new one, of 256 random bits.
+    /// Generates a secret of 256 random bits.
     pub fn generate() -> Result<Self, NoSecret> {
         let mut bytes = vec![0; Self::GENERATED_BYTES];
         aws_lc_rs::rand::fill(&mut bytes).map_err(|_| NoSecret)?;
         Ok(Self(bytes))
     }
 
-    /// One of these bytes, 24 to 64.
+    /// A secret of these bytes, 24 to 64.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, InvalidSecret> {
         if (24..=64).contains(&bytes.len()) { Ok(Self(bytes)) } else { Err(InvalidSecret) }
     }
@@ -184,7 +186,7 @@ impl Secret {
         &self.0
     }
 
-    /// The whole secret as text, `whsec_…`: for who verifies the signatures, and nobody else.
+    /// The whole secret as text, `whsec_…`. Only for the party that verifies the signatures.
     pub fn reveal(&self) -> String {
         format!("{}{}", Self::PREFIX, STANDARD.encode(&self.0))
     }
@@ -205,16 +207,16 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that a request is signed with: one, or two while the former one still counts.
+/// The secrets that a request is signed with: two while the previous one is still valid.
 #[derive(Clone, Debug)]
 pub struct Secrets {
-    /// The one that counts from now on.
+    /// The current secret.
     pub current: Secret,
-    /// The one before it, while it still counts.
+    /// The secret before it, while that is still valid.
     pub previous: Option<Secret>,
 }
 
-/// How a target is called and tried again.
+/// How a target is called and retried.
 ///
 /// ```
 /// let policy = wakeq::TargetPolicy::default();
@@ -222,19 +224,20 @@ pub struct Secrets {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetPolicy {
-    /// How many times an event is tried again after the first failure. Default 2.
+    /// Retries after the first failure. Default 2.
     pub retries: u32,
-    /// How long after the first failure. Default 5 min.
+    /// Delay after the first failure. Default 5 min.
     pub delay: Duration,
-    /// Each further delay is this many times the one before. Default 1.
+    /// Factor between consecutive delays. Default 1.
     pub factor: u32,
-    /// The longest delay, and the longest `Retry-After` that counts. Default 24 h.
+    /// Longest delay, and longest `Retry-After` that is honoured. Default 24 h.
     pub delay_max: Duration,
-    /// A request that has no answer by then has failed. Default 30 s, 10 min at most.
+    /// How long a request may take before it counts as failed. Default 30 s, 10 min at most.
     pub timeout: Duration,
-    /// At most this many requests at a time from one worker. Default: as many as the canvas has a share of.
+    /// Most concurrent requests from one worker, within the canvas's share. Default: only that
+    /// share limits them.
     pub concurrency: Option<u32>,
-    /// Whether an object's later events wait when one of its events dies. Default: they run.
+    /// Whether the death of an event halts the later events of its object. Default: no.
     pub halts: bool,
 }
 

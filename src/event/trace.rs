@@ -1,4 +1,4 @@
-//! W3C trace context, as far as an event carries it.
+//! The part of the W3C trace context that an event carries.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ use uuid::Uuid;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Traceparent(Box<str>);
 
-/// A text that is no `traceparent`.
+/// A text that is not a valid `traceparent`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a W3C traceparent: expected 00-<32 hex digits>-<16 hex digits>-<2 hex digits>, in lower case")]
 pub struct InvalidTraceparent;
@@ -34,7 +34,7 @@ impl Traceparent {
         &self.0
     }
 
-    /// The 32 hexadecimal digits that all spans of a trace share.
+    /// The trace id: 32 hexadecimal digits, shared by all spans of the trace.
     pub fn trace_id(&self) -> &str {
         &self.0[3..35]
     }

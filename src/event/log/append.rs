@@ -27,14 +27,14 @@ pub struct NewLogEvent {
     pub(crate) name: Name,
     pub(crate) payload: String,
     pub(crate) metadata: String,
-    /// Its link, if it was emitted on an object.
+    /// Its object and link, if it was emitted on an object.
     pub(crate) place: Option<Place>,
 }
 
 /// Why an event can't be appended.
 #[derive(Debug, thiserror::Error)]
 pub enum LogEventError {
-    /// Its name is none.
+    /// Its name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// Its payload can't be stored.
@@ -46,13 +46,13 @@ pub enum LogEventError {
 }
 
 impl NewLogEvent {
-    /// An event with a payload that is stored as JSON, and an id of its own.
+    /// An event with a new id. The payload is stored as JSON.
     pub fn new(name: &str, payload: &(impl Serialize + ?Sized)) -> Result<Self, LogEventError> {
         let payload = serde_json::to_string(payload).map_err(JsonError::Invalid)?;
         Self::from_json(name, payload)
     }
 
-    /// The same with a payload that is JSON text already; it is kept to the letter.
+    /// Like [`NewLogEvent::new`], with a payload that already is JSON text; it is stored verbatim.
     pub fn from_json(name: &str, payload: impl Into<String>) -> Result<Self, LogEventError> {
         let payload = payload.into();
         json::check(&payload)?;
@@ -60,14 +60,15 @@ impl NewLogEvent {
         Ok(Self { id, name: name.parse()?, payload, metadata, place: None })
     }
 
-    /// What is known about it besides: a JSON object of at most 64 KiB, such as who caused it. Default `{}`.
+    /// Sets the metadata, such as who caused the event: a JSON object of at most 64 KiB. Default
+    /// `{}`.
     pub fn metadata(self, metadata: &(impl Serialize + ?Sized)) -> Result<Self, LogEventError> {
         let metadata =
             serde_json::to_string(metadata).map_err(|error| LogEventError::Metadata(error.to_string()))?;
         self.metadata_json(metadata)
     }
 
-    /// The same from JSON text.
+    /// Like [`NewLogEvent::metadata`], from JSON text.
     pub fn metadata_json(mut self, metadata: impl Into<String>) -> Result<Self, LogEventError> {
         let metadata = metadata.into();
         json::check(&metadata).map_err(|error| LogEventError::Metadata(error.to_string()))?;
@@ -81,20 +82,20 @@ impl NewLogEvent {
         Ok(self)
     }
 
-    /// An id of the caller's choice. Nothing looks whether the log has it already: what must be appended once is appended
-    /// under a condition.
+    /// Sets an id chosen by the caller. The log does not check whether it already has the id: to
+    /// append something only once, append it under a condition.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = id;
         self
     }
 
-    /// About how many bytes it takes.
+    /// Approximate size in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.payload.len() + self.metadata.len()
     }
 }
 
-/// What has to be so of a stream before anything is appended.
+/// What must be true of a stream for anything to be appended to it.
 ///
 /// ```
 /// use wakeq::AppendCondition;
@@ -105,17 +106,18 @@ impl NewLogEvent {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AppendCondition {
-    /// Nothing.
+    /// No condition.
     #[default]
     None,
-    /// It has no event yet.
+    /// The stream has no events.
     Empty,
-    /// Its last event has this position, from 0.
+    /// The stream's last event has this position, counted from 0.
     Position(i64),
 }
 
 impl AppendCondition {
-    /// Whether it holds of a stream whose last event has this position; none, if it has no event.
+    /// Whether the condition holds for a stream whose last event has this position; `None` is a
+    /// stream without events.
     pub fn holds(self, position: Option<i64>) -> bool {
         match self {
             Self::None => true,
@@ -135,7 +137,7 @@ impl fmt::Display for AppendCondition {
     }
 }
 
-/// A text that is no condition.
+/// A text that is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no condition: use none, empty, or the position of the stream's last event, from 0")]
 pub struct InvalidCondition(pub String);
@@ -155,7 +157,8 @@ impl std::str::FromStr for AppendCondition {
     }
 }
 
-/// Events for one stream, and what has to be so of it. Without events it only asks.
+/// Events for one stream, and the condition under which they are appended. Without events only the
+/// condition is checked.
 ///
 /// ```
 /// use wakeq::{AppendCondition, CanvasId, NewLogEvent, StreamAppend, StreamId};
@@ -174,28 +177,28 @@ pub struct StreamAppend {
 }
 
 impl StreamAppend {
-    /// To a stream, in this order, under no condition.
+    /// Appends these events to a stream, in this order and unconditionally.
     pub fn new(stream: StreamId, events: Vec<NewLogEvent>) -> Self {
         Self { stream, events, condition: AppendCondition::None }
     }
 
-    /// Only if this is so of the stream, before anything of the same call is appended to it.
+    /// Appends only if the condition holds for the stream as it was before this call.
     pub fn expect(mut self, condition: AppendCondition) -> Self {
         self.condition = condition;
         self
     }
 }
 
-/// Where an appended event stands.
+/// Where an appended event is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
     /// Its id.
     pub id: EventId,
-    /// Its number in the log.
+    /// Its sequence number in the log.
     pub seq: i64,
     /// The `seq` of the event before it in its stream; 0 for the first.
     pub prev: i64,
-    /// Its place in the stream: 0, 1, 2, …
+    /// Its position in the stream: 0, 1, 2, …
     pub position: i64,
 }
 

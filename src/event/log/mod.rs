@@ -1,7 +1,7 @@
-//! The vocabulary of the log: categories, streams, what a stored event is, what is appended, and the sources that consumers
-//! read.
+//! The vocabulary of the log: categories, streams, stored and appended events, and the sources that
+//! consumers read.
 //!
-//! Plain data that was checked when it was made; no I/O.
+//! Plain data that is validated when it is constructed; no I/O.
 
 mod append;
 mod overlap;

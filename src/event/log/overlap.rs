@@ -6,7 +6,7 @@ use super::{EventSource, Partition};
 use crate::event::CanvasId;
 
 impl EventSource {
-    /// Whether a stream may be in both: then two who work on them at the same time could break its order.
+    /// Whether a stream may be in both: consuming both at the same time could then break its order.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stream(stream), _) => other.has(stream),
@@ -20,15 +20,15 @@ impl EventSource {
         }
     }
 
-    /// What keeps these lists from being requests of members of one group: a source that only the first has, and one that only the
-    /// second has. None, if one of them has all of the other.
+    /// Why members of one group can't request these two lists: a source that only the first has,
+    /// and one that only the second has. `None` if one list contains the other.
     pub(crate) fn incomparable(first: &[Self], second: &[Self]) -> Option<(Self, Self)> {
         let [first, second] = [first, second].map(|list| list.iter().collect::<BTreeSet<&Self>>());
         let lacks = |of: &BTreeSet<&Self>, from| of.difference(from).next().map(|source| Self::clone(source));
         lacks(&first, &second).zip(lacks(&second, &first))
     }
 
-    /// Whether both are parts of one category that is split into other numbers of parts.
+    /// Whether both are of the same category, split into different numbers of partitions.
     pub(crate) fn is_split_otherwise_than(&self, other: &Self) -> bool {
         match (self, other) {
             (
@@ -48,7 +48,8 @@ fn canvases_meet(one: Option<CanvasId>, other: Option<CanvasId>) -> bool {
     one.is_none() || other.is_none() || one == other
 }
 
-/// Buckets that leave `a` of `m` and `b` of `n` exist if and only if both leave the same of the greatest common divisor.
+/// A bucket with remainder `a` modulo `m` and `b` modulo `n` exists if and only if `a` and `b` are
+/// congruent modulo the greatest common divisor of `m` and `n`.
 fn partitions_meet(one: Option<Partition>, other: Option<Partition>) -> bool {
     let (Some(one), Some(other)) = (one, other) else { return true };
     let (mut divisor, mut rest) = (one.of(), other.of());

@@ -1,9 +1,9 @@
-//! The partitioner: how a source becomes sources that can be worked on side by side.
+//! The partitioner: splits a source into sources that can be consumed in parallel.
 
 use super::{EventSource, Partition};
 
-/// Splits an event sequence into buckets of ordered streams. Every stream is in one bucket, now and after every restart, so
-/// that the order of its events is kept.
+/// Splits an event sequence into partitions of ordered streams. A stream is always in the same
+/// partition, also after a restart, so the order of its events is kept.
 ///
 /// ```
 /// use wakeq::{EventSequencePartitioner, EventSource};
@@ -24,18 +24,20 @@ impl Default for EventSequencePartitioner {
 }
 
 impl EventSequencePartitioner {
-    /// Leaves a category in one piece.
+    /// Does not split.
     pub fn whole() -> Self {
         Self(None)
     }
 
-    /// Splits a category into so many partitions, 1 to 1,024; none for another number. The number is fixed once a group has
-    /// read some of them: with another one a stream's events would be in a partition without a position.
+    /// Splits a category into 1 to 1,024 partitions; `None` for any other number. Do not change the
+    /// number once a group has read partitions: a stream's events would move to a partition that
+    /// has no position.
     pub fn of(partitions: u16) -> Option<Self> {
         Partition::new(1, partitions).map(|_| Self(Some(partitions)))
     }
 
-    /// The parts of a source, in their order. The log and a stream have one part, and so has a partition.
+    /// The partitions of a source, in order. Only a whole category is split: the log, a stream and
+    /// a partition are returned as they are.
     pub fn partition(&self, source: &EventSource) -> Vec<EventSource> {
         let is_whole = matches!(source, EventSource::Category { partition: None, .. });
         match self.0 {

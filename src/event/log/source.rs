@@ -1,4 +1,5 @@
-//! Sources: what a consumer reads in order, the unit that is allocated to one consumer of a group at a time.
+//! Sources: what a consumer reads in order, and the unit that is allocated to one consumer of a
+//! group at a time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,10 +12,10 @@ use uuid::Uuid;
 use super::{Category, InvalidLogName, StreamId, StreamName};
 use crate::event::CanvasId;
 
-/// The most partitions of a category.
+/// Most partitions of a category.
 const PARTITIONS_MAX: u16 = 1024;
 
-/// One of the partitions of a category: the streams whose bucket leaves its number.
+/// One partition of a category: the streams whose bucket modulo the count selects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Partition {
     of: NonZeroU16,
@@ -22,7 +23,8 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// The partition `number`, from 1, of a category that has `of`, at most 1,024. None for a number that is none of them.
+    /// The partition `number`, counted from 1, of a category that is split into `of`, at most
+    /// 1,024. `None` if there is no such partition.
     ///
     /// ```
     /// use wakeq::Partition;
@@ -35,12 +37,12 @@ impl Partition {
         (number <= of && of.get() <= PARTITIONS_MAX).then_some(Self { number, of })
     }
 
-    /// All partitions of a category that has so many; none, if it can't have so many.
+    /// All partitions of a category that is split into `of`; empty if `of` is not 1 to 1,024.
     pub fn all(of: u16) -> Vec<Self> {
         (1..=of).filter_map(|number| Self::new(number, of)).collect()
     }
 
-    /// Its number, from 1.
+    /// Its number, counted from 1.
     pub fn number(self) -> u16 {
         self.number.get()
     }
@@ -50,19 +52,19 @@ impl Partition {
         self.of.get()
     }
 
-    /// Its number as it is written: in hexadecimal, `1` to `f`, `10`, …
+    /// Its number in hexadecimal: `1` to `f`, `10`, …
     pub fn label(self) -> String {
         format!("{:x}", self.number)
     }
 
-    /// Whether a stream is in it. Every stream is in one partition of a category, and stays there.
+    /// Whether a stream is in it. A stream is always in the same, single partition of a category.
     pub fn has(self, stream: &StreamId) -> bool {
         stream.bucket() % self.of == self.number.get() - 1
     }
 }
 
-/// What a consumer reads in order: the log, a category or a partition of one, or a stream. Without a canvas it is that of
-/// every canvas.
+/// What a consumer reads in order: the log, a category or a partition of one, or a stream. Without
+/// a canvas it covers all canvases.
 ///
 /// ```
 /// use wakeq::{EventSource, Partition};
@@ -75,48 +77,48 @@ impl Partition {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EventSource {
-    /// Everything.
+    /// The whole log.
     Log {
-        /// The tenant, if it is about one.
+        /// The tenant; `None` for all of them.
         canvas: Option<CanvasId>,
     },
     /// The streams of a category.
     Category {
-        /// The tenant, if it is about one.
+        /// The tenant; `None` for all of them.
         canvas: Option<CanvasId>,
         /// The category.
         category: Category,
-        /// One of its partitions; none is the whole category.
+        /// One of its partitions; `None` for the whole category.
         partition: Option<Partition>,
     },
     /// One stream.
     Stream(StreamId),
 }
 
-/// A text or a JSON that is no source.
+/// A text or JSON value that is not a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSource {
-    /// Its form.
+    /// The text does not have the form of a source.
     #[error(
         "{0:?} is no source: use log, category/CATEGORY, category/CATEGORY/PARTITION-of-COUNT or \
          stream/CANVAS/CATEGORY/STREAM; the first three may begin with canvas/CANVAS/"
     )]
     Form(String),
-    /// A name in it.
+    /// A name in it is not valid.
     #[error(transparent)]
     Name(#[from] InvalidLogName),
-    /// Its JSON.
+    /// The JSON is not a list of sources.
     #[error("this is no list of sources: {0}")]
     Json(String),
 }
 
 impl EventSource {
-    /// All of a category, on every canvas.
+    /// A whole category, on all canvases.
     pub fn category(category: &str) -> Result<Self, InvalidLogName> {
         Ok(Self::Category { canvas: None, category: category.parse()?, partition: None })
     }
 
-    /// The same source of one canvas only. A stream is of one canvas anyway.
+    /// The same source on this canvas only; a stream becomes the stream of the same name there.
     pub fn on(self, canvas: CanvasId) -> Self {
         match self {
             Self::Log { .. } => Self::Log { canvas: Some(canvas) },
@@ -127,7 +129,7 @@ impl EventSource {
         }
     }
 
-    /// This partition of the category; none, if it is about no category.
+    /// This partition of the category; `None` if the source is not a category.
     pub fn partition(&self, partition: Partition) -> Option<Self> {
         match self {
             Self::Category { canvas, category, .. } => Some(Self::Category {
@@ -139,7 +141,7 @@ impl EventSource {
         }
     }
 
-    /// Whether an event of this stream is among what it has.
+    /// Whether the source contains the events of this stream.
     pub fn has(&self, stream: &StreamId) -> bool {
         let on = |canvas: &Option<CanvasId>| canvas.is_none_or(|canvas| canvas == stream.canvas);
         match self {
@@ -204,15 +206,16 @@ impl FromStr for EventSource {
     }
 }
 
-/// Reads `3-of-f`.
+/// Parses `3-of-f`.
 fn partition_of(text: &str) -> Option<Partition> {
     let (number, of) = text.split_once("-of-")?;
     let partition = Partition::new(u16::from_str_radix(number, 16).ok()?, u16::from_str_radix(of, 16).ok()?)?;
     (partition.label() == number && format!("{:x}", partition.of) == of).then_some(partition)
 }
 
-/// Sources as they are written for people and into `subscriptions`: the partitions of a category beside one another, such as
-/// `[{"type": "category", "category": "companies", "partitions": ["1", "2"], "of": 15}]`.
+/// A list of sources in the form in which it is shown and stored in `subscriptions`, with the
+/// partitions of a category grouped: `[{"type": "category", "category": "companies", "partitions":
+/// ["1", "2"], "of": 15}]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SourceList(pub Vec<EventSource>);
 
@@ -240,7 +243,7 @@ enum Wire {
 }
 
 impl SourceList {
-    /// The list as JSON; equal lists, in whatever order, have the same.
+    /// The list as JSON. Lists of the same sources yield the same text, whatever their order.
     pub fn to_json(&self) -> String {
         let mut wires = Vec::new();
         let mut partitioned = BTreeMap::<_, Vec<Partition>>::new();
@@ -274,11 +277,11 @@ impl SourceList {
             partitions: partitions.into_iter().map(Partition::label).collect(),
             of: Some(of.get()),
         }));
-        // Strings and numbers: nothing of it can't be written.
+        // Only strings and numbers: serialization cannot fail.
         serde_json::to_string(&wires).unwrap_or_default()
     }
 
-    /// Reads what [`to_json`](Self::to_json) has written.
+    /// Parses what [`to_json`](Self::to_json) returns.
     pub fn from_json(text: &str) -> Result<Self, InvalidSource> {
         let wires: Vec<Wire> =
             serde_json::from_str(text).map_err(|error| InvalidSource::Json(error.to_string()))?;

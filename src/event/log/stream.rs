@@ -1,14 +1,14 @@
-//! Categories and streams, and an event that stands in one.
+//! Categories and streams, and the events in them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::event::{CanvasId, EventId, Name, Place, Timestamp};
 
-/// The most characters of a category's or a stream's name.
+/// Longest name of a category or a stream, in characters.
 const NAME_MAX: usize = 200;
 
-/// A text that names no category and no stream.
+/// A text that is not a valid name of a category or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} names no {what}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ -")]
 pub struct InvalidLogName {
@@ -56,14 +56,16 @@ macro_rules! names {
 }
 
 names! {
-    /// What kind of streams belong together, such as `companies`: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`.
+    /// The kind that a stream belongs to, such as `companies`: 1 to 200 of the characters
+    /// `A-Z a-z 0-9 _ . : @ = + ~ -`.
     ///
     /// ```
     /// assert!("companies".parse::<wakeq::Category>().is_ok());
     /// assert!("no spaces".parse::<wakeq::Category>().is_err());
     /// ```
     Category "category";
-    /// One thing's events within a category, such as `company-7`: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ = + ~ -`.
+    /// The name of a stream within its category, such as `company-7`: 1 to 200 of the characters
+    /// `A-Z a-z 0-9 _ . : @ = + ~ -`.
     ///
     /// ```
     /// assert!("company-7".parse::<wakeq::StreamName>().is_ok());
@@ -78,15 +80,15 @@ pub struct StreamId {
     pub canvas: CanvasId,
     /// The category.
     pub category: Category,
-    /// The stream's name in it.
+    /// The stream's name within the category.
     pub name: StreamName,
 }
 
 impl Category {
-    /// What the categories of entities begin with: nobody else appends there.
+    /// Prefix of the categories of entities; only entities append to these.
     pub(crate) const ENTITIES_PREFIX: &'static str = "entities:";
 
-    /// Whether it is one of the entities'.
+    /// Whether the category is reserved for entities.
     pub(crate) fn is_reserved(&self) -> bool {
         self.0.starts_with(Self::ENTITIES_PREFIX)
     }
@@ -105,22 +107,22 @@ impl StreamId {
         Ok(Self { canvas, category: category.parse()?, name: name.parse()? })
     }
 
-    /// A number of 16 bits that this stream has for ever: partitions are made of it, so it must never be computed otherwise.
+    /// The stream's 16-bit bucket, which must never change: partitions are derived from it.
     pub fn bucket(&self) -> u16 {
         let parts = [self.canvas.0.as_bytes().as_slice(), self.category.0.as_bytes(), self.name.0.as_bytes()];
         u16::try_from(stable_hash(&parts) >> 48).unwrap_or_default()
     }
 }
 
-/// As `CATEGORY/STREAM`, without its canvas.
+/// `CATEGORY/STREAM`, without the canvas.
 impl fmt::Display for StreamId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.category, self.name)
     }
 }
 
-/// A hash that is the same in every process and every release: FNV-1a over the parts, each with its end, then mixed so that
-/// all of its bits depend on all of the text.
+/// A hash that is the same in every process and every release: FNV-1a over the parts, each with a
+/// terminator, then mixed so that every bit depends on the whole text.
 pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().flat_map(|part| part.iter().chain(&[0xff])) {
@@ -131,33 +133,33 @@ pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// An event of the log. It never changes; that of an entity may be erased.
+/// An event of the log. It never changes, but the events of an entity may be erased.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogEvent {
-    /// Its number in the log. Within a stream it grows with the position; numbers may be missing.
+    /// Its sequence number in the log. It grows with the position in a stream, possibly with gaps.
     pub seq: i64,
     /// The `seq` of the event before it in its stream; 0 for the first.
     pub prev: i64,
-    /// Its own id.
+    /// Its id.
     pub id: EventId,
-    /// Where it stands.
+    /// The stream it is in.
     pub stream: StreamId,
-    /// Its place in the stream: 0, 1, 2, …
+    /// Its position in the stream: 0, 1, 2, …
     pub position: i64,
     /// What happened, such as `opened`.
     pub name: Name,
-    /// Its value, as JSON.
+    /// Its value as JSON.
     pub payload: String,
-    /// What is known about it besides, a JSON object.
+    /// Its metadata, a JSON object.
     pub metadata: String,
-    /// The object it was emitted on, and its link there, if it was.
+    /// The object it was emitted on and its link there, if any.
     pub place: Option<Place>,
-    /// When it was appended: the beginning of that transaction.
+    /// When the transaction that appended it began.
     pub appended_at: Timestamp,
 }
 
 impl LogEvent {
-    /// Bytes of its payload and its metadata.
+    /// Size of its payload and metadata in bytes.
     pub fn size_bytes(&self) -> usize {
         self.payload.len() + self.metadata.len()
     }
@@ -168,25 +170,27 @@ impl LogEvent {
 pub struct PageLimit {
     /// Most events.
     pub events: usize,
-    /// Most bytes of their payloads and metadata. One event comes in any case.
+    /// Most bytes of payloads and metadata. The first event is returned whatever its size.
     pub bytes: usize,
 }
 
 impl PageLimit {
-    /// Most bytes of a page, where nothing else is said: 4 MiB.
+    /// Default limit of a page in bytes: 4 MiB.
     pub const BYTES: usize = 4 * 1024 * 1024;
 }
 
-/// A part of a source, in its order.
+/// A page of a source, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogPage {
-    /// The events, the earliest first.
+    /// The events, earliest first.
     pub events: Vec<LogEvent>,
-    /// Up to which `seq` the source was looked through: where the next page begins. Never less than what was asked for.
+    /// The `seq` up to which the source was scanned, where the next page begins. Never less than
+    /// the position that was asked for.
     pub through: i64,
-    /// Whether there may be more beyond it now.
+    /// Whether more may be readable beyond it now.
     pub more: bool,
-    /// Whether there is more beyond it that can't be read yet, because a transaction that appends is still open.
+    /// Whether there are events beyond it that can't be read yet, because a transaction that
+    /// appends is still open.
     pub held: bool,
 }
 
@@ -194,7 +198,7 @@ pub struct LogPage {
 mod tests {
     use super::*;
 
-    /// Partitions of running deployments are made of these: other numbers would lose events.
+    /// Partitions of running deployments are derived from these: other values would lose events.
     #[test]
     fn buckets_are_the_same_for_ever() {
         let bucket = |name: &str| StreamId::new(CanvasId::DEFAULT, "companies", name).unwrap().bucket();
