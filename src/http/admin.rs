@@ -1,4 +1,4 @@
-//! For a canvas's admins: keys, and the record of who did what.
+//! For a canvas's admins: keys and the audit log.
 
 use std::time::Duration;
 
@@ -15,22 +15,25 @@ use super::{Api, paging};
 use crate::access::{NewKey, Reach, Within, read_scopes};
 use crate::api::{AuditEntry, CreateKey, CreatedKey, Key, List};
 
-/// Which page.
+/// Which page to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PageQuery {
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 400)]
     cursor: Option<String>,
 }
 
-/// Read the record: who did what, and what was refused, the latest first.
+/// List the audit log
+///
+/// What was done and by whom, and what was refused; latest first.
 #[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/audit", operation_id = "list_audit", tag = "admin",
-    params(PageQuery), responses((status = 200, description = "A page of the record", body = List<AuditEntry>)))]
+    params(PageQuery),
+    responses((status = 200, description = "A page of the audit log", body = List<AuditEntry>)))]
 pub(super) async fn audit(
     State(api): State<Api>,
     caller: Caller,
@@ -40,9 +43,12 @@ pub(super) async fn audit(
     Ok(Json(api.admin.audit(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }
 
-/// List the keys of the canvas, without their secrets.
+/// List the keys of the canvas
+///
+/// Without their secrets.
 #[utoipa::path(get, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "list_keys", tag = "admin",
-    params(PageQuery), responses((status = 200, description = "A page of keys, by id", body = List<Key>)))]
+    params(PageQuery),
+    responses((status = 200, description = "A page of keys, by id", body = List<Key>)))]
 pub(super) async fn keys(
     State(api): State<Api>,
     caller: Caller,
@@ -58,14 +64,15 @@ pub(super) async fn keys(
     Ok(Json(List { items: keys.into_iter().map(Key::from).collect(), next_cursor }))
 }
 
-/// Make a key for this canvas. It is shown this once.
+/// Create a key
 ///
-/// Any scopes, also such as the maker has not: an admin could make them a key of their own anyway. But never beyond
-/// this canvas.
+/// The key is shown only once. It is valid on this canvas only. It may have any scopes, even ones
+/// that the caller lacks.
 #[utoipa::path(post, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "create_key", tag = "admin",
     request_body = CreateKey, responses(
-    (status = 201, description = "The key", body = CreatedKey),
-    (status = 409, description = "The holder has two live keys (`conflict`)", body = super::problem::Details,
+    (status = 201, description = "The key was created", body = CreatedKey),
+    (status = 409, description = "The holder already has two live keys (`conflict`)",
+        body = super::problem::Details,
         content_type = "application/problem+json")))]
 pub(super) async fn create_key(
     State(api): State<Api>,
@@ -84,7 +91,9 @@ pub(super) async fn create_key(
     Ok((StatusCode::CREATED, Json(created.into())))
 }
 
-/// Revoke a key of this canvas: it stops to count within a minute, everywhere.
+/// Revoke a key
+///
+/// Takes effect everywhere within a minute.
 #[utoipa::path(delete, path = "/v1/admin/canvases/{canvas}/keys/{key}", operation_id = "revoke_key", tag = "admin",
     responses((status = 204, description = "The key is revoked")))]
 pub(super) async fn revoke_key(

@@ -1,4 +1,5 @@
-//! The outermost layer: every request gets an id, every failure a body, every answer its general headers.
+//! The outermost layer: gives every request an id, every failure a body, and every answer the
+//! common headers.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -18,10 +19,10 @@ use super::problem::{Kind, Problem};
 use crate::event::Traceparent;
 use crate::telemetry::{HttpMetrics, Requested, answered, known_method, request_span, server_span};
 
-/// The header with a request's id, both ways.
+/// The header with a request's id, in requests and answers.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-/// A request's id: the caller's, if it has an acceptable form, else one made here.
+/// A request's id: the caller's, if it is well-formed, otherwise a new one.
 #[derive(Clone, Debug)]
 pub(super) struct RequestId(pub(super) Arc<str>);
 
@@ -41,7 +42,7 @@ fn acceptable(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-/// Runs a request under its id and completes the answer.
+/// Runs a request under its id, and completes the answer.
 pub(super) async fn complete(
     State(metrics): State<HttpMetrics>,
     mut request: Request,
@@ -62,7 +63,8 @@ pub(super) async fn complete(
     let traced = server_span(&requested);
     let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(traced.clone());
     let answering = answering.instrument(span.clone());
-    // The panic's own words are in the log already; nothing that it left half done is looked at again.
+    // The panic hook has logged the message already; nothing that the panic left half done is used
+    // again.
     let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
     let mut response = with_body(response, &id);
@@ -78,15 +80,15 @@ pub(super) async fn complete(
     response
 }
 
-/// The trace that the caller works for. A header that is none, or is there twice, counts as none.
+/// The caller's trace. An invalid or repeated header is ignored.
 fn cause(headers: &HeaderMap) -> Option<Traceparent> {
     let mut given = headers.get_all("traceparent").iter();
     let one = given.next().filter(|_| given.next().is_none())?;
     one.to_str().ok()?.parse().ok()
 }
 
-/// A failure that no handler of ours described is described by its status. JSON, which only ours write, is left alone: it
-/// says more.
+/// Writes the body of a failure: the problem attached by our code, or one derived from the status.
+/// JSON bodies are kept: only our handlers write them, and they say more.
 fn with_body(response: Response, id: &RequestId) -> Response {
     let failed = response.status().is_client_error() || response.status().is_server_error();
     if !failed || response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == "application/json")
@@ -102,7 +104,8 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     Response::from_parts(parts, Body::from(body))
 }
 
-/// A whole answer as bytes, to who sent what can't be read, or can't be read now. The connection ends with it.
+/// A complete answer as bytes, for requests that can't be read, or not now. The connection ends
+/// with it.
 pub(super) fn bare(status: u16) -> Vec<u8> {
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
     let problem = match status {

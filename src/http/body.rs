@@ -1,4 +1,4 @@
-//! What comes in: bodies within their limits of size and time, queries and paths in their types.
+//! Extractors: bodies within their limits of size and time, and typed queries and paths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::event::{
     ObjectKey, Quota,
 };
 
-/// A whole body, not larger than the limit, and in time.
+/// A complete body, within the limits of size and time.
 pub(super) struct Whole(pub(super) Bytes);
 
 impl FromRequest<Api> for Whole {
@@ -66,7 +66,7 @@ impl FromRequest<Api> for Whole {
                 return Err(Problem::bad_request(words));
             }
         };
-        // The guard has counted what was announced.
+        // The announced length was counted by the guard.
         if announced.is_none() {
             api.shares.moved(&parties, bytes.len() as u64);
         }
@@ -78,25 +78,25 @@ impl FromRequest<Api> for Whole {
     }
 }
 
-/// How long a body says that it is.
+/// The body length that the headers announce.
 pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
-/// Why a body was not read to its end.
+/// Why a body could not be read completely.
 enum Broken {
     NoRoom(Party),
     Body(axum::BoxError),
 }
 
-/// Reads a body of at most `most` bytes; each is counted when it arrives.
+/// Reads a body of at most `most` bytes, counting them as they arrive.
 async fn collect(body: Limited<Body>, most: usize, held: &mut Held) -> Result<Bytes, Broken> {
     let mut body = std::pin::pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
         held.add(data.len()).map_err(Broken::NoRoom)?;
-        // Twice as much each time, but never more than there will be.
+        // Doubles the capacity, but never beyond the expected length.
         if bytes.capacity() - bytes.len() < data.len() {
             let missing = most.saturating_sub(bytes.len());
             bytes.reserve_exact(bytes.len().min(missing).max(data.len()));
@@ -112,14 +112,14 @@ async fn within<F: Future>(limit: Duration, reading: F) -> Result<F::Output, Pro
     })
 }
 
-/// A JSON body of a known shape. An empty body is an empty object.
+/// A JSON object of a known shape. An empty body is an empty object.
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        // `?dry_run=true` beside an empty body must not be taken for the real thing.
+        // `?dry_run=true` with an empty body must not be executed for real.
         if request.uri().query().is_some_and(|query| !query.is_empty()) {
             return Err(Problem::bad_request(
                 "this takes no query: everything it can be told is in the body",
@@ -133,7 +133,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
         if !is_json {
             return Err(Problem::new(Kind::UnsupportedMediaType, "send `content-type: application/json`"));
         }
-        // A list would be taken for the fields in their order.
+        // Otherwise serde would accept an array as the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
             return Err(Problem::bad_request("the body is no JSON object: see /docs for the schema"));
         }
@@ -141,14 +141,15 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
-/// Whether a request says that its body is JSON.
+/// Whether the headers declare a JSON body.
 fn is_json(headers: &HeaderMap) -> bool {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = text.split(';').next().unwrap_or_default().trim();
     essence.eq_ignore_ascii_case("application/json")
 }
 
-/// Reads JSON. Of the parser's own words only those of ours are passed on: the others may repeat a piece of the body.
+/// Parses JSON. Only those parts of the parser's messages are repeated that are our own: others may
+/// quote the body.
 pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
@@ -163,10 +164,12 @@ pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// What is wrong with a field, in words that repeat nothing of the body: the names in them are those of the types here.
+/// Describes what is wrong with a field without quoting the body: all names in the message are
+/// those of our types.
 fn mistake(words: &str) -> String {
     let words = words.rsplit_once(" at line ").map_or(words, |(words, _)| words);
-    // What was sent comes first, and our names last, none of which has these words.
+    // The message quotes the input first and our names last, and no name of ours contains this
+    // separator.
     let names = words.rsplit_once(", expected ").map(|(_, names)| names.trim_start_matches("one of "));
     let names = names
         .filter(|_| !words.ends_with(", there are no fields") && !words.ends_with(", there are no variants"));
@@ -188,7 +191,7 @@ fn mistake(words: &str) -> String {
     }
 }
 
-/// The query's parameters; unknown ones are refused by their types.
+/// The query's parameters. Their types refuse unknown ones.
 pub(super) struct Parameters<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
@@ -204,7 +207,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
     }
 }
 
-/// The handler that a path names by `{module}` and `{name}`.
+/// The handler in the path: `{module}` and `{name}`.
 pub(super) struct HandlerPath {
     pub(super) module: Name,
     pub(super) name: Name,
@@ -219,7 +222,7 @@ impl FromRequestParts<Api> for HandlerPath {
     }
 }
 
-/// The exact handler that a path names: by `{module}`, `{name}` and, unless it is `_`, `{modifier}`.
+/// The handler address in the path: `{module}`, `{name}` and, if the path has it, `{modifier}`.
 pub(super) struct AddressPath {
     pub(super) handler: HandlerPath,
     pub(super) modifier: Name,
@@ -237,7 +240,7 @@ impl FromRequestParts<Api> for AddressPath {
     }
 }
 
-/// The event that a path names by `{id}`.
+/// The event in the path: `{id}`.
 pub(super) struct EventPath(pub(super) EventId);
 
 impl FromRequestParts<Api> for EventPath {
@@ -253,7 +256,7 @@ impl FromRequestParts<Api> for EventPath {
     }
 }
 
-/// The cron that a path names by `{cron}`.
+/// The cron in the path: `{cron}`.
 pub(super) struct CronPath(pub(super) Name);
 
 impl FromRequestParts<Api> for CronPath {
@@ -265,7 +268,7 @@ impl FromRequestParts<Api> for CronPath {
     }
 }
 
-/// The object that a path names by `{object}`.
+/// The object in the path: `{object}`.
 pub(super) struct ObjectPath(pub(super) ObjectKey);
 
 impl FromRequestParts<Api> for ObjectPath {
@@ -278,7 +281,7 @@ impl FromRequestParts<Api> for ObjectPath {
     }
 }
 
-/// The type of entities that a path names by `{type}`.
+/// The entity type in the path: `{type}`.
 pub(super) struct EntityTypePath(pub(super) EntityType);
 
 impl FromRequestParts<Api> for EntityTypePath {
@@ -291,7 +294,7 @@ impl FromRequestParts<Api> for EntityTypePath {
     }
 }
 
-/// The entity that a path names by `{type}` and `{entity}`, on whatever canvas.
+/// The entity in the path: `{type}` and `{entity}`, without its canvas.
 pub(super) struct EntityPath(pub(super) EntityOf);
 
 /// An entity without its canvas.
@@ -316,7 +319,7 @@ impl FromRequestParts<Api> for EntityPath {
     }
 }
 
-/// The key that a path names by `{key}`: its public part.
+/// The public part of the key in the path: `{key}`.
 pub(super) struct KeyPath(pub(super) KeyId);
 
 impl FromRequestParts<Api> for KeyPath {
@@ -329,14 +332,14 @@ impl FromRequestParts<Api> for KeyPath {
     }
 }
 
-/// The canvas that a path names, if it is one that a tenant may have.
+/// The canvas in the path: `{canvas}`. `None` if it is malformed or reserved.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
     let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
     canvas.filter(|canvas| !canvas.is_reserved())
 }
 
-/// The quota that a path names by `{quota}`.
+/// The quota in the path: `{quota}`.
 pub(super) struct QuotaPath(pub(super) Quota);
 
 impl FromRequestParts<Api> for QuotaPath {
@@ -349,7 +352,7 @@ impl FromRequestParts<Api> for QuotaPath {
     }
 }
 
-/// The queue that a path names by `{queue}`.
+/// The queue in the path: `{queue}`.
 pub(super) struct QueuePath(pub(super) Name);
 
 impl FromRequestParts<Api> for QueuePath {
@@ -361,7 +364,7 @@ impl FromRequestParts<Api> for QueuePath {
     }
 }
 
-/// The consumer group that a path names by `{group}`.
+/// The consumer group in the path: `{group}`.
 pub(super) struct GroupPath(pub(super) Name);
 
 impl FromRequestParts<Api> for GroupPath {
@@ -373,7 +376,7 @@ impl FromRequestParts<Api> for GroupPath {
     }
 }
 
-/// The canvas that the path of a facet names.
+/// The canvas in the path of a facet or of a quota.
 pub(super) struct FacetPath(pub(super) CanvasId);
 
 impl FromRequestParts<Api> for FacetPath {
@@ -393,7 +396,7 @@ async fn parameters(parts: &mut Parts, api: &Api) -> Result<RawPathParams, Probl
         .map_err(|_| Problem::bad_request("the path is not percent-encoded UTF-8"))
 }
 
-/// A uuid in its one usual form, and not percent-encoded, so that rules of a proxy in front see the same path.
+/// A uuid in its canonical form and not percent-encoded, so that a proxy's rules see the same path.
 fn in_the_path<'a>(text: &'a str, parts: &Parts) -> Option<&'a str> {
     let usual = text.len() == 36 && !text.bytes().any(|byte| byte.is_ascii_uppercase());
     (usual && parts.uri.path().split('/').any(|part| part == text)).then_some(text)
@@ -418,7 +421,7 @@ mod tests {
         name: String,
     }
 
-    /// What was sent may look like the parser's own words.
+    /// The input may imitate the parser's own messages.
     #[test]
     fn a_mistake_is_named_and_nothing_repeated() {
         let of = |error: serde_json::Error| mistake(&error.to_string());

@@ -1,7 +1,7 @@
-//! Bytes of requests and of answers that this process holds at a time, in shares: a canvas may hold as much as it leaves to
-//! the others, and so may a credential, on whatever canvases.
+//! Limits on the bytes of requests and answers that this process holds at a time. A canvas may hold
+//! up to as much as is left for the others, and so may a credential across canvases.
 //!
-//! It counts and cuts; it reads nothing of a request, and never waits for room.
+//! Only counts and slices bytes; does not parse requests, and never waits for capacity.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -18,12 +18,12 @@ use tokio::time::Instant;
 use super::problem::{Kind, Problem};
 use super::shares::Party;
 
-/// Answers up to this size are not counted: the connection's own buffers hold them.
+/// Answers up to this size in bytes are not counted: the connection's own buffers hold them.
 const SMALL: u64 = 32 * 1024;
-/// How much of an answer is handed to its connection at a time, which copies it.
+/// How many bytes of an answer are passed to its connection at a time; the connection copies them.
 const SLICE: usize = 16 * 1024;
 
-/// How many bytes there may be, and who holds how many.
+/// A limit on bytes, and who holds how many of them.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: usize,
@@ -41,7 +41,7 @@ impl Budget {
         Arc::new(Self { most, held: Mutex::default() })
     }
 
-    /// Nothing yet.
+    /// A holder without any bytes yet.
     pub(super) fn begin(self: &Arc<Self>, parties: &Arc<[Party]>) -> Held {
         Held { shares: Arc::clone(self), parties: Arc::clone(parties), bytes: 0 }
     }
@@ -51,18 +51,19 @@ impl Budget {
     }
 }
 
-/// What one request or answer holds, until it is dropped.
+/// The bytes held by one request or answer, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     shares: Arc<Budget>,
-    /// Whose bytes they are.
+    /// The parties that the bytes are counted for.
     parties: Arc<[Party]>,
     bytes: usize,
 }
 
 impl Held {
-    /// Holds so many more, if each of those whose they are then has no more than is left; else the first that has. So one gets a
-    /// half, two get a third each, and whoever comes next finds room.
+    /// Reserves more bytes, provided that each party then holds at most as much as is left;
+    /// otherwise returns the first party that would exceed this. So one party gets up to a half,
+    /// two get a third each, and a newcomer always finds room.
     pub(super) fn add(&mut self, bytes: usize) -> Result<(), Party> {
         let shares = Arc::clone(&self.shares);
         let mut counts = shares.counts();
@@ -78,7 +79,7 @@ impl Held {
         Ok(())
     }
 
-    /// Holds so many more, whatever is left.
+    /// Reserves more bytes, regardless of the limit.
     fn add_anyway(&mut self, bytes: usize) {
         let shares = Arc::clone(&self.shares);
         self.count(&mut shares.counts(), bytes);
@@ -110,11 +111,11 @@ impl Drop for Held {
     }
 }
 
-/// Answers on their way out. Cheap to clone.
+/// Counts answers that are being sent. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Answers {
     shares: Arc<Budget>,
-    /// How long the caller may take over one.
+    /// How long the caller may take to receive an answer.
     within: Duration,
 }
 
@@ -123,8 +124,8 @@ impl Answers {
         Self { shares: Budget::new(most), within }
     }
 
-    /// Counts an answer until it is sent. Refused instead, if there is no room for it, and only something was looked at:
-    /// what a change did has to be told.
+    /// Counts an answer until it is sent. If there is no room for it, it is refused, unless the
+    /// request changed something: the outcome of a change has to be reported.
     pub(super) fn count(&self, parties: &Arc<[Party]>, method: &Method, response: Response) -> Response {
         let Some(bytes) = large(&response) else { return response };
         let mut held = self.shares.begin(parties);
@@ -143,7 +144,7 @@ impl Answers {
     }
 }
 
-/// Hands an answer that costs nothing to hold, as pages of the program's own do, to its connection piece by piece.
+/// Sends an answer that is in memory anyway, such as a static page, in slices without counting it.
 pub(super) fn sliced(response: Response, within: Duration) -> Response {
     if large(&response).is_none() {
         return response;
@@ -156,8 +157,9 @@ fn large(response: &Response) -> Option<usize> {
     usize::try_from(bytes).ok()
 }
 
-/// A body in small pieces, so that its connection never copies all of it. A caller that is slow over it as a whole is
-/// hung up on, however often it takes a piece.
+/// A body in small slices, so that its connection never copies all of it. The caller has to receive
+/// the whole body within the time limit: otherwise the connection is closed, even if it is still
+/// reading.
 struct Sliced {
     body: Body,
     rest: Bytes,
@@ -219,7 +221,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A canvas, and somebody who is there.
+    /// A canvas and a credential.
     fn parties(canvas: u128, credential: &str) -> Arc<[Party]> {
         let canvas = Party::Canvas(crate::event::CanvasId(uuid::Uuid::from_u128(canvas)));
         [Party::Credential(credential.into()), canvas].into()
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn a_canvas_holds_as_much_as_it_leaves_and_another_finds_room() {
         let shares = Budget::new(120);
-        // With keys of its own for each.
+        // Each time with another key.
         let mut at = 0;
         let mut take = |canvas, bytes| {
             at += 1;

@@ -1,5 +1,5 @@
-//! Where a request comes from: the other end of its connection, or, behind proxies that this deployment trusts, what they
-//! say. It believes nobody else, and asks nobody.
+//! The address of a request's client: the peer of its connection or, behind trusted proxies, the
+//! address that they report. No one else's report is trusted.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::delivery::IpRange;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Proxies whose `x-forwarded-for` is believed. Cheap to clone.
+/// Proxies whose `x-forwarded-for` is trusted. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Proxies(Arc<[IpRange]>);
 
@@ -22,14 +22,14 @@ impl Proxies {
         Self(ranges.into())
     }
 
-    /// Whether this is one of them.
+    /// Whether the address is one of them.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|range| range.contains(address))
     }
 
-    /// From the right, each proxy has added who called it: the first address that is none of ours is the client's. What
-    /// stands further left is anybody's word.
+    /// Each proxy appends the address that it was called from, so read from the right, the first
+    /// address that is not a trusted proxy is the client's. Anything further left may be forged.
     pub(super) fn client(&self, peer: SocketAddr, headers: &HeaderMap) -> Client {
         let mut client = peer.ip().to_canonical();
         let hops = headers.get_all(FORWARDED_FOR).iter().rev().flat_map(|line| {
@@ -43,7 +43,7 @@ impl Proxies {
     }
 }
 
-/// An address as proxies write it: alone, with a port, in brackets.
+/// Parses an address as proxies write it: alone, with a port, or in brackets.
 fn address(text: &str) -> Option<IpAddr> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let alone = bare.parse::<IpAddr>().ok();
@@ -55,12 +55,13 @@ fn address(text: &str) -> Option<IpAddr> {
 pub(super) struct Client(pub(super) IpAddr);
 
 impl Client {
-    /// As the connection told it.
+    /// The address that the connection put into the request's extensions.
     pub(super) fn of(extensions: &Extensions) -> Self {
         extensions.get().copied().unwrap_or(Self(IpAddr::V6(Ipv6Addr::UNSPECIFIED)))
     }
 
-    /// What counts as one place: whoever has an address of IPv6 has the 2^64 of its network.
+    /// The unit for counting clients: the address, or for IPv6 its /64 network, since a client has
+    /// all addresses of it.
     pub(super) fn place(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,

@@ -1,7 +1,7 @@
-//! A connection as hyper has it: how long a header, a rest and the taking of an answer may last, and what hyper refuses
-//! before the API sees it told as a problem, too.
+//! Wraps a connection for hyper: limits how long headers, idle times and receiving an answer may
+//! take, and replaces the errors that hyper answers by itself with problem details.
 //!
-//! It hands bytes on and measures time; it understands nothing of a request but that one begins and ends.
+//! Only passes bytes on and measures time; of a request, it only knows when it begins and ends.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,27 +26,29 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::answer;
 use super::client::Proxies;
 
-/// Longer than anything hyper answers by itself.
+/// Longer than any answer that hyper writes by itself, in bytes.
 const BARE_MAX: usize = 256;
 
-/// How long a connection may take over what.
+/// Time limits of a connection.
 #[derive(Clone)]
 pub(super) struct Pace {
-    /// From the first byte of a request to the end of its header; before the first request, from the connection's
-    /// begin.
+    /// From the first byte of a request to the end of its header; for the first request, from the
+    /// start of the connection.
     pub(super) header: Duration,
     /// Between two requests.
     pub(super) rest: Duration,
-    /// To take an answer, once the kernel holds no more of it.
+    /// For receiving an answer, once the kernel's buffers are full.
     pub(super) answer: Duration,
-    /// The room for connections. Where little is left, nobody rests for longer than a header may take.
+    /// The permits for connections. When few are left, connections may only be idle for as long as
+    /// a header may take.
     pub(super) room: Arc<Semaphore>,
-    /// How much is little.
+    /// How many are few.
     pub(super) little: usize,
 }
 
 impl Pace {
-    /// When to look next; a rest is looked at again and again, since room may become little during it.
+    /// When to check next. Idle connections are checked repeatedly, since permits may run short
+    /// meanwhile.
     fn of(&self, phase: Phase) -> Option<Duration> {
         match phase {
             Phase::Header => Some(self.header),
@@ -55,7 +57,7 @@ impl Pace {
         }
     }
 
-    /// Whether a phase that has lasted for so long may go on.
+    /// Whether a phase may continue after this long.
     fn goes_on(&self, phase: Phase, lasted: Duration) -> bool {
         let crowded = self.room.available_permits() < self.little;
         phase == Phase::Rest && !crowded && lasted < self.rest
@@ -65,20 +67,21 @@ impl Pace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Header,
-    /// Between its header and its answer a request has time-outs of its own; an endless answer has none.
+    /// From its header to its answer, a request has timeouts of its own; an endless answer has
+    /// none.
     Request,
     Rest,
 }
 
-/// Where a connection stands; the stream and the service tell each other.
+/// The state of a connection, shared between the stream and the service.
 #[derive(Clone)]
 pub(super) struct Turns(Arc<Mutex<Turn>>);
 
 struct Turn {
     phase: Phase,
-    /// Counts phases, so that a time-out belongs to one of them.
+    /// Incremented with each phase, so that a timeout only applies to its own.
     number: u64,
-    /// Whether a part of the API's own answer may still be on its way.
+    /// Whether part of the API's own answer may still have to be sent.
     unsent: bool,
 }
 
@@ -109,18 +112,19 @@ impl Turns {
         turn.unsent &= turn.phase == Phase::Request;
     }
 
-    /// Whether whatever is written now is no answer of the API.
+    /// Whether anything written now can't be an answer of the API.
     fn is_unasked(&self) -> bool {
         let turn = self.turn();
         turn.phase != Phase::Request && !turn.unsent
     }
 }
 
-/// Marks an answer that is written for as long as the caller listens, and after which the connection ends: no rest follows.
+/// Marks an answer that is written until the caller disconnects. The connection ends with it, so no
+/// idle phase follows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Endless;
 
-/// The API, which tells when it begins and ends.
+/// The API as a service that reports when a request begins and ends.
 pub(super) struct Telling {
     pub(super) router: Router,
     pub(super) turns: Turns,
@@ -151,29 +155,29 @@ impl Service<Request<Incoming>> for Telling {
     }
 }
 
-/// A stream that ends when the other side is too slow.
+/// A stream that fails when the peer is too slow.
 pub(super) struct Paced<S> {
     stream: S,
     turns: Turns,
     pace: Pace,
-    /// For which phase the time runs, and to when.
+    /// The timer of the current phase.
     reading: Option<Watch>,
     writing: Option<Pin<Box<Sleep>>>,
     instead: Option<Instead>,
 }
 
-/// The time of one phase.
+/// The timer of a phase.
 struct Watch {
     number: u64,
     since: Instant,
     sleep: Pin<Box<Sleep>>,
 }
 
-/// Written instead of something that hyper wrote.
+/// Replaces an answer that hyper wrote.
 struct Instead {
     bytes: Vec<u8>,
     written: usize,
-    /// The length of what it replaces.
+    /// The length of the replaced answer.
     of: usize,
 }
 
@@ -265,7 +269,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         Poll::Ready(Ok(instead.of))
     }
 
-    /// hyper asks for it once all it had was written.
+    /// hyper flushes once everything that it had has been written.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
@@ -279,7 +283,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
     }
 }
 
-/// The status of an answer that has no body and asks to hang up, as hyper gives it to what it can't read.
+/// The status of an answer without a body that closes the connection: what hyper sends if it can't
+/// parse a request.
 fn bare_status(bytes: &[u8]) -> Option<u16> {
     let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() < BARE_MAX)?;
     let is_whole = text.ends_with("\r\n\r\n") && text.contains("content-length: 0\r\n");
@@ -305,7 +310,7 @@ mod tests {
         (Paced::new(here, turns.clone(), pace(places)), there, turns)
     }
 
-    /// How long it takes until the connection is given up.
+    /// Seconds until the connection is closed.
     async fn given_up(stream: &mut Paced<tokio::io::DuplexStream>) -> u64 {
         let begin = Instant::now();
         while stream.read_u8().await.map_err(|error| error.kind()) != Err(io::ErrorKind::TimedOut) {}

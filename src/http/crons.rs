@@ -1,4 +1,4 @@
-//! Crons: put, listed, shown, paused, deleted.
+//! Crons: put, list, show, pause and delete.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,22 +14,25 @@ use crate::admin::search;
 use crate::api::{Cron, InvalidCron, List, PauseCron, PutCron};
 use crate::event::Name;
 
-/// Which page of the crons.
+/// Which page of the crons to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CronsQuery {
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 128)]
     cursor: Option<String>,
 }
 
-/// List the crons of a canvas by name, without their values, each with its next tick.
+/// List the crons of a canvas
+///
+/// By name and without their values, each with its next tick.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron", operation_id = "list_crons", tag = "cron",
-    params(CronsQuery), responses((status = 200, description = "A page of crons", body = List<Cron>)))]
+    params(CronsQuery),
+    responses((status = 200, description = "A page of crons", body = List<Cron>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -42,7 +45,9 @@ pub(super) async fn list(
     Ok(Json(List { items: crons.into_iter().map(Cron::from).collect(), next_cursor }))
 }
 
-/// Show a cron with its next five ticks.
+/// Show a cron
+///
+/// With its next five ticks.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
     responses((status = 200, description = "The cron", body = Cron)))]
 pub(super) async fn one(
@@ -53,14 +58,18 @@ pub(super) async fn one(
     Ok(Json(api.admin.cron(caller.canvas, &name).await?.into()))
 }
 
-/// Make a cron, or replace it: at each tick it emits an event for the handler `CRON/name`.
+/// Create or replace a cron
 ///
-/// What the old one emitted ahead of its ticks is taken back. A paused one stays paused. The same again changes nothing.
+/// At each tick, the cron emits an event for the handler `CRON/name`. Events that the previous cron
+/// emitted ahead of its ticks are withdrawn. A paused cron stays paused. Repeating the request
+/// changes nothing.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "put_cron", tag = "cron",
     request_body = PutCron, responses(
-    (status = 200, description = "There was one of this name, and it is so now", body = Cron),
-    (status = 201, description = "It is new", body = Cron),
-    (status = 409, description = "The canvas has as many crons as it may, or they tick as often (`quota-reached`)", content_type = "application/problem+json",
+    (status = 200, description = "The existing cron was replaced", body = Cron),
+    (status = 201, description = "The cron was created", body = Cron),
+    (status = 409,
+        description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)",
+        content_type = "application/problem+json",
         body = super::problem::Details)))]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -75,9 +84,11 @@ pub(super) async fn put(
     Ok((status, Json(put.cron.into())))
 }
 
-/// Delete a cron. What it emitted ahead of its ticks is taken back; what is due stays.
+/// Delete a cron
+///
+/// Events that it emitted ahead of its ticks are withdrawn; due events are kept.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "delete_cron", tag = "cron",
-    responses((status = 204, description = "There is no such cron any more")))]
+    responses((status = 204, description = "The cron was deleted")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -87,11 +98,13 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Pause a cron: it ticks no more, and ticks that pass meanwhile are not made up for.
+/// Pause a cron
 ///
-/// Again: replaces who and why.
+/// A paused cron does not tick, and ticks that pass meanwhile are not made up for. Pausing it again
+/// replaces the actor and the reason.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "pause_cron", tag = "cron",
-    request_body = PauseCron, responses((status = 200, description = "The cron is paused", body = Cron)))]
+    request_body = PauseCron,
+    responses((status = 200, description = "The cron is paused", body = Cron)))]
 pub(super) async fn pause(
     State(api): State<Api>,
     caller: Caller,
@@ -103,10 +116,13 @@ pub(super) async fn pause(
     Ok(Json(Cron::from(cron).without_value()))
 }
 
-/// Let a cron go on with its next tick.
+/// Resume a cron
+///
+/// It continues with its next tick.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
-    responses((status = 200, description = "The cron ticks", body = Cron),
-    (status = 409, description = "This release can't read its schedule: it stays paused",
+    responses((status = 200, description = "The cron is not paused", body = Cron),
+    (status = 409,
+        description = "This release can't read the cron's schedule; the cron stays paused",
         content_type = "application/problem+json", body = super::problem::Details)))]
 pub(super) async fn unpause(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Dead events: listed, brought back, deleted.
+//! Dead events: list, redrive and delete.
 
 use axum::Json;
 use axum::extract::State;
@@ -14,30 +14,32 @@ use crate::access::Scope;
 use crate::api::{BulkRequest, DeadEvent, Deleted, List, Redriven, TheEvent};
 use crate::store::DeadFilter;
 
-/// Which dead events, and which page of them.
+/// Which dead events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeadQuery {
-    /// The handler's module; default `WORKER`, if `name` is given.
+    /// The handler's module; requires `name`. Default `WORKER`.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     module: Option<String>,
-    /// Of this handler.
+    /// Only events of this handler.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     name: Option<String>,
-    /// That died at or after this moment.
+    /// Only events that died at or after this time.
     since: Option<DateTime<Utc>>,
-    /// That died before this moment.
+    /// Only events that died before this time.
     before: Option<DateTime<Utc>>,
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 400)]
     cursor: Option<String>,
 }
 
-/// List dead events, the latest first.
+/// List dead events
+///
+/// Latest first.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEvent>)))]
@@ -57,9 +59,12 @@ pub(super) async fn list(
     Ok(Json(caller.admin(&api, Scope::Read).dead(&filter, cursor.as_ref(), limit).await?.into()))
 }
 
-/// Bring a dead event back: as it was, without its retries.
+/// Redrive a dead event
+///
+/// The event returns as it was, with its retry count reset.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/{id}/redrive", operation_id = "redrive_dead_event",
-    tag = "dead events", responses((status = 200, description = "The event waits again", body = TheEvent)))]
+    tag = "dead events",
+    responses((status = 200, description = "The event is waiting again", body = TheEvent)))]
 pub(super) async fn redrive_one(
     State(api): State<Api>,
     caller: Caller,
@@ -69,10 +74,13 @@ pub(super) async fn redrive_one(
     Ok(Json(TheEvent { id: id.0 }))
 }
 
-/// Bring dead events back, at most 10,000 in one request, or count them.
+/// Redrive dead events
+///
+/// At most 10,000 per request. With `dry_run`, only counts them.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/redrive", operation_id = "redrive_dead_events",
     tag = "dead events", request_body = BulkRequest,
-    responses((status = 200, description = "The events wait again", body = Redriven)))]
+    responses((status = 200, description = "The events are waiting again, or were counted",
+        body = Redriven)))]
 pub(super) async fn redrive(
     State(api): State<Api>,
     caller: Caller,
@@ -83,10 +91,12 @@ pub(super) async fn redrive(
     Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
 }
 
-/// Delete dead events for good, at most 10,000 in one request, or count them.
+/// Delete dead events
+///
+/// Permanently, at most 10,000 per request. With `dry_run`, only counts them.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/delete", operation_id = "delete_dead_events",
     tag = "dead events", request_body = BulkRequest,
-    responses((status = 200, description = "The events are gone", body = Deleted)))]
+    responses((status = 200, description = "The events were deleted, or counted", body = Deleted)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -111,7 +121,7 @@ fn filter(caller: &Caller, request: &BulkRequest) -> Result<DeadFilter, Problem>
     Ok(DeadFilter { canvas: caller.canvas, scope, id: None, since, before })
 }
 
-/// A moment that the database can hold.
+/// A time that the database can store.
 pub(super) fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     if (1..=9999).contains(&moment.year()) {
         Ok(moment)

@@ -1,4 +1,4 @@
-//! Entities: listed, shown, sent to, erased, and what became of it.
+//! Entities: list, show, send to, erase, and report progress.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,22 +15,25 @@ use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, Se
 use crate::event::EventId;
 use crate::store::EntityCursor;
 
-/// Which page of the entities.
+/// Which page of the entities to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EntitiesQuery {
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 501)]
     cursor: Option<String>,
 }
 
-/// List the entities of a type by their ids, without their states.
+/// List the entities of a type
+///
+/// By id, without their states.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
-    params(EntitiesQuery), responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
+    params(EntitiesQuery),
+    responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -43,7 +46,9 @@ pub(super) async fn list(
     Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
 }
 
-/// Show an entity: its state and its version, as they were committed.
+/// Show an entity
+///
+/// Its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
     responses((status = 200, description = "The entity", body = Entity)))]
 pub(super) async fn one(
@@ -55,23 +60,28 @@ pub(super) async fn one(
     Ok(Json(entity.into()))
 }
 
-/// Under which id an erasure is asked for.
+/// The id of an erasure.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ErasureQuery {
-    /// An id of the caller's choice: asked for again with it, until 7 days after it was done, nothing is erased that was sent since.
+    /// An id that you choose: repeating the erasure with it erases nothing sent since, until 7 days
+    /// after it was done.
     id: Option<Uuid>,
 }
 
-/// Erase an entity: what is stored of it, up to here. It need not be there.
+/// Erase an entity
 ///
-/// The answer comes when the erasure is in the inbox, behind what was sent before; `entities/status/{id}` says `completed` when it is
-/// done. What is sent after it begins the entity anew. It is recorded as `erase-entity`.
+/// Permanently erases everything stored about the entity up to now. The entity need not exist.
+///
+/// The response is sent when the erasure is in the inbox, behind earlier events;
+/// `entities/status/{id}` reports `completed` when it is done. Events sent after it start the
+/// entity anew. The audit log records it as `erase-entity`.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
     params(ErasureQuery), responses(
     (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
-    (status = 409, description = "`id-taken`", body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 409, description = "The `id` belongs to another event (`id-taken`)",
+        body = Details<'static>, content_type = "application/problem+json")))]
 pub(super) async fn erase(
     State(api): State<Api>,
     caller: Caller,
@@ -82,15 +92,19 @@ pub(super) async fn erase(
     Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
 
-/// Send an event to an entity, which need not be there yet.
+/// Send an event to an entity
 ///
-/// The answer comes when the event is in the inbox; what became of it is told by `entities/status/{id}`, and to the handler in
-/// `reply_to`. An event that was sent before, with an `id` of the caller's choice, is not applied twice.
+/// The entity need not exist yet. The response is sent when the event is in the inbox;
+/// `entities/status/{id}` reports its outcome, and the handler in `reply_to` receives it. An event
+/// that was sent before, with an `id` that you chose, is not applied twice.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
     request_body = NewEntityEvent, responses(
-    (status = 202, description = "It is in the inbox", body = SentToEntity),
-    (status = 409, description = "`id-taken`", body = Details<'static>, content_type = "application/problem+json"),
-    (status = 413, description = "The body, or the payload, is too large", body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 202, description = "The event is in the inbox", body = SentToEntity),
+    (status = 409,
+        description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)",
+        body = Details<'static>, content_type = "application/problem+json"),
+    (status = 413, description = "The body or the payload is too large",
+        body = Details<'static>, content_type = "application/problem+json")))]
 pub(super) async fn send(
     State(api): State<Api>,
     caller: Caller,
@@ -101,11 +115,12 @@ pub(super) async fn send(
     Ok((StatusCode::ACCEPTED, Json(sent.into())))
 }
 
-/// Say what became of an event that was sent to an entity, or of all events with a correlation id.
+/// Show the outcome of an event that was sent to an entity
 ///
-/// It is remembered for 7 days, unless the deployment says otherwise.
+/// With a correlation id, shows the outcome of all its events. Outcomes are remembered for 7 days,
+/// unless the deployment sets another time.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
-    responses((status = 200, description = "How far it has come", body = EntityProgress)))]
+    responses((status = 200, description = "The outcome so far", body = EntityProgress)))]
 pub(super) async fn status(
     State(api): State<Api>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Events: listed, explained, cancelled, run at once.
+//! Events: list, explain, cancel and run now.
 
 use axum::Json;
 use axum::extract::State;
@@ -15,37 +15,38 @@ use crate::admin::EventFilter;
 use crate::api::{EventDetail, EventSummary, List, TheEvent, WaitingState};
 use crate::event::Name;
 
-/// Which events, and which page of them.
+/// Which events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
-    /// Of handlers of this module. Default `WORKER`, if `name` is given.
+    /// Only events of handlers of this module. Default `WORKER` if `name` is given.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     module: Option<String>,
-    /// Of this handler.
+    /// Only events of this handler.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     name: Option<String>,
-    /// In this state.
+    /// Only events in this state.
     #[param(inline)]
     state: Option<WaitingState>,
-    /// That this worker has in hand.
+    /// Only events that this worker has claimed.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     worker: Option<String>,
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 400)]
     cursor: Option<String>,
 }
 
-/// List events that have not ended, by handler, state and worker.
+/// List events that have not ended
 ///
-/// Ordered by handler and by when they are due. A page looks at 10,000 events at most, so it may be short, or even
-/// empty, while `next_cursor` leads on.
+/// Filtered by handler, state and worker; ordered by handler and due time. A page examines at most
+/// 10,000 events, so it may be short or even empty while `next_cursor` is set.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events", operation_id = "list_events", tag = "events",
-    params(EventsQuery), responses((status = 200, description = "A page of events", body = List<EventSummary>)))]
+    params(EventsQuery),
+    responses((status = 200, description = "A page of events", body = List<EventSummary>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     caller: Caller,
@@ -63,17 +64,17 @@ pub(super) async fn list(
     ))
 }
 
-/// How much of an event is shown.
+/// How much of an event to show.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ViewQuery {
-    /// `basic` leaves the value out, `full` shows it. Default `basic`.
+    /// `basic` omits the value, `full` includes it. Default `basic`.
     #[param(inline)]
     view: Option<View>,
 }
 
-/// How much of an event is shown.
+/// How much of an event to show.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum View {
@@ -81,9 +82,12 @@ enum View {
     Full,
 }
 
-/// Explain an event: why it is not running, since when, until when, and what happens next.
+/// Explain an event
+///
+/// Why it is not running, since when, until when, and what happens next.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/events/{id}", operation_id = "show_event", tag = "events",
-    params(ViewQuery), responses((status = 200, description = "What is known of the event", body = EventDetail)))]
+    params(ViewQuery),
+    responses((status = 200, description = "What is known about the event", body = EventDetail)))]
 pub(super) async fn one(
     State(api): State<Api>,
     caller: Caller,
@@ -100,11 +104,14 @@ pub(super) async fn one(
     Ok(Json(detail))
 }
 
-/// Cancel an event that waits: it is deleted.
+/// Cancel a waiting event
+///
+/// The event is deleted.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/cancel", operation_id = "cancel_event",
     tag = "events", responses(
-    (status = 200, description = "The event is deleted", body = TheEvent),
-    (status = 409, description = "It runs (`not-waiting`)", body = super::problem::Details,
+    (status = 200, description = "The event was deleted", body = TheEvent),
+    (status = 409, description = "The event is running (`not-waiting`)",
+        body = super::problem::Details,
         content_type = "application/problem+json")))]
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -115,11 +122,14 @@ pub(super) async fn cancel(
     Ok(Json(TheEvent { id: id.0 }))
 }
 
-/// Make an event that waits due at once. A rule on its handler still holds it.
+/// Expedite a waiting event
+///
+/// Makes the event due now. A rule on its handler still holds it.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events/{id}/run-now", operation_id = "run_event_now",
     tag = "events", responses(
     (status = 200, description = "The event is due", body = TheEvent),
-    (status = 409, description = "It runs (`not-waiting`)", body = super::problem::Details,
+    (status = 409, description = "The event is running (`not-waiting`)",
+        body = super::problem::Details,
         content_type = "application/problem+json")))]
 pub(super) async fn run_now(
     State(api): State<Api>,

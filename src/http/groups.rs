@@ -1,5 +1,5 @@
-//! Consumer groups: nodes, who has which source, how far they have come, and where they go on. All of it is about the events
-//! of every canvas.
+//! Consumer groups: nodes, owners of sources, positions, resets and dead events. All of it concerns
+//! the events of every canvas.
 
 use axum::Json;
 use axum::extract::State;
@@ -20,22 +20,26 @@ use crate::api::{
 use crate::event::EventSource;
 use crate::store::GroupDeadCursor;
 
-/// List the nodes that have subscribers, and say who coordinates.
+/// List the nodes with subscribers, and the coordinator
 #[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",
-    responses((status = 200, description = "All that are there", body = GroupNodes)))]
+    responses((status = 200, description = "All nodes", body = GroupNodes)))]
 pub(super) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<GroupNodes>, Problem> {
     Ok(Json(api.admin.group_nodes().await?.into()))
 }
 
-/// List the consumer groups by name.
+/// List the consumer groups
+///
+/// By name, with their lag.
 #[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
-    responses((status = 200, description = "All of them", body = List<GroupSummary>)))]
+    responses((status = 200, description = "All groups", body = List<GroupSummary>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<GroupSummary>>, Problem> {
     let groups = api.admin.groups().await?;
     Ok(Json(List::whole(groups.into_iter().map(GroupSummary::from).collect())))
 }
 
-/// Show a consumer group: its subscribers, and of each of its sources the owner, the position and the lag.
+/// Show a consumer group
+///
+/// Its subscribers, and the owner, position and lag of each source.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}", operation_id = "show_group", tag = "groups",
     responses((status = 200, description = "The group", body = Group)))]
 pub(super) async fn one(
@@ -46,11 +50,15 @@ pub(super) async fn one(
     Ok(Json(api.admin.group(&name).await?.into()))
 }
 
-/// Let a consumer group go on elsewhere in the log. Its consumers notice, and go on from there.
+/// Reset a group's position in the log
+///
+/// Its consumers notice, and resume from there.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/reset", operation_id = "reset_group", tag = "groups",
     request_body = ResetRequest, responses(
-    (status = 200, description = "The positions stand there now", body = ResetGroup),
-    (status = 400, description = "That is no place of the log, or no source", body = Details,
+    (status = 200, description = "The positions were reset", body = ResetGroup),
+    (status = 400,
+        description = "The position is not in the log, or the source is not one of the group",
+        body = Details,
         content_type = "application/problem+json")))]
 pub(super) async fn reset(
     State(api): State<Api>,
@@ -63,10 +71,11 @@ pub(super) async fn reset(
     Ok(Json(reset.into()))
 }
 
-/// Have the members of a consumer group try again what failed: those that are unhealthy, and sources that wait for an event. They
-/// notice with their next heartbeat.
+/// Retry a group's unhealthy members and waiting sources
+///
+/// The members notice with their next heartbeat.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/recover", operation_id = "recover_group", tag = "groups",
-    responses((status = 202, description = "They will")))]
+    responses((status = 202, description = "The members will retry")))]
 pub(super) async fn recover(
     State(api): State<Api>,
     caller: Caller,
@@ -76,7 +85,7 @@ pub(super) async fn recover(
     Ok(StatusCode::ACCEPTED)
 }
 
-/// What of a group is removed.
+/// What to remove of a group.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -86,13 +95,17 @@ pub(super) struct RemoveQuery {
     source: Option<String>,
 }
 
-/// Remove a consumer group that nobody works on, with its positions and pins, so that they hold the log no longer.
+/// Remove a consumer group without subscribers
+///
+/// Its positions and pins are removed with it, so that they no longer retain the log.
 #[utoipa::path(delete, path = "/v1/admin/groups/{group}", operation_id = "remove_group", tag = "groups",
     params(RemoveQuery), responses(
-    (status = 200, description = "It is removed", body = RemoveGroup),
-    (status = 400, description = "That is no source, or none of the group", body = Details,
+    (status = 200, description = "The group, or its position in the source, was removed",
+        body = RemoveGroup),
+    (status = 400, description = "The source is not valid, or not one of the group", body = Details,
         content_type = "application/problem+json"),
-    (status = 409, description = "Somebody works on it", body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The group is in use",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn remove(
     State(api): State<Api>,
     caller: Caller,
@@ -104,22 +117,26 @@ pub(super) async fn remove(
     Ok(Json(api.admin.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
 }
 
-/// Which page of the dead of a group.
+/// Which page of a group's dead events to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GroupDeadQuery {
-    /// Most items of the page. Default 100. A page ends with 4 MiB, too, or with one item.
+    /// Maximum number of items. Default 100. A page has at most 4 MiB, or a single item.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 721)]
     cursor: Option<String>,
 }
 
-/// List what a consumer group gave up, the latest of the log first: what it skipped, and the dead of a type of entities.
+/// List a group's dead events
+///
+/// Latest in the log first: the events that the group skipped, and the dead events of an entity
+/// type.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}/dead", operation_id = "list_group_dead", tag = "groups",
-    params(GroupDeadQuery), responses((status = 200, description = "A page of them", body = List<GroupDead>)))]
+    params(GroupDeadQuery),
+    responses((status = 200, description = "A page of dead events", body = List<GroupDead>)))]
 pub(super) async fn dead(
     State(api): State<Api>,
     _: Caller,
@@ -132,11 +149,14 @@ pub(super) async fn dead(
     Ok(Json(api.admin.group_dead(&name, after.as_ref(), limit).await?.into()))
 }
 
-/// Have what a consumer group gave up tried again, one event or all, by the owners of their sources.
+/// Redrive a group's dead events
+///
+/// One event, or all. The owners of their sources retry them.
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
     request_body = RedriveGroup, responses(
-    (status = 200, description = "They will be", body = RedrivenGroup),
-    (status = 400, description = "They are of entities, to which they are sent again", body = Details,
+    (status = 200, description = "The events will be retried", body = RedrivenGroup),
+    (status = 400, description = "The events belong to entities: send them to those again",
+        body = Details,
         content_type = "application/problem+json")))]
 pub(super) async fn redrive(
     State(api): State<Api>,

@@ -1,6 +1,5 @@
-//! Who may call what: the routes of `/v1`, each with the scopes it needs, and the layer that asks for them.
-//!
-//! A route can be added with its scopes only, so that none is open by being forgotten; the same call documents it.
+//! Authorization: the routes of `/v1` with their scopes, and the layer that checks them. A route
+//! can only be added with its scopes, so none is left open by mistake; the same call documents it.
 
 use std::sync::Arc;
 
@@ -36,11 +35,11 @@ use crate::store::{AuditOutcome, Purpose, on_behalf_of};
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
 
-/// Operations whose body may be left out: every field of it may.
+/// Operations whose body may be omitted, since all its fields are optional.
 const BODY_OPTIONAL: [&str; 6] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet", "lease_copies"];
 
-/// Operations about no canvas that make what they name, or name nothing.
+/// Operations for every canvas that never answer 404: they create what they name, or name nothing.
 const ALWAYS_THERE: [&str; 8] = [
     "put_queue",
     "list_queues",
@@ -52,7 +51,7 @@ const ALWAYS_THERE: [&str; 8] = [
     "unset_quota",
 ];
 
-/// Operations whose answers hold values or states: the record says who read them.
+/// Operations whose answers contain values or states: the audit log records who read them.
 const READS_VALUES: [&str; 8] = [
     "list_dead_events",
     "show_object",
@@ -63,27 +62,27 @@ const READS_VALUES: [&str; 8] = [
     "list_crons",
     "lease_copies",
 ];
-/// The operation whose answer holds a value if it is asked to.
+/// The operation whose answer contains a value on request.
 const SHOWS_A_VALUE: &str = "show_event";
 
-/// How a part of a handler's address looks.
+/// Pattern of each part of a handler's address.
 const NAME: &str = "^[A-Za-z0-9_.-]{1,128}$";
-/// How an object looks.
+/// Pattern of an object.
 const OBJECT: &str = "^[A-Za-z0-9_.:@=+~-]{1,200}$";
 
 const UUID: SchemaFormat = SchemaFormat::KnownFormat(KnownFormat::Uuid);
 
-/// What a route is about, and so where its scopes are asked for.
+/// What a route operates on, which determines where its scopes are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum About {
-    /// The canvas that its path names first, and the handler, if it names one.
+    /// The canvas in its path, and the handler, if the path names one.
     Canvas,
-    /// Events on the canvas that its path names first: for each the route itself asks [`Caller::may_emit`].
+    /// Events on the canvas in its path: the route itself calls [`Caller::may_emit`] for each.
     Events,
     EveryCanvas,
 }
 
-/// Routes that only those may call who hold their scopes on the canvas that the path names.
+/// Routes that require scopes.
 pub(super) struct Guarded {
     api: Api,
     router: OpenApiRouter<Api>,
@@ -99,17 +98,18 @@ impl Guarded {
         self.on_all(About::Canvas, [scope].into_iter().collect(), routes)
     }
 
-    /// Adds a route for holders of [`Scope::Emit`], if only for some handlers: it has to ask [`Caller::may_emit`] for each event.
+    /// Adds a route for holders of [`Scope::Emit`], even if for some handlers only: for each event
+    /// it has to call [`Caller::may_emit`].
     pub(super) fn emitting(self, routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Events, [Scope::Emit].into_iter().collect(), routes)
     }
 
-    /// Adds a route for those who hold both scopes, since it does what each of them allows.
+    /// Adds a route that does what two scopes allow, and so requires both.
     pub(super) fn on_both(self, scopes: [Scope; 2], routes: UtoipaMethodRouter<Api>) -> Self {
         self.on_all(About::Canvas, scopes.into_iter().collect(), routes)
     }
 
-    /// Adds a route that is about every canvas, for those who hold the scopes on every canvas.
+    /// Adds a route that concerns every canvas, and so requires its scopes on all of them.
     pub(super) fn everywhere<const N: usize>(
         self,
         scopes: [Scope; N],
@@ -142,32 +142,32 @@ impl Guarded {
     }
 }
 
-/// The parts of a path that vary.
+/// Describes the variable parts of a path.
 fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
     let names = path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let parameter = |name: &str| {
         let text = ObjectBuilder::new().schema_type(Type::String);
         let (words, schema) = match name {
-            "canvas" => ("The tenant", text.format(Some(UUID))),
-            "id" => ("The event", text.format(Some(UUID))),
+            "canvas" => ("The canvas: the tenant", text.format(Some(UUID))),
+            "id" => ("The event's id; in a queue, the copy's id", text.format(Some(UUID))),
             "module" => {
-                ("The handler's module, `WORKER` for events that user code emits", text.pattern(Some(NAME)))
+                ("The handler's module; `WORKER` for events that user code emits", text.pattern(Some(NAME)))
             }
             "modifier" => {
-                ("What distinguishes handlers of one name, `_` where there is one", text.pattern(Some(NAME)))
+                ("Distinguishes handlers of the same name; `_` for a single one", text.pattern(Some(NAME)))
             }
-            "type" => ("The type of the entities", text.pattern(Some(NAME))),
-            "entity" => ("The entity's name among those of its type", text.pattern(Some(OBJECT))),
+            "type" => ("The entity type", text.pattern(Some(NAME))),
+            "entity" => ("The entity's name within its type", text.pattern(Some(OBJECT))),
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
-            "object" => ("What events are ordered by", text.pattern(Some(OBJECT))),
+            "object" => ("The object, which events are ordered by", text.pattern(Some(OBJECT))),
             "quota" => (
-                "Of what: events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, crons, cron-ticks, \
-                 keys or targets",
+                "The quota: events, event-bytes, objects, log-streams, log-bytes, entities, \
+                 entity-events, crons, cron-ticks, keys or targets",
                 text.pattern(Some("^[a-z-]{1,32}$")),
             ),
-            "key" => ("The key's public part", text.pattern(Some("^[0-9a-f]{12}$"))),
-            _ => ("The handler's name", text.pattern(Some(NAME))),
+            "key" => ("The key's prefix", text.pattern(Some("^[0-9a-f]{12}$"))),
+            _ => ("The name of the handler or consumer group", text.pattern(Some(NAME))),
         };
         let built =
             ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);
@@ -176,16 +176,16 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
     names.map(parameter).collect()
 }
 
-/// What every guarded operation answers beside its own. `varies`: whether its path names more than a canvas.
+/// Adds the answers common to guarded operations. `varies`: the path names more than a canvas.
 fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: bool) {
     let takes_nothing = operation.parameters.is_none() && operation.request_body.is_none() && !varies;
     let names: Vec<_> = scopes.iter().map(|scope| format!("`{scope}`")).collect();
     let noun = if names.len() == 1 { "scope" } else { "scopes" };
     let place = match about {
         About::Canvas | About::Events => "the canvas",
-        About::EveryCanvas => "every canvas: no key or account of single canvases will do",
+        About::EveryCanvas => "every canvas; keys and accounts of single canvases do not suffice",
     };
-    let words = format!("Needs the {noun} {} on {place}.", names.join(" and "));
+    let words = format!("Requires the {noun} {} on {place}.", names.join(" and "));
     let description = operation.description.take().map_or(words.clone(), |text| format!("{text}\n\n{words}"));
     operation.description = Some(description);
     operation.security = Some(vec![SecurityRequirement::new(CREDENTIAL, scopes.iter().map(Scope::as_str))]);
@@ -196,12 +196,12 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
     }
     for (status, words) in [
         ("400", "The request is not valid"),
-        ("401", "No credential, or none that counts"),
-        ("403", "The credential lacks a scope"),
-        ("404", "Nothing of that name here, or a canvas that the credential knows nothing of"),
+        ("401", "The credential is missing or not valid"),
+        ("403", "The credential lacks a required scope"),
+        ("404", "There is no such resource, or the credential has no access to the canvas"),
         (
             "default",
-            "What may happen to any request: `too-many-requests`, `timeout`, `unavailable`, `internal`",
+            "An error that any request can receive: `too-many-requests`, `timeout`, `unavailable`, `internal`",
         ),
     ] {
         let is_there = operation.operation_id.as_ref().is_some_and(|id| ALWAYS_THERE.contains(&id.as_str()));
@@ -215,20 +215,20 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
     }
 }
 
-/// Who calls, on which canvas; only made by the guard.
+/// The authorized caller, and the canvas; only the guard makes it.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     principal: Principal,
-    /// The canvas of the path, on which the caller holds the route's scopes; the default one, if it is about every canvas.
+    /// The canvas in the path, where the scopes are held; the default one for routes without it.
     pub(super) canvas: CanvasId,
-    /// Whom what it sends and is sent counts for.
+    /// The parties that the request and its bytes count for.
     pub(super) parties: Arc<[Party]>,
     request: RequestId,
     client: Client,
 }
 
 impl Caller {
-    /// For the record.
+    /// The actor for the audit log.
     pub(super) fn actor(&self) -> Actor {
         let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
         let name = self.principal.name();
@@ -236,7 +236,7 @@ impl Caller {
         actor.request(&self.request.0).credential(&shown(credential(&self.principal).as_deref(), self.client))
     }
 
-    /// A line for the record of what this one did.
+    /// An audit log line about the caller.
     fn line(&self, outcome: AuditOutcome, action: Arc<str>, scope: Option<HandlerScope>) -> Line {
         Line {
             outcome,
@@ -250,7 +250,7 @@ impl Caller {
         }
     }
 
-    /// Whether this one may emit these events; if not, the record says which was the first that it may not.
+    /// Checks that the caller may emit these events; if not, records the first one that it may not.
     pub(super) fn may_emit<'e>(
         &self,
         api: &Api,
@@ -268,13 +268,13 @@ impl Caller {
         })
     }
 
-    /// The stable name of who calls.
+    /// The stable name of the caller.
     pub(super) fn name(&self) -> &str {
         self.principal.name()
     }
 
-    /// Control as far as it goes for the caller of a route with this scope: copies in queues that are not shown to their
-    /// canvases are there for those who hold it on every canvas.
+    /// The control API as far as this caller may use it: copies in queues that are not shown to
+    /// their canvases only exist for holders of the route's scope on every canvas.
     pub(super) fn admin(&self, api: &Api, scope: Scope) -> Admin {
         match authorize_everywhere(&self.principal, scope) {
             Ok(()) => api.admin.clone(),
@@ -282,19 +282,19 @@ impl Caller {
         }
     }
 
-    /// Whose idempotency keys these are: the same for two keys of one holder, but not for a holder of the same name on
-    /// every canvas.
+    /// The owner of this caller's idempotency keys: the same for two keys of one holder, but
+    /// different for a holder of the same name on every canvas.
     pub(super) fn holder(&self) -> String {
         let everywhere = self.principal.grants().iter().any(|grant| grant.reach == Reach::EveryCanvas);
         format!("{}{}", if everywhere { "*" } else { "" }, self.name())
     }
 
-    /// A handler of the caller's canvas.
+    /// A handler on the caller's canvas.
     pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
         HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
     }
 
-    /// The exact handler, of the caller's canvas.
+    /// A handler address on the caller's canvas.
     pub(super) fn address(&self, address: AddressPath) -> HandlerAddress {
         HandlerAddress { scope: self.scope(address.handler), modifier: address.modifier }
     }
@@ -304,19 +304,19 @@ impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        // A handler outside the guard has no caller, and so does nothing.
+        // A handler outside the guard has no caller, and so can't do anything.
         parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
     }
 }
 
-/// What the guard of a route goes by.
+/// What the guard of a route checks.
 #[derive(Clone)]
 struct Rule {
     api: Api,
     about: About,
-    /// All of them are needed.
+    /// All of them are required.
     scopes: Scopes,
-    /// What each method is called in the document, and so in the record.
+    /// The name of each method's operation in the OpenAPI document, and so in the audit log.
     actions: Arc<[(Method, Arc<str>)]>,
 }
 
@@ -334,7 +334,7 @@ fn actions(paths: &Paths) -> Arc<[(Method, Arc<str>)]> {
     paths.paths.values().flat_map(actions).flatten().collect()
 }
 
-/// Lets a request through to its handler, or refuses it. Nothing of the request but path and headers was looked at.
+/// Passes a request on to its handler, or refuses it, looking only at its path and headers.
 async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
     match rule.caller(&mut parts).await {
@@ -359,7 +359,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             rule.api.limits.answers.count(&caller.parties, &method, response)
         }
         Err(problem) if body.is_end_stream() => problem.into_response(),
-        // What is left of the request is not read.
+        // The rest of the request is not read.
         Err(problem) => ([(header::CONNECTION, "close")], problem).into_response(),
     }
 }
@@ -368,7 +368,7 @@ impl Rule {
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
         let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
-        // What is about every canvas stands in the record of the first one.
+        // Requests for every canvas are recorded on the default canvas.
         let canvas = match self.about {
             About::Canvas | About::Events => body::canvas(parts, &self.api).await,
             About::EveryCanvas => Some(CanvasId::DEFAULT),
@@ -391,7 +391,7 @@ impl Rule {
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Some(denied) = self.missing(parts, &principal, canvas).await {
             match denied {
-                // Names of one canvas are not told on another.
+                // Names of one canvas must not be revealed to another.
                 Denied::NotFound => {
                     self.note(parts, canvas, None, "the credential of another canvas".to_owned()).await;
                 }
@@ -406,7 +406,7 @@ impl Rule {
         }
         let mut parties = vec![Party::Credential(Arc::clone(&credential))];
         if self.about != About::EveryCanvas {
-            // Only now, so that the credential of another canvas uses up nothing of this one.
+            // Only now, so that credentials of other canvases use up nothing of this one.
             self.api.shares.come_to(canvas)?;
             parties.push(Party::Canvas(canvas));
         }
@@ -422,7 +422,7 @@ impl Rule {
         Ok(caller)
     }
 
-    /// What is denied of what the route needs.
+    /// The first of the route's scopes that the caller lacks, as the reason for the refusal.
     async fn missing(&self, parts: &mut Parts, principal: &Principal, canvas: CanvasId) -> Option<Denied> {
         let handler = match self.about {
             About::Canvas => HandlerPath::from_request_parts(parts, &self.api).await.ok(),
@@ -441,7 +441,7 @@ impl Rule {
         })
     }
 
-    /// For the canvas's admins: that values are read by this, if it succeeds.
+    /// The audit log line about reading values, to be recorded if the request succeeds.
     fn reading(&self, parts: &Parts, caller: &Caller) -> Option<Line> {
         let action = self.action(&parts.method);
         let query = parts.uri.query().unwrap_or_default().as_bytes();
@@ -450,14 +450,14 @@ impl Rule {
         reads.then(|| caller.line(AuditOutcome::Done, action, None))
     }
 
-    /// What an operation is called in the document, and so in the record.
+    /// The operation's name in the OpenAPI document and the audit log.
     fn action(&self, method: &Method) -> Arc<str> {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let action = self.actions.iter().find(|(known, _)| known == method);
         action.map_or_else(|| "call".into(), |(_, action)| Arc::clone(action))
     }
 
-    /// For the canvas's admins: who was not let in, and to what.
+    /// Records a refusal for the canvas's admins.
     async fn note(&self, parts: &mut Parts, canvas: CanvasId, who: Option<&Principal>, reason: String) {
         let handler = HandlerPath::from_request_parts(parts, &self.api).await.ok();
         let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
@@ -475,20 +475,20 @@ impl Rule {
     }
 }
 
-/// The one credential of a request.
+/// The only credential of a request.
 pub(super) fn authorization(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let first = values.next().map(|value| value.to_str().unwrap_or_default());
-    // Which of several counts would be anybody's guess.
+    // With several headers, it would be ambiguous which one counts: this text is never valid.
     if values.next().is_some() { Some("several") } else { first }
 }
 
-/// What tells two keys of one holder apart in the record.
+/// The public part of the caller's key, which tells two keys of one holder apart in the audit log.
 pub(super) fn credential(principal: &Principal) -> Option<String> {
     principal.key().map(|key| format!("with {key:?}"))
 }
 
-/// Why a credential was refused, in words that hold its public part at most; none if that could not be told.
+/// Why a credential was refused, with at most its public part; `None` if it wasn't checked.
 pub(super) fn reason(error: &Unauthenticated) -> Option<String> {
     match error {
         Unauthenticated::Missing => Some("no credential".to_owned()),

@@ -1,4 +1,4 @@
-//! Handlers: counts, depth, pauses, purge.
+//! Handlers: counts, depth, rules and purges.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,15 +13,20 @@ use super::problem::Problem;
 use crate::api::{Depth, Handler, Lifted, List, PurgeRequest, Purged, StopRequest, Stopped};
 use crate::event::{HandlerScope, Name};
 
-/// List the handlers of a canvas: those that have events or rules, with their counts.
+/// List the handlers of a canvas
+///
+/// Those that have events, rules or targets, with their counts.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
-    responses((status = 200, description = "At most 1,000 handlers, by name", body = List<Handler>)))]
+    responses((status = 200, description = "At most 1,000 handlers, by name",
+        body = List<Handler>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Handler>>, Problem> {
     let stats = api.admin.stats(caller.canvas, None).await?;
     Ok(Json(List::whole(stats.into_iter().map(Handler::from).collect())))
 }
 
-/// Look at one handler: its counts and rules. One that has nothing has zeros.
+/// Show a handler
+///
+/// Its counts, rules and targets. A handler without any has counts of 0.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "show_handler",
     tag = "handlers", responses((status = 200, description = "The handler", body = Handler)))]
 pub(super) async fn one(
@@ -34,9 +39,10 @@ pub(super) async fn one(
     Ok(Json(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from)))
 }
 
-/// Pause a handler: once this is answered, no worker can claim an event of it.
+/// Pause a handler
 ///
-/// One claimed a moment before may just be starting. Again: replaces reason and end.
+/// Once the response is sent, no worker can claim an event of the handler; one that was claimed
+/// just before may still be starting. Pausing it again replaces the reason and the end.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pause", operation_id = "pause_handler",
     tag = "handlers", request_body = StopRequest, responses(
     (status = 200, description = "The handler is paused", body = Stopped)))]
@@ -51,10 +57,12 @@ pub(super) async fn pause(
     Ok(Json(stopped.into()))
 }
 
-/// Lift a pause, and wake what waited. A block stays, and the answer says so.
+/// Lift a pause
+///
+/// Wakes the waiting events. A block stays in force, and the response says so.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pause",
     operation_id = "unpause_handler", tag = "handlers", responses(
-    (status = 200, description = "There is no pause any more", body = Lifted)))]
+    (status = 200, description = "The handler is not paused", body = Lifted)))]
 pub(super) async fn unpause(
     State(api): State<Api>,
     caller: Caller,
@@ -64,7 +72,9 @@ pub(super) async fn unpause(
     Ok(Json(lifted.into()))
 }
 
-/// Block a handler, whatever its users do.
+/// Block a handler
+///
+/// Users of the handler can't lift a block.
 #[utoipa::path(put, path = "/v1/admin/canvases/{canvas}/handlers/{module}/{name}/block",
     operation_id = "block_handler", tag = "admin", request_body = StopRequest, responses(
     (status = 200, description = "The handler is blocked", body = Stopped)))]
@@ -79,10 +89,12 @@ pub(super) async fn block(
     Ok(Json(stopped.into()))
 }
 
-/// Lift a block, and wake what waited. A pause stays, and the answer says so.
+/// Lift a block
+///
+/// Wakes the waiting events. A pause stays in force, and the response says so.
 #[utoipa::path(delete, path = "/v1/admin/canvases/{canvas}/handlers/{module}/{name}/block",
     operation_id = "unblock_handler", tag = "admin", responses(
-    (status = 200, description = "There is no block any more", body = Lifted)))]
+    (status = 200, description = "The handler is not blocked", body = Lifted)))]
 pub(super) async fn unblock(
     State(api): State<Api>,
     caller: Caller,
@@ -92,10 +104,12 @@ pub(super) async fn unblock(
     Ok(Json(lifted.into()))
 }
 
-/// Delete all events of a handler that nobody runs, or count them.
+/// Purge a handler
+///
+/// Deletes all events of the handler that are not running. With `dry_run`, only counts them.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/purge", operation_id = "purge_handler",
     tag = "handlers", request_body = PurgeRequest, responses(
-    (status = 200, description = "The events are deleted", body = Purged)))]
+    (status = 200, description = "The events were deleted, or counted", body = Purged)))]
 pub(super) async fn purge(
     State(api): State<Api>,
     caller: Caller,
@@ -107,24 +121,26 @@ pub(super) async fn purge(
     Ok(Json(purged.into()))
 }
 
-/// Whose depth is meant.
+/// Which events to count.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DepthQuery {
-    /// The handler's module; default `WORKER`, if `name` is given.
+    /// The handler's module; requires `name`. Default `WORKER`.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     module: Option<String>,
-    /// One handler only.
+    /// Only events of this handler.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     name: Option<String>,
 }
 
-/// How many events could run now if there were more workers: for autoscalers.
+/// Count the events that are due and free to run
 ///
-/// Cheap, however many wait: it counts to 10,000 and leaves out what a rule holds.
+/// For autoscalers: how many events could run now with more workers. Cheap, however many are
+/// waiting: counts up to 10,000, without events that a rule holds.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/depth", operation_id = "depth", tag = "handlers",
-    params(DepthQuery), responses((status = 200, description = "The depth now", body = Depth)))]
+    params(DepthQuery),
+    responses((status = 200, description = "The depth at present", body = Depth)))]
 pub(super) async fn depth(
     State(api): State<Api>,
     caller: Caller,
@@ -134,7 +150,7 @@ pub(super) async fn depth(
     Ok(Json(api.admin.depth(caller.canvas, scope.as_ref()).await?.into()))
 }
 
-/// The handler that a query or a body names, if it names one.
+/// The handler that a query or a body names, if any.
 pub(super) fn scope(
     caller: &Caller,
     module: Option<&str>,

@@ -1,4 +1,5 @@
-//! `/livez` and `/readyz`: for those who start, stop and route to this process. They tell no details to strangers.
+//! `/livez` and `/readyz`, for orchestrators and load balancers. They need no credential, and so
+//! reveal no details.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,51 +15,52 @@ use utoipa::ToSchema;
 use super::Api;
 use crate::admin::Admin;
 
-/// The path that is answered however busy the process is.
+/// This path is answered even when the process is overloaded.
 pub(super) const ALIVE: &str = "/livez";
 
-/// How long an answer holds: probes may come as often as they like.
+/// How long a result is reused, so that frequent probes cost nothing.
 const HOLDS: Duration = Duration::from_secs(2);
-/// How long a process that never saw Pub/Sub waits for it. Later it serves all the same: a start amid an outage of Pub/Sub
-/// must not refuse what Postgres would keep.
+/// How long a process that has not reached Pub/Sub yet is unready because of it. Afterwards it
+/// serves without: a start during an outage of Pub/Sub must not refuse what Postgres would store.
 const PATIENCE_FOR_PUBSUB: Duration = Duration::from_secs(60);
-/// How long each check may take.
+/// Timeout of each check.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Whether the process can serve.
+/// Whether the process can serve requests.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct Health {
     status: Status,
-    /// Each thing that was looked at.
+    /// The results of the checks.
     checks: Checks,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Status {
-    /// All is well.
+    /// Everything is available.
     Ready,
-    /// Events are accepted; Pub/Sub is away, so they start up to two minutes late.
+    /// Events are accepted, but Pub/Sub is unavailable, so they start up to two minutes late.
     Degraded,
-    /// Requests should go elsewhere.
+    /// Requests should be sent elsewhere.
     Unready,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 struct Checks {
-    /// Whether Postgres answers.
+    /// Whether Postgres responds.
     database: bool,
-    /// Whether the schema is what this program needs.
+    /// Whether the schema is the one that this program needs.
     migrations: bool,
     /// Whether Pub/Sub has the topic.
     notifier: bool,
 }
 
-/// The last look, and what was seen before.
+/// The latest result, and what was reachable before.
 pub(super) struct Readiness {
     started: Instant,
     last: Mutex<Option<(Instant, Health)>>,
-    /// A topic that was never there is a mistake of the deployment; one that goes away comes back.
+    /// A topic that was never reachable indicates a misconfiguration; one that disappears later
+    /// comes back.
     notifier_seen: AtomicBool,
 }
 
@@ -104,19 +106,23 @@ impl Readiness {
     }
 }
 
-/// Whether the process lives: always, when it answers.
+/// Check that the process is alive
+///
+/// Succeeds whenever the process responds.
 #[utoipa::path(get, path = "/livez", operation_id = "livez", tag = "health", security(()),
-    responses((status = 204, description = "The process lives")))]
+    responses((status = 204, description = "The process is alive")))]
 pub(super) async fn alive() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Whether requests should be sent here: database, schema and topic are there.
+/// Check that the process is ready
 ///
-/// When Pub/Sub goes away later, the answer stays 200 and says `degraded`: events are accepted and kept all the same.
+/// Requests should be sent here if the database, the schema and the topic are available. If Pub/Sub
+/// becomes unavailable later, the status stays 200 and the response says `degraded`: events are
+/// still accepted and stored.
 #[utoipa::path(get, path = "/readyz", operation_id = "readyz", tag = "health", security(()), responses(
-    (status = 200, description = "Requests are welcome", body = Health),
-    (status = 503, description = "Requests should go elsewhere", body = Health)))]
+    (status = 200, description = "Requests can be sent here", body = Health),
+    (status = 503, description = "Requests should be sent elsewhere", body = Health)))]
 pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, Json<Health>) {
     let health = api.readiness.look(&api.admin).await;
     let status = match health.status {

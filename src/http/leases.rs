@@ -1,4 +1,4 @@
-//! Leases of the copies of pulled queues, as operators see them. They are of every canvas.
+//! Operators' view of the leases of pulled queues. They belong to every canvas.
 
 use axum::Json;
 use axum::extract::State;
@@ -12,24 +12,26 @@ use super::problem::Problem;
 use super::{Api, paging};
 use crate::api::{Lease, List};
 
-/// Which page of the leases.
+/// Which page of the leases to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeasesQuery {
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 400)]
     cursor: Option<String>,
 }
 
-/// List the copies of a queue that services have leased now, by canvas and id, without values and tokens.
+/// List the leased copies of a queue
 ///
-/// A page visits 1,000 canvases at most: it may be short, and more follow.
+/// By canvas and id, without values and tokens. A page visits at most 1,000 canvases, so it may be
+/// short although more follow.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/leases", operation_id = "list_leases", tag = "queues",
-    params(LeasesQuery), responses((status = 200, description = "A page of leases", body = List<Lease>)))]
+    params(LeasesQuery),
+    responses((status = 200, description = "A page of leases", body = List<Lease>)))]
 pub(super) async fn list(
     State(api): State<Api>,
     _: Caller,
@@ -41,11 +43,12 @@ pub(super) async fn list(
     Ok(Json(api.admin.leases(&queue, cursor.as_ref(), limit).await?.into()))
 }
 
-/// End a lease whose token is lost: the copy comes again at once, and nothing is counted.
+/// End a lease whose token is lost
 ///
-/// Whoever holds the token is answered 410 from then on. A copy that is not leased is answered 404.
+/// The copy can be leased again at once, and nothing is counted. From then on, the holder of the
+/// token receives 410. A copy that is not leased is answered with 404.
 #[utoipa::path(delete, path = "/v1/admin/queues/{queue}/leases/{id}", operation_id = "end_lease", tag = "queues",
-    responses((status = 204, description = "It is over")))]
+    responses((status = 204, description = "The lease was ended")))]
 pub(super) async fn end(
     State(api): State<Api>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! How much a process takes on at a time, and what happens beyond: a quick refusal, never a queue of requests.
+//! Limits on concurrent requests. Beyond them, requests are refused quickly and never queued.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,37 +12,37 @@ use super::bytes::{Answers, Budget, Held};
 use super::problem::{Kind, Problem};
 use super::shares::{Party, Shares, Taken};
 
-/// How late whoever took more than a share is told so. Of callers that come again at once, and never end, each connection costs
-/// one refusal in this time.
+/// Delay of refusals to callers that exceeded their share, so that each connection of a client that
+/// retries at once and without end costs one refusal in this time.
 const LATE: Duration = Duration::from_secs(1);
 
-/// The bounds of one request, and of all together. Cheap to clone.
+/// The limits of each request, and of all of them together. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Limits {
     pub(super) body_bytes: usize,
     pub(super) body_time: Duration,
     pub(super) request_time: Duration,
     pub(super) requests: usize,
-    /// Refusals that wait to be told.
+    /// Refusals that are delayed at a time.
     pub(super) late: usize,
-    /// Bytes of bodies, from when they arrive to the end of their requests.
+    /// Bytes of bodies, from their arrival to the end of their requests.
     pub(super) bodies: Arc<Budget>,
-    /// Bytes of answers that are on their way.
+    /// Bytes of answers being sent.
     pub(super) answers: Answers,
 }
 
-/// Room for requests. Pushes, which last as long as handlers, have as much of their own: neither they nor the others keep
-/// the others out.
+/// Permits for concurrent requests. Pushes, which last as long as handlers, have a limit of their
+/// own of the same size, so that neither kind keeps the other out.
 #[derive(Clone)]
 pub(super) struct Slots {
     usual: Room,
     pushes: Room,
     shares: Shares,
-    /// For refusals that are told late.
+    /// Permits for delayed refusals.
     doorstep: Arc<Semaphore>,
 }
 
-/// Room for requests of a kind, and how long each may take.
+/// Permits for requests of a kind, and their time limit.
 #[derive(Clone)]
 struct Room {
     slots: Arc<Semaphore>,
@@ -65,23 +65,23 @@ impl Slots {
     }
 }
 
-/// The room that one request takes. It is left to others while the request's body arrives, so that slow bodies keep
-/// nobody out.
+/// The permit of one request. It is released while the request's body arrives, so that slow bodies
+/// keep no one out.
 #[derive(Clone)]
 pub(super) struct Slot {
     room: Arc<Semaphore>,
     shares: Shares,
-    /// Whom the request counts for, once that is known.
+    /// The parties that the request counts for, once they are known.
     parties: Arc<OnceLock<Arc<[Party]>>>,
     taken: Arc<Mutex<Taking>>,
 }
 
-/// What a request has taken.
+/// What a request holds.
 #[derive(Default)]
 struct Taking {
     room: Option<OwnedSemaphorePermit>,
     share: Option<Taken>,
-    /// The bytes of its body, which are here in one form or another as long as it lasts.
+    /// The bytes of its body, which stay in memory in one form or another until it ends.
     body: Option<Held>,
 }
 
@@ -92,7 +92,7 @@ impl Slot {
         slot.take().map(|()| slot)
     }
 
-    /// Counts the request for those who send it, if they have a share left.
+    /// Counts the request for these parties, if they have capacity left.
     pub(super) fn belongs_to(&self, parties: Arc<[Party]>) -> Result<(), Problem> {
         let share = self.shares.request(&parties)?;
         if self.parties.set(parties).is_ok() {
@@ -101,7 +101,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Takes room, if there is any.
+    /// Acquires the permit, if one is available.
     pub(super) fn take(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
         let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
@@ -111,7 +111,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Leaves the room to others.
+    /// Releases the permit.
     pub(super) fn leave(&self) {
         let mut taken = self.taken();
         (taken.room, taken.share) = (None, None);
@@ -131,7 +131,8 @@ impl Slot {
     }
 }
 
-/// Runs a request if there is room for it, and not for longer than its time. Whether the process lives is always told.
+/// Runs a request if a permit is available, within its time limit. The liveness check needs no
+/// permit.
 pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next: Next) -> Response {
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
@@ -143,7 +144,7 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
     };
     request.extensions_mut().insert(slot.clone());
     let response = tokio::time::timeout(room.time, next.run(request)).await;
-    // A clone of it may live on with what is left of the request.
+    // A clone of the slot may outlive the request's future.
     slot.end();
     match response {
         Ok(response) => {

@@ -1,7 +1,7 @@
-//! `GET /v1/listen`: emitted events as server-sent events, for as long as the caller listens.
+//! `GET /v1/listen`: emitted events as server-sent events, until the caller disconnects.
 //!
-//! A caller hears what its credential may read, and nothing else: that is asked for when it comes, and again and again
-//! while it listens. How many listen at a time is bounded, and none holds up the end of the process.
+//! Listeners only receive what their credential may read, which is checked at the beginning and
+//! repeatedly afterwards. The number of listeners is limited, and none of them delays the shutdown.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -34,31 +34,31 @@ use crate::broadcast::{Ear, Heard, Hub, ListenError, TopicPattern};
 use crate::event::CanvasId;
 use crate::store::AuditOutcome;
 
-/// How long the subscription of listeners may take to be deleted at the end of the process.
+/// How long deleting the listeners' subscription may take at shutdown.
 const CLOSING: Duration = Duration::from_secs(2);
-/// What every stream begins with: how long to wait before coming again.
+/// The beginning of every stream: the delay before reconnecting.
 const BEGIN: &str = "retry: 1000\n\n";
 
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// How many may listen.
+/// Limits on concurrent listeners.
 #[derive(Clone, Copy)]
 pub(super) struct ListeningLimits {
-    /// To this process.
+    /// In this process.
     pub(super) most: usize,
-    /// With the same credential, or to the same canvas.
+    /// With the same credential, or of the same canvas.
     pub(super) share: usize,
-    /// How often a stream says that it lives, and the credential is looked at again.
+    /// How often a stream is sent a keep-alive and its credential is checked again.
     pub(super) keep_alive: Duration,
 }
 
-/// Who listens to this process. Cheap to clone.
+/// The listeners of this process. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Listening {
     limits: ListeningLimits,
     room: Arc<Semaphore>,
     shares: Tally<Party>,
-    /// What all of them hear through; none, if nothing is broadcast.
+    /// What they receive events from; `None` if nothing is broadcast.
     hub: Option<Hub>,
     stop: CancellationToken,
 }
@@ -69,7 +69,7 @@ impl Listening {
         Self { limits, room, shares: Tally::new(limits.share), hub, stop }
     }
 
-    /// Waits until the subscription of those who listened is deleted.
+    /// Waits until the listeners' subscription is deleted.
     pub(super) async fn finish(&self) {
         if let Some(hub) = &self.hub {
             hub.close(CLOSING).await;
@@ -91,18 +91,18 @@ impl Listening {
     }
 }
 
-/// A listener's place; left when it is dropped.
+/// A listener's permits, released when it is dropped.
 struct Place {
     stop: CancellationToken,
     _share: Taken,
     _room: OwnedSemaphorePermit,
 }
 
-/// Somebody who may read events, and where; asked for before anything else of the request is looked at.
+/// A caller that may read events, and where. Checked before anything else of the request.
 pub(super) struct Reader {
     credential: Arc<str>,
     authorization: Option<String>,
-    /// None: on every canvas.
+    /// `None` means every canvas.
     canvases: Option<Vec<CanvasId>>,
 }
 
@@ -124,7 +124,7 @@ impl FromRequestParts<Api> for Reader {
         let credential = credential_of(&caller);
         api.shares.come(&credential)?;
         let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
-            // There is no canvas in the path whose existence could be told.
+            // The path names no canvas whose existence could be revealed.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
             denied @ (Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. }) => {
                 denied
@@ -135,7 +135,7 @@ impl FromRequestParts<Api> for Reader {
     }
 }
 
-/// For the admins of each canvas: who listens to it.
+/// Records, for the admins of each canvas, that the caller listens to it.
 fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases: Option<&[CanvasId]>) {
     let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
     let line = |action: &str, canvas| Line {
@@ -158,44 +158,55 @@ fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases
     }
 }
 
-/// What to listen to.
+/// Which events to listen to.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListenQuery {
-    /// A glob over `canvas:module:name`, as Redis' psubscribe has them: `*`, `?`, `[abc]`, `[^a-z]` and `\` before a
-    /// character that is to mean itself.
+    /// A glob over `canvas:module:name`, in the syntax of Redis' `PSUBSCRIBE`: `*`, `?`, `[abc]`,
+    /// `[^a-z]`, and `\` before a character to be taken literally.
     #[param(max_length = 512, min_length = 1, example = "*:page:*")]
     pattern: String,
 }
 
-/// Listen to events as they are emitted, on all canvases that the credential may read.
+/// Listen to events as they are emitted
 ///
-/// Server-sent events. Each emitted event is one of the type `emitted`, with its id, and as data the JSON that
-/// docs/listeners.md describes. `missed` tells that the caller was too slow, and how many events it did not hear of:
-/// `{"count": 12}`, or `null` where nobody knows. A comment comes every 15 s. Best effort: events may be missed, doubled,
-/// or in another order; what happened before the request is not told, so `Last-Event-ID` has no effect.
+/// Sends the events of all canvases that the credential may read, as server-sent events. Each
+/// emitted event is one of the type `emitted`, with its id, and with the JSON described in
+/// docs/listeners.md as data. One of the type `missed` reports that the caller was too slow, and
+/// how many events it missed: `{"count":12}`, or `{"count":null}` if that is unknown. A comment is
+/// sent every 15 s.
 ///
-/// Needs the scope `read`, on at least one canvas. Ends when the credential does, or the process.
+/// Delivery is best effort: events may be missed, duplicated or reordered. Events from before the
+/// request are not sent, so `Last-Event-ID` has no effect.
+///
+/// Requires the scope `read` on at least one canvas. The stream ends when the credential is no
+/// longer valid, or the process stops.
 #[utoipa::path(get, path = "/v1/listen", operation_id = "listen", tag = "events", params(ListenQuery),
     security(("bearer" = ["read"])), responses(
-    (status = 200, description = "Events, until the caller hangs up", body = String, content_type = "text/event-stream"),
-    (status = 400, description = "The pattern is none", body = super::problem::Details,
+    (status = 200, description = "Events, until the caller disconnects",
+        body = String, content_type = "text/event-stream"),
+    (status = 400, description = "The pattern is not valid", body = super::problem::Details,
         content_type = "application/problem+json"),
-    (status = 401, description = "No credential, or none that counts", body = super::problem::Details,
+    (status = 401, description = "The credential is missing or not valid",
+        body = super::problem::Details,
         content_type = "application/problem+json"),
-    (status = 403, description = "The credential may read no canvas", body = super::problem::Details,
+    (status = 403, description = "The credential may not read any canvas",
+        body = super::problem::Details,
         content_type = "application/problem+json"),
-    (status = 404, description = "Events are not broadcast here: set WAKEQ_BROADCAST", body = super::problem::Details,
+    (status = 404, description = "Events are not broadcast here; set WAKEQ_BROADCAST",
+        body = super::problem::Details,
         content_type = "application/problem+json"),
-    (status = "default", description = "What may happen to any request, and `too-many-requests`, if too many listen",
+    (status = "default",
+        description = "An error that any request can receive, or `too-many-requests` if there are \
+                       too many listeners",
         body = super::problem::Details, content_type = "application/problem+json")))]
 pub(super) async fn listen(
     State(api): State<Api>,
     reader: Reader,
     Parameters(query): Parameters<ListenQuery>,
 ) -> Result<Response, Problem> {
-    // What is wrong with it is told whether or not there is anything to hear.
+    // An invalid pattern is reported even if nothing is broadcast.
     query.pattern.parse::<TopicPattern>().map_err(ListenError::from)?;
     let hub = api.listening.hub.as_ref().ok_or(ListenError::Off)?;
     let place = api.listening.place(Arc::clone(&reader.credential), reader.canvases.as_deref())?;
@@ -215,9 +226,9 @@ pub(super) async fn listen(
     Ok(response)
 }
 
-/// What one caller is sent.
+/// The events sent to one caller.
 struct EventStream {
-    /// Dropped before its place is left.
+    /// Dropped before the permits.
     listener: Ear,
     reader: Reader,
     access: Access,
@@ -246,7 +257,8 @@ impl EventStream {
         Some((Ok(text.into()), self))
     }
 
-    /// Whether the credential still counts, and for the same canvases. Who is told no comes again, and is told why.
+    /// Whether the credential is still valid for the same canvases. If not, the stream ends, and
+    /// the caller finds out why when it reconnects.
     async fn may_go_on(&self) -> bool {
         match self.access.authenticate(self.reader.authorization.as_deref()).await {
             Ok(caller) => canvases(&caller, Scope::Read).as_ref() == Ok(&self.reader.canvases),
@@ -261,7 +273,7 @@ impl EventStream {
 /// One server-sent event.
 fn frame(heard: &Heard) -> String {
     let mut text = String::new();
-    // Writing to a text can't fail.
+    // Writing to a string can't fail.
     let _ = match heard {
         Heard::Event(event) => write!(text, "event: emitted\nid: {}\ndata: {}\n\n", event.id, event.body()),
         Heard::Missed(Some(count)) => write!(text, "event: missed\ndata: {{\"count\":{count}}}\n\n"),
@@ -287,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Four keys of one canvas take its share, and not all there is.
+    /// Four keys of one canvas exhaust its share, but not the process.
     #[test]
     fn places_are_bounded_for_each_caller_each_canvas_and_all() {
         let limits = ListeningLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };

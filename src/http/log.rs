@@ -1,4 +1,4 @@
-//! The log: appended to and read.
+//! The log: append and read.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,14 +13,17 @@ use super::{Api, paging};
 use crate::api::{Append, AppendedAll, LogPage};
 use crate::event::{CanvasId, EventSource, StreamId};
 
-/// Append events to streams of the canvas's log, all or none
+/// Append events to streams of the log
 ///
-/// If something that is expected of a stream is not so, nothing is appended. A request whose answer was lost may have been
-/// carried out: sent again with what it expected, it is answered 409 if it was.
+/// All or none: if a condition on a stream does not hold, nothing is appended.
+///
+/// A request whose response was lost may have been carried out. Repeated with the same conditions,
+/// it is answered with 409 if it was.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/log", operation_id = "append_to_log", tag = "log",
     request_body = Append, responses(
-    (status = 201, description = "They are committed, all of them", body = AppendedAll),
-    (status = 409, description = "A stream is not as expected: `condition-failed`", body = Details,
+    (status = 201, description = "All events are committed", body = AppendedAll),
+    (status = 409, description = "A condition on a stream does not hold (`condition-failed`)",
+        body = Details,
         content_type = "application/problem+json")))]
 pub(super) async fn append(
     State(api): State<Api>,
@@ -32,32 +35,35 @@ pub(super) async fn append(
     Ok((StatusCode::CREATED, Json(AppendedAll::of(&appended))))
 }
 
-/// Which part of the log.
+/// Which part of the log to read.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadQuery {
-    /// Of this category only.
+    /// Only this category.
     #[param(example = "accounts")]
     category: Option<String>,
-    /// Of this stream of the category only.
+    /// Only this stream of the category.
     #[param(example = "account-7")]
     stream: Option<String>,
-    /// The events after this `seq`. Default 0: from the beginning.
+    /// Start after this log number (`seq`). Default 0: from the beginning.
     #[serde(default)]
     #[param(minimum = 0, default = 0)]
     after: i64,
-    /// Most events of the page. Default 100.
+    /// Maximum number of events. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
 }
 
-/// Read the canvas's log, a category of it, or a stream, a page at a time
+/// Read the log
 ///
-/// In the order of `seq`. What is not there yet when a page is read never comes before what is on it. A page has at most 4 MiB
-/// of payloads and metadata, or one event: `more` says that it ended there.
+/// Returns a page of the canvas's log, of a category or of a stream, in the order of `seq`. Events
+/// that become readable after a page was read never precede those on it.
+///
+/// A page has at most 4 MiB of payloads and metadata, or a single event; `more` says that it ended
+/// there.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
-    responses((status = 200, description = "A page", body = LogPage)))]
+    responses((status = 200, description = "A page of the log", body = LogPage)))]
 pub(super) async fn read(
     State(api): State<Api>,
     caller: Caller,

@@ -1,6 +1,7 @@
-//! The HTTP API: every route on one screen, each with the scopes that it needs.
+//! The HTTP API: all routes on one screen, each with the scopes that it needs.
 //!
-//! It reads requests, asks who may do what, and hands on; what an event is, and what becomes of it, is decided elsewhere.
+//! Parses requests, authorizes callers and passes on; what an event is, and what becomes of it, is
+//! decided elsewhere.
 
 mod admin;
 mod answer;
@@ -63,7 +64,7 @@ use shares::Shares;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
-/// What the handlers of requests work with. Cheap to clone.
+/// The state of the request handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
     queue: Queue,
@@ -72,7 +73,7 @@ pub(crate) struct Api {
     log: Log,
     access: Access,
     deliverer: Deliverer,
-    /// What this deployment sends itself is known by.
+    /// Identifies deliveries that this deployment sent itself.
     own: Arc<OwnDeployment>,
     limits: Limits,
     shares: Shares,
@@ -84,7 +85,7 @@ pub(crate) struct Api {
     listening: Listening,
 }
 
-/// The API with its layers, and its documentation if that is wanted. The outermost is the last.
+/// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
 fn router(api: &Api, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
     let pages = if docs { openapi::pages(document) } else { Router::new() };
@@ -97,7 +98,7 @@ fn router(api: &Api, docs: bool) -> Router {
         .with_state(api.clone())
 }
 
-/// The first five ask for their callers themselves: they are about no canvas, or about several.
+/// The first five routes authenticate their callers themselves: they concern no canvas, or several.
 fn routes(api: &Api) -> OpenApiRouter<Api> {
     OpenApiRouter::with_openapi(openapi::base())
         .routes(routes!(health::alive))
@@ -108,7 +109,7 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
         .merge(guarded(api).into_router())
 }
 
-/// Everything below needs a credential; its scopes stand beside the route.
+/// The routes that need a credential, each next to its scopes.
 fn guarded(api: &Api) -> Guarded {
     of_the_platform(of_a_canvas(Guarded::new(api)))
 }
@@ -123,7 +124,7 @@ fn of_a_canvas(guarded: Guarded) -> Guarded {
         .on(Scope::Operate, routes!(events::run_now))
         .on(Scope::Read, routes!(handlers::list))
         .on(Scope::Read, routes!(handlers::one))
-        // Who registers a target receives what is emitted for its handler.
+        // A target receives the events of its handler, so registering one includes reading.
         .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
         .on(Scope::Operate, routes!(targets::delete))
         .on(Scope::Read, routes!(targets::one))
@@ -134,7 +135,7 @@ fn of_a_canvas(guarded: Guarded) -> Guarded {
         .on(Scope::Read, routes!(handlers::depth))
         .on(Scope::Read, routes!(crons::list))
         .on(Scope::Read, routes!(crons::one))
-        // Who puts a cron emits.
+        // A cron emits events.
         .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
         .on(Scope::Operate, routes!(crons::delete))
         .on(Scope::Operate, routes!(crons::pause, crons::unpause))
@@ -163,9 +164,9 @@ fn of_a_canvas(guarded: Guarded) -> Guarded {
 
 fn of_the_platform(guarded: Guarded) -> Guarded {
     guarded
-        // No tenant sets its own.
+        // Tenants may not set their own quotas.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
-        // A queue gets what is emitted on every canvas.
+        // A queue receives the events of every canvas.
         .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
         .everywhere([Scope::Read], routes!(queues::list))
         .everywhere([Scope::Read], routes!(queues::one))
@@ -173,7 +174,7 @@ fn of_the_platform(guarded: Guarded) -> Guarded {
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))
-        // Who takes copies reads them.
+        // Leased copies contain the values of events.
         .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
         .everywhere([Scope::Operate], routes!(pulls::extend))
         .everywhere([Scope::Operate], routes!(pulls::complete))

@@ -7,15 +7,16 @@ use tokio::time::Instant;
 
 use crate::event::CanvasId;
 
-/// How long a canvas is a neighbour after its last request.
+/// How long a canvas counts as a neighbour after its last request.
 const THERE: Duration = Duration::from_secs(600);
 
-/// The two canvases that asked last, the later one first.
+/// The two canvases with the latest requests, the latest first.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours(Mutex<[Option<(CanvasId, Instant)>; 2]>);
 
 impl Neighbours {
-    /// Notes a request of a canvas; whether another one has asked within the last ten minutes.
+    /// Records a request of a canvas, and returns whether another canvas had one within the last
+    /// ten minutes.
     pub(super) fn meet(&self, canvas: CanvasId) -> bool {
         let now = Instant::now();
         let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);

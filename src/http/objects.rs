@@ -1,4 +1,4 @@
-//! Objects: shown, listed where they stand still, let go on.
+//! Objects: show, list halted lanes and tombstones, and skip dead events.
 
 use axum::Json;
 use axum::extract::State;
@@ -13,9 +13,11 @@ use crate::access::Scope;
 use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped, Tombstone};
 use crate::event::{Lane, Name};
 
-/// List where objects of a canvas stand still because an event died, the longest first; 1,000 at most.
+/// List the halted objects of a canvas
+///
+/// Those that are halted by a dead event, the longest halted first; at most 1,000.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
-    responses((status = 200, description = "Where objects stand still", body = List<HaltedLane>)))]
+    responses((status = 200, description = "The halted objects", body = List<HaltedLane>)))]
 pub(super) async fn halted(
     State(api): State<Api>,
     caller: Caller,
@@ -24,7 +26,9 @@ pub(super) async fn halted(
     Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
 }
 
-/// Show an object: the end of its chain, its state, who works on it, and where it stands still.
+/// Show an object
+///
+/// The end of its chain, its state, the workers with its events, and where it is halted.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
     responses((status = 200, description = "The object", body = Object)))]
 pub(super) async fn one(
@@ -38,26 +42,27 @@ pub(super) async fn one(
     Ok(Json(Object::of(object, in_hand, admin.halted(caller.canvas, Some(&key)).await?)))
 }
 
-/// Which tombstones.
+/// Which tombstones to list.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TombstonesQuery {
-    /// The number of the last event that was consumed. Default 0.
+    /// Only links after this one, the last that was consumed. Default 0.
     #[serde(default)]
     #[param(minimum = 0, default = 0)]
     after: i64,
-    /// For consumers of this registered queue.
+    /// As seen by consumers of this registered queue.
     #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
     queue: Option<String>,
 }
 
-/// List which links of an object's chain are missing: their events were cancelled, purged, or died and were passed over.
+/// List the missing links of an object's chain
 ///
-/// In the order of the chain; 1,000 at most.
+/// Those that will never arrive: their events were cancelled or purged, or died and were skipped.
+/// In the order of the chain; at most 1,000.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
     tag = "objects", params(TombstonesQuery),
-    responses((status = 200, description = "Links that are missing", body = List<Tombstone>)))]
+    responses((status = 200, description = "The missing links", body = List<Tombstone>)))]
 pub(super) async fn tombstones(
     State(api): State<Api>,
     caller: Caller,
@@ -73,10 +78,13 @@ pub(super) async fn tombstones(
     Ok(Json(List::whole(found.into_iter().map(Tombstone::from).collect())))
 }
 
-/// Let an object go on for a handler without the event that died there. To go on with that event, redrive it.
+/// Resume an object for a handler without its dead event
+///
+/// To run the dead event again, redrive it.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/objects/{object}/skip", operation_id = "skip_object", tag = "objects",
     request_body = SkipRequest,
-    responses((status = 200, description = "The object goes on", body = Skipped)))]
+    responses((status = 200, description = "The object is not halted for the handler",
+        body = Skipped)))]
 pub(super) async fn skip(
     State(api): State<Api>,
     caller: Caller,

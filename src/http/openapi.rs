@@ -1,4 +1,5 @@
-//! The OpenAPI 3.1 document, made from the routes, and a page that shows it without asking any other host.
+//! The OpenAPI 3.1 document, generated from the routes, and a page that displays it without
+//! contacting other hosts.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -18,32 +19,43 @@ use super::bytes::sliced;
 use super::guard::CREDENTIAL;
 use super::problem::{Details, Problem};
 
-/// What the page may load: its own files, and the document.
+/// The page may only load its own files and the document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
-/// How long a caller may take over a page.
+/// How long a caller may take to receive a page.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "wakeq", description = "A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.", license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")),
+    info(
+        title = "wakeq",
+        description = "A durable event queue: Postgres holds every event, Google Cloud Pub/Sub \
+                       only wakes the workers.",
+        license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
+    ),
     components(schemas(Details)),
     tags(
-        (name = "emit", description = "Emitting events"),
-        (name = "events", description = "Single events: look, cancel, run now"),
-        (name = "handlers", description = "Counts, pauses and blocks, and where events are sent over HTTP"),
-        (name = "cron", description = "Events that are emitted at their times"),
-        (name = "objects", description = "What events are ordered by, and where that stands still"),
-        (name = "entities", description = "What is kept in memory by one processor of its type, and changes by events"),
-        (name = "log", description = "What happened, in order: appended to streams, never changed"),
-        (name = "dead events", description = "Events that are not tried again"),
-        (name = "groups", description = "Consumer groups: who reads which part of the log, and how far they have come"),
-        (name = "queues", description = "Queues that services register: copies of the events of every canvas"),
-        (name = "quotas", description = "What a canvas may keep, and what it keeps"),
-        (name = "admin", description = "Keys, and who did what"),
-        (name = "push", description = "For Pub/Sub and Cloud Scheduler, in deployments with a push subscription"),
-        (name = "health", description = "For those who start, stop and route to the process"),
+        (name = "emit", description = "Emit events"),
+        (name = "events", description = "List, explain, cancel and expedite single events"),
+        (name = "handlers",
+            description = "Counts, pauses and blocks of handlers, and their HTTP targets"),
+        (name = "cron", description = "Schedules that emit events"),
+        (name = "objects",
+            description = "The objects that events are ordered by, and where they are halted"),
+        (name = "entities",
+            description = "States that events change, kept in memory by one processor per type"),
+        (name = "log",
+            description = "What happened, in order: events appended to streams, never changed"),
+        (name = "dead events", description = "Events that are no longer retried"),
+        (name = "groups", description = "Consumer groups, and their positions in the log"),
+        (name = "queues",
+            description = "Queues that services register: copies of the events of all canvases"),
+        (name = "quotas", description = "The limits of a canvas, and its usage"),
+        (name = "admin", description = "Keys, blocks, and the audit log"),
+        (name = "push",
+            description = "For Pub/Sub and Cloud Scheduler, if there is a push subscription"),
+        (name = "health", description = "For orchestrators and load balancers"),
     )
 )]
 struct Base;
@@ -51,7 +63,7 @@ struct Base;
 /// The name of the credential of pushes in the document.
 const PUSH_CREDENTIAL: &str = "push";
 
-/// The document before any route is in it.
+/// The document without any routes.
 pub(super) fn base() -> utoipa::openapi::OpenApi {
     let mut document = Base::openapi();
     let bearer = HttpBuilder::new()
@@ -63,15 +75,16 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
     let components = document.components.get_or_insert_default();
     components.add_security_scheme(CREDENTIAL, SecurityScheme::Http(bearer));
     let pushing = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).description(Some(
-        "A Google ID token of an account in WAKEQ_PUSH_ACCOUNTS, for WAKEQ_PUSH_AUDIENCE: good for this and nothing else",
+        "A Google ID token of an account in WAKEQ_PUSH_ACCOUNTS, for WAKEQ_PUSH_AUDIENCE; \
+         valid for these routes only",
     ));
     components.add_security_scheme(PUSH_CREDENTIAL, SecurityScheme::Http(pushing.build()));
     document
 }
 
-/// `/openapi.json` and `/docs`, where `/` points to.
+/// `/openapi.json` and `/docs`, to which `/` redirects.
 pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
-    // Written once: nobody pays for it who asks.
+    // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
     let config = std::sync::Arc::new(Config::new([Url::new("wakeq", "/openapi.json")]).validator_url("none"));
     let page = move |file: String| {
@@ -81,7 +94,8 @@ pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
     let index = page.clone();
     Router::new()
         .route("/openapi.json", get(async move || shown(document.clone())))
-        // Until there is a page of its own. Not for good: browsers would keep it.
+        // Temporary, because browsers would remember a permanent redirect when `/` gets a page of
+        // its own.
         .route("/", get(async || Redirect::temporary("/docs/")))
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))

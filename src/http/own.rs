@@ -1,7 +1,7 @@
-//! Deliveries of this deployment that come back to it: refused, whoever's token they carry.
+//! Refuses deliveries of this deployment that come back to it, whatever token they carry.
 //!
-//! A target can be reached by names that nobody told the deployment, so that not each of them is refused when it is
-//! registered. What comes back would count as a request of the workers' account.
+//! A deployment may be reachable under names that it does not know, so registering a target can't
+//! refuse all of them. A returning delivery would count as a request of the workers' account.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use super::problem::{Kind, Problem};
 use crate::event::OwnDeployment;
 
-/// Lets through what this deployment did not send itself.
+/// Passes on everything that this deployment did not send itself.
 pub(super) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Request, next: Next) -> Response {
     let mut senders = request.headers().get_all(OwnDeployment::HEADER).iter();
     if senders.any(|sender| sender.as_bytes() == own.id().as_bytes()) {

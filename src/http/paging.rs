@@ -1,15 +1,15 @@
-//! Which page of a list.
+//! Pages of lists.
 
 use crate::admin::Cursor;
 
 use super::problem::Problem;
 
-/// How many items a page has when nobody says.
+/// Default number of items per page.
 const DEFAULT: u32 = 100;
-/// Most items of a page.
+/// Maximum number of items per page.
 const MOST: u32 = 1000;
 
-/// The length of a page.
+/// The page size.
 pub(super) fn limit(given: Option<u32>) -> Result<u32, Problem> {
     let limit = given.unwrap_or(DEFAULT);
     if (1..=MOST).contains(&limit) {
@@ -19,7 +19,7 @@ pub(super) fn limit(given: Option<u32>) -> Result<u32, Problem> {
     }
 }
 
-/// Where a page starts.
+/// Where the page starts.
 pub(super) fn cursor(given: Option<&str>) -> Result<Option<Cursor>, Problem> {
     Ok(given.map(str::parse).transpose()?)
 }

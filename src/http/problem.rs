@@ -1,6 +1,6 @@
-//! What goes wrong, as the caller is told it: problem details (RFC 9457) with stable types.
+//! Errors as callers see them: problem details (RFC 9457) with stable types.
 //!
-//! A problem's words never repeat what the caller sent as a payload or as a secret, nor what the database said.
+//! Messages never repeat a payload or a secret that the caller sent, nor a message of the database.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -20,14 +20,14 @@ use crate::store::StoreError;
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
-        /// Every type of problem there is.
+        /// The types of problems.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Kind {
             $($(#[doc = $doc])* $kind,)*
         }
 
         impl Kind {
-            /// All of them, in the order of their status.
+            /// All of them, ordered by status.
             pub(super) const ALL: &[Self] = &[$(Self::$kind,)*];
 
             /// The last part of the type.
@@ -35,7 +35,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind => $slug,)* }
             }
 
-            /// The status it is answered with.
+            /// Its HTTP status.
             pub(super) fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status,)* }
             }
@@ -48,58 +48,58 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The request itself is wrong: another one is needed.
+    /// The request itself is wrong and has to be changed.
     BadRequest "bad-request" BAD_REQUEST "The request is not valid";
-    /// No credential, or none that counts.
+    /// No valid credential.
     Unauthenticated "unauthenticated" UNAUTHORIZED "A valid credential is needed";
     /// The credential does not allow it.
     Forbidden "forbidden" FORBIDDEN "The credential does not allow this";
-    /// Not there, or on a canvas that the credential knows nothing of.
+    /// It does not exist, or is on a canvas on which the credential has no grants.
     NotFound "not-found" NOT_FOUND "There is nothing here";
-    /// Another method is needed.
+    /// The resource does not have this method.
     MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "This resource has no such method";
-    /// The request came too slowly.
+    /// The request arrived too slowly.
     Timeout "timeout" REQUEST_TIMEOUT "The request took too long to arrive";
-    /// The event runs.
+    /// The event is running.
     NotWaiting "not-waiting" CONFLICT "The event does not wait";
-    /// The chosen id belongs to somebody else's event.
+    /// The chosen id belongs to another event.
     IdTaken "id-taken" CONFLICT "The id is taken";
-    /// The first request with this key has not ended.
+    /// The first request with this key is still in progress.
     IdempotencyInProgress "idempotency-in-progress" CONFLICT "A request with this Idempotency-Key is in progress";
-    /// Something stands in the way that the caller has to remove first.
+    /// The caller has to remove an obstacle first.
     Conflict "conflict" CONFLICT "The request conflicts with what is there";
-    /// A stream of the log is not as it was expected to be.
+    /// A stream of the log is not in the expected state.
     ConditionFailed "condition-failed" CONFLICT "What was expected is not so";
-    /// A lease of a copy is over.
+    /// The lease of a copy is over.
     LeaseOver "lease-over" GONE "The lease is over";
-    /// Larger than what is accepted.
+    /// It exceeds the size limit.
     TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
-    /// A content type that nobody here reads.
+    /// The content type is not supported.
     UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
-    /// The canvas keeps as much as it may, and by itself that does not become less.
+    /// The canvas has reached a quota whose use does not shrink by itself.
     QuotaReached "quota-reached" CONFLICT "The canvas has reached a quota";
     /// The key was used for another request.
     IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
-    /// More requests than the process takes on, or than the caller's share of it.
+    /// The process, or the caller's share of it, has reached a limit on requests.
     TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
-    /// The canvas keeps as much as it may until some of it is done.
+    /// The canvas has reached a quota whose use shrinks as work is done.
     QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota";
-    /// The header is larger than what is accepted.
+    /// The header exceeds the size limit.
     HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
-    /// A defect of the service.
+    /// A bug in the service.
     Internal "internal" INTERNAL_SERVER_ERROR "The service failed";
-    /// Something that the service needs is away.
+    /// Something that the service needs is unavailable.
     Unavailable "unavailable" SERVICE_UNAVAILABLE "The service is not available now";
 }
 
-/// A problem on its way to the caller.
+/// A problem to be reported to the caller.
 #[derive(Clone, Debug)]
 pub(super) struct Problem {
     pub(super) kind: Kind,
     detail: Cow<'static, str>,
-    /// After how many seconds it may go better, where time mends it.
+    /// The value of `retry-after`, for problems that pass with time.
     retry_after_s: u64,
-    /// Whether to tell it late: who is told at once comes again at once.
+    /// Whether to delay the answer, because clients that are refused at once retry at once.
     late: bool,
 }
 
@@ -107,7 +107,7 @@ pub(super) struct Problem {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(super) struct Details<'a> {
-    /// `urn:wakeq:problem:` and the stable name of the problem.
+    /// `urn:wakeq:problem:` and the stable name of the type.
     #[serde(rename = "type")]
     #[schema(example = "urn:wakeq:problem:not-found")]
     kind: String,
@@ -116,9 +116,9 @@ pub(super) struct Details<'a> {
     /// The HTTP status.
     #[schema(example = 404, minimum = 400, maximum = 599)]
     status: u16,
-    /// What is wrong this time, and what to do.
+    /// What is wrong in this case, and what to do.
     detail: &'a str,
-    /// The request's id, as in the header `x-request-id`.
+    /// The request's id, as in the `x-request-id` header.
     request_id: &'a str,
 }
 
@@ -127,13 +127,13 @@ impl Problem {
         Self { kind, detail: detail.into(), retry_after_s: 1, late: false }
     }
 
-    /// For how long to wait, in whole seconds, one at least.
+    /// Sets how long to wait, rounded up to whole seconds, at least one.
     pub(super) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after_s: seconds.max(1), ..self }
     }
 
-    /// Tells it late, since whoever took more than a share is likely to come again at once.
+    /// Delays the answer: a client that exceeded its share is likely to retry at once.
     pub(super) fn late(self) -> Self {
         Self { late: true, ..self }
     }
@@ -146,24 +146,24 @@ impl Problem {
         Self::new(Kind::BadRequest, detail)
     }
 
-    /// The one answer for what is not there and for what nobody may know of.
+    /// The same answer for what does not exist and for what the caller may not know of.
     pub(super) fn not_found() -> Self {
         Self::new(Kind::NotFound, "no such resource on this canvas, or none that this credential may know of")
     }
 
-    /// A defect: told to the log in full, and to the caller not at all.
+    /// A bug: logged with all details, reported without any.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error, "a request failed by a defect");
         Self::new(Kind::Internal, "a defect of the service; its log has the details under this request id")
     }
 
-    /// Something is away: told to the log in full, to the caller in general.
+    /// Something is unavailable: logged with all details, reported in general terms.
     pub(super) fn unavailable(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::warn!(error, what, "a request found something away");
         Self::new(Kind::Unavailable, format!("{what} is away: try again"))
     }
 
-    /// The change was made before this went wrong; what is left to do is a worker's.
+    /// The error occurred after the change was made; a worker does the rest.
     fn after_the_change(self) -> Self {
         let detail = format!(
             "the change is made, but waking events stopped, and a worker carries on within a minute: {}",
@@ -172,7 +172,7 @@ impl Problem {
         Self::new(self.kind, detail)
     }
 
-    /// What a bare status means that no handler of ours made.
+    /// The problem for a bare status that none of our handlers set.
     pub(super) fn of_status(status: StatusCode) -> Self {
         let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
         match kind {
@@ -197,7 +197,7 @@ impl Problem {
     }
 }
 
-/// Without a body: the outermost layer, which knows the request's id, writes it.
+/// Without a body: the outermost layer writes it, since it knows the request's id.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();
@@ -212,7 +212,7 @@ impl IntoResponse for Problem {
             Kind::QuotaExceeded => {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
             }
-            // What is left of the request is not read.
+            // The rest of the request is not read.
             Kind::TooLarge | Kind::Timeout => {
                 headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -284,7 +284,7 @@ impl From<EventError> for Problem {
     fn from(error: EventError) -> Self {
         match error {
             EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
-            // The parser's own words may repeat a piece of the payload.
+            // The parser's message may quote the payload.
             EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
             EventError::Name(_)
             | EventError::Object(_)
@@ -440,7 +440,8 @@ mod tests {
         assert_eq!(types.count(), Kind::ALL.len(), "docs/http.md lists a type that there is not");
     }
 
-    /// Whoever lifted a rule must not look at Pub/Sub when it was the database, nor believe that nothing was done.
+    /// The caller that lifted a rule must not look for the fault in Pub/Sub if it was the database,
+    /// nor believe that nothing was changed.
     #[test]
     fn a_database_that_fails_while_waking_is_named_and_the_change_is_made() {
         let slow =

@@ -1,4 +1,4 @@
-//! Copies of queues that services pull: leased, extended, completed, released. They are of every canvas.
+//! Pulled queues: lease, extend, complete and release copies. They belong to every canvas.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,19 +22,19 @@ use crate::api::{
 use crate::event::{Cause, HandlerScope, LeaseToken, Name};
 use crate::telemetry::{PullMetrics, RunMetrics};
 
-/// Most requests of a process that wait for copies.
+/// Maximum number of requests in this process that wait for copies.
 const WAITING_MAX: usize = 100;
-/// What is left of a request's time when it stops to wait.
+/// How much of a request's time is left for its answer when it stops waiting.
 const TO_ANSWER: Duration = Duration::from_secs(5);
 
-/// Room for requests that wait for copies, and what becomes of copies. Cheap to clone.
+/// Permits for requests that wait for copies, and metrics. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Pulling {
     waiting: Arc<Semaphore>,
     metrics: PullMetrics,
-    /// Beside those of the workers.
+    /// The counterpart of the workers' run metrics.
     runs: Arc<RunMetrics>,
-    /// Ends what waits.
+    /// Ends the waiting requests.
     stop: CancellationToken,
 }
 
@@ -44,22 +44,27 @@ impl Pulling {
         Self { waiting, metrics: PullMetrics::new(), runs: Arc::default(), stop }
     }
 
-    /// Counts copies of a queue that died, each by the handler that its event names.
+    /// Counts dead copies of a queue by the handlers of their events.
     fn died(&self, queue: &Name, scopes: &[HandlerScope], cause: Cause) {
         self.metrics.pulled(queue, "died", scopes.len());
         scopes.iter().for_each(|scope| self.runs.died(scope, cause));
     }
 }
 
-/// Lease copies of a pulled queue: until the leases end, nobody else gets these.
+/// Lease copies of a pulled queue
 ///
-/// Canvases take turns, each with its oldest copies first. An answer has values of 4 MiB, or one copy; a copy whose leases ran out twice
-/// comes alone. With `wait_s` the answer comes as soon as there are any. A copy whose lease runs out comes again, and dies when that has
-/// happened five times.
+/// No one else receives the copies until their leases end. Canvases take turns, each with its
+/// oldest copies first.
+///
+/// A response has at most 4 MiB of values, or a single copy; a copy whose leases expired twice is
+/// leased alone. With `wait_s`, the response is sent as soon as there are any copies. A copy whose
+/// lease expires can be leased again; the fifth time, it dies.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/lease", operation_id = "lease_copies", tag = "queues",
     request_body = LeaseRequest, responses(
-    (status = 200, description = "What there is to take, none included", body = Leased),
-    (status = 409, description = "The queue is not pulled", body = Details, content_type = "application/problem+json")))]
+    (status = 200, description = "The leased copies; none if there are none to lease",
+        body = Leased),
+    (status = 409, description = "The queue is not pulled",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn lease(
     State(api): State<Api>,
     _: Caller,
@@ -83,7 +88,7 @@ pub(super) async fn lease(
                 Problem::new(Kind::TooManyRequests, "too many requests wait for copies here: try again")
             })?);
         }
-        // Others have its room meanwhile.
+        // Other requests may use the slot meanwhile.
         slot.leave();
         let woken = api.pulling.stop.run_until_cancelled(api.admin.await_copies(&queue, end)).await;
         slot.take()?;
@@ -93,12 +98,16 @@ pub(super) async fn lease(
     }
 }
 
-/// Let a lease end later, or earlier: so long from now.
+/// Change when a lease ends
+///
+/// The lease lasts this long from now, which may be longer or shorter than before.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/extend", operation_id = "extend_copy", tag = "queues",
     request_body = ExtendRequest, responses(
-    (status = 200, description = "It ends then", body = Extended),
-    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
+    (status = 200, description = "The new end of the lease", body = Extended),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn extend(
     State(api): State<Api>,
     _: Caller,
@@ -111,14 +120,19 @@ pub(super) async fn extend(
     Ok(Json(Extended { lease_until }))
 }
 
-/// Complete a copy: it is gone.
+/// Complete a copy
 ///
-/// A request whose answer was lost may have been carried out: sent again, it is answered 404 if it was.
+/// The copy is deleted.
+///
+/// A request whose response was lost may have been carried out. Repeated, it is answered with 404
+/// if it was.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/complete", operation_id = "complete_copy", tag = "queues",
     request_body = CompleteRequest, responses(
-    (status = 204, description = "It is done, and gone"),
-    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
+    (status = 204, description = "The copy is completed and deleted"),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn complete(
     State(api): State<Api>,
     _: Caller,
@@ -132,12 +146,16 @@ pub(super) async fn complete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Give a copy back: as if it had not been taken, or with an `error` as one that failed.
+/// Return a copy to the queue
+///
+/// As if it had not been leased or, with an `error`, as a failed attempt.
 #[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/release", operation_id = "release_copy", tag = "queues",
     request_body = ReleaseRequest, responses(
-    (status = 200, description = "It comes again, or was tried often enough", body = Released),
-    (status = 409, description = "The copy is not held by this lease", body = Details, content_type = "application/problem+json"),
-    (status = 410, description = "The lease is over (`lease-over`)", body = Details, content_type = "application/problem+json")))]
+    (status = 200, description = "The copy can be leased again, or died", body = Released),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn release(
     State(api): State<Api>,
     _: Caller,

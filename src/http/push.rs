@@ -1,7 +1,8 @@
-//! `POST /v1/push`, for Pub/Sub, and `POST /v1/wake`, for Cloud Scheduler: where no process stays, requests do the work.
+//! `POST /v1/push`, for Pub/Sub, and `POST /v1/wake`, for Cloud Scheduler: in deployments without
+//! long-lived processes, requests do the work.
 //!
-//! It finds out who asks and takes the message out of its envelope; what becomes of an event, and of its notification,
-//! is decided by whom it is handed to.
+//! Authenticates the caller and unpacks the message; what becomes of an event and its notification
+//! is decided by the runner.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -30,22 +31,22 @@ use crate::store::Retention;
 /// The path whose requests last as long as handlers.
 pub(super) const PATH: &str = "/v1/push";
 
-/// How long Pub/Sub waits for an answer. A run that takes longer goes on, under its claim.
+/// How long Pub/Sub waits for an answer. A run that takes longer continues under its claim.
 const ANSWER_WITHIN: Duration = Duration::from_secs(600);
-/// The longest that a push may take with all that comes before and after the run.
+/// Maximum time of a push, including everything before and after the run.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(630);
-/// For how long one request does the minute's work before it leaves the rest to the next.
+/// How long one request does the minute's work before it leaves the rest to the next one.
 const WAKE_WITHIN: Duration = Duration::from_secs(20);
 
 type Failure = Box<dyn Error + Send + Sync>;
 type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
-/// What both routes work with. Cheap to clone.
+/// The state of both routes. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Push {
     run: Option<Run>,
     retention: Option<Retention>,
-    /// One pass at a time: a second one would find nothing to do but to wait.
+    /// One pass at a time: a second one would find nothing to do.
     passing: Arc<Semaphore>,
 }
 
@@ -54,7 +55,7 @@ impl Push {
         Self { run: None, retention, passing: Arc::new(Semaphore::new(1)) }
     }
 
-    /// Says who runs what is pushed.
+    /// Sets the function that runs pushed messages.
     pub(super) fn hand_to<F, R, E>(&mut self, run: F)
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
@@ -66,7 +67,7 @@ impl Push {
     }
 }
 
-/// Somebody who may push; known before anything else of the request is looked at.
+/// A caller that may push. Checked before anything else of the request.
 pub(super) struct Pusher;
 
 impl FromRequestParts<Api> for Pusher {
@@ -77,7 +78,8 @@ impl FromRequestParts<Api> for Pusher {
             Ok(_) => Ok(Self),
             Err(denied) => {
                 let (error, path) = (&denied as &dyn Error, parts.uri.path());
-                // Strangers come as they like; an account of the project's own that may not push is a mistake to be seen.
+                // Unknown callers are common; an account of the project's own that may not push is
+                // a mistake to be noticed.
                 match &denied {
                     PushDenied::NotNamed(_) => tracing::warn!(error, path, "refused"),
                     PushDenied::Off | PushDenied::Unauthenticated(_) => {
@@ -103,7 +105,7 @@ impl From<PushDenied> for Problem {
     }
 }
 
-/// What Pub/Sub posts. There is more in it, which nobody needs.
+/// A message as Pub/Sub pushes it. Other fields are ignored.
 #[derive(Deserialize, ToSchema)]
 pub(super) struct Envelope {
     message: Message,
@@ -116,7 +118,7 @@ struct Message {
     data: String,
 }
 
-/// A message out of its envelope.
+/// A message without its envelope.
 pub(super) struct Pushed(Vec<u8>);
 
 impl FromRequest<Api> for Pushed {
@@ -125,7 +127,8 @@ impl FromRequest<Api> for Pushed {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         let bytes = match Whole::from_request(request, api).await {
             Ok(Whole(bytes)) => bytes,
-            // No notification is as long as that, and to refuse it would bring it again and again.
+            // No notification is that long, and Pub/Sub would redeliver a refused message again and
+            // again.
             Err(problem) if problem.kind == Kind::TooLarge => return Ok(Self(Vec::new())),
             Err(problem) => return Err(problem),
         };
@@ -135,19 +138,21 @@ impl FromRequest<Api> for Pushed {
                  without payload unwrapping",
             )
         })?;
-        // What is no base64 is no notification either, and whoever runs it says so.
+        // If it is not base64, it is not a notification: the runner reports that.
         Ok(Self(STANDARD.decode(envelope.message.data).unwrap_or_default()))
     }
 }
 
-/// Run the event that a pushed message is about.
+/// Run the event of a pushed message
 ///
-/// For a push subscription of Pub/Sub. The answer comes when the event has ended, failed, or has to wait for more than
-/// 10 s: then its promise wakes it.
+/// For a push subscription of Pub/Sub. The response is sent when the event has ended or failed, or
+/// has to wait for more than 10 s: then its promise wakes it.
 #[utoipa::path(post, path = "/v1/push", operation_id = "push", tag = "push", request_body = Envelope,
     security(("push" = [])), responses(
-    (status = 204, description = "The message is done with"),
-    (status = "default", description = "It has to come again, or who sent it may not", body = super::problem::Details,
+    (status = 204, description = "The message need not be delivered again"),
+    (status = "default",
+        description = "The message has to be delivered again, or the caller may not push",
+        body = super::problem::Details,
         content_type = "application/problem+json")))]
 pub(super) async fn push(
     State(api): State<Api>,
@@ -165,32 +170,38 @@ pub(super) async fn push(
     Ok(StatusCode::NO_CONTENT.into_response())
 }
 
-/// What a call did.
+/// The result of a call.
 #[derive(Debug, Default, Serialize, ToSchema)]
 pub(super) struct Woken {
     /// Overdue events whose notifications were published.
     woken: usize,
-    /// Resume jobs that were carried on.
+    /// Resume jobs that were continued.
     jobs: usize,
-    /// Events of crons that were emitted: those that are due, and those that will be before the next minute is over.
+    /// Events of crons that were emitted: those that are due, and those that will be before the
+    /// next minute is over.
     ticks: usize,
-    /// Whether there was no time for all of it: the next call goes on.
+    /// Whether the time ran out: the next call continues.
     more: bool,
 }
 
-/// Do the minute's work: wake what is overdue, carry on resume jobs, emit what crons have, delete what is old.
+/// Run the minute's work
 ///
-/// For Cloud Scheduler, once a minute, where no process stays that does so by itself. A call that comes too early, or
-/// while another one is at it, does nothing.
+/// Wakes overdue events, continues resume jobs, emits the events of crons, and deletes expired
+/// data.
+///
+/// For Cloud Scheduler, once a minute, in deployments without a long-lived process that does this.
+/// A call that comes too early, or during another one, does nothing.
 #[utoipa::path(post, path = "/v1/wake", operation_id = "wake", tag = "push", security(("push" = [])), responses(
     (status = 200, description = "What was done", body = Woken),
-    (status = "default", description = "Something is away, or who asked may not", body = super::problem::Details,
+    (status = "default", description = "Something is unavailable, or the caller may not call this",
+        body = super::problem::Details,
         content_type = "application/problem+json")))]
 pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
     let Ok(turn) = Arc::clone(&api.push.passing).try_acquire_owned() else {
         return Ok(Json(Woken::default()));
     };
-    // A task of its own: left half-way, what was moved and not published would wait for its back-off.
+    // In a task of its own: if the pass were cancelled, events whose promises were moved but not
+    // published would wait for their back-off.
     let passing = tokio::spawn(async move {
         let pass = api.admin.wake_within(WAKE_WITHIN, api.push.retention).await;
         drop(turn);

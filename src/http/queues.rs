@@ -1,4 +1,4 @@
-//! Queues that services register: put, listed, shown, deleted, and what canvases get of them. All of it is about the events
+//! Registered queues: put, list, show and delete, and their facets. All of it concerns the events
 //! of every canvas.
 
 use axum::Json;
@@ -16,16 +16,20 @@ use crate::api::{
 };
 use crate::event::CanvasId;
 
-/// Register a queue, or replace what is registered under its name.
+/// Register or replace a queue
 ///
-/// From then on every emit on any canvas whose event has a topic, `canvas:module:name`, that a pattern is found in puts a
-/// copy into it, in the emit's own transaction. Without a target, functions of workers work it, and a target that was there
-/// is removed. The same again changes nothing. A secret that is made is shown in this answer and never again.
+/// From now on, the queue receives a copy of every event, on any canvas, if a pattern is found in
+/// its topic (`canvas:module:name`). The copy is added in the transaction of the emit.
+///
+/// Without a target, functions of workers process the queue, and an existing target is removed.
+/// Repeating the request changes nothing. A generated secret is shown only in this response.
 #[utoipa::path(put, path = "/v1/admin/queues/{queue}", operation_id = "put_queue", tag = "queues",
     request_body = PutQueue, responses(
-    (status = 200, description = "There was one of this name, and it is so now", body = PutQueueAnswer),
-    (status = 201, description = "It is new", body = PutQueueAnswer),
-    (status = 409, description = "There are 100 queues, or all patterns together are too costly", body = Details,
+    (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
+    (status = 201, description = "The queue was registered", body = PutQueueAnswer),
+    (status = 409,
+        description = "There are 100 queues already, or all patterns together are too costly",
+        body = Details,
         content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(api): State<Api>,
@@ -47,15 +51,19 @@ pub(super) async fn put(
     Ok((status, Json(put.into())))
 }
 
-/// List the registered queues by name; there are 100 at most.
+/// List the registered queues
+///
+/// By name; at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
-    responses((status = 200, description = "All of them", body = List<Queue>)))]
+    responses((status = 200, description = "All queues", body = List<Queue>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<Queue>>, Problem> {
     let queues = api.admin.queues().await?;
     Ok(Json(List::whole(queues.into_iter().map(Queue::from).collect())))
 }
 
-/// Show a queue, and what canvases get of it where that differs.
+/// Show a queue
+///
+/// And the canvases with settings of their own.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
     responses((status = 200, description = "The queue", body = Queue)))]
 pub(super) async fn one(
@@ -67,20 +75,25 @@ pub(super) async fn one(
     Ok(Json(Queue::with(queue, settings)))
 }
 
-/// What becomes of what waits.
+/// What to do with the waiting copies.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteQuery {
-    /// `drain`: it is worked as before, and the queue goes with the last copy. `drop`: it is deleted, except what runs.
+    /// `drain`: process them as before; the queue is removed after the last one. `drop`: delete
+    /// them, except running ones.
     #[serde(default)]
     #[param(inline)]
     waiting: Waiting,
 }
 
-/// Unregister a queue: it gets no copies any more, and goes with the last one that waits.
+/// Unregister a queue
+///
+/// It receives no more copies, and is removed after the last waiting one.
 #[utoipa::path(delete, path = "/v1/admin/queues/{queue}", operation_id = "delete_queue", tag = "queues",
-    params(DeleteQuery), responses((status = 200, description = "It gets no copies any more", body = DeletedQueue)))]
+    params(DeleteQuery),
+    responses((status = 200, description = "The queue receives no more copies",
+        body = DeletedQueue)))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -90,22 +103,25 @@ pub(super) async fn delete(
     Ok(Json(api.admin.delete_queue(&name, query.waiting.into(), &caller.actor()).await?.into()))
 }
 
-/// Which page of the facets.
+/// Which page of the facets to return.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FacetsQuery {
-    /// Most items of the page. Default 100.
+    /// Maximum number of items. Default 100.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<u32>,
-    /// `next_cursor` of the page before.
+    /// The `next_cursor` of the previous page.
     #[param(max_length = 36)]
     cursor: Option<String>,
 }
 
-/// List the canvases with copies in a queue, by their ids.
+/// List the canvases with copies in a queue
+///
+/// By id.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets", operation_id = "list_facets", tag = "queues",
-    params(FacetsQuery), responses((status = 200, description = "A page of facets", body = List<Facet>)))]
+    params(FacetsQuery),
+    responses((status = 200, description = "A page of facets", body = List<Facet>)))]
 pub(super) async fn facets(
     State(api): State<Api>,
     _: Caller,
@@ -122,11 +138,11 @@ pub(super) async fn facets(
     Ok(Json(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor }))
 }
 
-/// How much there is to do in a queue now: for autoscalers.
+/// Count the copies of a queue that are due and free to run
 ///
-/// Cheap, however much waits: it reads 10,000 copies at most.
+/// For autoscalers. Cheap, however many are waiting: reads at most 10,000 copies.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
-    responses((status = 200, description = "The depth now", body = QueueDepth)))]
+    responses((status = 200, description = "The depth at present", body = QueueDepth)))]
 pub(super) async fn depth(
     State(api): State<Api>,
     _: Caller,
@@ -135,9 +151,12 @@ pub(super) async fn depth(
     Ok(Json(api.admin.queue_depth(&name).await?.into()))
 }
 
-/// Say what a canvas gets of a queue. What waits goes on at once if it may now.
+/// Set the weight and limit of a canvas in a queue
+///
+/// Waiting copies that may run now are woken at once.
 #[utoipa::path(put, path = "/v1/admin/queues/{queue}/facets/{canvas}", operation_id = "set_facet", tag = "queues",
-    request_body = SetFacet, responses((status = 200, description = "It is so now", body = FacetSet)))]
+    request_body = SetFacet,
+    responses((status = 200, description = "The settings are in force", body = FacetSet)))]
 pub(super) async fn set_facet(
     State(api): State<Api>,
     caller: Caller,

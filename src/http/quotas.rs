@@ -1,4 +1,4 @@
-//! Quotas of a canvas: shown to who reads there, set by who is admin of every canvas, and by no tenant.
+//! Quotas of a canvas: its readers may list them, but only an admin of every canvas may set them.
 
 use axum::Json;
 use axum::extract::State;
@@ -10,19 +10,21 @@ use super::guard::Caller;
 use super::problem::Problem;
 use crate::api::{List, Quota, SetQuota, UnsetQuota};
 
-/// List the quotas of a canvas: how much it may keep of what, and how much there is.
+/// List the quotas of a canvas
+///
+/// Its limits and its usage.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas", operation_id = "list_quotas", tag = "quotas",
-    responses((status = 200, description = "All of them", body = List<Quota>)))]
+    responses((status = 200, description = "All quotas", body = List<Quota>)))]
 pub(super) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Quota>>, Problem> {
     let quotas = api.admin.quotas(caller.canvas).await?;
     Ok(Json(List::whole(quotas.into_iter().map(Quota::from).collect())))
 }
 
-/// Set what a canvas may keep of something. What is there already stays.
+/// Set a limit of a canvas
 ///
-/// It counts within a minute in every process.
+/// Existing data is kept. Takes effect in every process within a minute.
 #[utoipa::path(put, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "set_quota", tag = "quotas",
-    request_body = SetQuota, responses((status = 204, description = "It is so now")))]
+    request_body = SetQuota, responses((status = 204, description = "The limit was set")))]
 pub(super) async fn set(
     State(api): State<Api>,
     caller: Caller,
@@ -34,9 +36,9 @@ pub(super) async fn set(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Give a canvas the limit that every canvas has.
+/// Restore the default limit of a canvas
 #[utoipa::path(delete, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "unset_quota", tag = "quotas",
-    responses((status = 200, description = "It has that limit now", body = UnsetQuota)))]
+    responses((status = 200, description = "The canvas has the default limit", body = UnsetQuota)))]
 pub(super) async fn unset(
     State(api): State<Api>,
     caller: Caller,

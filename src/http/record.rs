@@ -1,5 +1,6 @@
-//! What leaves no change behind, on its way into the record: refusals, sign-ins, reads of values. It is gathered, counted, and
-//! written now and then, so that whoever knocks or looks without end costs neither a statement nor a row a time.
+//! Gathers audit log entries that belong to no change: refusals, sign-ins, listeners and reads of
+//! values. Equal ones are counted, and all are written now and then, so that a caller in a loop
+//! costs neither a statement nor a row per request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -16,30 +17,32 @@ use crate::admin::Admin;
 use crate::event::{Actor, CanvasId, HandlerScope};
 use crate::store::{AuditOutcome, Noted};
 
-/// How long refusals and sign-ins are gathered before they are written.
+/// How long refusals, sign-ins and listeners are gathered before they are written.
 const SOON: Duration = Duration::from_secs(5);
-/// How long reads are.
+/// How long reads are gathered.
 const LATER: Duration = Duration::from_secs(300);
-/// Most different lines that are gathered of callers who are known; more are only logged.
+/// Maximum number of different lines gathered about identified callers; more are only logged.
 const DIFFERENT: usize = 200;
-/// As many of them may be of one caller, so that nobody crowds out the others.
+/// Maximum number of them per caller, so that no caller crowds out the others.
 const ONE_CALLERS: usize = 10;
-/// As many besides may be of callers whom nobody knows: they can't crowd out the others, nor fill the record.
+/// Maximum number of lines about unidentified callers: they can neither crowd out the others nor
+/// fill the audit log.
 const STRANGERS: usize = 50;
-/// As many of these may be from one address, or about one canvas: the noise of one hides no other.
+/// Maximum number of those per client address, and per canvas, so that the noise of one hides no
+/// other.
 const ONE_ADDRESSES: usize = 5;
 const ONE_CANVASES: usize = 10;
-/// Who asks when nobody knows.
+/// The logged name of an unidentified caller.
 const STRANGER: &str = "unauthenticated";
-/// A credential that comes again within this time has not signed in anew.
+/// A credential that is used again within this time does not count as a new sign-in.
 const SESSION: Duration = Duration::from_secs(3600);
-/// Most sign-ins that are known; beyond, one is told again.
+/// Maximum number of sign-ins remembered; beyond it, some are recorded again.
 const SESSIONS: usize = 10_000;
 
-/// When each credential was last told of on each canvas.
+/// When the sign-in of each credential on each canvas was last recorded.
 type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
 
-/// Gathers what goes into the record. Cheap to clone.
+/// Gathers audit log entries. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Record {
     soon: Gatherer,
@@ -47,18 +50,18 @@ pub(super) struct Record {
     sessions: Arc<Mutex<Sessions>>,
 }
 
-/// What happened, to whom, and why. Two of the same are one that happened twice.
+/// What happened, to whom, and why. Equal lines are counted as one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) outcome: AuditOutcome,
-    /// None: about every canvas.
+    /// `None` means every canvas.
     pub(super) canvas: Option<CanvasId>,
-    /// The name of who asked; none if that is not known.
+    /// The caller's name, if it was identified.
     pub(super) actor: Option<String>,
-    /// The public part of what they showed, if that has one.
+    /// The public part of its credential, if it has one.
     pub(super) credential: Option<String>,
     pub(super) client: Client,
-    /// The operation's name in the document, or `sign-in`.
+    /// The operation's name in the OpenAPI document, or `sign-in`.
     pub(super) action: Arc<str>,
     pub(super) scope: Option<HandlerScope>,
     /// Why it was refused.
@@ -72,7 +75,7 @@ impl Record {
         Self { soon: gatherer(SOON), later: gatherer(LATER), sessions: Arc::default() }
     }
 
-    /// Notes that a request was refused.
+    /// Records that a request was refused.
     pub(super) fn refused(&self, line: Line, request: &str) {
         let (actor, client) = (line.actor.as_deref().unwrap_or(STRANGER), line.client.0);
         let (canvas, reason) = (line.canvas.unwrap_or_default(), line.reason.as_deref().unwrap_or_default());
@@ -80,17 +83,18 @@ impl Record {
         self.soon.add(line, request);
     }
 
-    /// Notes that somebody listens.
+    /// Records that a caller listens.
     pub(super) fn listens(&self, line: Line, request: &str) {
         self.soon.add(line, request);
     }
 
-    /// Notes that values were read.
+    /// Records that values were read.
     pub(super) fn read(&self, line: Line, request: &str) {
         self.later.add(line, request);
     }
 
-    /// Notes that a credential was accepted, unless it was within the hour, on the same canvas.
+    /// Records that a credential was accepted, unless that was recorded for the same canvas within
+    /// the last hour.
     pub(super) fn signed_in(
         &self,
         credential: &Arc<str>,
@@ -125,7 +129,7 @@ impl Record {
         true
     }
 
-    /// Writes what is gathered, and ends.
+    /// Writes what is gathered, and stops.
     pub(super) async fn finish(&self) {
         self.soon.finish().await;
         self.later.finish().await;
@@ -153,12 +157,12 @@ struct Gathered {
 
 struct Row {
     times: u32,
-    /// The first request of them.
+    /// The first of the requests.
     request: String,
 }
 
 impl Gathered {
-    /// Whether there was room for it.
+    /// Adds a line, unless a limit is reached; returns whether it was added.
     fn add(&mut self, line: Line, request: &str) -> bool {
         if let Some(row) = self.rows.get_mut(&line) {
             row.times = row.times.saturating_add(1);
@@ -202,7 +206,7 @@ fn noted(line: Line, row: &Row) -> Noted {
     }
 }
 
-/// What stands at the beginning of the record's detail: by means of what, and from where.
+/// The beginning of an entry's detail: the credential and the client address.
 pub(super) fn shown(credential: Option<&str>, client: Client) -> String {
     match credential {
         Some(credential) => format!("{credential} from {}", client.0),
@@ -303,7 +307,8 @@ mod tests {
         assert_eq!(seven.actor.credential_id(), Some("with wakeq_0123456789ab from 203.0.113.1"));
     }
 
-    /// One address knocks at a canvas with a thousand keys; another one, and another canvas, are seen all the same.
+    /// One address tries a thousand keys on a canvas; other addresses and other canvases are still
+    /// recorded.
     #[test]
     fn the_noise_of_one_stranger_hides_no_other() {
         let mut gathered = Gathered::default();

@@ -1,5 +1,5 @@
-//! The server around the API: connections, their limits, and an end in good order. HTTP/1.1, without TLS: the load
-//! balancer in front of it has the certificate.
+//! The server of the API: connections, their limits, and an orderly shutdown. HTTP/1.1 without TLS:
+//! the load balancer in front of it has the certificate.
 
 mod config;
 
@@ -37,37 +37,40 @@ use crate::store::{Store, StoreError};
 
 pub use config::HttpConfig;
 
-/// Bytes of a request's line and header.
+/// Maximum size of a request's line and headers, in bytes.
 const HEADER_BYTES: usize = 32 * 1024;
-/// Fields of a request's header.
+/// Maximum number of header fields.
 const HEADER_FIELDS: usize = 64;
-/// How long the answer to a lifted rule waits for the waking of events; the rest follows.
+/// How long the answer to lifting a rule waits for events to be woken; the remaining ones follow in
+/// the background.
 const WAKING: Duration = Duration::from_secs(2);
-/// How long the end waits until listeners elsewhere were told of what was emitted here.
+/// How long the shutdown waits for broadcasts of what was emitted here.
 const BROADCASTING: Duration = Duration::from_secs(1);
-/// How long the end of a connection is waited for, and how many bytes are read meanwhile. Hanging up on bytes that nobody
-/// has read would take the answer away from who sent them.
+/// How long, and for how many bytes, a closing connection is still read. Closing it with unread
+/// bytes would reset it, and the peer would lose the answer.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_BYTES: usize = 1024 * 1024;
-/// Connections that are being turned away at a time; beyond, they are closed without a word.
+/// Maximum number of connections being refused with an answer; beyond it they are closed without
+/// one.
 const TURNED_AWAY_MAX: usize = 64;
-/// How often it is said that connections can't be taken, and how long nothing is tried then.
+/// Minimum time between two warnings that connections can't be accepted, and the pause after each
+/// failure.
 const COMPLAINT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why the API can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(&'static str),
-    /// The configuration of access is wrong.
+    /// The access configuration is invalid.
     #[error(transparent)]
     Access(#[from] AccessError),
-    /// The configuration of delivery is wrong.
+    /// The delivery configuration is invalid.
     #[error(transparent)]
     Delivery(#[from] DeliveryError),
-    /// The database.
+    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The address can't be listened on.
@@ -75,7 +78,7 @@ pub enum HttpError {
     Address {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -109,7 +112,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// Listens; connections are taken once it runs.
+    /// Listens on the address; connections are accepted once [`HttpServer::run`] is called.
     pub async fn bind(
         store: Store,
         notifier: Arc<dyn Notifier>,
@@ -150,9 +153,10 @@ impl HttpServer {
         Ok(Self { listener, address, api, config, stop })
     }
 
-    /// Takes what Pub/Sub pushes, from the callers of [`AccessConfig::push`]: `run` is given each message, and the push
-    /// is acknowledged once it returns `Ok`. What it does for a push goes on if the caller leaves, so long as `run` sees to
-    /// that; [`PushRunner`] does, and has an example.
+    /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
+    /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
+    /// the future is dropped: `run` has to see to it that its work continues, as [`PushRunner`]
+    /// does, which has an example.
     ///
     /// [`PushRunner`]: crate::PushRunner
     pub fn on_push<F, R, E>(mut self, run: F) -> Result<Self, HttpError>
@@ -170,18 +174,18 @@ impl HttpServer {
         Ok(self)
     }
 
-    /// Where it listens, with the port that port 0 became.
+    /// The address that it listens on, with the actual port if port 0 was configured.
     pub fn local_address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Cancel it to shut the server down.
+    /// Cancelling this token shuts the server down.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Serves until [`HttpServer::stop_token`] is cancelled: then takes no new connection, lets requests end within the
-    /// grace, and cuts off the rest.
+    /// Serves until [`HttpServer::stop_token`] is cancelled. Then it accepts no new connections,
+    /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
         let router = router(&self.api, self.config.docs);
         let room = Arc::new(Semaphore::new(self.config.max_connections));
@@ -208,7 +212,7 @@ impl HttpServer {
                     continue;
                 }
             };
-            // Answers are written whole: waiting to fill a packet would only delay them.
+            // Answers are written as a whole, which Nagle's algorithm would only delay.
             if let Err(error) = stream.set_nodelay(true) {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
                 continue;
@@ -223,7 +227,7 @@ impl HttpServer {
                 drop(place);
             });
         }
-        // Who comes now is refused, and goes to another process.
+        // New connections are refused from now on, so that clients turn to another process.
         drop(self.listener);
         connections.close();
         if tokio::time::timeout(self.config.shutdown_grace, connections.wait()).await.is_err() {
@@ -238,7 +242,7 @@ impl HttpServer {
         self.api.record.finish().await;
     }
 
-    /// The next connection; `None` once the server shall stop.
+    /// Accepts the next connection; `None` once the server has to stop.
     async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         let mut complained: Option<Instant> = None;
         loop {
@@ -246,7 +250,7 @@ impl HttpServer {
                 Ok(accepted) => return Some(accepted),
                 Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // No file descriptor or memory left: that passes as connections end.
+                    // Out of file descriptors or memory: this passes as connections end.
                     if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
                         let error = &error as &dyn std::error::Error;
                         tracing::warn!(error, "no connection can be taken now");
@@ -259,7 +263,8 @@ impl HttpServer {
     }
 }
 
-/// Says what is served here, so that no process delivers to it; the deployment as it is known then.
+/// Registers the names under which this deployment is served, so that no process delivers to them;
+/// returns the deployment with all its names.
 async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDeployment>, HttpError> {
     let AccessConfig { audiences, push, .. } = &config.access;
     let names: Vec<String> =
@@ -273,7 +278,8 @@ async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDep
     Ok(Arc::new(store.own_deployment().await?))
 }
 
-/// A place in the share of a connection's address, which a proxy that is trusted has none of; or the status to refuse it with.
+/// Reserves one of the connections of a client address, of which trusted proxies need none;
+/// otherwise returns the status to refuse with.
 fn from_one_address(
     addresses: &Tally<IpAddr>,
     proxies: &Proxies,
@@ -286,7 +292,7 @@ fn from_one_address(
     addresses.take(&[place], 1).map(Some).map_err(|_| 429)
 }
 
-/// Serves one connection to its end; once the server shall stop, to the end of its request.
+/// Serves a connection until it ends; after a shutdown request, until its current request ends.
 async fn serve(stream: Paced<TcpStream>, telling: Telling, stop: CancellationToken) {
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
@@ -307,7 +313,7 @@ async fn serve(stream: Paced<TcpStream>, telling: Telling, stop: CancellationTok
     linger(connection.into_parts().io.into_inner().into_stream()).await;
 }
 
-/// Hangs up, once the other side has read what it was told.
+/// Closes the connection once the peer has received the answer.
 async fn linger(mut stream: TcpStream) {
     let ending = async {
         stream.shutdown().await?;
@@ -320,11 +326,11 @@ async fn linger(mut stream: TcpStream) {
         }
         Ok::<(), std::io::Error>(())
     };
-    // However it ends: there is nobody left to be told.
+    // The outcome is irrelevant: no one is left to report it to.
     drop(tokio::time::timeout(LINGER, ending).await);
 }
 
-/// Answers before anything was read.
+/// Answers before reading anything.
 async fn turn_away(mut stream: TcpStream, status: u16) {
     let telling = async {
         stream.write_all(&answer::bare(status)).await?;

@@ -1,7 +1,8 @@
-//! Shares: how much of what all callers have in common one of them may take at a time, and how fast. Whoever takes more is
-//! refused and told when to come again; nobody else is.
+//! Shares: how much of a common resource a single party may use at a time, and how fast. A party
+//! that exceeds its share is refused and told when to retry; the others are not affected.
 //!
-//! A caller is counted by its credential and by its canvas, a stranger and a connection by the client's address.
+//! Requests are counted by credential and by canvas, those without a valid credential and
+//! connections by client address.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -17,43 +18,43 @@ use super::problem::{Kind, Problem};
 use crate::access::Principal;
 use crate::event::CanvasId;
 
-/// Most callers whose rates are known at a time. Beyond, newcomers share one rate.
+/// Maximum number of parties with a rate of their own. Beyond it, newcomers share one.
 const KNOWN_MAX: usize = 10_000;
-/// How often those are looked for that have not come for a while.
+/// Minimum time between two sweeps for parties that can be forgotten.
 const SWEEP: Duration = Duration::from_secs(1);
 
-/// How much a caller may take of what all have in common.
+/// The limits of a single party.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShareLimits {
-    /// Requests of a canvas, or of a credential, at a time.
+    /// Concurrent requests of a canvas or of a credential.
     pub(super) requests: usize,
     pub(super) per_credential: u32,
     pub(super) per_canvas: u32,
     pub(super) events_per_canvas: u32,
-    /// Of a canvas, or of a credential, which may have several.
+    /// Bytes per second of a canvas, or of a credential across canvases.
     pub(super) bytes: u32,
     pub(super) of_strangers: u32,
 }
 
-/// What everybody has taken. Cheap to clone.
+/// What all parties are using. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Shares {
     requests: Tally<Party>,
     credentials: Arc<Rates<Arc<str>>>,
     canvases: Arc<Rates<CanvasId>>,
-    /// Emitted ones.
+    /// Emitted events.
     events: Arc<Rates<CanvasId>>,
-    /// Of bodies and of answers.
+    /// Bytes of bodies and answers.
     bytes: Arc<Rates<Party>>,
     strangers: Arc<Rates<IpAddr>>,
 }
 
-/// Whom a request, or a body, counts for.
+/// A party that a request or its bytes count for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Party {
     Credential(Arc<str>),
     Canvas(CanvasId),
-    /// Pub/Sub, whose pushes are about any canvas.
+    /// Pub/Sub, whose pushes may be about any canvas.
     Pushes,
 }
 
@@ -67,7 +68,7 @@ impl Display for Party {
     }
 }
 
-/// What tells credentials apart: two keys of one holder are two.
+/// Identifies a credential: two keys of one holder are two credentials.
 pub(super) fn credential_of(principal: &Principal) -> Arc<str> {
     match principal.key() {
         Some(key) => format!("{}:{key}", principal.name()).into(),
@@ -87,44 +88,45 @@ impl Shares {
         }
     }
 
-    /// Counts a request of somebody who was recognized, before it is known what it may do.
+    /// Counts a request of an identified caller, before it is authorized.
     pub(super) fn come(&self, credential: &Arc<str>) -> Result<(), Problem> {
         let taken = self.credentials.take(credential.clone(), 1, Instant::now());
         taken.map_err(|wait| too_fast("this credential", wait))
     }
 
-    /// Counts a request that may be about a canvas: only those who have something there use it up.
+    /// Counts a request of a caller authorized on this canvas, so that no one else can exhaust its
+    /// rate.
     pub(super) fn come_to(&self, canvas: CanvasId) -> Result<(), Problem> {
         let taken = self.canvases.take(canvas, 1, Instant::now());
         taken.map_err(|wait| too_fast("this canvas", wait))
     }
 
-    /// Counts the body that a request announces for all of these, or for none.
+    /// Counts a request's announced body for all of these parties, or for none of them.
     pub(super) fn bring(&self, parties: &[Party], bytes: u64) -> Result<(), Problem> {
         let taken = self.bytes.take_all(parties, bytes, Instant::now());
         taken.map_err(|(party, wait)| too_fast(&format!("{party}, in bytes,"), wait))
     }
 
-    /// Counts the events of a request, which are all of them emitted or none.
+    /// Counts a request's events, all of which are emitted or none.
     pub(super) fn emit(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
         let taken = self.events.take(canvas, events as u64, Instant::now());
         taken.map_err(|wait| too_fast("this canvas, in events,", wait))
     }
 
-    /// Counts bytes whose number was not known before: those who come next wait for them.
+    /// Counts bytes whose number was not known in advance: later requests wait for them.
     pub(super) fn moved(&self, parties: &[Party], bytes: u64) {
         let now = Instant::now();
         parties.iter().for_each(|party| self.bytes.spend(party.clone(), bytes, now));
     }
 
-    /// Counts a request of somebody who was not recognized. Whoever has a credential that counts is not asked for this, from
+    /// Counts a request without a valid credential. Requests with a valid one do not count, from
     /// whatever address.
     pub(super) fn stranger(&self, client: Client) -> Result<(), Problem> {
         let taken = self.strangers.take(client.place(), 1, Instant::now());
         taken.map_err(|wait| too_fast("requests without a credential that counts from this address", wait))
     }
 
-    /// Room for one request of these parties.
+    /// Reserves a concurrent request for these parties.
     pub(super) fn request(&self, parties: &[Party]) -> Result<Taken, Problem> {
         self.requests.take(parties, 1).map_err(|party| {
             let words =
@@ -140,7 +142,7 @@ fn too_fast(who: &str, wait: Duration) -> Problem {
     Problem::new(Kind::TooManyRequests, words).retry_after(wait).late()
 }
 
-/// How much of something each has taken, and most at a time. Cheap to clone.
+/// Counts concurrent uses per key, up to a limit each. Cheap to clone.
 pub(super) struct Tally<K> {
     most: usize,
     taken: Arc<Mutex<HashMap<K, usize>>>,
@@ -157,7 +159,8 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
         Self { most, taken: Arc::default() }
     }
 
-    /// Takes so much for each of them, or for none; the first that has no share left, then.
+    /// Reserves `count` for each of the keys, or returns the first key whose limit would be
+    /// exceeded.
     pub(super) fn take<'k>(&self, keys: &'k [K], count: usize) -> Result<Taken, &'k K> {
         let mut taken = self.taken();
         let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > self.most;
@@ -184,7 +187,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
         }
     }
 
-    /// How many have taken something.
+    /// The number of keys in use.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.taken().len()
@@ -195,7 +198,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
     }
 }
 
-/// Something that was taken; given back when it is dropped.
+/// A reservation, released when it is dropped.
 pub(super) struct Taken(Option<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Drop for Taken {
@@ -206,8 +209,9 @@ impl Drop for Taken {
     }
 }
 
-/// A token bucket for each: what comes in a second, and so many seconds' worth at once. It is kept as one moment, when the
-/// bucket will be full again (the generic cell rate algorithm), and forgotten once that has come.
+/// A token bucket per key, with a rate per second and a burst of some seconds' worth. Each is
+/// stored as the time at which the bucket will be full again (the generic cell rate algorithm), and
+/// forgotten after that.
 struct Rates<K> {
     per_second: f64,
     burst: Duration,
@@ -216,7 +220,7 @@ struct Rates<K> {
 
 struct Full<K> {
     at: HashMap<K, Instant>,
-    /// Of all those for whom there was no room.
+    /// The shared bucket of all keys that did not fit.
     crowd: Option<Instant>,
     swept: Option<Instant>,
 }
@@ -227,13 +231,14 @@ impl<K: Eq + Hash> Rates<K> {
         Self { per_second: f64::from(per_second.max(1)), burst: Duration::from_secs(burst_s), state }
     }
 
-    /// Takes so many, or says how long to wait for them. More than a bucket holds are taken from a full one.
+    /// Takes `count` tokens, or returns how long to wait for them. A count beyond the burst is
+    /// allowed when the bucket is full.
     fn take(&self, key: K, count: u64, now: Instant) -> Result<(), Duration> {
         let cost = self.time_of(count);
         self.change(key, now, |full_at| self.room(cost, full_at, now).map(|()| full_at + cost))
     }
 
-    /// Takes so many of each, or nothing of any: then the one that has to wait longest, and how long.
+    /// Takes `count` tokens of each key, or returns the key with the longest wait, and takes none.
     fn take_all<'k>(&self, keys: &'k [K], count: u64, now: Instant) -> Result<(), (&'k K, Duration)>
     where
         K: Clone,
@@ -255,9 +260,9 @@ impl<K: Eq + Hash> Rates<K> {
         full_at.checked_duration_since(latest).filter(|wait| !wait.is_zero()).map_or(Ok(()), Err)
     }
 
-    /// Takes so many, whether they are there or not.
+    /// Takes `count` tokens, even if there are not as many.
     fn spend(&self, key: K, count: u64, now: Instant) {
-        // It never refuses.
+        // This closure never refuses.
         let _ = self.change(key, now, |full_at| Ok(full_at + self.time_of(count)));
     }
 
@@ -285,7 +290,7 @@ impl<K: Eq + Hash> Rates<K> {
 }
 
 impl<K: Eq + Hash> Full<K> {
-    /// Whether one more can be known.
+    /// Whether one more key can be stored.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.at.len() >= KNOWN_MAX && self.swept.is_none_or(|swept| now - swept >= SWEEP) {
             self.at.retain(|_, full_at| *full_at > now);

@@ -1,4 +1,4 @@
-//! Handlers reached over HTTP: register, show, delete.
+//! Targets of handlers: register, show and delete.
 
 use axum::Json;
 use axum::extract::State;
@@ -11,14 +11,16 @@ use super::problem::{Details, Problem};
 use crate::api::{PutAnswer, PutTarget, Target};
 use crate::event::HandlerAddress;
 
-/// Register a handler that is reached over HTTP, or replace it, and wake what waited for it.
+/// Register an HTTP target for a handler
 ///
-/// The modifier is `_`. A secret that is made is shown in this answer and never again.
+/// For its events with the modifier `_`. Replaces an existing target, and wakes the waiting events.
+/// A generated secret is shown only in this response.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "put_target",
     tag = "handlers", request_body = PutTarget, responses(
-    (status = 200, description = "There was one for the handler, and it is so now", body = PutAnswer),
-    (status = 201, description = "It is new", body = PutAnswer),
-    (status = 409, description = "The canvas has 1,000 targets", body = Details, content_type = "application/problem+json")))]
+    (status = 200, description = "The existing target was replaced", body = PutAnswer),
+    (status = 201, description = "The target was registered", body = PutAnswer),
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn put(
     State(api): State<Api>,
     caller: Caller,
@@ -28,12 +30,16 @@ pub(super) async fn put(
     register(&api, &caller, caller.address(address), target).await
 }
 
-/// Register a handler with a modifier that is reached over HTTP, or replace it, and wake what waited for it.
+/// Register an HTTP target for a handler with a modifier
+///
+/// Replaces an existing target, and wakes the waiting events. A generated secret is shown only in
+/// this response.
 #[utoipa::path(put, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "put_target_of_modifier", tag = "handlers", request_body = PutTarget, responses(
-    (status = 200, description = "There was one for the handler, and it is so now", body = PutAnswer),
-    (status = 201, description = "It is new", body = PutAnswer),
-    (status = 409, description = "The canvas has 1,000 targets", body = Details, content_type = "application/problem+json")))]
+    (status = 200, description = "The existing target was replaced", body = PutAnswer),
+    (status = 201, description = "The target was registered", body = PutAnswer),
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
+        body = Details, content_type = "application/problem+json")))]
 pub(super) async fn put_modifier(
     State(api): State<Api>,
     caller: Caller,
@@ -60,7 +66,9 @@ async fn register(
     Ok((status, Json(put.into())))
 }
 
-/// Look at the target of a handler with this modifier, `_` for the one without. Its secret is not shown.
+/// Show the target of a handler with a modifier
+///
+/// The modifier is `_` for the handler without one. The secret is not shown.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "show_target", tag = "handlers",
     responses((status = 200, description = "The target", body = Target)))]
@@ -73,11 +81,12 @@ pub(super) async fn one(
     Ok(Json(found.ok_or_else(Problem::not_found)?.into()))
 }
 
-/// Delete the target of a handler. Its events wait from then on, until a worker has a function for them or another
-/// target is registered.
+/// Delete the target of a handler
+///
+/// Its events then wait, until a worker has a function for them or another target is registered.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "delete_target",
     tag = "handlers", responses(
-    (status = 204, description = "There is no such target any more")))]
+    (status = 204, description = "The target was deleted")))]
 pub(super) async fn delete(
     State(api): State<Api>,
     caller: Caller,
@@ -87,10 +96,10 @@ pub(super) async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Delete the target of a handler with this modifier.
+/// Delete the target of a handler with a modifier
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "delete_target_of_modifier", tag = "handlers", responses(
-    (status = 204, description = "There is no such target any more")))]
+    (status = 204, description = "The target was deleted")))]
 pub(super) async fn delete_modifier(
     State(api): State<Api>,
     caller: Caller,

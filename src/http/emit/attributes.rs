@@ -1,4 +1,5 @@
-//! The attributes of a CloudEvent: their names, their limits, and what each of them means to the queue.
+//! The attributes of a CloudEvent: their names, their limits, and what each of them means to the
+//! queue.
 
 use std::fmt::Write;
 
@@ -9,21 +10,21 @@ use super::refusal::{Fault, named};
 use super::{json, plain};
 use crate::event::EventId;
 
-/// Those that the specification knows, all of them strings.
+/// The attributes of the specification, all of them strings.
 const CORE: [&str; 8] =
     ["specversion", "id", "source", "type", "subject", "time", "dataschema", "datacontenttype"];
-/// Most attributes of one CloudEvent.
+/// Maximum number of attributes of one CloudEvent.
 const COUNT_MAX: usize = 64;
-/// Longest name.
+/// Maximum length of a name.
 const NAME_MAX: usize = 64;
-/// Longest value, in bytes.
+/// Maximum length of a value, in bytes.
 const VALUE_MAX: usize = 4096;
 
-/// Attributes in the order they came, as their canonical strings. What was null is not there.
+/// Attributes in the order of arrival, as their canonical strings. Null attributes are left out.
 #[derive(Default)]
 pub(super) struct Attributes(Vec<(String, String)>);
 
-/// Which handler a type names.
+/// The handler that `type` names.
 pub(super) struct Target<'a> {
     pub(super) module: &'a str,
     pub(super) name: &'a str,
@@ -31,7 +32,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Attributes {
-    /// From headers without their `ce-`, with values as they were sent.
+    /// From headers whose `ce-` prefix has been removed, with their values as sent.
     pub(super) fn from_headers<'a>(
         headers: impl Iterator<Item = (&'a str, &'a [u8])>,
     ) -> Result<Self, Fault> {
@@ -55,7 +56,7 @@ impl Attributes {
         Ok(attributes)
     }
 
-    /// From a field of an object. A null is the same as no attribute.
+    /// Adds a field of a JSON object. Null means that the attribute is absent.
     pub(super) fn add_json(&mut self, name: &str, value: &RawValue) -> Result<(), Fault> {
         let text = value.get();
         match text.as_bytes().first() {
@@ -92,7 +93,7 @@ impl Attributes {
         self.optional(name).ok_or(Fault::Missing(name))
     }
 
-    /// Holds those that the specification knows to their types.
+    /// Checks the attributes of the specification.
     pub(super) fn check(&self) -> Result<(), Fault> {
         if self.required("specversion")? != "1.0" {
             return Err(Fault::shape("`specversion`", "1.0"));
@@ -113,7 +114,8 @@ impl Attributes {
         self.optional("time").map_or(Ok(()), |time| plain::timestamp(time, "`time`").map(drop))
     }
 
-    /// The handler: `name`, `MODULE/name` or `MODULE/name/modifier`; the modifier may stand by itself, too.
+    /// The handler from `type`: `name`, `MODULE/name` or `MODULE/name/modifier`; the modifier may
+    /// also be an attribute of its own.
     pub(super) fn handler(&self) -> Result<Target<'_>, Fault> {
         let parts: Vec<&str> = self.required("type")?.split('/').collect();
         let apart = self.optional("modifier");
@@ -127,15 +129,15 @@ impl Attributes {
         Ok(Target { module, name, modifier: modifier.unwrap_or("_") })
     }
 
-    /// The id of its choice, the same for every repeat of a CloudEvent, and for no other: the source's length separates it
-    /// from the id.
+    /// The chosen id of the event, equal for repeats of a CloudEvent and different for all others:
+    /// the length of the source keeps source and id apart.
     pub(super) fn event_id(&self) -> Result<EventId, Fault> {
         let (source, id) = (self.required("source")?, self.required("id")?);
         let name = format!("{}/{source}/{id}", source.len());
         Ok(EventId(Uuid::new_v5(&Uuid::NAMESPACE_URL, name.as_bytes())))
     }
 
-    /// A JSON object of all attributes, and one member more, whose value is JSON text.
+    /// A JSON object with all attributes, and with `member`, whose value is JSON text.
     pub(super) fn object_with(&self, member: Option<(&str, String)>) -> String {
         let attributes = self
             .0
@@ -152,13 +154,13 @@ impl Attributes {
     }
 }
 
-/// Control characters and what Unicode will never assign.
+/// Control characters and Unicode's noncharacters.
 fn is_forbidden(character: char) -> bool {
     let code = u32::from(character);
     character.is_control() || (0xfdd0..=0xfdef).contains(&code) || code & 0xfffe == 0xfffe
 }
 
-/// Whether only characters of a URI reference stand in it, and every `%` with two digits.
+/// Whether the text only has characters of a URI reference, and two digits after each `%`.
 fn is_uri_reference(text: &str) -> bool {
     let bytes = text.as_bytes();
     let digits =
@@ -170,7 +172,8 @@ fn is_uri_reference(text: &str) -> bool {
     })
 }
 
-/// A header's value as the HTTP binding of CloudEvents has it: quotes are taken off, then percent signs are decoded once.
+/// Decodes a header's value according to the HTTP binding of CloudEvents: removes quotes, then
+/// percent-decodes once.
 fn decoded(value: &[u8]) -> Option<String> {
     if !value.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {
         return None;
@@ -195,7 +198,7 @@ fn decoded(value: &[u8]) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The inside of a quoted string with its backslashes undone.
+/// The content of a quoted string, with escapes removed.
 fn unquoted(quoted: &[u8]) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(quoted.len());
     let mut rest = quoted.iter();

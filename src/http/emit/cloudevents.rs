@@ -1,7 +1,7 @@
 //! CloudEvents 1.0 in JSON format, singly and in batches, and in HTTP's binary mode.
 //!
-//! What is read from either becomes one shape here, and that becomes an event: the type names the handler, source and id
-//! make the event's id, and the value is the data or the whole CloudEvent.
+//! All of them are parsed to one type here, which becomes an event: `type` names the handler,
+//! `source` and `id` make the event's id, and the value is the data or the whole CloudEvent.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,22 +20,22 @@ const NEITHER_JSON_NOR_TEXT: Fault = Fault::MediaType(
     "the data is neither JSON nor text, so it can't be the value: keep the whole CloudEvent with ?value=envelope",
 );
 
-/// What becomes the value of the event.
+/// Which part of a CloudEvent becomes the value of the event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Keep {
-    /// The data: JSON as it is, text as a string.
+    /// The data: JSON verbatim, text as a string.
     #[default]
     Data,
     /// The whole CloudEvent in JSON format.
     Envelope,
 }
 
-/// A CloudEvent, whatever it came as.
+/// A CloudEvent, in whatever mode it arrived.
 struct CloudEvent<'a> {
     attributes: Attributes,
     data: Data<'a>,
-    /// The whole of it, when it came in JSON format.
+    /// Its full text, if it arrived in JSON format.
     text: Option<&'a str>,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn structured(text: &str, keep: Keep, draft: &Draft<'_>) -> Result<Ev
     Ok(CloudEvent::from_json(json::value(text)?)?.event(keep, draft)?)
 }
 
-/// CloudEvents in JSON batch format, which may be empty.
+/// CloudEvents in JSON batch format; the batch may be empty.
 pub(super) fn batch(text: &str, keep: Keep, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal> {
     let events = json::elements(json::value(text)?, "the body")?;
     if events.len() > EVENTS_MAX {
@@ -149,7 +149,7 @@ impl<'a> CloudEvent<'a> {
         }
     }
 
-    /// The whole CloudEvent in JSON format: to the letter if it came so, else put together.
+    /// The whole CloudEvent in JSON format: verbatim if it arrived so, otherwise composed.
     fn envelope(&self, media: Option<&MediaType>) -> Result<String, Fault> {
         if let Some(text) = self.text {
             return Ok(text.to_owned());
@@ -166,7 +166,7 @@ impl<'a> CloudEvent<'a> {
     }
 }
 
-/// Bytes as JSON text, when they are JSON or text. Without a content type they have to be JSON.
+/// Bytes as JSON text, if they are JSON or text. Without a content type they have to be JSON.
 fn json_of_bytes(bytes: &[u8], media: Option<&MediaType>) -> Result<Option<String>, Fault> {
     if let Some(media) = media.filter(|media| media.is_json() || media.is_text()) {
         media.check_charset()?;

@@ -1,6 +1,7 @@
-//! `Idempotency-Key`: a request that is repeated gets its first answer again.
+//! `Idempotency-Key`: a repeated request gets its first answer again.
 //!
-//! What makes a request the same is decided here; that key, events and answer are one transaction, by the store.
+//! Which requests are the same is decided here; the store keeps key, events and answer in one
+//! transaction.
 
 use aws_lc_rs::digest::{Context, SHA256};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -30,7 +31,7 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     }
 }
 
-/// Emits under a key, or gives the answer that was given under it.
+/// Emits under a key, or returns the answer that was given under it.
 pub(super) async fn emit(
     api: &Api,
     caller: &Caller,
@@ -67,7 +68,8 @@ pub(super) async fn emit(
     Ok(response)
 }
 
-/// What two requests have in common that ask for the same: path, query, body, and the headers that say what the body is.
+/// A digest that is equal for requests that ask for the same: of path, query, body, and the headers
+/// that describe the body.
 fn fingerprint(received: &Received) -> Vec<u8> {
     let mut digest = Context::new(&SHA256);
     let mut add = |part: &[u8]| {

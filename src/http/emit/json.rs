@@ -1,6 +1,6 @@
-//! JSON text cut into its parts, each kept to the letter.
+//! Splits JSON text into its parts, each kept verbatim.
 //!
-//! Nothing is decoded here that is not asked for, and no error repeats what stood in the text.
+//! Decodes nothing unless asked to, and errors do not repeat any of the text.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use super::refusal::{Fault, named};
 
-/// Most fields in one object that is read field by field.
+/// Maximum number of fields of an object that is parsed field by field.
 const FIELDS_MAX: usize = 100;
 
-/// An object's fields in their order, each value as it was written.
+/// The fields of an object in their order, with their values verbatim.
 pub(super) type Fields<'a> = Vec<(String, &'a RawValue)>;
 
 /// A body as text: UTF-8 without a byte-order mark.
@@ -26,12 +26,12 @@ pub(super) fn text(body: &[u8]) -> Result<&str, Fault> {
     Ok(text)
 }
 
-/// One JSON value, without the blanks around it.
+/// Parses one JSON value, without surrounding whitespace.
 pub(super) fn value(text: &str) -> Result<&RawValue, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::Syntax(error.to_string()))
 }
 
-/// The fields of an object; none may be there twice. `what` names the object in errors.
+/// The fields of an object, none of which may be repeated. `what` names the object in errors.
 pub(super) fn fields<'a>(object: &'a RawValue, what: &str) -> Result<Fields<'a>, Fault> {
     let mut parser = serde_json::Deserializer::from_str(object.get());
     let fields = parser.deserialize_map(FieldsVisitor).map_err(|error| match error.classify() {
@@ -79,7 +79,7 @@ pub(super) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 
-/// The parser's words without the position, which would count from the start of a part.
+/// The parser's message without its position, which is relative to a part of the text.
 fn without_position(error: &serde_json::Error) -> String {
     let words = error.to_string();
     words.rfind(" at line ").map_or(words.clone(), |end| words[..end].to_owned())

@@ -1,8 +1,8 @@
-//! Content types, as far as they decide how a body is read.
+//! Content types, as far as they determine how a body is parsed.
 
 use super::refusal::Fault;
 
-/// A media type: what it says of the bytes, in lower case and without the parameters that do not matter here.
+/// A media type in lower case, without the parameters that are irrelevant here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MediaType {
     kind: String,
@@ -11,7 +11,7 @@ pub(super) struct MediaType {
 }
 
 impl MediaType {
-    /// Reads `type/subtype; charset=…`.
+    /// Parses `type/subtype; charset=…`.
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         const WRONG: Fault = Fault::MediaType("the content type is not of the form `type/subtype`");
         let mut parts = text.split(';');
@@ -28,12 +28,12 @@ impl MediaType {
         Ok(Self { kind, subtype, charset })
     }
 
-    /// Whether it is this one, given in lower case.
+    /// Whether it is this type, given in lower case.
     pub(super) fn is(&self, kind: &str, subtype: &str) -> bool {
         self.kind == kind && self.subtype == subtype
     }
 
-    /// Whether it is an event format of CloudEvents, whether read here or not.
+    /// Whether it is an event format of CloudEvents, supported here or not.
     pub(super) fn is_cloud_event(&self) -> bool {
         self.kind == "application" && self.subtype.starts_with("cloudevents")
     }
@@ -47,7 +47,7 @@ impl MediaType {
         self.kind == "text" && !self.is_json()
     }
 
-    /// Refuses characters that are not encoded as UTF-8.
+    /// Refuses charsets other than UTF-8.
     pub(super) fn check_charset(&self) -> Result<(), Fault> {
         match self.charset.as_deref() {
             None | Some("utf-8" | "utf8" | "us-ascii") => Ok(()),

@@ -1,6 +1,6 @@
-//! Emitting over HTTP: plain JSON and CloudEvents, one event or many, answered after the commit.
+//! Emits over HTTP: plain JSON and CloudEvents, one event or many, answered after the commit.
 //!
-//! What a request says is read without I/O in the files beside this one; here it is emitted and answered.
+//! The other files of this directory parse requests without I/O; this one emits and answers.
 
 mod attributes;
 mod cloudevents;
@@ -34,13 +34,13 @@ use request::{Change, Emission, Headers, Incoming};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EmitQuery {
-    /// What of a CloudEvent becomes the value: its data, or the whole of it.
+    /// Which part of a CloudEvent becomes the value: its data, or the whole CloudEvent.
     #[serde(default)]
     #[param(inline)]
     value: Keep,
 }
 
-/// A request that a credential was found good for.
+/// A request whose credential permits emitting.
 struct Received {
     batch: bool,
     keep: Keep,
@@ -49,14 +49,17 @@ struct Received {
     body: Bytes,
 }
 
-/// Emits an event
+/// Emit an event
 ///
-/// Plain JSON, or a CloudEvent 1.0 in JSON format or in binary mode (`ce-` headers). A batch of CloudEvents is taken, too, and
-/// answered as on `events:batch`. The answer comes after the commit; a valid `traceparent` header is kept with the event.
+/// Accepts plain JSON, or a CloudEvent 1.0 in JSON format or in binary mode (`ce-` headers). A
+/// batch of CloudEvents is also accepted, and is answered as by `events:batch`.
+///
+/// The response is sent after the commit. A valid `traceparent` header is stored with the event.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events", operation_id = "emit", tag = "emit",
     params(
         EmitQuery,
-        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "For 24 hours, repeats with this key receive the first response"),
     ),
     request_body(content(
         (NewEvent = "application/json"),
@@ -64,12 +67,19 @@ struct Received {
         (Vec<CloudEvent> = "application/cloudevents-batch+json"),
     )),
     responses(
-        (status = 202, description = "It is committed", body = EmitAnswer,
-            headers(("location" = Option<String>, description = "Where to look at the event; not for batches"))),
-        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 202, description = "The event is committed", body = EmitAnswer,
+            headers(("location" = Option<String>,
+                description = "The path of the event; not for batches"))),
+        (status = 409,
+            description = "An earlier request with this `idempotency-key` is in progress",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body or a value is too large",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415,
+            description = "The content type is not supported, or the data can't be a value",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for a different request",
+            body = Details<'static>, content_type = "application/problem+json"),
     ))]
 pub(super) async fn one(
     State(api): State<Api>,
@@ -82,21 +92,29 @@ pub(super) async fn one(
     emit(&api, &caller, Received { batch: false, keep: query.value, uri, headers, body }).await
 }
 
-/// Emits up to 1,000 events, all or none
+/// Emit a batch of events
 ///
-/// Plain JSON, or a batch of CloudEvents 1.0 in JSON format.
+/// Emits up to 1,000 events, all or none. Accepts plain JSON, or a batch of CloudEvents 1.0 in JSON
+/// format.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/events:batch", operation_id = "emit_batch", tag = "emit",
     params(
         EmitQuery,
-        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "For 24 hours, repeats with this key receive the first response"),
     ),
     request_body(content((NewEvents = "application/json"), (Vec<CloudEvent> = "application/cloudevents-batch+json"))),
     responses(
-        (status = 202, description = "They are committed, all of them", body = EmittedBatch),
-        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 413, description = "The body, or a value, is too large", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 415, description = "The content type is not read here, or data can't be a value", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 202, description = "All events are committed", body = EmittedBatch),
+        (status = 409,
+            description = "An earlier request with this `idempotency-key` is in progress",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body or a value is too large",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415,
+            description = "The content type is not supported, or the data can't be a value",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for a different request",
+            body = Details<'static>, content_type = "application/problem+json"),
     ))]
 pub(super) async fn batch(
     State(api): State<Api>,
@@ -109,22 +127,29 @@ pub(super) async fn batch(
     emit(&api, &caller, Received { batch: true, keep: query.value, uri, headers, body }).await
 }
 
-/// Changes an object
+/// Change an object
 ///
-/// A main event and its subevents on the object, next to each other in its chain, and its new state, if there is one: all or
-/// none. Whoever emits on the object at the same time comes before all of them or after them. A repeat of a main event whose
-/// `id` was chosen leaves the state as it is.
+/// Emits a main event and its subevents on the object, adjacent in its chain, and sets its new
+/// state, if given: all or none. Events that others emit on the object at the same time come before
+/// all of them or after them. Repeating a main event whose `id` was chosen does not change the
+/// state.
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/objects/{object}/events", operation_id = "change_object", tag = "objects",
     params(
-        ("idempotency-key" = Option<String>, Header, description = "Repeats of the request under this key get the first answer, for 24 hours"),
+        ("idempotency-key" = Option<String>, Header,
+            description = "For 24 hours, repeats with this key receive the first response"),
     ),
     request_body = NewChange,
     responses(
-        (status = 202, description = "It is committed, all of it", body = EmittedBatch),
-        (status = 409, description = "An earlier request with this `idempotency-key` is in progress", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 413, description = "The body, a value or the state is too large", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 415, description = "The content type is not read here", body = Details<'static>, content_type = "application/problem+json"),
-        (status = 422, description = "The `idempotency-key` was used for another request", body = Details<'static>, content_type = "application/problem+json"),
+        (status = 202, description = "The whole change is committed", body = EmittedBatch),
+        (status = 409,
+            description = "An earlier request with this `idempotency-key` is in progress",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 413, description = "The body, a value or the state is too large",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 415, description = "The content type is not supported",
+            body = Details<'static>, content_type = "application/problem+json"),
+        (status = 422, description = "The `idempotency-key` was used for a different request",
+            body = Details<'static>, content_type = "application/problem+json"),
     ))]
 pub(super) async fn change(
     State(api): State<Api>,
@@ -158,7 +183,7 @@ async fn send(
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
-    // What it says is in the emission now.
+    // The emission holds everything that is needed from now on.
     drop(received);
     let answer = match emission {
         Emission::One(event) => EmitAnswer::One(api.queue.emit(*event).await?.into()),
@@ -172,7 +197,7 @@ async fn send(
     Ok(accepted(caller.canvas, &answer))
 }
 
-/// 202, and where to look at the event if it is one.
+/// 202, with the location of the event if there is exactly one.
 fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
     let mut response = (StatusCode::ACCEPTED, axum::Json(answer)).into_response();
     if let EmitAnswer::One(Emitted { id, .. }) = answer

@@ -1,6 +1,6 @@
-//! Plain JSON: one event, a batch of them, or a change of an object.
+//! Plain JSON: an event, a batch of events, or a change of an object.
 //!
-//! The value is kept to the letter; every other field is checked here or by the event itself.
+//! Values are kept verbatim; all other fields are checked here or by the event itself.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use super::request::{Change, Draft, EVENTS_MAX};
 use crate::api::{Logged, StreamName};
 use crate::event::{Event, EventError, EventId, ObjectKey, Timestamp};
 
-/// One event: `{"name": …}` and what else it has.
+/// One event: `{"name": …}` and its other fields.
 pub(super) fn one(text: &str, draft: &Draft<'_>) -> Result<Event, Refusal> {
     Ok(event(json::value(text)?, draft)?)
 }
 
-/// `{"events": […]}`.
+/// A batch: `{"events": […]}`.
 pub(super) fn batch(text: &str, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal> {
     let mut events = None;
     for (name, value) in json::fields(json::value(text)?, "the body")? {
@@ -37,7 +37,7 @@ pub(super) fn batch(text: &str, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal
     numbered.map(|(at, one)| event(one, draft).map_err(|fault| Refusal::from(fault).of_event(at))).collect()
 }
 
-/// `{"main": {…}, "subevents": […], "state": …}`, on this object.
+/// A change of this object: `{"main": {…}, "subevents": […], "state": …}`.
 pub(super) fn change(text: &str, object: &ObjectKey, draft: &Draft<'_>) -> Result<Change, Refusal> {
     let (mut main, mut subevents, mut state) = (None, None, None);
     for (field, raw) in json::fields(json::value(text)?, "the body")? {
@@ -155,7 +155,7 @@ fn logged(raw: &RawValue) -> Result<Logged, Fault> {
     }
 }
 
-/// A uuid with its hyphens: the form in which every answer has it.
+/// A uuid with hyphens, the form that all answers use.
 fn event_id(text: &str) -> Result<EventId, Fault> {
     match text.parse() {
         Ok(id) if text.len() == 36 => Ok(id),

@@ -1,7 +1,7 @@
-//! Why a request to emit is not one.
+//! Why a request to emit is refused.
 //!
-//! Its words name places, fields and what was expected. They never repeat a value: a payload must not get into an answer
-//! or a log by way of an error.
+//! Messages name the place, the field and what was expected. They never repeat a value: a payload
+//! must not end up in an answer or a log because of an error.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Refusal {
     pub(crate) fault: Fault,
 }
 
-/// Which event of a batch, or of a change, is meant.
+/// The event in question, within a batch or a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Request,
@@ -38,49 +38,49 @@ impl fmt::Display for Place {
 /// What is wrong.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Fault {
-    /// Nobody here reads this content type: 415.
+    /// The content type is not supported: 415.
     #[error("{0}")]
     MediaType(&'static str),
     /// The event itself can't be emitted.
     #[error(transparent)]
     Event(#[from] EventError),
-    /// The text is no JSON.
+    /// The text is not JSON.
     #[error("not JSON: {0}")]
     Syntax(String),
-    /// It is JSON, but of another shape.
+    /// It is JSON, but has another shape.
     #[error("{what} must be {expected}")]
     Shape {
-        /// What was looked at.
+        /// What was checked.
         what: String,
         /// What it has to be.
         expected: &'static str,
     },
-    /// A field that there is not.
+    /// A field does not exist.
     #[error(
         "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until, delay_s, object, \
          only_queues and logged"
     )]
     UnknownField(String),
-    /// A field or header that stands there twice.
+    /// A field or header is repeated.
     #[error("{0} stands there twice")]
     Repeated(String),
-    /// What has to be there is not.
+    /// A required field or header is missing.
     #[error("{0} is missing")]
     Missing(&'static str),
-    /// Two ways to say the same thing.
+    /// Two fields exclude each other.
     #[error("{0} and {1} exclude each other: leave one out")]
     Both(&'static str, &'static str),
-    /// More or fewer events than a request may hold.
+    /// A request has too many or too few events.
     #[error("{count} events, a request holds {least} to {most}")]
     Count {
-        /// How many there are.
+        /// The number of events.
         count: usize,
-        /// The fewest.
+        /// The minimum.
         least: usize,
-        /// The most.
+        /// The maximum.
         most: usize,
     },
-    /// More fields than anybody needs.
+    /// An object has too many fields.
     #[error("more than {0} fields in one object")]
     TooManyFields(usize),
 }
@@ -98,20 +98,20 @@ impl<F: Into<Fault>> From<F> for Refusal {
 }
 
 impl Refusal {
-    /// The same about one event of a batch.
+    /// Locates it at an event of a batch.
     pub(super) fn of_event(mut self, index: usize) -> Self {
         self.place = Place::Event(index);
         self
     }
 
-    /// The same about the main event of a change, or one of its subevents.
+    /// Locates it at the main event of a change, or at one of its subevents.
     pub(super) fn of_change(mut self, subevent: Option<usize>) -> Self {
         self.place = subevent.map_or(Place::Main, Place::Subevent);
         self
     }
 }
 
-/// A field's name, when it looks like one: anything else may be a payload in the wrong place.
+/// A field's name, if it looks like one: anything else may be a misplaced payload.
 pub(super) fn named(field: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if (1..=40).contains(&field.len()) && field.bytes().all(plain) {

@@ -1,6 +1,6 @@
-//! From a request's parts to events: pure, without I/O and without a clock.
+//! Parses requests to emit into events. Pure: no I/O and no clock.
 //!
-//! The canvas is always that of the path: nothing in a header or a body can name another one.
+//! The canvas is always that of the path: no header or body can name another one.
 
 use super::cloudevents::{self, Keep};
 use super::media::MediaType;
@@ -8,20 +8,20 @@ use super::refusal::{Fault, Refusal};
 use super::{json, plain};
 use crate::event::{CanvasId, Event, ObjectKey, Traceparent};
 
-/// Most events in one request.
+/// Maximum number of events in one request.
 pub(super) const EVENTS_MAX: usize = 1000;
 
-/// The header that CloudEvents' attributes have in front of their names.
+/// The prefix of headers that are attributes of a CloudEvent.
 const PREFIX: &str = "ce-";
-/// What tells a CloudEvent in binary mode from plain JSON: any of the required attributes.
+/// Any of the required attributes distinguishes a CloudEvent in binary mode from plain JSON.
 const MARKS: [&str; 4] = ["ce-specversion", "ce-id", "ce-source", "ce-type"];
 
-/// A request to emit, as far as it says what to emit.
+/// The parts of a request that say what to emit.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming<'a> {
     /// The canvas of the path.
     pub(super) canvas: CanvasId,
-    /// Whether the path is that of batches.
+    /// Whether the path is the one for batches.
     pub(super) batch: bool,
     /// What to keep of a CloudEvent.
     pub(super) keep: Keep,
@@ -29,14 +29,14 @@ pub(super) struct Incoming<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// Names in lower case, and values.
+/// Names, in lower case, with their values.
 #[derive(Clone, Copy)]
 pub(super) struct Headers<'a>(pub(super) &'a [(&'a str, &'a [u8])]);
 
-/// What a request asks for.
+/// What a request asks to emit.
 #[derive(Debug)]
 pub(super) enum Emission {
-    /// One event, answered by itself.
+    /// One event, answered as an object.
     One(Box<Event>),
     /// Any number of events, answered as a list.
     Batch(Vec<Event>),
@@ -56,7 +56,7 @@ impl Emission {
     }
 }
 
-/// Events on an object, and its state.
+/// Events on an object, and its new state.
 #[derive(Debug)]
 pub(super) struct Change {
     pub(super) object: ObjectKey,
@@ -69,11 +69,11 @@ pub(super) struct Change {
 /// What all events of a request share.
 pub(super) struct Draft<'a> {
     canvas: CanvasId,
-    /// The header `traceparent`, when it is one.
+    /// The `traceparent` header, if it is valid.
     traceparent: Option<&'a str>,
 }
 
-/// Reads a request: plain JSON, or CloudEvents in any of their three modes.
+/// Parses a request: plain JSON, or CloudEvents in any of their three modes.
 pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
     let Incoming { canvas, batch, keep, headers, body } = *incoming;
     let draft = Draft { canvas, traceparent: headers.traceparent() };
@@ -119,7 +119,7 @@ pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
     }
 }
 
-/// Reads a request to change an object: plain JSON.
+/// Parses a request to change an object: plain JSON.
 pub(super) fn read_change(object: &ObjectKey, incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
     let Incoming { canvas, headers, body, .. } = *incoming;
     let draft = Draft { canvas, traceparent: headers.traceparent() };
@@ -136,7 +136,7 @@ impl<'a> Headers<'a> {
         self.0.iter().filter(move |(found, _)| *found == name).map(|(_, value)| *value)
     }
 
-    /// A header that may be there once, as visible ASCII.
+    /// A header that must not be repeated, as ASCII.
     pub(super) fn one(self, name: &'static str) -> Result<Option<&'a str>, Fault> {
         let mut values = self.all(name);
         let value = values.next();
@@ -154,7 +154,8 @@ impl<'a> Headers<'a> {
         self.0.iter().filter_map(|(name, value)| Some((name.strip_prefix(PREFIX)?, *value)))
     }
 
-    /// The header `traceparent`. An invalid or doubled one counts as none, as W3C has it: the trace begins anew.
+    /// The `traceparent` header. If it is invalid or repeated, it is ignored, as W3C Trace Context
+    /// requires: a new trace starts.
     fn traceparent(self) -> Option<&'a str> {
         self.one("traceparent").ok().flatten().filter(|text| is_traceparent(text))
     }
@@ -165,7 +166,7 @@ pub(super) fn is_traceparent(text: &str) -> bool {
 }
 
 impl Draft<'_> {
-    /// An event for the handler `name` of module `WORKER` with this JSON text as its value.
+    /// An event for the handler `name` of module `WORKER`, with this JSON text as its value.
     pub(super) fn event(&self, name: &str, value: &str) -> Result<Event, Fault> {
         let event = Event::from_json(name, value)?.canvas(self.canvas);
         match self.traceparent {

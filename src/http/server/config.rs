@@ -1,4 +1,4 @@
-//! How the API is served: every bound of it, with its default, checked at the start.
+//! Configuration of the API server: all its limits with their defaults, validated at the start.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,75 +16,90 @@ use crate::http::listen::ListeningLimits;
 use crate::http::shares::ShareLimits;
 use crate::store::Retention;
 
-/// Most bytes that either of bodies and answers may be given.
+/// Maximum of `bodies_bytes_max` and of `answers_bytes_max`.
 const BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 
-/// How the API is served.
+/// Configuration of the API server.
 #[derive(Clone, Debug)]
 pub struct HttpConfig {
-    /// Where it listens. Default `0.0.0.0:8080`.
+    /// The address to listen on. Default `0.0.0.0:8080`.
     pub address: SocketAddr,
-    /// Whose credentials count.
+    /// Which credentials are accepted, and how they are checked.
     pub access: AccessConfig,
-    /// Which targets may be registered: as the workers have it.
+    /// Which targets may be registered. Should be the same as that of the workers.
     pub delivery: DeliveryConfig,
-    /// Where this API is reached, such as `https://queue.example`: no target may be there, on any process. The audiences of
-    /// [`AccessConfig`] are among these without being named. Default: none.
+    /// The origins under which this API is reached, such as `https://queue.example`: no process of
+    /// the deployment delivers to them. The audiences of [`AccessConfig`] are included
+    /// automatically. Default none.
     pub own_origins: Vec<String>,
-    /// How long things are kept, for `POST /v1/wake`, which then deletes what is older. Default none: it deletes nothing.
+    /// Retention for `POST /v1/wake`, which deletes what is older. Default none: it deletes
+    /// nothing.
     pub retention: Option<Retention>,
-    /// Connections at a time; more are answered 503. Default 4,096.
+    /// Maximum number of open connections; further ones are answered 503. Default 4,096.
     pub max_connections: usize,
-    /// Requests at a time; more are answered 429. Default 512.
+    /// Maximum number of concurrent requests; further ones are answered 429. Default 512.
     pub max_requests: usize,
-    /// Listeners at a time (`GET /v1/listen`); more are answered 429. Default 64; each may hold 4 MiB.
+    /// Maximum number of concurrent listeners (`GET /v1/listen`); further ones are answered 429.
+    /// Default 64; each may hold 4 MiB.
     pub max_listeners: usize,
-    /// How much of these one canvas, one credential, and for connections one client address may take at a time, in percent,
-    /// rounded up; more is answered 429. Of the bytes of bodies, too. Default 25; 100 leaves everything to everybody.
+    /// The share of these three limits that a single canvas or credential may use at a time, or for
+    /// connections a single client address, in percent, rounded up; more is answered 429. Default
+    /// 25; with 100, a single one may use everything.
     pub share_percent: u8,
-    /// Requests a second with one credential, and twice as many at once; more are answered 429. Default 1,000.
+    /// Requests per second with one credential, with bursts of twice as many; beyond that, they are
+    /// answered 429. Default 1,000.
     pub credential_rate: u32,
-    /// The same for one canvas, with all its credentials. Default 2,000.
+    /// Requests per second for one canvas, with all its credentials, with bursts of twice as many;
+    /// more are answered 429. Default 2,000.
     pub canvas_rate: u32,
-    /// Events a second that one canvas emits, singly, in batches and on objects, and twice as many at once; emits are answered
-    /// 429 until that much time has passed. As fast those are woken that a rule held. Default 1,000: what quick handlers on a
-    /// small worker do.
+    /// Events per second that one canvas may emit, singly, in batches and on objects, with bursts
+    /// of twice as many; further emits are answered 429 until the rate permits them. The events of
+    /// a lifted rule are woken at the same rate. Default 1,000: about what quick handlers on a
+    /// small worker process.
     pub canvas_event_rate: u32,
-    /// Bytes a second of one canvas, or of one credential on whatever canvases, of bodies and of answers, and as many at once; requests are answered 429 until that much
-    /// time has passed. Default 8 MiB.
+    /// Bytes per second of request bodies and answers, for one canvas and for one credential across
+    /// canvases, with bursts of one second's worth; further requests are answered 429 until the
+    /// rate permits them. Default 8 MiB.
     pub canvas_byte_rate: u32,
-    /// The same as `credential_rate` for requests from one client address whose credential does not count; they are answered 401 before.
-    /// Default 20.
+    /// Requests per second without a valid credential from one client address, with bursts of twice
+    /// as many; up to this rate they are answered 401, beyond it 429. Default 20.
     pub stranger_rate: u32,
-    /// Proxies whose `x-forwarded-for` is believed: the rightmost address there that is none of them is the client's.
-    /// Default none: the client is the other end of the connection. Connections from them are not counted by address.
+    /// Proxies whose `x-forwarded-for` is trusted: the client is the rightmost address there that
+    /// is not one of them. Default none: the client is the peer of the connection. Connections from
+    /// these proxies are not limited by address.
     pub trusted_proxies: Vec<IpRange>,
-    /// Whether `/docs` and `/openapi.json` are served, to anybody. Default true.
+    /// Whether `/docs` and `/openapi.json` are served, without a credential. Default true.
     pub docs: bool,
-    /// How often a listener is told that its stream lives, and its credential is looked at again. Default 15 s, at most
-    /// 30 s, so that a revocation counts within 60 s.
+    /// How often a listener is sent a keep-alive and its credential is checked again. Default 15 s,
+    /// at most 30 s, so that a revocation takes effect within 60 s.
     pub listener_keep_alive: Duration,
-    /// Largest body. Default 256 KiB, at most 16 MiB.
+    /// Maximum size of a request body. Default 256 KiB, at most 16 MiB.
     pub body_limit_bytes: usize,
-    /// Bytes of the bodies of all requests at a time, until they are answered; more are answered 429. A canvas may hold as
-    /// much as it leaves to others: half of it alone, a third beside one other. Default 64 MiB; four of the largest bodies,
-    /// if that is more.
+    /// Maximum bytes of all request bodies at a time, until their requests are answered; requests
+    /// beyond it are answered 429. A canvas may hold up to as much as is left for the others: half
+    /// of the maximum if it is alone, a third beside another one. Default 64 MiB; always at least
+    /// four of the largest bodies.
     pub bodies_bytes_max: usize,
-    /// Bytes of answers that are on their way, in the same shares, those of more than 32 KiB; a request that only reads, and
-    /// whose answer does not fit, is answered 429. Default 40 MiB; four of the largest bodies, if that is more.
+    /// Maximum bytes of all answers larger than 32 KiB that are being sent, shared in the same way;
+    /// a request that only reads and whose answer does not fit is answered 429. Default 40 MiB;
+    /// always at least four of the largest bodies.
     pub answers_bytes_max: usize,
-    /// How long a connection may take over a request's header. Default 10 s.
+    /// How long a connection may take to send a request's header. Default 10 s.
     pub header_timeout: Duration,
-    /// How long a connection may rest between two requests: longer than the load balancer keeps it, so that none is
-    /// closed just as the next request comes. Default 620 s; `header_timeout`, once a quarter of the connections is left.
+    /// How long a connection may be idle between two requests. Should be longer than the load
+    /// balancer keeps idle connections, so that none is closed just as a request arrives. Default
+    /// 620 s; while less than a quarter of `max_connections` is free, `header_timeout` applies
+    /// instead.
     pub idle_timeout: Duration,
-    /// How long a body may take to arrive. Default 10 s.
+    /// How long a request body may take to arrive. Default 10 s.
     pub body_timeout: Duration,
     /// How long a request may take altogether. Default 30 s.
     pub request_timeout: Duration,
-    /// How long the caller may take over an answer that doesn't fit into the kernel's buffers. Default 30 s.
+    /// How long the caller may take to receive an answer that does not fit into the kernel's
+    /// buffers. Default 30 s.
     pub write_timeout: Duration,
-    /// How long requests may run on after a shutdown was asked for. Default 8 s, within Cloud Run's 10.
+    /// How long requests may continue after a shutdown was requested. Default 8 s, within Cloud
+    /// Run's 10 s.
     pub shutdown_grace: Duration,
 }
 
@@ -132,7 +147,7 @@ impl HttpConfig {
         }
     }
 
-    /// What one of many may take of so much; something in any case.
+    /// The share of a limit that one party may use, rounded up.
     pub(super) fn share_of(&self, whole: usize) -> usize {
         whole.saturating_mul(usize::from(self.share_percent)).div_ceil(100)
     }

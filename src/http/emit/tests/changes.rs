@@ -1,4 +1,4 @@
-//! Changes of objects, and what is refused as one.
+//! Changes of objects, valid and refused.
 
 use super::*;
 use crate::http::emit::request::{Change, read_change};

@@ -1,4 +1,5 @@
-//! Requests to emit and what is read from them, good and bad, in tables. Here is what the tables share.
+//! Tables of requests to emit, valid and refused, and what they are parsed to. This module has
+//! their shared helpers.
 
 mod changes;
 mod cloud_events;
@@ -60,12 +61,12 @@ fn check_refused(refused: Result<impl std::fmt::Debug, Refusal>, part: &str) {
     assert!(!words.contains("secret"), "{words:?} repeats what was sent");
 }
 
-/// A CloudEvent in JSON format with these members besides the required ones.
+/// A CloudEvent in JSON format with the required members and these.
 fn cloud_event(members: &str) -> String {
     format!(r#"{{"specversion":"1.0","id":"1","source":"/shop","type":"greet"{members}}}"#)
 }
 
-/// Binary mode with these headers besides the required ones.
+/// Binary mode with the required headers and these.
 fn binary(more: &[(&str, &str)], body: impl AsRef<[u8]>) -> Result<Event, Refusal> {
     one(&[BINARY.as_slice(), more].concat(), body)
 }

@@ -1,4 +1,4 @@
-//! Plain JSON, the headers around it, and what is refused in every shape.
+//! Plain JSON with its headers, valid and refused in all its shapes.
 
 use super::*;
 
@@ -26,7 +26,7 @@ fn every_field_of_an_event_is_read() {
     assert_eq!((address(&event).as_str(), event.due), ("WORKER/a/_", Due::After(Duration::ZERO)));
 }
 
-/// EV2-32: the value comes out as it went in, whatever it is.
+/// EV2-32: every value is kept verbatim.
 #[test]
 fn a_value_is_kept_to_the_letter() {
     let deepest = nested(64);
