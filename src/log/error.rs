@@ -1,10 +1,10 @@
-//! Why something was not appended or read.
+//! The errors of the log.
 
 use super::{APPEND_MAX, CALL_BYTES_MAX, READ_MAX};
 use crate::event::{AppendCondition, CanvasId, Category, LogEventError, StreamId};
 use crate::store::StoreError;
 
-/// Why nothing was appended, or nothing read.
+/// Why nothing was appended or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// A condition does not hold: nothing was appended.
@@ -15,22 +15,24 @@ pub enum LogError {
     Condition {
         /// The stream.
         stream: Box<StreamId>,
-        /// What was to be so of it.
+        /// What was expected of it.
         expected: AppendCondition,
-        /// The position of its last event; none, if it has none.
+        /// The position of its last event; `None` if it has no event.
         position: Option<i64>,
     },
     /// An event can't be appended.
     #[error(transparent)]
     Event(#[from] LogEventError),
-    /// Others append to the same streams all the time, or a transaction that is open holds one: nothing was appended.
+    /// Others keep appending to the same streams, or an open transaction holds one: nothing was
+    /// appended.
     #[error(
         "others hold a stream of the log that this appends to: nothing was appended. Append again; append many events in \
          one call, and keep your own transactions that append short"
     )]
     Busy(#[source] StoreError),
-    /// Postgres did not take it, or gave no answer. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] it may
-    /// have taken it, all the same: append again under a condition, to be sure that it is appended once.
+    /// Postgres refused it or did not answer. After [`StoreError::TimedOut`] and
+    /// [`StoreError::Unavailable`] the events may have been appended nevertheless: append again
+    /// under a condition to be sure that they are appended once.
     #[error(transparent)]
     Store(StoreError),
     /// More events, or streams, than one call may have.
@@ -46,7 +48,7 @@ pub enum LogError {
         /// The limit.
         limit_bytes: usize,
     },
-    /// The events of a call are larger than it may be.
+    /// The events of a call are larger than a call may be.
     #[error(
         "the events of this call have {size_bytes} bytes, the limit is {CALL_BYTES_MAX}: append them in several calls"
     )]
@@ -54,13 +56,13 @@ pub enum LogError {
         /// Their size.
         size_bytes: usize,
     },
-    /// A page of no such size.
+    /// A page can't have this size.
     #[error("a page has 1 to {READ_MAX} events, not {0}")]
     Limit(usize),
-    /// A category that is kept for entities.
+    /// The category is reserved for entities.
     #[error("only entities write into {0}: send the event to its entity, or take another category")]
     Category(Category),
-    /// A canvas that nobody has.
+    /// The canvas is reserved.
     #[error("the canvas {0} is reserved: take another one")]
     Canvas(CanvasId),
 }

@@ -1,7 +1,9 @@
-//! The log: appending events to streams, alone or in the caller's transaction, and reading them in order.
+//! The log: appends events to streams, alone or in the caller's transaction, and reads them in
+//! order.
 //!
-//! What is appended never changes, but for the events of entities that are erased. A reader is never handed an event that is followed, later, by one that stands before it.
-//! Nothing here decides what an event means, or who reads it.
+//! What is appended never changes, except that the events of entities can be erased. A reader never
+//! gets an event while an earlier one may still appear. Nothing here decides what an event means,
+//! or who reads it.
 
 mod error;
 
@@ -23,15 +25,15 @@ use crate::store::{
 
 pub use error::LogError;
 
-/// Most events that one call appends, and most streams that it is about.
+/// Most events, and most streams, of one call that appends.
 pub const APPEND_MAX: usize = 1_000;
-/// Most events of a page.
+/// Most events per page.
 pub const READ_MAX: usize = 10_000;
-/// Most bytes of the payloads and the metadata of a call.
+/// Most bytes of payloads and metadata per call.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Largest payload, unless it is said otherwise.
+/// The default limit of a payload.
 const PAYLOAD_MAX_BYTES: usize = 256 * 1024;
-/// How often an append is tried whose streams others hold.
+/// How often an append is tried whose streams are held by others.
 const TRIES: u32 = 5;
 
 /// The log. Cheap to clone.
@@ -61,18 +63,20 @@ impl Log {
         Self::with_signals(store, notifier.signals())
     }
 
-    /// The same with signals that are there already.
+    /// The same with existing signals.
     pub fn with_signals(store: Store, signals: Signals) -> Self {
         Self { store, signals, payload_limit_bytes: PAYLOAD_MAX_BYTES }
     }
 
-    /// With another limit on payloads than 256 KiB; a call takes 16 MiB altogether.
+    /// Sets the limit of a payload, in bytes. Default 256 KiB. A call is limited to 16 MiB in any
+    /// case.
     pub fn with_payload_limit(mut self, limit_bytes: usize) -> Self {
         self.payload_limit_bytes = limit_bytes;
         self
     }
 
-    /// Appends to a stream, in this order, all or nothing: when this returns, it is committed.
+    /// Appends to a stream, in this order, all or nothing: when this returns, the events are
+    /// committed.
     ///
     /// Errors: [`LogError::Condition`] if the condition does not hold; nothing was appended then.
     pub async fn append(
@@ -84,8 +88,9 @@ impl Log {
         self.append_all(&[StreamAppend::new(stream.clone(), events).expect(condition)]).await
     }
 
-    /// Appends to several streams, all or nothing, if every condition holds; several conditions of one stream are about what
-    /// it was before. The answer has the events in the order of the call, which is that of the log.
+    /// Appends to several streams, all or nothing, if every condition holds. All conditions on a
+    /// stream refer to its state before the call. Returns the events in the order of the call,
+    /// which is their order in the log.
     pub async fn append_all(&self, appends: &[StreamAppend]) -> Result<Vec<Appended>, LogError> {
         self.check(appends)?;
         self.admit(appends).await?;
@@ -102,11 +107,12 @@ impl Log {
         Ok(appended)
     }
 
-    /// Appends inside the caller's own transaction. Call [`LogReceipt::announce`] after the commit; forgotten, consumers find
-    /// the events when they look now and then; rolled back, there are none.
+    /// Appends inside the caller's own transaction. Call [`LogReceipt::announce`] after the commit;
+    /// without it consumers find the events with their next poll.
     ///
-    /// Until that transaction ends, nobody reads what is appended after it: keep it short. Two of them that append to several
-    /// streams in several calls may wait for each other: use one call, or the same order.
+    /// Until that transaction ends, nothing that is appended after it can be read: keep it short.
+    /// Two such transactions that append to several streams in several calls may deadlock: use one
+    /// call, or the same order.
     ///
     /// A condition that does not hold leaves the transaction as it was.
     ///
@@ -135,7 +141,7 @@ impl Log {
         let appended = match appended.map_err(|error| StoreError::from_sqlx("append to the log", error)) {
             Ok(appended) => appended.map_err(refused)?,
             Err(error) => {
-                // That transaction is over; the next one finds what was missing.
+                // That transaction is over; the next one finds the partition.
                 if lacks_partition(&error) {
                     self.store.add_log_partitions().await?;
                 }
@@ -145,14 +151,16 @@ impl Log {
         Ok(LogReceipt { appended, categories: categories(appends), signals: self.signals.clone() })
     }
 
-    /// The events of a source after this `seq`, at most `limit` (1 to 10,000) of them, in their order, and at most 4 MiB of
-    /// payloads and metadata, or one event. The next page begins after [`LogPage::through`].
+    /// The events of a source after this `seq`, in order: at most `limit` (1 to 10,000), and at
+    /// most 4 MiB of payloads and metadata, but always one if there is one. The next page begins
+    /// after [`LogPage::through`].
     pub async fn read(&self, source: &EventSource, after: i64, limit: usize) -> Result<LogPage, LogError> {
         check_limit(limit)?;
         Ok(self.store.read_log(source, after.max(0), limit).await?)
     }
 
-    /// The same with another limit in bytes. What does not fit is not sent by the database; the first event comes in any case.
+    /// The same with a limit in bytes. The database does not send what exceeds it, except for the
+    /// first event.
     pub async fn read_within(
         &self,
         source: &EventSource,
@@ -163,22 +171,23 @@ impl Log {
         Ok(self.store.read_log_within(source, after.max(0), limit.events, limit.bytes).await?)
     }
 
-    /// The end of a stream; none, if it has no event.
+    /// The end of a stream; `None` if it has no event.
     pub async fn end(&self, stream: &StreamId) -> Result<Option<LogEnd>, LogError> {
         Ok(self.store.log_end(stream).await?)
     }
 
-    /// How far the log can be read, and how far it goes.
+    /// How far the log can be read, and how far it extends.
     pub async fn horizon(&self) -> Result<LogHorizon, LogError> {
         Ok(self.store.log_horizon().await?)
     }
 
-    /// Who holds readers back: open transactions that have appended, the one that holds back the furthest first; at most 20.
+    /// The open transactions that have appended and so hold readers back, the one that holds back
+    /// the most first; at most 20.
     pub async fn appenders(&self) -> Result<Vec<LogAppender>, LogError> {
         Ok(self.store.log_appenders().await?)
     }
 
-    /// Changes whenever the source may have grown, and may miss something: look now and then all the same.
+    /// Changes whenever the source may have grown. It may miss changes: poll as well.
     pub fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
         let signal = match source {
             EventSource::Log { .. } => Signal::AnyLog,
@@ -188,7 +197,7 @@ impl Log {
         self.signals.watch(signal)
     }
 
-    /// What it signals with.
+    /// The signals that it uses.
     pub fn signals(&self) -> &Signals {
         &self.signals
     }
@@ -197,7 +206,7 @@ impl Log {
         categories(appends).into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
     }
 
-    /// Refuses what there is no room for on its canvas, before anything is written.
+    /// Refuses events that exceed the quotas of their canvas, before anything is written.
     async fn admit(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
         let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
         for append in appends.iter().filter(|append| !append.events.is_empty()) {
@@ -238,7 +247,7 @@ fn check_limit(events: usize) -> Result<(), LogError> {
     if (1..=READ_MAX).contains(&events) { Ok(()) } else { Err(LogError::Limit(events)) }
 }
 
-/// The categories in which something is appended.
+/// The categories that are appended to.
 fn categories(appends: &[StreamAppend]) -> Vec<Category> {
     let grown = appends.iter().filter(|append| !append.events.is_empty());
     let mut categories: Vec<Category> = grown.map(|append| append.stream.category.clone()).collect();
@@ -251,7 +260,7 @@ fn refused(Refused { stream, expected, position }: Refused) -> LogError {
     LogError::Condition { stream: Box::new(stream), expected, position }
 }
 
-/// Proof of events that were appended in a transaction that the caller still has to commit.
+/// A receipt for events that were appended in a transaction that the caller still has to commit.
 #[derive(Debug)]
 #[must_use = "call `announce` after the commit, or consumers find the events only when they look now and then"]
 pub struct LogReceipt {
@@ -261,12 +270,12 @@ pub struct LogReceipt {
 }
 
 impl LogReceipt {
-    /// Where the events stand, in the order of the call.
+    /// Where the events are, in the order of the call.
     pub fn appended(&self) -> &[Appended] {
         &self.appended
     }
 
-    /// Wakes whoever reads the categories. Call it after the commit; it never waits.
+    /// Wakes the readers of the categories. Call it after the commit; it never blocks.
     pub fn announce(self) -> Vec<Appended> {
         self.categories.into_iter().for_each(|category| self.signals.send(Signal::Log(category)));
         self.appended
