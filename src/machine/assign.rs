@@ -1,8 +1,9 @@
-//! Who works on what: the plan for the sources of all groups. Values in, plan out.
+//! Allocation of the sources of all groups to subscribers. A pure function: values in, plan out.
 //!
-//! A plan never gives away what somebody may still work on: a source that is taken from a subscriber is *released* first, and
-//! given to another in a later round, when the subscriber has confirmed it or is gone. It leaves alone what is well where it
-//! is: what nobody has is given to who has least, and then single sources are moved while that evens out the load.
+//! A plan never allocates a source that another subscriber may still be consuming: the source is
+//! first *released* by its subscriber, and allocated to another in a later round, once the
+//! subscriber has confirmed the release or is gone. Moves are kept to a minimum: unowned sources go
+//! to the subscribers with the fewest, then single sources are moved while that evens out the load.
 
 mod even;
 mod sketch;
@@ -12,35 +13,35 @@ use std::collections::BTreeMap;
 use crate::event::{EventSource, Name, NodeId, SubscriberId};
 use sketch::Sketch;
 
-/// Whether a subscriber can be given sources.
+/// Whether a subscriber can be allocated sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberStanding {
-    /// It is well.
+    /// It is healthy.
     Working,
-    /// It is unhealthy: what it has is taken from it.
+    /// It is unhealthy: its sources are revoked.
     Unhealthy,
-    /// It has not been heard of for too long. It keeps what it has until its rows are removed.
+    /// Its lease has expired. It keeps its sources until its rows are removed.
     Lapsed,
 }
 
-/// A subscriber of a group, and what it has.
+/// A subscriber of a group and its sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMember {
-    /// Which one it is.
+    /// The subscriber's id.
     pub id: SubscriberId,
-    /// Where it runs.
+    /// The node it runs on.
     pub node: NodeId,
-    /// Whether it can be given sources.
+    /// Whether it can be allocated sources.
     pub standing: MemberStanding,
-    /// What it could work on.
+    /// The sources it can consume.
     pub requests: Vec<EventSource>,
-    /// What it was given.
+    /// The sources allocated to it.
     pub holds: Vec<EventSource>,
-    /// What was taken from it, and what it has not confirmed yet.
+    /// The sources that were revoked and whose release it has not confirmed.
     pub releasing: Vec<EventSource>,
 }
 
-/// A group and all its subscribers.
+/// A group with all its subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMembers {
     /// Its name.
@@ -49,26 +50,27 @@ pub struct GroupMembers {
     pub members: Vec<GroupMember>,
 }
 
-/// What a subscriber has from now on.
+/// The sources of a subscriber from now on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reallocation {
     /// Its group.
     pub group: Name,
-    /// Whose it is.
+    /// The subscriber.
     pub subscriber: SubscriberId,
-    /// Where the subscriber runs.
+    /// The node the subscriber runs on.
     pub node: NodeId,
-    /// What it works on, in order.
+    /// The sources it consumes, sorted.
     pub sources: Vec<EventSource>,
-    /// What it has to end with, in order.
+    /// The sources it has to release, sorted.
     pub releasing: Vec<EventSource>,
 }
 
-/// How many groups each node serves: has a subscriber of with a source.
+/// How many groups each node serves: those of which it has a subscriber with a source.
 type Served = BTreeMap<NodeId, usize>;
 
-/// The sources of a group: the longest set of requests among those who work, of equals that of the subscriber that is
-/// newest. While a deployment is rolled out, who knows more sources decides.
+/// The sources of a group: the longest set of requests among its working subscribers; among equally
+/// long sets, that of the newest subscriber. During a rollout, the release that knows more sources
+/// decides.
 ///
 /// ```
 /// use wakeq::machine::{GroupMember, MemberStanding, wanted_sources};
@@ -96,11 +98,12 @@ pub fn wanted_sources(members: &[GroupMember]) -> Vec<EventSource> {
     sets.max_by(|one, other| (one.0, one.1).cmp(&(other.0, other.1))).map(|set| set.2).unwrap_or_default()
 }
 
-/// Plans a round for all groups: the subscribers whose sources change, each with all of its own.
+/// Plans one round for all groups: the subscribers whose sources change, each with its full list.
 ///
-/// Ties go to the node that serves the fewest groups, then to the lowest id. Planned again after it was carried out, and
-/// confirmed, a plan comes to rest: within a group the numbers of sources differ by at most one, and so do the numbers of
-/// groups that nodes serve, as far as requests and groups of one source allow.
+/// Ties go to the node that serves the fewest groups, then to the lowest id. Plans converge when
+/// each one is carried out and confirmed before the next: within a group, the numbers of sources
+/// then differ by at most one, and so do the numbers of groups that nodes serve, as far as requests
+/// and groups of one source allow.
 pub fn allocate(groups: &[GroupMembers]) -> Vec<Reallocation> {
     let mut sketches: Vec<Sketch> = groups.iter().map(Sketch::new).collect();
     sketches.sort_by_key(|sketch| sketch.name);

@@ -1,7 +1,7 @@
-//! What the processor of an entity does with an event that reaches it, for the first time or again.
+//! What an entity's processor does with an event that arrives for the first time or again.
 //!
-//! An entity keeps the link of the last event that was decided upon: stored or rejected. Whoever sends an event again sends
-//! it with the link that it had.
+//! An entity stores the link of the last event that was decided, i.e. stored or rejected. An event
+//! that is sent again carries its original link.
 
 use super::{Consumption, consume};
 use crate::event::Link;
@@ -9,20 +9,20 @@ use crate::event::Link;
 /// What to do with an event of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Repost {
-    /// It is the most recent one, and nobody decided upon it yet: process it.
+    /// It is the most recent event and undecided: process it.
     Process,
-    /// It is the most recent one, and was decided upon: skip it, and send its result again.
+    /// It is the most recent event and already decided: skip it, and send its result again.
     AnswerAgain,
-    /// It is older, and is in the repository: skip it, with success.
+    /// It is older, and in the repository: skip it, with success.
     Done,
-    /// An event before it, or the first one with its link, has not come by yet.
+    /// An event before it, or the first one with its link, has not arrived yet.
     Delay,
-    /// It is older, and is not in the repository: it must not be processed any more.
+    /// It is older, and not in the repository: it must no longer be processed.
     Refuse,
 }
 
 impl Repost {
-    /// In a word or two.
+    /// The decision in a word or two.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Process => "process",
@@ -34,12 +34,14 @@ impl Repost {
     }
 }
 
-/// Decides by `last`, the link of the event that the entity decided upon last (0, if there is none), and whether the event
-/// with this link is in the repository; that counts only for one that is older than the last.
+/// Decides what to do with the event `link`. `last` is the link of the last event that the entity
+/// decided, 0 if there is none. `stored` says whether this event is in the repository, and only
+/// matters for events older than `last`.
 ///
-/// `seen` is how far the entity's inbox was gone through. What came by before that without being decided upon, because it
-/// died or was sent again, leaves no gap. What comes next has the link `seen` + 1; a larger one was given to nobody yet, and is
-/// delayed: were it decided upon, all that is sent until then would be older.
+/// `seen` is how far the entity's inbox has been read. Events up to there that were not decided,
+/// because they died or were sent again, leave no gap. The next event has the link `seen` + 1; a
+/// larger link has not been assigned yet, so its event is delayed: deciding it would make all
+/// events sent until then older than the last.
 ///
 /// ```
 /// use wakeq::machine::{Link, Repost, repost};

@@ -1,30 +1,30 @@
-//! What a notification would find now, without asking anything: the checks alone.
+//! What a notification would find if it arrived now: the checks alone, without any effect.
 
 use super::run::{delay_check, lock_check};
 use super::{Outcome, Policy};
 use crate::event::{RuleKind, Schedule, Turn};
 
-/// Where an event stands.
+/// The result of the checks for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// An earlier event of its object is left.
+    /// An earlier event of its lane is left.
     Behind,
-    /// Its object stands still, because an event of it died.
+    /// Its lane is halted, because an event in it died.
     Halted,
-    /// Its canvas gets nothing of its queue now.
+    /// Its canvas receives nothing from its queue at present.
     FacetHeld,
     /// Not due yet.
     Delayed,
-    /// Somebody runs it.
+    /// Another run has claimed it.
     Running,
-    /// A rule holds it.
+    /// A rule on its handler holds it.
     Held(RuleKind),
-    /// Nothing speaks against running it.
+    /// Nothing prevents it from running.
     Ready,
 }
 
 impl Standing {
-    /// In one word.
+    /// The result as one word.
     ///
     /// ```
     /// use wakeq::{RuleKind, Standing};
@@ -44,7 +44,7 @@ impl Standing {
         }
     }
 
-    /// What [`Standing::as_str`] called so.
+    /// Parses what [`Standing::as_str`] returns.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [
             Self::Behind,
@@ -59,7 +59,7 @@ impl Standing {
         all.into_iter().find(|standing| standing.as_str() == word)
     }
 
-    /// The outcome at which a run would leave the checks.
+    /// The outcome with which a run would leave the checks.
     pub fn outcome(self) -> Outcome {
         match self {
             Self::Behind => Outcome::EarlierLeft,

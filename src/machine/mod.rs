@@ -1,8 +1,9 @@
-//! The state machine that every notification runs through, and the other decisions. Pure: no I/O, no clock, no randomness,
-//! no task.
+//! The state machine that every notification runs through, and other decisions. Pure: no I/O, no
+//! clock, no randomness, no tasks.
 //!
-//! `docs/state_machine.md` draws it, and a test holds the drawing to the code. Whoever drives it performs
-//! [`State::effect`] and hands the answer to [`State::step`], until the effect is to wait or to answer:
+//! `docs/state_machine.md` has the chart, and a test compares it with the code. A driver performs
+//! [`State::effect`] and passes the answer to [`State::step`], until the effect is to wait or to
+//! answer the notification:
 //!
 //! ```
 //! use std::time::Duration;

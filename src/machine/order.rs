@@ -1,24 +1,25 @@
-//! What a consumer elsewhere does with an event of an object, from what it has seen of the object: the whole protocol.
+//! The protocol for consumers outside wakeq that process the events of an object in order.
 //!
-//! A consumer keeps one number per object: the id of the last event that it consumed, 0 before the first. It writes it
-//! together with the event's effect, in one transaction. For each event that it is sent, however often and in whatever
-//! order, [`consume`] says what to do. `docs/order.md` says it in words, for consumers in other languages.
+//! A consumer stores one number per object, in the same transaction as an event's effect: the id of
+//! the last event that it consumed, 0 before the first. Events may arrive any number of times and
+//! in any order: for each one, [`consume`] says what to do. `docs/order.md` describes the protocol
+//! for other languages.
 
 use crate::event::Link;
 
 /// What to do with an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Consumption {
-    /// Consume it now, and remember its id as the last.
+    /// Consume it now, and store its id as the last.
     Consume,
-    /// An event before it was not consumed yet: put it back, and take it later.
+    /// An event before it has not been consumed: put it back and process it later.
     Delay,
-    /// It was consumed before: confirm it, and do nothing.
+    /// It has already been consumed: acknowledge it and do nothing.
     Done,
 }
 
 impl Consumption {
-    /// In one word.
+    /// The decision as one word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Consume => "consume",
@@ -28,8 +29,9 @@ impl Consumption {
     }
 }
 
-/// What `last` is once these tombstones, in the order of the chain, are passed over: each is consumed like an event, without an
-/// effect. One whose predecessor is still to come is not, nor what follows it.
+/// Advances `last` over tombstones, given in the order of the chain: each is consumed like an event
+/// without an effect. A tombstone whose predecessor has not been consumed is not, nor what follows
+/// it.
 ///
 /// ```
 /// use wakeq::machine::{Consumption, Link, consume, pass_over};
@@ -46,7 +48,7 @@ pub fn pass_over(last: i64, tombstones: impl IntoIterator<Item = Link>) -> i64 {
     })
 }
 
-/// Decides by `last`, the id of the object's event that was consumed last, or 0.
+/// Decides what to do with an event. `last` is the id of the object's last consumed event, or 0.
 ///
 /// ```
 /// use wakeq::machine::{Consumption, Link, consume};

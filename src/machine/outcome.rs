@@ -1,8 +1,8 @@
-//! The edges of the chart as values: what logs, metrics and `explain` call them.
+//! The edges of the chart as values, with the names used by logs, metrics and `explain`.
 
 use std::fmt;
 
-/// Why a run left a state the way it did.
+/// Why a run left a state as it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
     /// The row is gone: the event completed, died, or never existed.
@@ -13,23 +13,24 @@ pub enum Outcome {
     DelayNone,
     /// The event is not due yet.
     DelayNotYet,
-    /// An earlier event of the same object is left in the same queue.
+    /// An earlier event of the same lane is left.
     EarlierLeft,
-    /// The event's object stands still in this queue: an event of it died.
+    /// The event's lane is halted: an event in it died.
     ObjectHalted,
-    /// Its canvas gets nothing of its queue now: it is paused there, or has as many in flight as it may.
+    /// Its canvas receives nothing from its queue: it is paused or at its limit in flight there.
     FacetHeld,
-    /// The same; it was recalled, so that whoever makes room finds it, and is looked at once more.
+    /// Like `FacetHeld`; the event was recalled, so that it is found when a slot is freed, and is
+    /// checked once more.
     FacetRecalled,
-    /// Nobody holds a claim on the event.
+    /// No claim stands on the event.
     LockNone,
-    /// Somebody held a claim and did not renew it in time.
+    /// A claim was not renewed in time.
     LockExpired,
-    /// Somebody runs the event.
+    /// Another run has claimed the event.
     IsLocked,
     /// No rule stands on the handler.
     RuleNone,
-    /// The user paused the handler: the event is parked.
+    /// A user paused the handler: the event is parked.
     RulePaused,
     /// An admin blocked the handler: the event is parked.
     RuleBlocked,
@@ -37,44 +38,44 @@ pub enum Outcome {
     RuleLifted,
     /// This worker has the handler.
     HandlerKnown,
-    /// This worker does not have the handler; another may.
+    /// This worker does not have the handler, but another may.
     HandlerUnknown,
-    /// The promise on the row was moved to a later time.
+    /// The event's promise was moved to a later time.
     Deferred,
     /// This run may start the handler.
     LockClaimed,
-    /// Another run was faster, or the event is no longer runnable.
+    /// Another run claimed it first, or the event is no longer runnable.
     LockClaimFailed,
-    /// Too many owners of this event died.
+    /// Too many workers died while they ran this event.
     Poison,
     /// The handler returned; an error value counts as completion.
     ExecutesToCompletion,
-    /// An operational error: of the handler in `Process`, of its pause in `Pause`, of the retry's own write in
-    /// `RetryCheck`.
+    /// An operational error: of the handler in `Process`, of pausing it in `Pause`, of the write
+    /// that saves the retry in `RetryCheck`.
     Exception,
     /// The handler says that it is too early for the event.
     NotYet,
-    /// The event waits until its handler wants it again, and nothing was counted.
+    /// The event is delayed as its handler asked, and nothing was counted.
     Postponed,
-    /// The handler says that it is gone for good: it has to be paused.
+    /// The handler says that it is permanently gone: it has to be paused.
     HandlerGone,
-    /// The handler is paused, or another one has taken its place meanwhile.
+    /// The handler is paused, or was replaced in the meantime.
     HandlerPaused,
     /// The claim could not be renewed in time; another worker may have the event.
     LeaseLost,
     /// This worker shuts down and the grace is over.
     ShutDown,
-    /// The claim was given up without a trace in the row's counts.
+    /// The claim was released, and the row's counts are unchanged.
     Released,
-    /// The event is tried again later.
+    /// The event will be retried later.
     RetryAllowed,
-    /// The event was tried often enough.
+    /// No retry is left.
     RetryTooMany,
-    /// The row is gone, by this run.
+    /// This run removed the row.
     Deleted,
     /// The next event of the object was woken.
     HandedOver,
-    /// The write found the row claimed by somebody else, or gone, or the database gave no answer.
+    /// The row was claimed by another run, or gone, or the database did not answer.
     FencedOut,
 }
 
@@ -124,7 +125,7 @@ impl Outcome {
         Self::FencedOut,
     ];
 
-    /// The name in the chart.
+    /// The outcome's name in the chart.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::EventMissing => "EventMissing",

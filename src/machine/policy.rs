@@ -1,4 +1,4 @@
-//! How long and how often: the only knobs a run has.
+//! Durations and limits: the only parameters of a run.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use std::time::Duration;
 pub struct Policy {
     /// How long a claim stands without renewal.
     pub lease: Duration,
-    /// How long a worker may keep a notification waiting for its time.
+    /// The longest time a worker may keep a notification until the event is due.
     pub horizon: Duration,
-    /// How many claims may be lost before an event counts as poison.
+    /// The number of lost claims at which an event counts as poison.
     pub losses_max: u32,
 }
 
-/// When and how often a handler is tried again after an operational error.
+/// When and how often a handler is retried after an operational error.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,13 +25,13 @@ pub struct Policy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How many times it is tried again after the first failure. Default 2.
+    /// Retries after the first failure. Default 2.
     pub retries: u32,
-    /// How long after the first failure. Default 5 min.
+    /// Delay after the first failure. Default 5 min.
     pub delay: Duration,
-    /// Each further delay is this many times the one before. Default 1.
+    /// Factor between consecutive delays. Default 1.
     pub factor: u32,
-    /// The longest delay. Default 24 h.
+    /// Longest delay. Default 24 h.
     pub delay_max: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// How long to wait after a failure that `retries` retries came before.
+    /// The delay after a failure that was preceded by `retries` retries.
     pub fn delay_after(&self, retries: u32) -> Duration {
         let factor = self.factor.saturating_pow(retries);
         self.delay.saturating_mul(factor).min(self.delay_max)

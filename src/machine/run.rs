@@ -1,29 +1,29 @@
-//! The run of one notification: states, the questions they ask, the answers they take.
+//! The run of one notification: its states, the questions they ask and the answers they accept.
 //!
-//! Every state asks the world exactly one question ([`State::effect`]) and moves on with the answer ([`State::step`]).
-//! The worker's driver performs effects; tests replay answers. State and edge names are those of
-//! `docs/state_machine.md`.
+//! Every state asks exactly one question ([`State::effect`]) and advances with the answer
+//! ([`State::step`]). The worker's driver performs the effects; tests replay answers. States and
+//! edges have the names of `docs/state_machine.md`.
 
 use std::time::Duration;
 
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
-/// The shortest delay of an event that is not counted: a handler that asks for less would be asked without a pause.
+/// Shortest delay of a postponed event, lest its handler be called in a busy loop.
 const POSTPONED_MIN: Duration = Duration::from_millis(100);
 
-/// What a successful claim returned.
+/// The result of a successful claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimed {
     /// The right to run.
     pub claim: Claim,
     /// Retries so far.
     pub retries: u32,
-    /// Claims lost so far, this takeover included.
+    /// Claims lost so far, including the one that this claim took over.
     pub losses: u32,
 }
 
-/// A claimed event on its handler.
+/// A claimed event with its handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
     /// The right to run.
@@ -34,38 +34,38 @@ pub struct Running {
     pub policy: RetryPolicy,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nothing is known but the id.
+    /// Only the id is known.
     EventLoad,
-    /// Is it due, and its turn?
+    /// Is the event due, and is it its turn?
     DelayCheck(Schedule),
-    /// Does somebody run it?
+    /// Is it claimed by another run?
     LockCheck(Schedule),
     /// May its handler run?
     RuleCheck(Schedule),
-    /// Is its handler here?
+    /// Is its handler known here?
     HandlerCheck(Schedule),
-    /// It has to wait for a worker with its handler.
+    /// It has to wait for a worker that has its handler.
     Defer,
-    /// Nothing speaks against it: claim it.
+    /// All checks passed: claim it.
     LockClaim(RetryPolicy),
     /// The handler runs.
     Process(Running),
-    /// The handler is gone: nothing of it is to be started any more.
+    /// The handler is gone: no more of its events may be started.
     Pause(Running),
-    /// The handler failed.
+    /// The handler failed. The duration is the delay that it asked for, if any.
     RetryCheck(Running, Option<Duration>),
-    /// The handler said: not yet. It waits that long, and nothing is counted.
+    /// The handler said that it is too early: the event waits this long, and nothing is counted.
     Postpone(Running, Duration),
-    /// The handler was cut short by a shutdown, or is paused now.
+    /// A shutdown cut the handler off, or the handler is paused now.
     Release(Claim),
-    /// The event is over.
+    /// The event has ended.
     Delete(Claim, Removal),
-    /// It was on an object: the next event there has its turn.
+    /// The event was on an object: it is the next event's turn.
     HandOver,
-    /// The notification comes back.
+    /// The notification will be processed again.
     Queue(When),
     /// The notification is answered.
     End(Answer),
@@ -76,63 +76,63 @@ pub enum State {
 pub enum Removal {
     /// It completed.
     Completed,
-    /// It goes to the dead events.
+    /// It moves to the dead events.
     Dead(Cause),
 }
 
-/// When a notification comes back.
+/// When a notification is processed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// This long from now; never longer than the horizon, or than a lease.
+    /// After this long; never longer than the horizon or a lease.
     In(Duration),
     /// After the subscription's retry delay.
     Soon,
 }
 
-/// What the broker is told of a notification.
+/// How a notification is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is done with: the row is gone, or somebody else has promised to wake it.
+    /// It is done: the row is gone, or another mechanism will wake it.
     Acknowledge,
     /// Deliver it again.
     PutBack,
 }
 
-/// The one thing a state needs done before it can move.
+/// The one thing a state needs done before it can advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Read the row, the rule on its handler and the clock, in one snapshot.
     LoadEvent,
-    /// Nothing: the state decides by what it holds.
+    /// Nothing: the state decides from what it holds.
     Decide,
-    /// Let those who make room in its facet find the event, which turns have passed over.
+    /// Recall the event, which turns passed over, so that it is found when its facet has room.
     Recall,
-    /// Clear the promise on the row, only while the rule still stands.
+    /// Clear the row's promise, but only while the rule still stands.
     Park,
-    /// Look the handler up in this worker.
+    /// Look up the handler in this worker.
     FindHandler,
-    /// Move the promise on the row to when another worker may know the handler.
+    /// Move the row's promise to when another worker may know the handler.
     Defer,
-    /// Compare-and-set on the database's clock, with the delay, lock and rule conditions inside the statement.
+    /// Compare-and-set on the database's clock, with the delay, lock and rule conditions included.
     ClaimLock,
-    /// Run the handler, renewing the lease.
+    /// Run the handler while renewing the lease.
     RunHandler,
-    /// Pause the handler that says it is gone, unless another one has taken its place.
+    /// Pause the handler that says it is gone, unless it was replaced in the meantime.
     PauseHandler,
-    /// Write down the retries and when it is due, and release the claim, unless it was lost.
+    /// Save the retry count and the due time, and release the claim, unless it was lost.
     SaveRetry {
         /// The claim that must still stand.
         claim: Claim,
-        /// The new count, which is the old one where nothing counts.
+        /// The new count; unchanged if nothing is counted.
         retries: u32,
-        /// How long to wait.
+        /// How long the event waits.
         delay: Duration,
     },
     /// Release the claim without counting anything.
     Release(Claim),
     /// Delete the row, or move it to the dead events, unless the claim was lost.
     Remove(Claim, Removal),
-    /// Wake the event whose turn it is now, in a statement that begins after the removal was committed.
+    /// Wake the next event of the lane, in a statement that begins after the removal was committed.
     HandOver,
     /// Nothing more: keep the notification.
     Wait(When),
@@ -140,10 +140,10 @@ pub enum Effect {
     Answer(Answer),
 }
 
-/// What the world answered.
+/// The answer to an effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// To [`Effect::LoadEvent`].
+    /// To [`Effect::LoadEvent`]. `None` if the row is gone.
     Loaded(Option<Schedule>),
     /// To [`Effect::Decide`].
     Decide,
@@ -151,25 +151,26 @@ pub enum Input {
     Recalled,
     /// To [`Effect::Park`]: whether the rule still stood.
     Parked(bool),
-    /// To [`Effect::FindHandler`].
+    /// To [`Effect::FindHandler`]. `None` if this worker does not have it.
     Handler(Option<RetryPolicy>),
     /// To [`Effect::Defer`].
     Deferred,
-    /// To [`Effect::ClaimLock`].
+    /// To [`Effect::ClaimLock`]. `None` if the claim failed.
     Claimed(Option<Claimed>),
     /// To [`Effect::RunHandler`].
     Ran(Ran),
-    /// To [`Effect::PauseHandler`]: whether it was answered.
+    /// To [`Effect::PauseHandler`]: whether the database answered.
     HandlerPaused(bool),
-    /// To [`Effect::SaveRetry`]: whether the claim still stood; `false` without an answer, too.
+    /// To [`Effect::SaveRetry`]: whether the claim still stood; also `false` without an answer.
     RetrySaved(bool),
     /// To [`Effect::Release`].
     Released,
-    /// To [`Effect::Remove`]: whether the claim still stood; `false` without an answer, too.
+    /// To [`Effect::Remove`]: whether the claim still stood; also `false` without an answer.
     Removed(bool),
     /// To [`Effect::Remove`]: the claim stood, and the event was on an object.
     LinkRemoved,
-    /// To [`Effect::HandOver`]; without an answer, too: the removal has made the promise of the next event.
+    /// To [`Effect::HandOver`], even if the database did not answer: the removal has restored the
+    /// promise of the next event.
     HandedOver,
 }
 
@@ -178,20 +179,20 @@ pub enum Input {
 pub enum Ran {
     /// It returned.
     Completed,
-    /// An operational error; the handler may say when to try again, within the longest delay of its policy.
+    /// An operational error. The handler may set the delay, up to the longest delay of its policy.
     Failed(Option<Duration>),
-    /// It is too early for this event: it comes again after so long, within the longest delay of the policy, as if it had
-    /// not run.
+    /// It is too early for this event: it runs again after this delay, up to the longest delay of
+    /// the policy, as if it had not run.
     NotYet(Duration),
-    /// It is gone for good, and wants no more events: that is nothing the event can be blamed for.
+    /// The handler is permanently gone and wants no more events: not a failure of this event.
     Gone,
-    /// The lease ran out under it.
+    /// The lease expired while it ran.
     LeaseLost,
-    /// The worker shut down under it.
+    /// The worker shut down while it ran.
     ShutDown,
 }
 
-/// A step of a run: the edge taken and the state reached.
+/// One step of a run: the edge taken and the state reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The edge's name in the chart.
@@ -200,7 +201,7 @@ pub struct Transition {
     pub next: State,
 }
 
-/// A state was handed an answer to a question it did not ask: a bug in the driver.
+/// A state was passed an answer to a question it did not ask: a bug in the driver.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{state:?} did not ask for {input:?}")]
 pub struct UnexpectedInput {
@@ -211,7 +212,7 @@ pub struct UnexpectedInput {
 }
 
 impl State {
-    /// The question this state asks.
+    /// The question that this state asks.
     pub fn effect(&self) -> Effect {
         match self {
             Self::EventLoad => Effect::LoadEvent,
@@ -235,7 +236,7 @@ impl State {
         }
     }
 
-    /// Moves on with the answer to [`State::effect`].
+    /// Advances with the answer to [`State::effect`].
     #[expect(
         clippy::result_large_err,
         reason = "it hands back what it was given, and a correct driver never sees it"
@@ -246,7 +247,7 @@ impl State {
             (Self::EventLoad, Input::Loaded(Some(schedule))) => {
                 (Outcome::EventPresent, Self::DelayCheck(schedule))
             }
-            // Room may have been made meanwhile, and nobody found it then.
+            // A slot may have been freed before the recall, when this event could not be found.
             (Self::DelayCheck(Schedule { turn: Turn::Passed, .. }), Input::Recalled) => {
                 (Outcome::FacetRecalled, Self::Queue(When::Soon))
             }
@@ -291,7 +292,7 @@ impl State {
         Ok(Transition { outcome, next })
     }
 
-    /// The node's name in the chart.
+    /// The state's name in the chart.
     pub fn name(&self) -> &'static str {
         match self {
             Self::EventLoad => "EventLoad",
@@ -340,10 +341,10 @@ impl Running {
 pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     match schedule.turn {
         Turn::First => {}
-        // Whoever removes the earlier one wakes it, or whoever lets the object go on.
+        // The event is woken when the earlier one is removed, or when the object is resumed.
         Turn::Behind => return (Outcome::EarlierLeft, State::End(Answer::Acknowledge)),
         Turn::Halted => return (Outcome::ObjectHalted, State::End(Answer::Acknowledge)),
-        // Whoever makes room in its facet takes the next of it, or whoever lets its canvas go on.
+        // The event is found when a slot in its facet is freed, or when its canvas is resumed.
         Turn::Held | Turn::Passed => return (Outcome::FacetHeld, State::End(Answer::Acknowledge)),
     }
     match (schedule.delay_until - schedule.now).to_std() {
@@ -357,13 +358,13 @@ pub(super) fn lock_check(schedule: Schedule, policy: &Policy) -> (Outcome, State
         return (Outcome::LockNone, State::RuleCheck(schedule));
     };
     match (locked_at + policy.lease - schedule.now).to_std() {
-        // A claim from the future (the clock was set back) is looked at again after one lease.
+        // A claim from the future (the clock was set back) is checked again after one lease.
         Ok(left) => (Outcome::IsLocked, State::Queue(When::In(left.min(policy.lease)))),
         Err(_) => (Outcome::LockExpired, State::RuleCheck(schedule)),
     }
 }
 
-/// Keeps the notification until then, or, beyond the horizon, leaves the waking to the promise on the row.
+/// Keeps the notification for this long; beyond the horizon, waking is left to the row's promise.
 fn wait(left: Duration, policy: &Policy) -> State {
     if left <= policy.horizon { State::Queue(When::In(left)) } else { State::End(Answer::Acknowledge) }
 }

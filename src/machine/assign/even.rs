@@ -1,9 +1,10 @@
-//! Evens out how many groups the nodes serve, by moving what a node serves a group with if that is one source.
+//! Evens out how many groups the nodes serve, by moving those that a node serves by one source.
 
 use super::Served;
 use super::sketch::Sketch;
 
-/// Releases at most one source of each group of which nothing moves. What moves already is counted where it will come to.
+/// Releases at most one source of each group without pending moves. Those count where they will
+/// end.
 pub(super) fn across(sketches: &mut [Sketch]) {
     let mut served = settled(sketches);
     let mut is_settled: Vec<bool> = sketches.iter().map(|sketch| !sketch.is_moving()).collect();
@@ -21,7 +22,7 @@ pub(super) fn across(sketches: &mut [Sketch]) {
     }
 }
 
-/// What each node will serve when everything that moves has arrived.
+/// How many groups each node will serve once all pending moves have ended.
 fn settled(sketches: &[Sketch]) -> Served {
     let mut served = Served::new();
     for sketch in sketches {
@@ -37,8 +38,8 @@ fn settled(sketches: &[Sketch]) -> Served {
     served
 }
 
-/// Takes the group from a node that serves it with one source, for a node that could serve it and serves at least two groups
-/// less.
+/// Releases the source of a node that serves the group with only this one, if another node could
+/// take it and serves at least two groups less.
 fn release_one(sketch: &mut Sketch, served: &mut Served) -> bool {
     let groups = |at: usize| served.get(&sketch.slots[at].member.node).copied().unwrap_or_default();
     let serving = sketch.serving();

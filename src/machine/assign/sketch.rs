@@ -1,4 +1,4 @@
-//! A group's part of a plan while it is made.
+//! The part of a plan that concerns one group, while it is being made.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::event::{EventSource, Name, NodeId};
 
 type Sources<'a> = BTreeSet<&'a EventSource>;
 
-/// A subscriber, and what it will have.
+/// A subscriber and its planned sources.
 #[derive(Clone)]
 pub(super) struct Slot<'a> {
     pub(super) member: &'a GroupMember,
@@ -21,12 +21,12 @@ impl<'a> Slot<'a> {
         self.member.standing == MemberStanding::Working
     }
 
-    /// Whether it may be given a source.
+    /// Whether it can be allocated the source.
     pub(super) fn takes(&self, source: &EventSource) -> bool {
         self.works() && self.requests.contains(source)
     }
 
-    /// The last of the sources it has had before this round, of which the other could take over.
+    /// The last source that it had before this round and that `other` could take over.
     fn last_for(&self, other: &Self) -> Option<&'a EventSource> {
         let held = self.kept.iter().rev().find(|source| self.had(source) && other.takes(source));
         held.copied()
@@ -52,7 +52,7 @@ pub(super) struct Sketch<'a> {
 }
 
 impl<'a> Sketch<'a> {
-    /// What everybody has, without what is not wanted any more, and what is had twice.
+    /// Starts from the current allocation, without sources that are unwanted or held twice.
     pub(super) fn new(group: &'a GroupMembers) -> Self {
         let wanted = wanted_sources(&group.members);
         let mut members: Vec<&GroupMember> = group.members.iter().collect();
@@ -64,18 +64,18 @@ impl<'a> Sketch<'a> {
         Self { name: &group.name, wanted, slots, sources }
     }
 
-    /// Whether something of it is on its way from one to another.
+    /// Whether a move within the group is pending.
     pub(super) fn is_moving(&self) -> bool {
         self.slots.iter().any(|slot| !slot.leaving.is_empty())
     }
 
-    /// The nodes that serve it.
+    /// The nodes that serve the group.
     pub(super) fn serving(&self) -> BTreeSet<NodeId> {
         let slots = self.slots.iter().filter(|slot| !slot.kept.is_empty());
         slots.map(|slot| slot.member.node).collect()
     }
 
-    /// Adds this group to, or takes it from, what its nodes serve.
+    /// Adds `by` for this group to the counts of the nodes that serve it.
     pub(super) fn count_served(&self, served: &mut Served, by: isize) {
         for node in self.serving() {
             let count = served.entry(node).or_default();
@@ -83,7 +83,8 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// Gives what nobody has, and what nobody works on in another way, to those who have least.
+    /// Allocates sources that no one has, unless they overlap with an unwanted one that is still
+    /// held, to the subscribers with the fewest.
     pub(super) fn give_free(&mut self, served: &mut Served) {
         let had: Sources =
             self.slots.iter().flat_map(|slot| slot.kept.union(&slot.leaving).copied()).collect();
@@ -101,12 +102,12 @@ impl<'a> Sketch<'a> {
         self.count_served(served, 1);
     }
 
-    /// Counts how many each will have, then gives each that many in a row.
+    /// First counts how many sources each subscriber will have, then allocates that many in a row.
     fn give(&mut self, free: &[&'a EventSource], served: &Served) {
         let mut loads: Vec<usize> = self.slots.iter().map(|slot| slot.kept.len()).collect();
         let mut quotas = vec![0_usize; self.slots.len()];
         let mut serving = self.serving();
-        // What few can take is counted first: others make up for it.
+        // Sources that few subscribers can take are counted first; the others balance the loads.
         let mut hardest_first = free.to_vec();
         hardest_first.sort_by_key(|source| self.slots.iter().filter(|slot| slot.takes(source)).count());
         for source in hardest_first {
@@ -128,7 +129,7 @@ impl<'a> Sketch<'a> {
                 None => rest.push(*source),
             }
         }
-        // Where not all ask for the same, the rows may not come out: what is left goes one by one.
+        // If requests differ, the rows may not work out: what is left is allocated one by one.
         for source in rest {
             let loads: Vec<usize> = self.slots.iter().map(|slot| slot.kept.len()).collect();
             if let Some(at) = self.lightest(source, &loads, &self.serving(), served) {
@@ -153,14 +154,16 @@ impl<'a> Sketch<'a> {
         })
     }
 
-    /// Slots stand in the order of their ids.
+    /// The order in which ties are broken: first the node that serves the fewest groups, then the
+    /// order of the slots, which are sorted by node and id.
     fn in_order_of_ties(&self, served: &Served) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.slots.len()).collect();
         order.sort_by_key(|at| (served.get(&self.slots[*at].member.node).copied().unwrap_or_default(), *at));
         order
     }
 
-    /// Lets who has most release one source for who has least, if that evens them out and nothing else of the group moves.
+    /// Has the subscriber with the most sources release one for the subscriber with the fewest, if
+    /// that evens them out and no other move within the group is pending.
     pub(super) fn even_within(&mut self, served: &Served) {
         if self.is_moving() {
             return;
@@ -184,7 +187,7 @@ impl<'a> Sketch<'a> {
         }
     }
 
-    /// The slots of which something changes.
+    /// The slots that change.
     pub(super) fn changes(&self) -> Vec<Reallocation> {
         let changed = self.slots.iter().filter(|slot| {
             slot.member.standing != MemberStanding::Lapsed
@@ -203,7 +206,7 @@ impl<'a> Sketch<'a> {
     }
 }
 
-/// What a subscriber keeps of what it has, and what it has to end with.
+/// Divides a subscriber's sources into those it keeps and those it has to release.
 fn slot<'a>(member: &'a GroupMember, wanted: &[EventSource], taken: &mut Sources<'a>) -> Slot<'a> {
     let mut slot = Slot {
         member,

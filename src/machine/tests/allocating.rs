@@ -1,5 +1,5 @@
-//! SUB-05, SUB-35, SUB-55: whatever happens to a cluster, no source is worked on twice, and plans come to rest, even, without
-//! needless moves.
+//! SUB-05, SUB-35, SUB-55: whatever happens to a cluster, no source is consumed twice, and plans
+//! converge to an even allocation without needless moves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, al
 
 const GROUPS: usize = 4;
 
-/// What happens: to a node, by its number, and in a group, by its own.
+/// Something that happens to a node, or to a subscriber, given by its node and group.
 #[derive(Clone, Copy, Debug)]
 enum Happening {
     Join(u8),
@@ -38,7 +38,7 @@ fn happenings() -> impl Strategy<Value = Happening> {
     ]
 }
 
-/// The rows, and what each subscriber really works on.
+/// The rows, and what each subscriber is actually consuming.
 struct Cluster {
     groups: Vec<GroupMembers>,
     works: BTreeMap<SubscriberId, BTreeSet<EventSource>>,
@@ -89,7 +89,7 @@ impl Cluster {
                 let gone: Vec<_> = self.members(node).map(|member| member.id).collect();
                 self.remove(|member| gone.contains(&member.id));
             }
-            // Its own clock is the first to know: it has ended everything by then.
+            // Its own clock is the first to notice: by then it has stopped consuming.
             Happening::Lapse(node) => {
                 let lapsed: Vec<_> = self
                     .members(node)
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// It reads what it has, begins and ends accordingly, and confirms.
+    /// The subscriber reads its subscription, starts and stops consuming accordingly, and confirms.
     fn observe(&mut self, node: u8, group: usize) {
         if let Some(member) =
             self.member(node, group).filter(|member| member.standing != MemberStanding::Lapsed)
@@ -147,7 +147,7 @@ impl Cluster {
         plan
     }
 
-    /// Each source has one owner, with those who have to release it, and is worked on by one at most.
+    /// Each source has one owner, those that are releasing included, and at most one consumer.
     fn check(&self) {
         for group in &self.groups {
             let mut owned = BTreeSet::new();
@@ -163,7 +163,7 @@ impl Cluster {
         }
     }
 
-    /// Everybody sees everything, and plans are carried out, until nothing changes.
+    /// All subscribers observe, and plans are carried out, until nothing changes.
     fn come_to_rest(&mut self) -> usize {
         self.remove(|member| member.standing == MemberStanding::Lapsed);
         for member in self.groups.iter_mut().flat_map(|group| &mut group.members) {
@@ -221,7 +221,7 @@ proptest! {
         }
     }
 
-    /// Who goes takes nothing from those who stay, and who comes at most what makes it even.
+    /// A node that leaves takes nothing from others; one that joins at most what evens them out.
     #[test]
     fn moves_are_few(partitions in prop::array::uniform4(1_u16..12), nodes in 2_u8..5) {
         let mut cluster = Cluster::new(partitions);

@@ -1,11 +1,12 @@
-//! SUB-19, SUB-21, SUB-30, SUB-35: the plan for groups, case by case. A case is written as what each node has, such as
-//! `1=1-8 2=9-f`; after `~` stands what is being released, `!` marks who is unhealthy, `x` who was not heard of for too long,
-//! and `/` who asks for fewer partitions than the others.
+//! SUB-19, SUB-21, SUB-30, SUB-35: the plan for groups, case by case. A case lists what each node
+//! has, such as `1=1-8 2=9-f`. Sources after `~` are being released; `!` marks an unhealthy
+//! subscriber, `x` one whose lease has expired, and `/` one that requests fewer partitions than the
+//! others.
 
 use crate::event::{EventSource, Name, NodeId, Partition, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
 
-/// The partitions of a text like `1-8,a`; `*` is the whole category.
+/// The partitions in a text like `1-8,a`; `*` is the whole category.
 fn sources(category: &str, of: u16, text: &str) -> Vec<EventSource> {
     let whole = EventSource::category(category).unwrap();
     let number = |label: &str| u16::from_str_radix(label, 16).unwrap();
@@ -86,7 +87,7 @@ fn check(of: u16, before: &str, after: &str) {
     assert_eq!(show(&groups[0]), after, "from {before}");
 }
 
-/// Confirms, plans and carries out until nothing changes; how many rounds that took.
+/// Confirms, plans and carries out until nothing changes; returns the number of rounds.
 fn rounds(groups: &mut [GroupMembers]) -> usize {
     for round in 0..1_000 {
         for member in groups.iter_mut().flat_map(|group| &mut group.members) {
@@ -104,38 +105,38 @@ fn rounds(groups: &mut [GroupMembers]) -> usize {
 #[test]
 fn the_distribution_cases() {
     let cases = [
-        // Nobody, nothing to have, and one for all.
+        // No sources to allocate, and one subscriber that gets all.
         (0, "1=", "1="),
         (1, "1=", "1=*"),
         (3, "1=", "1=1,2,3"),
-        // The first distribution is in rows, the earlier nodes having one more.
+        // The first allocation is in contiguous rows; earlier nodes get one more.
         (15, "1= 2=", "1=1,2,3,4,5,6,7,8 2=9,a,b,c,d,e,f"),
         (16, "1= 2= 3= 4=", "1=1,2,3,4 2=5,6,7,8 3=9,a,b,c 4=d,e,f,10"),
         (2, "1= 2= 3=", "1=1 2=2 3="),
-        // Nothing changes where all is well.
+        // An even allocation does not change.
         (4, "1=1,2 2=3,4", "1=1,2 2=3,4"),
         (3, "1=1,2 2=3", "1=1,2 2=3"),
-        // Who joins gets one source at a time, which the one who has most releases first.
+        // A new subscriber gets one source at a time, released by the one with the most.
         (4, "1=1,2,3,4 2=", "1=1,2,3~4 2="),
         (4, "1=1,2,3~4 2=", "1=1,2,3~4 2="),
         (4, "1=1,2,3 2=", "1=1,2~3 2=4"),
         (5, "1=1,2,3 2=4,5 3=", "1=1,2~3 2=4,5 3="),
-        // Who has gone leaves what it had to those who have least.
+        // The sources of a subscriber that has gone go to those with the fewest.
         (4, "2=3,4", "2=3,4,1,2"),
         (6, "1=1,2 3=5,6", "1=1,2,3 3=4,5,6"),
         (6, "1=1,2 2=3 3=4", "1=1,2 2=3,5 3=4,6"),
-        // Who was not heard of keeps what it has, until its rows are removed.
+        // A lapsed subscriber keeps its sources until its rows are removed.
         (4, "1x=1,2 2=3,4", "1=1,2 2=3,4"),
         (4, "1x=1,2~3 2=4", "1=1,2~3 2=4"),
-        // Who is unhealthy releases everything, and is given nothing.
+        // An unhealthy subscriber releases everything and gets nothing.
         (4, "1!=1,2 2=3,4", "1=~1,2 2=3,4"),
         (4, "1!= 2=3,4", "1= 2=1,2,3,4"),
         (4, "1!=", "1="),
-        // Who asks for less decides nothing, and gets nothing else.
+        // A subscriber that requests less does not decide the group's sources, and gets only those.
         (4, "1/= 2=", "1=1,2 2=3,4"),
         (4, "1/=", "1=1,2"),
         (8, "1/=1,2,3,4 2=", "1=1,2,3,4 2=5,6,7,8"),
-        // Two subscribers on one node are two; what two have is left to one.
+        // Two subscribers on one node count as two; a source held by two is left to one.
         (4, "1= 1= 2=", "1=1,2 1=3 2=4"),
         (2, "1=1,2 2=1", "1=1,2 2=~1"),
     ];
@@ -209,7 +210,7 @@ fn a_new_group_goes_to_who_serves_fewest() {
     assert_eq!(plan.iter().map(|change| change.node).collect::<Vec<_>>(), [node(3)]);
 }
 
-// SUB-50: who comes late is given its part in the next round.
+// SUB-50: a subscriber that joins late gets its share in the next round.
 #[test]
 fn a_rolling_deployment_keeps_every_source_in_work() {
     let mut groups = [group("g", "companies", 12, "1= 2= 3=")];
@@ -224,7 +225,8 @@ fn a_rolling_deployment_keeps_every_source_in_work() {
     }
 }
 
-/// The new release splits the category further. A new partition waits for those of the old split that have its streams.
+/// The new release splits the category further. A new partition waits until the old partitions that
+/// share its streams are released.
 #[test]
 fn the_longest_requests_win_and_overlapping_parts_wait() {
     let mut groups = [group("g", "companies", 2, "1= 2=")];

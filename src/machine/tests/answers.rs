@@ -1,10 +1,10 @@
-//! Every state takes the answer to its own question and no other.
+//! Every state accepts the answer to its own question and refuses all others.
 
 use super::POLICY;
 use super::walk::{answers, walk};
 use crate::machine::{Effect, Input, State, UnexpectedInput};
 
-/// Whether the answer belongs to the question. No `_`: a new answer has to name its question.
+/// Whether the answer belongs to the question. Without `_`: a new answer has to name its question.
 fn belongs(input: &Input, effect: &Effect) -> bool {
     match input {
         Input::Loaded(_) => matches!(effect, Effect::LoadEvent),

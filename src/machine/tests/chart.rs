@@ -1,4 +1,4 @@
-//! Holds the diagram of `docs/state_machine.md` to the code, in both directions.
+//! Compares the diagram in `docs/state_machine.md` with the code, in both directions.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use crate::machine::Outcome;
 
 const DOCUMENT: &str = include_str!("../../../docs/state_machine.md");
 
-/// The edges of the original chart that stand unchanged; all others are our additions and drawn dotted.
+/// The edges of the original chart that are unchanged; all others are additions, drawn dotted.
 const ORIGINAL: [Edge; 19] = [
     ("Queue", "Receive notification", "EventLoad"),
     ("EventLoad", "EventPresent", "DelayCheck"),
@@ -28,11 +28,11 @@ const ORIGINAL: [Edge; 19] = [
     ("RetryCheck", "RetryTooMany", "Delete"),
     ("RetryCheck", "Exception", "Queue"),
     ("Delete", "Deleted", "End"),
-    // Drawn through HandlerCheck: what the original had as RuleNone to LockClaim.
+    // RuleNone led to LockClaim in the original; it is drawn through HandlerCheck here.
     ("RuleCheck", "RuleNone", "HandlerCheck"),
 ];
 
-/// A drawn edge, and whether it is drawn as the original's (solid) or as ours (dotted).
+/// An edge in the diagram; the original's are solid, additions are dotted.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
     from: String,
@@ -48,7 +48,7 @@ impl Line {
         Self { from: from.into(), outcome: outcome.into(), to: to.into(), original }
     }
 
-    /// `A -->|outcome| B`, or `A -.->|outcome| B` for an addition; `None` for any other line of the diagram.
+    /// Parses `A -->|outcome| B`, or `A -.->|outcome| B` for an addition; `None` for others.
     fn parse(text: &str) -> Option<Self> {
         let (from, rest, original) = match text.split_once(" -->|") {
             Some((from, rest)) => (from, rest, true),
@@ -65,12 +65,12 @@ impl Line {
     }
 }
 
-/// The lines between the fences of the only mermaid block.
+/// The lines of the document's only mermaid block.
 fn diagram(document: &str) -> impl Iterator<Item = &str> {
     document.lines().skip_while(|line| *line != "```mermaid").skip(1).take_while(|line| *line != "```")
 }
 
-/// What to add to the drawing and what to remove from it; nothing, when it shows the code.
+/// What to add to the diagram and what to remove from it; empty if it matches the code.
 fn difference(document: &str, code: &BTreeSet<Line>) -> String {
     let drawn: BTreeSet<Line> = diagram(document).filter_map(Line::parse).collect();
     let mut difference = String::new();

@@ -1,4 +1,4 @@
-//! ORD-04: a consumer that does what [`consume`] says consumes each event once and in order, whatever it is sent.
+//! ORD-04: a consumer that follows [`consume`] consumes each event once and in order.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::event::Link;
 use crate::machine::{Consumption, consume};
 
-/// The chain of one object, with ids that others take from the same sequence in between.
+/// The chain of one object, with gaps for ids that other objects take from the same sequence.
 fn chains() -> impl Strategy<Value = Vec<Link>> {
     prop::collection::vec(1_i64..5, 1..30).prop_map(|steps| {
         let mut prev = 0;
@@ -20,7 +20,7 @@ fn chains() -> impl Strategy<Value = Vec<Link>> {
     })
 }
 
-/// The chain in any order, with some events more than once.
+/// The chain in any order, with some events repeated.
 fn deliveries() -> impl Strategy<Value = (Vec<Link>, Vec<Link>)> {
     (chains(), prop::collection::vec(any::<prop::sample::Index>(), 0..20)).prop_flat_map(|(chain, again)| {
         let again = again.iter().map(|index| chain[index.index(chain.len())]);
@@ -54,7 +54,7 @@ proptest! {
         prop_assert_eq!(consumed, chain);
     }
 
-    /// The answers are about the past, the present and the future: they change in that order only, as the consumer goes on.
+    /// An event is in the future, the present, then the past: answers change in this order.
     #[test]
     fn an_event_is_delayed_then_consumed_then_done(prev in 0_i64..100, step in 1_i64..100) {
         let link = Link { id: prev + step, prev };

@@ -1,4 +1,4 @@
-//! What an entity does with events that are sent once, twice, late, or never were.
+//! What an entity does with events that are sent once, twice, late, or ahead of others.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::machine::{Repost, repost};
 const EARLIER: Link = Link { id: 4, prev: 0 };
 const LATEST: Link = Link { id: 9, prev: 4 };
 
-// ENT-26, ENT-27: the most recent one that nobody decided upon is processed.
+// ENT-26, ENT-27: the most recent undecided event is processed.
 #[test]
 fn the_most_recent_is_processed() {
     assert_eq!(repost(0, 3, EARLIER, false), Repost::Process);
     assert_eq!(repost(4, 8, LATEST, false), Repost::Process);
-    // Also if what stood before it died, and so was not decided upon.
+    // Also if the event before it died, and so was not decided.
     assert_eq!(repost(0, 8, LATEST, false), Repost::Process);
 }
 
@@ -23,7 +23,7 @@ fn the_most_recent_is_processed() {
 #[test]
 fn the_most_recent_that_was_processed_is_answered_again() {
     assert_eq!(repost(9, 11, LATEST, true), Repost::AnswerAgain);
-    // It was rejected: that is its result.
+    // It was rejected: the rejection is its result.
     assert_eq!(repost(9, 11, LATEST, false), Repost::AnswerAgain);
 }
 
@@ -37,13 +37,13 @@ fn an_older_one_is_done_if_it_is_in_the_repository_and_refused_if_not() {
 #[test]
 fn one_that_is_ahead_of_what_came_by_waits() {
     assert_eq!(repost(4, 5, Link { id: 12, prev: 9 }, false), Repost::Delay);
-    // Whatever it says came before it: all that is sent until then would count as older.
+    // Whatever link it claims: deciding it would make all events sent until then count as older.
     for id in [13, i64::MAX] {
         assert_eq!(repost(4, 11, Link { id, prev: 0 }, false), Repost::Delay);
     }
 }
 
-/// What becomes of an event when it is processed.
+/// What happens to an event when it is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stored,
@@ -55,7 +55,7 @@ fn fates() -> impl Strategy<Value = Vec<Fate>> {
     prop::collection::vec(prop::sample::select(vec![Fate::Stored, Fate::Rejected, Fate::Dies]), 1..20)
 }
 
-/// An inbox: each event in its order, and after it some that were sent before.
+/// An inbox: the events in order, each followed by some that were sent before.
 fn inboxes() -> impl Strategy<Value = (Vec<Fate>, Vec<usize>)> {
     fates().prop_flat_map(|fates| {
         let rows = (0..fates.len()).map(|at| prop::collection::vec(0..=at, 0..3)).collect::<Vec<_>>();
@@ -69,8 +69,8 @@ fn inboxes() -> impl Strategy<Value = (Vec<Fate>, Vec<usize>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is sent again, each event is stored once and in order; what was stored is never processed again, and nothing
-    /// older than the last decision is ever processed.
+    /// Whatever is sent again, each event is stored once and in order; a stored event is never
+    /// processed again, nor is any event older than the last decision.
     #[test]
     fn nothing_is_stored_twice_or_out_of_order((fates, rows) in inboxes()) {
         let (mut last, mut stored, mut links) = (0, Vec::new(), BTreeMap::new());
@@ -99,7 +99,7 @@ proptest! {
         prop_assert_eq!(stored, wanted);
     }
 
-    /// As the entity goes on, an event is delayed, then processed, then answered again, then done or refused.
+    /// As the entity advances: delayed, processed, answered again, then done or refused.
     #[test]
     fn the_answers_follow_one_another(prev in 0_i64..100, step in 1_i64..100, stored: bool) {
         let link = Link { id: prev + step, prev };

@@ -1,4 +1,4 @@
-//! Tests of the machine: what it accepts, its chart, its tables, and that the order of the checks is free.
+//! Tests of the machine: what it accepts, its chart, its tables, and that checks can be reordered.
 
 mod allocating;
 mod allocations;
@@ -25,7 +25,7 @@ fn now() -> Timestamp {
     Timestamp::from_timestamp_millis(1_700_000_000_000).unwrap()
 }
 
-/// A moment this many milliseconds from now.
+/// The moment this many milliseconds after `now`.
 fn moment(offset_ms: i64) -> Timestamp {
     Timestamp::from_timestamp_millis(now().timestamp_millis() + offset_ms).unwrap()
 }

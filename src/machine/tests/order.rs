@@ -17,7 +17,7 @@ const ORDERS: [[Check; 3]; 6] = [
     [State::RuleCheck, State::LockCheck, State::DelayCheck],
 ];
 
-/// The outcome of one check, whatever came before it, and whether it lets the event through.
+/// The outcome of one check regardless of earlier ones, and whether it lets the event through.
 fn check(state: State) -> (Outcome, bool) {
     let parks = state.effect() == Effect::Park;
     let input = if parks { Input::Parked(true) } else { Input::Decide };
@@ -26,7 +26,7 @@ fn check(state: State) -> (Outcome, bool) {
     (transition.outcome, through)
 }
 
-/// Runs the machine's own order, and says whether it came as far as to look for the handler.
+/// Follows the machine's own order: whether it gets as far as looking up the handler.
 fn machine_may_claim(schedule: Schedule) -> bool {
     let mut state = State::EventLoad;
     let mut input = Input::Loaded(Some(schedule));
@@ -43,7 +43,7 @@ fn machine_may_claim(schedule: Schedule) -> bool {
     }
 }
 
-/// The conditions of the claiming statement, in its words.
+/// The conditions of the claiming statement.
 fn statement_may_claim(row: &Schedule) -> bool {
     let lock_free = row.locked_at.is_none_or(|locked_at| locked_at < row.now - LEASE);
     row.delay_until <= row.now && lock_free && row.rule.is_none() && row.turn == Turn::First

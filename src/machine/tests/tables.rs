@@ -56,7 +56,7 @@ fn an_event_waits_until_it_is_due() {
     }
 }
 
-// EV2-54: without a horizon nothing waits in a worker; the promise on the row is the due time itself.
+// EV2-54: without a horizon no notification waits in a worker; the row's promise is the due time.
 #[test]
 fn without_a_horizon_an_early_notification_is_acknowledged() {
     let policy = Policy { horizon: Duration::ZERO, ..POLICY };
@@ -89,7 +89,7 @@ fn a_claim_from_the_future_is_looked_at_again_after_one_lease() {
     }
 }
 
-// EV2-55: the lease is a setting, and waiting for its end does not depend on the horizon.
+// EV2-55: the lease is configurable, and waiting for its end does not depend on the horizon.
 #[test]
 fn the_lease_is_configurable() {
     let policy = Policy { lease: Duration::from_secs(300), horizon: Duration::ZERO, ..POLICY };
@@ -152,7 +152,7 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
 }
 
-// ORD-04, ORD-29: whatever else holds of it, an event whose turn has not come is left to those who wake the next one.
+// ORD-04, ORD-29: whatever else holds for an event, it is woken by others when its turn comes.
 #[test]
 fn an_event_waits_for_its_turn() {
     for (turn, outcome) in [
@@ -167,7 +167,8 @@ fn an_event_waits_for_its_turn() {
     }
 }
 
-/// What turns have passed over is recalled, and looked at once more before its notification is answered: it may have room now.
+/// An event that turns have passed over is recalled, and checked once more before its notification
+/// is answered: a slot may be free by now.
 #[test]
 fn an_event_that_its_facet_has_passed_is_recalled_first() {
     for due_ms in [-1, 1] {
@@ -207,7 +208,7 @@ fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
     check(release, Input::Released, Outcome::Released, PUT_BACK);
 }
 
-// TARGET-04: the event is not blamed for a handler that is gone; only if the handler can't be paused it counts as an error.
+// TARGET-04: a handler that is gone does not count against the event, unless it can't be paused.
 #[test]
 fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
     let running = running(0, DAY);
@@ -234,7 +235,8 @@ fn a_retry_counts_and_waits() {
     }
 }
 
-// ORD-04: an event that is too early waits as long as its handler asks for, and keeps its attempts, also after the last.
+// ORD-04: an event that is too early waits as long as its handler asks for and keeps its attempts,
+// even after the last retry.
 #[test]
 fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
     let minutes = Duration::from_secs(300);
@@ -254,7 +256,7 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
     }
 }
 
-// EV2-60: what the handler asks for replaces the policy's delay, up to the policy's longest.
+// EV2-60: the delay that the handler asks for replaces the policy's, up to the policy's longest.
 #[test]
 fn a_handler_may_say_when_to_try_again() {
     for (asked, delay) in [(Duration::from_secs(1), Duration::from_secs(1)), (DAY * 365, DAY)] {

@@ -1,4 +1,4 @@
-//! Walks everything that can be reached from `EventLoad` with representative answers.
+//! Walks all states that can be reached from `EventLoad` with representative answers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub(super) struct Walk {
     pub(super) outcomes: BTreeSet<Outcome>,
 }
 
-/// What the edge from `Queue` is called in the chart.
+/// The name in the chart of the edge from `Queue`.
 const RECEIVED: &str = "Receive notification";
 
 pub(super) fn walk() -> Walk {
@@ -40,7 +40,7 @@ pub(super) fn walk() -> Walk {
     found
 }
 
-/// Answers of every kind to a question. No `_`: a new effect has to be given its answers.
+/// Answers of every kind to a question. Without `_`: a new effect has to be given its answers.
 pub(super) fn answers(effect: &Effect) -> Vec<Input> {
     match effect {
         Effect::LoadEvent => loads(),
