@@ -1,7 +1,8 @@
-//! Without a broker: one process that wakes itself, and processes that wake nobody.
+//! Notifiers without a broker: for a process that wakes itself, and for processes that wake no
+//! worker.
 //!
-//! Nothing here reaches another process. What is emitted elsewhere waits for the promise on its row, which the minute's
-//! pass of a process with a [`LocalNotifier`] keeps.
+//! Nothing here reaches another process. What another process emits waits for the promise on its
+//! row, which is kept by the minute's pass of a process with a [`LocalNotifier`].
 
 use std::time::Duration;
 
@@ -12,18 +13,22 @@ use super::{Notifier, NotifyError, Subscription};
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::Notification;
 
-/// Most notifications that wait. They take about 30 MB; the events beyond them are woken by their promises.
+/// Most notifications that wait. They take about 30 MB; events beyond them are woken by their
+/// promises.
 const WAITING_MAX: usize = 250_000;
 
-/// How long a message that was put back stays away: as with the subscription that `wakeq topics create` makes.
+/// The delay before a message that was put back is delivered again: the same as for the
+/// subscription that `wakeq topics create` makes.
 const RETRY_DELAY: Duration = Duration::from_secs(10);
 
-/// A notifier that wakes the workers of its own process, and needs nothing but Postgres; clones share their messages.
+/// A notifier that wakes the workers of its own process and needs nothing but Postgres. Clones
+/// share their messages.
 ///
-/// An event has one waiting notification, however often it is published: where its handler was woken too early, or a
-/// backlog is long, nothing piles up. Notifications end with the process: call [`Admin::wake`](crate::Admin::wake) with
-/// `true` when the process starts, for what waited. What another process emits is found by the minute's pass, one and a
-/// half minutes later at most, unless the durations of the deployment say otherwise.
+/// An event has one waiting notification, however often it is published, so nothing piles up when a
+/// handler was woken too early or the backlog is long. Notifications end with the process: when it
+/// starts, call [`Admin::wake`](crate::Admin::wake) with `true` for the events that are waiting.
+/// What another process emits is found by the minute's pass, at most one and a half minutes later
+/// with the default durations.
 ///
 /// ```
 /// use wakeq::{CanvasId, EventId, Notification};
@@ -56,12 +61,12 @@ impl Default for LocalNotifier {
 }
 
 impl LocalNotifier {
-    /// An empty one.
+    /// An empty notifier.
     pub fn new() -> Self {
         Self { mailbox: Mailbox::new(RETRY_DELAY), broadcasts: None, signals: Signals::alone() }
     }
 
-    /// An empty one that also broadcasts what is emitted, to the listeners of this process.
+    /// An empty notifier that also broadcasts what is emitted, to the listeners of this process.
     ///
     /// ```
     /// use wakeq::notify::{LocalNotifier, Notifier};
@@ -84,7 +89,8 @@ impl Notifier for LocalNotifier {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
         self.mailbox.change(|messages| {
             for notification in notifications.iter().copied() {
-                // Who takes the one that waits sees all that was committed before it was published again.
+                // A worker that takes the waiting one sees everything that was committed before
+                // this call.
                 if messages.names(notification.id) {
                     continue;
                 }
@@ -104,7 +110,7 @@ impl Notifier for LocalNotifier {
         self.broadcasts.clone()
     }
 
-    /// In this process only, as its notifications: broadcasts would go no further.
+    /// Within this process only, like its notifications: its broadcasts would not reach further.
     fn signals(&self) -> Signals {
         self.signals.clone()
     }
@@ -114,8 +120,9 @@ impl Notifier for LocalNotifier {
     }
 }
 
-/// For a process that can reach no worker, such as a command line beside a process with a [`LocalNotifier`]: nothing is
-/// published, and no promise is taken from those who can keep it.
+/// For a process that can't reach a worker, such as a command line beside a process with a
+/// [`LocalNotifier`]: nothing is published, and no promise is taken from processes that can keep
+/// it.
 ///
 /// ```
 /// use wakeq::notify::{NoNotifier, Notifier};
@@ -155,7 +162,8 @@ mod tests {
         subscription.next().await.unwrap()
     }
 
-    /// What is handed out already has been looked at before the new reason to look: it is published again.
+    /// A notification that was handed out may have been looked at before the new reason to look, so
+    /// the event is published again.
     #[tokio::test(start_paused = true)]
     async fn an_event_has_one_waiting_notification() {
         let notifier = LocalNotifier::new();

@@ -1,8 +1,8 @@
-//! Messages inside a process: who waits, who is handed out, what comes back. Both notifiers without a broker are made
-//! of it.
+//! Messages within a process: those that wait, that are handed out, and that come back. Both
+//! notifiers without a broker are built on it.
 //!
-//! It is honest: first in, first out, nothing lost, what is put back comes again. It runs on tokio's clock, and its
-//! state ends with the process.
+//! It is reliable: first in, first out, nothing is lost, and what is put back is delivered again.
+//! It runs on tokio's clock, and its state ends with the process.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -17,23 +17,23 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{Answer, Delivery, NotifyError, Subscription};
 use crate::event::{EventId, Notification};
 
-/// What a message says.
+/// The content of a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Notification(Notification),
-    /// A body that no notification was made into.
+    /// A body that does not come from a notification.
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests make nonsense"))]
     Body(Vec<u8>),
 }
 
-/// A place for messages; clones share it.
+/// A place for messages. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Mailbox {
     shared: Arc<Shared>,
 }
 
 impl Mailbox {
-    /// An empty one. What is put back stays away for the retry delay.
+    /// An empty mailbox. What is put back is delivered again after the retry delay.
     pub(crate) fn new(retry_delay: Duration) -> Self {
         let messages = Messages { retry_delay, ..Messages::default() };
         Self { shared: Arc::new(Shared { messages: Mutex::new(messages), changed: Notify::new() }) }
@@ -96,7 +96,7 @@ impl Subscription for MailboxSubscription {
 
     async fn close(self: Box<Self>, grace: Duration) {
         let answered = self.shared.until(|messages| (messages.held_by(self.subscriber) == 0).then_some(()));
-        // What is left unanswered is put back by the drop.
+        // The drop puts back what is unanswered.
         let _ = timeout(grace, answered).await;
     }
 }
@@ -146,7 +146,7 @@ impl Shared {
         changed
     }
 
-    /// Asks again after every change, and whenever a delayed message is due, until there is an answer.
+    /// Asks after every change, and whenever a delayed message is due, until there is an answer.
     async fn until<T>(&self, mut ask: impl FnMut(&mut Messages) -> Option<T>) -> T {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -187,49 +187,49 @@ pub(crate) struct Messages {
     ready: VecDeque<Message>,
     /// Due time and number, so that equal times keep their order.
     delayed: BTreeMap<(Instant, u64), Content>,
-    /// By subscriber and message: what it holds.
+    /// The unanswered messages, by subscriber and number.
     held: HashMap<u64, HashMap<u64, Content>>,
-    /// How many waiting messages name an event.
+    /// How many waiting messages name each event.
     named: HashMap<EventId, u32>,
     last_number: u64,
-    /// For how long a message that was put back stays away.
+    /// The delay before a message that was put back is delivered again.
     pub(crate) retry_delay: Duration,
-    /// How many more are handed out; no bound, if none is set.
+    /// How many more messages are handed out; `None` for no limit.
     pub(crate) deliveries_left: Option<usize>,
-    /// Why nothing is handed out, if nothing is.
+    /// Why nothing is handed out, if that is so.
     pub(crate) broken: Option<String>,
 }
 
 impl Messages {
-    /// How many wait to be delivered, now or later.
+    /// How many messages wait to be delivered, now or later.
     pub(crate) fn waiting(&self) -> usize {
         self.ready.len() + self.delayed.len()
     }
 
-    /// How many deliveries nobody has answered yet.
+    /// How many deliveries are unanswered.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn unanswered(&self) -> usize {
         self.held.values().map(HashMap::len).sum()
     }
 
-    /// Whether a message that waits names the event.
+    /// Whether a waiting message names the event.
     pub(crate) fn names(&self, event: EventId) -> bool {
         self.named.contains_key(&event)
     }
 
-    /// Adds a message behind all others.
+    /// Adds a message at the end.
     pub(crate) fn push(&mut self, content: Content) {
         self.push_at(self.ready.len(), content);
     }
 
-    /// Adds a message in front of the others from this place on.
+    /// Adds a message at this index of those that are ready.
     pub(crate) fn push_at(&mut self, place: usize, content: Content) {
         self.count(&content);
         let number = self.new_number();
         self.ready.insert(place.min(self.ready.len()), Message { number, content });
     }
 
-    /// Adds a message that is handed out no sooner than this.
+    /// Adds a message that is not handed out before this time.
     #[cfg(feature = "testing")]
     pub(crate) fn push_late(&mut self, due: Instant, content: Content) {
         self.count(&content);
@@ -237,13 +237,13 @@ impl Messages {
         self.delayed.insert((due, number), content);
     }
 
-    /// How many could be handed out now.
+    /// How many messages could be handed out now.
     #[cfg(feature = "testing")]
     pub(crate) fn ready(&self) -> usize {
         self.ready.len()
     }
 
-    /// Loses every message, delivered or not.
+    /// Drops every message, delivered or not.
     #[cfg(feature = "testing")]
     pub(crate) fn clear(&mut self) {
         self.ready.clear();
@@ -300,7 +300,8 @@ impl Messages {
         Some((number, content))
     }
 
-    /// An acknowledgement that comes after the message was given back still counts, unless it was handed out again.
+    /// An acknowledgement that arrives after the message was put back still counts, unless it was
+    /// handed out again.
     fn acknowledge(&mut self, subscriber: u64, number: u64) {
         if self.take_from(subscriber, number).is_some() {
             return;

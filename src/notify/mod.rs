@@ -1,7 +1,7 @@
 //! How workers are woken: the [`Notifier`] and what it delivers.
 //!
-//! A notifier carries notifications and nothing else; it is never asked what work there is, and nothing depends on it
-//! keeping what it was given. It must never read or write the store.
+//! A notifier carries notifications and nothing else: it does not know what work there is, and
+//! nothing depends on it keeping what it was given. It must never read or write the store.
 
 mod local;
 mod mailbox;
@@ -30,28 +30,29 @@ pub(crate) use pubsub::{MissingPermission, PubSubRights, missing_permissions};
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]
 pub trait Notifier: Send + Sync + 'static {
-    /// Publishes every notification, in requests of at most 1,000. Returns when the broker has them all, or with the
-    /// first error; what was published before it stays published.
+    /// Publishes every notification, in requests of at most 1,000. Returns when the broker has all
+    /// of them, or with the first error; what was published before the error stays published.
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError>;
 
-    /// Whether publishing can work: the broker answers, and has what is published to.
+    /// Whether publishing can work: the broker answers, and has the topic.
     async fn check(&self) -> Result<(), NotifyError> {
         Ok(())
     }
 
-    /// Whether what is published here can reach a worker. Where it can't, nothing is published, and the promises on the
-    /// rows are left to the processes where it can.
+    /// Whether what is published here can reach a worker. If not, nothing is published, and the
+    /// promises on the rows are left to processes whose notifier can.
     fn wakes(&self) -> bool {
         true
     }
 
-    /// Where emitted events are broadcast to, for whoever listens. Default none: nothing is broadcast.
+    /// The broadcasts of emitted events for listeners. Default none: nothing is broadcast.
     fn broadcasts(&self) -> Option<Broadcasts> {
         None
     }
 
-    /// The signals of this process, over the broadcasts if there are any. Default: new ones each time, which only what is
-    /// made of the same ones shares; those of this crate keep theirs.
+    /// The signals of this process, over the broadcasts if there are any. By default every call
+    /// makes new ones, which only their clones share; the notifiers of this crate return the same
+    /// ones each time.
     fn signals(&self) -> Signals {
         Signals::over(self.broadcasts())
     }
@@ -63,38 +64,41 @@ pub trait Notifier: Send + Sync + 'static {
 /// A stream of deliveries. It repairs itself: after an interruption it subscribes again.
 #[async_trait]
 pub trait Subscription: Send {
-    /// The next delivery; `None` once [`Subscription::stop`] was called and all that had been sent is handed out. Cancel safe.
+    /// The next delivery; `None` once [`Subscription::stop`] was called and everything that had
+    /// been sent was handed out. Cancel safe.
     async fn next(&mut self) -> Option<Delivery>;
 
-    /// Takes no more from the broker. What it has sent already is still handed out by [`Subscription::next`].
+    /// Stops receiving from the broker. What it has sent already is still handed out by
+    /// [`Subscription::next`].
     fn stop(&mut self);
 
-    /// Why nothing can be received now, in words that say what to do; `None` while all is well.
+    /// Why nothing can be received now, with what to do about it; `None` if all is well.
     fn trouble(&self) -> Option<String>;
 
-    /// Stops receiving and gives back what was received but not yet handed out by [`Subscription::next`]. Deliveries
-    /// handed out before can still be answered; returns once their answers have been sent, or after `grace`.
+    /// Stops receiving, and puts back what was received but not handed out by
+    /// [`Subscription::next`]. Deliveries that were handed out can still be answered; returns once
+    /// their answers have been sent, or after `grace`.
     async fn close(self: Box<Self>, grace: Duration);
 }
 
-/// One delivered message. Dropped without an answer, it is put back.
+/// One delivered message. If it is dropped without an answer, it is put back.
 #[derive(Debug)]
 pub struct Delivery {
-    /// What the message says.
+    /// The content of the message.
     pub notification: Result<Notification, MalformedNotification>,
     answer: Option<Box<dyn Answer>>,
 }
 
-/// Tells the broker what became of a message.
+/// Answers a message to the broker.
 pub trait Answer: Send + fmt::Debug {
     /// The message is done with.
     fn acknowledge(self: Box<Self>);
-    /// Deliver it again, after the subscription's retry delay.
+    /// The message is to be delivered again, after the subscription's retry delay.
     fn put_back(self: Box<Self>);
 }
 
 impl Delivery {
-    /// A delivery with the body of a message and the way to answer it.
+    /// A delivery from the body of a message and the way to answer it.
     pub fn new(body: &[u8], answer: Box<dyn Answer>) -> Self {
         Self { notification: Notification::parse(body), answer: Some(answer) }
     }
@@ -106,7 +110,7 @@ impl Delivery {
         }
     }
 
-    /// Deliver it again, after the subscription's retry delay.
+    /// The message is to be delivered again, after the subscription's retry delay.
     pub fn put_back(self) {
         drop(self);
     }
@@ -120,13 +124,13 @@ impl Drop for Delivery {
     }
 }
 
-/// Why a notification could not be published or a subscription not be opened.
+/// Why a notification could not be published, or a subscription could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
 pub struct NotifyError {
     /// What failed, and what to do about it.
     pub what: String,
-    /// The cause, as the client library tells it.
+    /// The cause, as reported by the client library.
     #[source]
     pub source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }

@@ -1,6 +1,8 @@
-//! The topic of broadcasts: publishing to it, and a subscription of its own for each listener, deleted at its end.
+//! The topic of broadcasts: publishes to it, and gives each listener a subscription of its own,
+//! which is deleted at its end.
 //!
-//! Nothing is kept for anybody: what can't be published is lost, and what a listener takes is acknowledged at once.
+//! Nothing is retained: what can't be published is lost, and what a listener receives is
+//! acknowledged at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,16 +28,16 @@ use crate::broadcast::{Channel, Inbox, ListenError, Published};
 use crate::event::Broadcast;
 use crate::notify::NotifyError;
 
-/// When Pub/Sub deletes the subscription of a listener that died: the least it allows.
+/// When Pub/Sub deletes the subscription of a listener that died: the minimum that it allows.
 const EXPIRES_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
-/// For how long it keeps what a listener did not take: the least it allows.
+/// How long a subscription retains what its listener did not take: the minimum that Pub/Sub allows.
 const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
-/// What may be on its way to a listener.
+/// The most that may be in flight to a listener.
 const OUTSTANDING: i64 = 1_000;
 const OUTSTANDING_BYTES: i64 = 16 * 1024 * 1024;
-/// The longest id has 255 characters; that of a subscription ends with a dash and 32 digits.
+/// Ids have at most 255 characters; that of a subscription ends with a dash and 32 digits.
 const ID_MAX: usize = 255 - 33;
-/// How long the end of a stream may take.
+/// The time limit for ending a stream.
 const STREAM_END: Duration = Duration::from_secs(1);
 
 /// A topic of broadcasts.
@@ -44,7 +46,7 @@ pub(super) struct BroadcastTopic {
     path: String,
     config: Arc<PubSubConfig>,
     admins: Admins,
-    /// Replaced after an attempt that got no answer: its connection may be dead without knowing.
+    /// Replaced after an attempt without an answer: its connection may be dead without noticing.
     publisher: RwLock<Publisher>,
 }
 
@@ -58,7 +60,7 @@ impl BroadcastTopic {
         Ok(Self { path, config, admins, publisher })
     }
 
-    /// Publishes once; how many did not make it, and why the first of them did not.
+    /// Publishes once. Returns how many messages failed, and why the first of them did.
     async fn attempt(&self, messages: &[Message]) -> Result<(), (usize, PublishFailure)> {
         let publisher = self.publisher.read().await.clone();
         let answers = join_all(messages.iter().map(|message| publisher.publish(message.clone())));
@@ -134,7 +136,7 @@ struct Hearing {
 }
 
 impl Hearing {
-    /// Creates the subscription; whether it was not there.
+    /// Creates the subscription. Returns whether it did not exist.
     async fn create(&self) -> Result<bool, NotifyError> {
         let wanted = self.wanted()?;
         let request = || {
@@ -179,7 +181,7 @@ impl Hearing {
         Ok(wanted)
     }
 
-    /// Listens until it is told to close, and deletes the subscription.
+    /// Listens until it is closed, and then deletes the subscription.
     async fn run(self) {
         let mut back_off = BackOff::new(self.config.longest_back_off);
         while !self.closing.is_cancelled() {
@@ -193,7 +195,7 @@ impl Hearing {
                     };
                     let token = stream.shutdown_token();
                     drop(stream);
-                    // What it takes longer is done without anybody waiting for it.
+                    // If it takes longer, it ends in the background.
                     drop(timeout(STREAM_END, token.shutdown()).await);
                     ended
                 }
@@ -217,7 +219,7 @@ impl Hearing {
         Ok(builder.build())
     }
 
-    /// Reads the stream to its end.
+    /// Reads the stream until it ends.
     async fn hear(&self, stream: &mut MessageStream, back_off: &mut BackOff) -> NotifyError {
         loop {
             match stream.next().await {
@@ -238,8 +240,9 @@ impl Hearing {
         }
     }
 
-    /// Looks from the side whether the subscription is there, since the client waits in silence for a broker that is
-    /// away. Returns when the stream had better be replaced: a broker must be away twice in a row.
+    /// Checks with requests of its own whether the subscription exists, because the client does not
+    /// report that the broker is away. Returns when the stream should be replaced: when the broker
+    /// is away twice in a row.
     async fn watch(&self) -> NotifyError {
         let mut was_away = false;
         loop {
@@ -262,13 +265,14 @@ impl Hearing {
         let request = self.admins.subscriptions.get_subscription().set_subscription(&self.path);
         match request.with_attempt_timeout(REQUEST_TIMEOUT).send().await {
             Ok(_) => Ok(()),
-            // Who may read it need not be allowed to describe it; the stream will tell.
+            // The account may be allowed to read the subscription but not to describe it; the
+            // stream will show it.
             Err(error) if FailureKind::of(&error) == FailureKind::Denied => Ok(()),
             Err(error) => Err(failed(&self.path, &self.config, error)),
         }
     }
 
-    /// Says what is wrong, and waits until the subscription is there again.
+    /// Reports what is wrong, and waits until the subscription exists again.
     async fn mend(&self, failure: NotifyError, back_off: &mut BackOff) {
         let mut failure = failure;
         loop {

@@ -1,6 +1,6 @@
-//! Makes the client library's clients, for Google's service or an emulator.
+//! Makes the clients of the client library, for Google's service or an emulator.
 //!
-//! The only place that knows endpoints and credentials. It sends nothing itself.
+//! This is the only place that knows endpoints and credentials. It sends nothing itself.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use google_cloud_pubsub::retry_policy::RetryableErrors;
 use super::config::PubSubConfig;
 use crate::notify::NotifyError;
 
-/// Pub/Sub refuses more messages than this in one request.
+/// Most messages that Pub/Sub accepts in one request.
 const MESSAGES_PER_REQUEST: u32 = 1_000;
 
-/// How long a message waits for company before its request is sent.
+/// How long a message waits for others before its request is sent.
 const BATCHING_DELAY: Duration = Duration::from_millis(1);
 
 /// A publisher to one of the topics.
@@ -47,7 +47,8 @@ pub(super) async fn subscriber(config: &PubSubConfig) -> Result<Subscriber, Noti
     builder.build().await.map_err(|error| no_client("subscriber", error))
 }
 
-/// The two clients that create and describe. They never retry: their callers do, and say so meanwhile.
+/// The two clients that create and describe. They never retry: their callers do, and report it
+/// meanwhile.
 #[derive(Clone, Debug)]
 pub(super) struct Admins {
     pub(super) topics: TopicAdmin,
@@ -71,7 +72,8 @@ pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError>
     })
 }
 
-/// The client that can ask for the caller's rights on topics and subscriptions. Google's service only.
+/// The client that can ask for the account's permissions on topics and subscriptions. For Google's
+/// service only.
 #[cfg(feature = "cli")]
 pub(super) async fn rights() -> Result<SchemaService, NotifyError> {
     let builder = SchemaService::builder().with_retry_policy(NeverRetry);

@@ -1,4 +1,4 @@
-//! Where the notifier's topic and subscription are, and how patient the client is.
+//! The names of the topic and the subscription, and the client's periods and limits.
 //!
 //! Only [`PubSubConfig::from_environment`] reads the environment, and only when it is called.
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::notify::NotifyError;
 
-/// What an emulator gets to hear when no project is set: any valid name will do.
+/// The project that an emulator is given if none is set: any valid name will do.
 pub const DEVELOPMENT_PROJECT: &str = "wakeq-dev";
 
 /// Which topic and subscription carry the notifications, and how the client behaves.
@@ -25,29 +25,31 @@ pub struct PubSubConfig {
     pub project: String,
     /// The topic's id, without its project. Default `wakeq`.
     pub topic: String,
-    /// The id of the subscription all workers share, without its project. Default `wakeq`.
+    /// The id of the subscription that all workers share, without its project. Default `wakeq`.
     pub subscription: String,
-    /// The id of the topic on which every emitted event is also broadcast, for whoever listens, such as `wakeq-broadcast`.
-    /// Default none: nothing is broadcast.
+    /// The id of the topic on which every emitted event is also broadcast, for listeners, such as
+    /// `wakeq-broadcast`. Default none: nothing is broadcast.
     pub broadcast_topic: Option<String>,
-    /// `host:port` of an emulator, which is spoken to in plain text and without credentials. Default none: Google's
-    /// service with the application default credentials.
+    /// `host:port` of an emulator, which is used in plain text and without credentials. Default
+    /// none: Google's service, with the application default credentials.
     pub emulator_host: Option<String>,
-    /// Where the subscription that is created pushes to, and with whose token. Default none: workers pull from it.
+    /// Where a subscription that is created pushes to, and with whose token. Default none: workers
+    /// pull from it.
     pub push: Option<PushSettings>,
-    /// Creates the topic and the subscription when they turn out to be missing. For development; in production their
-    /// absence is reported and waited out. Default false.
+    /// Whether to create the topic and the subscription when they are missing, for development.
+    /// Otherwise their absence is reported, and receiving resumes once they exist. Default false.
     pub create_missing: bool,
-    /// How long one publish may take, with the client's own retries. Default 5 s.
+    /// The time limit of one publish, including the client's retries. Longer than 0, default 5 s.
     pub publish_timeout: Duration,
-    /// For how long the client keeps a delivery that nobody answers. Default 1 h.
+    /// How long the client keeps an unanswered delivery. Default 1 h.
     pub max_lease: Duration,
-    /// By how much a lease is extended at a time, and so after how long a dead process's deliveries go to another.
-    /// 10 s to 600 s; default 60 s. At most 10 s with an emulator: Google's goes on giving messages to streams that
-    /// are closed, and lets them rest there for a lease.
+    /// By how much a lease is extended at a time, and so how long it takes until the deliveries of
+    /// a dead process go to another. 10 s to 600 s, default 60 s. At most 10 s with an emulator:
+    /// Google's keeps sending messages to closed streams, where they are stuck for a lease.
     pub lease_extension: Duration,
-    /// How often an open subscription is checked by a separate small request, because the client's stream does not
-    /// tell an idle broker from an unreachable one. Default 15 s; 1 s with an emulator.
+    /// How often an open subscription is checked by a small separate request, because the client's
+    /// stream does not distinguish an idle broker from an unreachable one. Longer than 0, default
+    /// 15 s; at most 1 s with an emulator.
     pub check_period: Duration,
     /// The longest pause between two attempts to subscribe again. Default 5 s.
     pub longest_back_off: Duration,
@@ -66,14 +68,14 @@ pub struct PubSubConfig {
 pub struct PushSettings {
     /// The URL of the service's `/v1/push`.
     pub endpoint: String,
-    /// For whom the tokens are made: what the service has in WAKEQ_PUSH_AUDIENCE.
+    /// The audience of the tokens: what the service has in WAKEQ_PUSH_AUDIENCE.
     pub audience: String,
-    /// The service account whose tokens they are: one of the service's WAKEQ_PUSH_ACCOUNTS.
+    /// The service account of the tokens: one of the service's WAKEQ_PUSH_ACCOUNTS.
     pub account: String,
 }
 
 impl PubSubConfig {
-    /// The defaults, for a project.
+    /// The default configuration for a project.
     pub fn new(project: impl Into<String>) -> Self {
         Self {
             project: project.into(),
@@ -91,9 +93,9 @@ impl PubSubConfig {
         }
     }
 
-    /// As the environment says: `GOOGLE_CLOUD_PROJECT`, which an emulator can do without, `PUBSUB_EMULATOR_HOST`,
-    /// `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`, `WAKEQ_BROADCAST` and `WAKEQ_BROADCAST_TOPIC`. What is not set has its
-    /// default.
+    /// The configuration from the environment: `GOOGLE_CLOUD_PROJECT`, which is optional with an
+    /// emulator, `PUBSUB_EMULATOR_HOST`, `WAKEQ_TOPIC` and `WAKEQ_SUBSCRIPTION`, `WAKEQ_BROADCAST`
+    /// and `WAKEQ_BROADCAST_TOPIC`. What is not set has its default.
     ///
     /// ```no_run
     /// # async fn connect() -> Result<wakeq::notify::PubSub, wakeq::notify::NotifyError> {
@@ -135,7 +137,7 @@ impl PubSubConfig {
         })
     }
 
-    /// The usual id of the topic of broadcasts: that of the topic, with `-broadcast` after it.
+    /// The default id of the topic of broadcasts: that of the topic, followed by `-broadcast`.
     ///
     /// ```
     /// assert_eq!(wakeq::notify::PubSubConfig::broadcast_topic_of("wakeq"), "wakeq-broadcast");
@@ -144,7 +146,7 @@ impl PubSubConfig {
         format!("{topic}-broadcast")
     }
 
-    /// Refuses what Pub/Sub would refuse later, in words that say what to change.
+    /// Refuses what Pub/Sub would refuse later, with what to change.
     pub fn check(&self) -> Result<(), NotifyError> {
         check_project(&self.project)?;
         check_id("topic", &self.topic)?;

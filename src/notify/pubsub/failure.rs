@@ -1,6 +1,6 @@
-//! What went wrong at the broker, in words that say what to do.
+//! Describes failures of the broker, and what to do about them.
 //!
-//! Only translates errors of the client library; it never retries or decides to create anything.
+//! It only translates errors of the client library; it neither retries nor creates anything.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use google_cloud_pubsub::error::PublishError;
 use super::config::PubSubConfig;
 use crate::notify::NotifyError;
 
-/// The kinds of failure that are answered differently.
+/// The kinds of failure that are handled differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FailureKind {
     /// The topic or the subscription does not exist.
     Missing,
     /// It exists already.
     AlreadyThere,
-    /// The broker answers, but refuses us.
+    /// The broker answers, but refuses access.
     Denied,
     /// The broker could not be reached or did not answer in time.
     Unreachable,
@@ -46,7 +46,7 @@ impl FailureKind {
         }
     }
 
-    /// What is the matter, said of `subject`, and what to do about it.
+    /// What is wrong with `subject`, and what to do about it.
     pub(super) fn words(self, subject: &str, config: &PubSubConfig) -> String {
         let place = match &config.emulator_host {
             Some(host) => format!("the Pub/Sub emulator at {host}"),
@@ -77,7 +77,7 @@ pub(super) fn failed(subject: &str, config: &PubSubConfig, error: Error) -> Noti
     NotifyError { what: kind.words(subject, config), source: Some(Box::new(error)) }
 }
 
-/// The words of an error and of what caused it, in one line, for a place that keeps no error value.
+/// An error and its cause in one line, where no error value can be kept.
 pub(super) fn in_one_line(error: &NotifyError) -> String {
     match &error.source {
         Some(source) => format!("{} ({source})", error.what),
@@ -85,7 +85,7 @@ pub(super) fn in_one_line(error: &NotifyError) -> String {
     }
 }
 
-/// The remote error inside a failed publish, if it got that far.
+/// The remote error of a failed publish, if the request got that far.
 pub(super) fn cause_of(error: &PublishError) -> Option<Arc<Error>> {
     if let PublishError::Rpc(cause) = error { Some(Arc::clone(cause)) } else { None }
 }

@@ -1,7 +1,7 @@
 //! Google Cloud Pub/Sub, or an emulator of it, as the notifier.
 //!
-//! Publishes in batches and receives by streaming pull. Everything the broker may lose is replaced by the rows'
-//! promises, so nothing here may ever be the only place that knows something.
+//! Publishes in batches, and receives by streaming pull. The promises on the rows make up for
+//! everything that the broker may lose, so nothing here may be the only place that knows something.
 
 mod broadcasts;
 mod clients;
@@ -57,7 +57,7 @@ pub struct PubSub {
 }
 
 impl PubSub {
-    /// Makes the clients. Nothing is sent yet: a broker that is down is no error here.
+    /// Makes the clients. Nothing is sent yet, so a broker that is down is not an error here.
     pub async fn connect(config: PubSubConfig) -> Result<Self, NotifyError> {
         config.check()?;
         let config = Arc::new(config);
@@ -75,7 +75,7 @@ impl PubSub {
         Ok(Self { config, broker, publisher, broadcasts, signals })
     }
 
-    /// What it was made with.
+    /// The configuration that it was made with.
     pub fn config(&self) -> &PubSubConfig {
         &self.config
     }
@@ -107,11 +107,12 @@ impl Notifier for PubSub {
     }
 }
 
-/// What the publisher and the streams share: creating what is missing.
+/// Shared by the publisher and the streams: creates what is missing.
 #[derive(Debug)]
 struct BrokerAccess {
     admins: Admins,
-    /// Held for reading while publishing: what is published to a topic that has no subscription yet is lost.
+    /// Held for reading while publishing: a message to a topic that has no subscription yet is
+    /// lost.
     creating: RwLock<()>,
 }
 

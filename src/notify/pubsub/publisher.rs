@@ -1,6 +1,7 @@
 //! Publishes message bodies to the topic, in batches.
 //!
-//! It keeps nothing: what could not be published is reported, and whoever holds the promise publishes again.
+//! It keeps nothing: what could not be published is reported, and published again because of its
+//! promise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,7 @@ use super::config::PubSubConfig;
 use super::failure::{FailureKind, cause_of};
 use crate::notify::NotifyError;
 
-/// How many messages are handed to the client before their answers are awaited.
+/// Most messages that are handed to the client before their answers are awaited.
 const WINDOW: usize = 10_000;
 
 /// How much longer than the client's own limit an answer is awaited.
@@ -29,7 +30,7 @@ pub(super) const MARGIN: Duration = Duration::from_millis(500);
 pub(super) struct TopicPublisher {
     config: Arc<PubSubConfig>,
     broker: Arc<BrokerAccess>,
-    /// Replaced after an attempt that got no answer: its connection may be dead without knowing.
+    /// Replaced after an attempt without an answer: its connection may be dead without noticing.
     publisher: RwLock<Publisher>,
 }
 
@@ -42,7 +43,7 @@ impl TopicPublisher {
         Ok(Self { config, broker, publisher })
     }
 
-    /// Publishes all bodies; on an error, some of them may have been published.
+    /// Publishes all bodies; after an error, some of them may have been published.
     pub(super) async fn publish(&self, bodies: &[Vec<u8>]) -> Result<(), NotifyError> {
         for window in bodies.chunks(WINDOW) {
             let (left, failure) = match self.attempt(window).await {
@@ -60,7 +61,7 @@ impl TopicPublisher {
         Ok(())
     }
 
-    /// Publishes once; returns the bodies that did not make it and why the first of them did not.
+    /// Publishes once. Returns the bodies that failed, and why the first of them did.
     async fn attempt(&self, bodies: &[Vec<u8>]) -> Result<(), (Vec<Vec<u8>>, PublishFailure)> {
         let _both_or_neither = self.broker.creating.read().await;
         let publisher = self.publisher.read().await.clone();
@@ -83,7 +84,7 @@ impl TopicPublisher {
         }
     }
 
-    /// Says what failed, and makes sure that the next publish does not suffer from it.
+    /// Describes the failure, and replaces a connection that may be dead before the next publish.
     async fn give_up(&self, failure: PublishFailure) -> NotifyError {
         let kind = failure.kind();
         if kind == FailureKind::Unreachable
@@ -101,7 +102,7 @@ pub(super) enum PublishFailure {
 }
 
 impl PublishFailure {
-    /// What went wrong with this topic, and what to do.
+    /// What went wrong with this topic, and what to do about it.
     pub(super) fn error(self, topic: &str, config: &PubSubConfig) -> NotifyError {
         let what = format!("could not publish: {}", self.kind().words(topic, config));
         match self {

@@ -1,6 +1,6 @@
-//! Asks Pub/Sub which rights this process's account has on the topic and the subscription.
+//! Asks Pub/Sub which permissions this process's account has on the topic and the subscription.
 //!
-//! It never tries a right out: nothing is published or received.
+//! It does not try them: nothing is published or received.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::config::PubSubConfig;
 use super::failure::failed;
 use crate::notify::NotifyError;
 
-/// How long one request may take.
+/// The time limit of one request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What this process's account may do.
+/// The permissions of this process's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PubSubRights {
-    /// An emulator knows no rights.
+    /// An emulator has no permissions.
     Emulator,
-    /// The account lacks these; none, if all is well.
+    /// The permissions that the account lacks; empty if all is well.
     Missing(Vec<MissingPermission>),
 }
 
@@ -28,15 +28,15 @@ pub(crate) enum PubSubRights {
 pub(crate) struct MissingPermission {
     /// Its name.
     pub(crate) permission: &'static str,
-    /// The role that has it.
+    /// The role that grants it.
     pub(crate) role: &'static str,
-    /// What it is needed on.
+    /// The resource that it is needed on.
     pub(crate) resource: String,
     /// Whether nothing works without it.
     pub(crate) is_vital: bool,
 }
 
-/// Which of the permissions that a worker needs its account lacks.
+/// Finds the permissions that a worker needs and its account lacks.
 pub(crate) async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubRights, NotifyError> {
     config.check()?;
     if config.emulator_host.is_some() {

@@ -1,5 +1,5 @@
-//! What the queue wants of a subscription, and how one that is there differs from that: one that workers pull from, or one
-//! that pushes. It only compares.
+//! What the queue needs of a subscription, and how an existing one differs from that: one that
+//! workers pull from, or one that pushes. It only compares.
 
 use std::time::Duration;
 
@@ -14,19 +14,21 @@ const SHORTEST_RETRY_S: u64 = 10;
 const LONGEST_RETRY_S: u64 = 600;
 const RETENTION_S: u64 = 7 * 24 * 60 * 60;
 
-/// Longer than any pause of a healthy client between two extensions, and as long as a claim's lease, so that a dead
-/// process's event and its notification become free together. A stream sets its own (`lease_extension`).
+/// Longer than any pause of a healthy client between two extensions, and as long as a claim's
+/// lease, so that the event and the notification of a dead process become free at the same time. A
+/// stream sets its own (`lease_extension`).
 const ACK_DEADLINE_S: i32 = 60;
-/// As long as Pub/Sub waits for an answer at all. A shorter one does, too, if no handler takes longer: what is pushed
-/// again meanwhile finds its event locked.
+/// The longest that Pub/Sub waits for an answer. A shorter one also works if no handler takes
+/// longer: an event that is pushed again meanwhile is found locked.
 const PUSH_ACK_DEADLINE_S: i32 = 600;
-/// The path of the API that takes pushes.
+/// The path of the API that receives pushes.
 const PUSH_PATH: &str = "/v1/push";
 
-/// A setting: its name, what it is, what it should be, and how to mend it.
+/// A setting: its name, its value, the value that it should have, and how to fix it.
 type Compared = (&'static str, String, String, String);
 
-/// No dead-letter policy: retries are counted in the event's row. No order: the row decides. Never expires.
+/// No dead-letter policy, because the event's row counts the retries. No ordering, because the row
+/// decides. Never expires.
 pub(super) fn wanted_subscription(config: &PubSubConfig) -> Result<Subscription, NotifyError> {
     let unfit = |_| NotifyError::new("a setting of the subscription is out of the range of a duration");
     let mut retry = RetryPolicy::new();
@@ -127,7 +129,8 @@ fn pull_settings(found: &Subscription) -> Vec<Compared> {
     vec![("ack deadline", deadline(found.ack_deadline_seconds), deadline(ACK_DEADLINE_S), mend)]
 }
 
-/// Without a word about where to, whatever pushes to a path like ours with some token will do: the service knows which.
+/// If no endpoint is configured, any subscription that pushes to a path like ours with some token
+/// is accepted: the service knows which token it needs.
 fn push_settings(found: &Subscription, wanted: Option<&PushSettings>) -> Vec<Compared> {
     let endpoint = push_endpoint(found).unwrap_or_default();
     let token = found.push_config.as_ref().and_then(PushConfig::oidc_token);

@@ -1,9 +1,10 @@
 //! Keeps a streaming pull open, and repairs it.
 //!
-//! The client library repairs brief interruptions itself, ends the stream on anything else, and waits up to a minute
-//! between its own attempts without saying so. So a stream is watched from the side, and replaced together with its
-//! connection when the broker was away. It never holds a message that nobody asked for: what is on its way when reading stops is
-//! handed out, and what is not handed out when a stream ends is put back.
+//! The client library repairs brief interruptions itself, ends the stream on anything else, and
+//! waits up to a minute between its own attempts without reporting it. So a stream is checked with
+//! separate requests, and replaced together with its connection when the broker was away. It never
+//! holds back a message: what is in flight when reading stops is handed out, and what is not handed
+//! out when a stream ends is put back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,22 +29,23 @@ use super::subscription::{StreamAnswer, Trouble};
 use super::topics::find_subscription;
 use crate::notify::{Delivery, NotifyError};
 
-/// How long a new stream must stand before it counts as sound.
+/// How long a new stream is open before it is first checked.
 const SETTLING: Duration = Duration::from_secs(1);
 
-/// Bytes of messages that may be on their way: notifications have some hundred, and anything else is acknowledged at once.
+/// Most bytes of messages in flight: notifications have some hundred bytes each, and anything else
+/// is acknowledged at once.
 const OUTSTANDING_BYTES: usize = 16 * 1024 * 1024;
-/// Bytes that each of very many notifications may have.
+/// The bytes that are allowed per notification if very many may be in flight.
 const NOTIFICATION_BYTES: usize = 512;
 
-/// The first pause before another attempt; it doubles up to the configured one.
+/// The first pause before another attempt; it doubles up to the configured limit.
 const FIRST_BACK_OFF: Duration = Duration::from_millis(100);
 
-/// For how long nothing comes before nothing is on its way any more, and for how long that is waited for.
+/// If nothing has arrived for this long, nothing is in flight any longer.
 const QUIET: Duration = Duration::from_millis(100);
 const REST: Duration = Duration::from_secs(1);
 
-/// A stream that lived this long starts the back-off anew when it fails.
+/// A stream that lived this long resets the back-off when it fails.
 const LONG_LIFE: Duration = Duration::from_secs(10);
 
 /// Reads the stream into the channel of deliveries.
@@ -51,27 +53,28 @@ pub(super) struct Intake {
     pub(super) config: Arc<PubSubConfig>,
     pub(super) broker: Arc<BrokerAccess>,
     pub(super) max_outstanding: usize,
-    /// One for each delivery that may be unanswered; the delivery holds it.
+    /// One permit per delivery that may be unanswered; the delivery holds it.
     pub(super) permits: Arc<Semaphore>,
     pub(super) deliveries: Sender<Delivery>,
     pub(super) trouble: Trouble,
     pub(super) closing: CancellationToken,
 }
 
-/// Why a stream is read no longer.
+/// Why a stream is no longer read.
 enum Ended {
     Closing,
-    /// The subscription was missing and has been created anew: the stream may hang on the old one.
+    /// The subscription was missing and has been created: the stream may be attached to the old
+    /// one.
     Renewed,
-    /// The broker is away, so the stream is dead, whatever it says.
+    /// The broker is away, so the stream is dead, whatever it reports.
     BrokerAway,
     Failed(NotifyError),
 }
 
-/// What a look from the side saw.
+/// The result of a check with a separate request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sight {
-    /// The subscription is there, as far as can be told.
+    /// The subscription exists, as far as can be seen.
     Sound,
     /// It was missing, and was created.
     CreatedAnew,
@@ -80,7 +83,8 @@ pub(super) enum Sight {
 }
 
 impl Intake {
-    /// Reads stream after stream until closing. Returns what ends when the last delivery of each has been answered.
+    /// Reads one stream after the other until it is closed. Returns the tasks that end when the
+    /// last delivery of each stream has been answered.
     pub(super) async fn run(self) -> JoinSet<()> {
         let mut endings = JoinSet::new();
         let mut back_off = BackOff::new(self.config.longest_back_off);
@@ -116,16 +120,16 @@ impl Intake {
         endings
     }
 
-    /// Waits until a stream has a chance. A stream opened before that would leave the waiting to the client library,
-    /// which lets up to a minute pass between its attempts.
+    /// Waits until a stream can succeed. A stream that is opened earlier leaves the waiting to the
+    /// client library, which pauses for up to a minute between its attempts.
     async fn until_there(&self, back_off: &mut BackOff) {
         while let Some(Sight::Away) = self.closing.run_until_cancelled(self.look()).await {
             let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
         }
     }
 
-    /// Looks from the side whether the subscription is there, creates it where that is allowed, and otherwise notes
-    /// the trouble.
+    /// Checks with a separate request whether the subscription exists, creates it if that is
+    /// allowed, and otherwise records the trouble.
     pub(super) async fn look(&self) -> Sight {
         let error = match find_subscription(&self.broker.admins, &self.config).await {
             Ok(found) => {
@@ -140,7 +144,8 @@ impl Intake {
             Err(error) => error,
         };
         let trouble = match FailureKind::of(&error) {
-            // We may be allowed to read a subscription and not to describe it; the stream will tell.
+            // The account may be allowed to read the subscription but not to describe it; the
+            // stream will show it.
             FailureKind::Denied => return Sight::Sound,
             FailureKind::Missing if self.config.create_missing => {
                 match self.broker.create(&self.config).await {
@@ -157,7 +162,7 @@ impl Intake {
         Sight::Away
     }
 
-    /// A new stream on a connection of its own.
+    /// Opens a new stream on a connection of its own.
     async fn open(&self) -> Result<MessageStream, NotifyError> {
         let subscriber = clients::subscriber(&self.config).await?;
         let stream = subscriber
@@ -171,8 +176,8 @@ impl Intake {
         Ok(stream)
     }
 
-    /// Hands out deliveries until the stream ends. Reading is only ever abandoned for good: opening a stream is not
-    /// cancel safe, and an idle one counts as opening until its first message.
+    /// Hands out deliveries until the stream ends. Reading is only abandoned for good: opening a
+    /// stream is not cancel safe, and an idle one counts as opening until its first message.
     async fn read(&self, stream: &mut MessageStream) -> Ended {
         tokio::select! {
             biased;
@@ -200,8 +205,8 @@ impl Intake {
         }
     }
 
-    /// Hands out what was sent before the broker knows that no more is wanted: when a stream ends, that is lost to everybody for a
-    /// lease.
+    /// Hands out what was sent before the broker knows that no more is wanted: when a stream ends,
+    /// no one receives that for a lease.
     async fn hand_out_rest(&self, stream: &mut MessageStream) {
         let last = Instant::now() + REST;
         while let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned()
@@ -210,8 +215,9 @@ impl Intake {
         {}
     }
 
-    /// Looks at the broker from the side, and returns when the stream had better be replaced. A broker must be away
-    /// twice in a row: giving up a sound stream would freeze what is on its way for a lease.
+    /// Checks the broker with separate requests, and returns when the stream should be replaced.
+    /// The broker must be away twice in a row: giving up a sound stream would freeze what is in
+    /// flight for a lease.
     async fn watch(&self) -> Ended {
         let mut pause = SETTLING.min(self.config.effective_check_period());
         let mut was_away = false;
@@ -246,7 +252,7 @@ fn outstanding_bytes(messages: usize) -> i64 {
     i64::try_from(messages.saturating_mul(NOTIFICATION_BYTES).max(OUTSTANDING_BYTES)).unwrap_or(i64::MAX)
 }
 
-/// The pauses between attempts: each twice as long as the one before, up to a limit.
+/// The pauses between attempts: each is twice the previous one, up to a limit.
 pub(super) struct BackOff {
     next: Duration,
     longest: Duration,
@@ -268,10 +274,12 @@ impl BackOff {
     }
 }
 
-/// Puts back what the stream has received and nobody was given, closes it, and leaves its last answers to `endings`.
+/// Puts back what the stream has received and not handed out, closes it, and leaves its last
+/// answers to `endings`.
 ///
-/// The client would keep extending the leases of the messages in its own buffer until the last delivery handed out
-/// has been answered, which may be an hour. So its buffer is emptied first.
+/// The client would keep extending the leases of the messages in its own buffer until the last
+/// delivery that was handed out has been answered, which may be an hour. So its buffer is emptied
+/// first.
 fn end(mut stream: MessageStream, endings: &mut JoinSet<()>) {
     while let Some(Some(Ok((_, handler)))) = unconstrained(stream.next()).now_or_never() {
         handler.nack();

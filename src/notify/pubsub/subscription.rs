@@ -1,6 +1,6 @@
-//! The subscription as the worker sees it: deliveries, answers, trouble, and an orderly end.
+//! The subscription as a worker sees it: deliveries, answers, trouble, and an orderly end.
 //!
-//! The stream itself, and its repair, are in `stream`; nothing here talks to the broker.
+//! The stream and its repair are in `stream`; nothing here talks to the broker.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +19,8 @@ use super::config::PubSubConfig;
 use super::stream::Intake;
 use crate::notify::{Answer, Delivery, NotifyError, Subscription};
 
-/// Opens a subscription. A missing or unreachable one is no error but trouble, which the stream repairs.
+/// Opens a subscription. If it is missing or unreachable, that is not an error but trouble, which
+/// the stream repairs.
 pub(super) async fn open(
     config: Arc<PubSubConfig>,
     broker: Arc<BrokerAccess>,
@@ -45,7 +46,8 @@ pub(super) async fn open(
     Ok(PubSubSubscription { deliveries, trouble, _at_drop: closing.clone().drop_guard(), closing, intake })
 }
 
-/// An open subscription. Dropped without [`Subscription::close`], it gives back the same, with nobody waiting for it.
+/// An open subscription. If it is dropped without [`Subscription::close`], the same is put back in
+/// the background.
 pub(super) struct PubSubSubscription {
     /// Bounded by the permits that the deliveries in it hold.
     deliveries: Receiver<Delivery>,
@@ -100,7 +102,7 @@ impl Trouble {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Logs a change once, not every repetition of it.
+    /// Logs a change once, and not every repetition.
     pub(super) fn begins(&self, words: String) {
         let mut current = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if current.as_ref() != Some(&words) {
@@ -116,7 +118,7 @@ impl Trouble {
     }
 }
 
-/// Answers one delivery, and lets the stream take another.
+/// Answers one delivery, and so allows the stream another one.
 pub(super) struct StreamAnswer {
     pub(super) handler: Handler,
     pub(super) _permit: OwnedSemaphorePermit,

@@ -1,6 +1,6 @@
-//! Creates the topic and the subscription, and compares what exists with what the queue wants.
+//! Creates the topic and the subscription, and compares existing ones with what the queue needs.
 //!
-//! It never changes or deletes anything that exists: it says how to mend it.
+//! It never changes or deletes anything that exists: it reports how to fix it.
 
 use std::fmt;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::failure::{FailureKind, failed};
 use super::settings::{differences, push_endpoint, wanted_subscription};
 use crate::notify::NotifyError;
 
-/// How long one request of this module may take.
+/// The time limit of one request of this module.
 pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What [`create_topics`] or [`describe_topics`] found.
@@ -23,21 +23,21 @@ pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct TopicsReport {
     /// The topic's full name.
     pub topic: String,
-    /// What became of the topic.
+    /// The state of the topic.
     pub topic_state: TopicState,
     /// The subscription's full name.
     pub subscription: String,
-    /// What became of the subscription.
+    /// The state of the subscription.
     pub subscription_state: TopicState,
-    /// Where it pushes to, if it is a push subscription.
+    /// Where the subscription pushes to, if it is a push subscription.
     pub push_endpoint: Option<String>,
-    /// Settings of the existing subscription that are not as the queue wants them.
+    /// Settings of the existing subscription that differ from what the queue needs.
     pub differences: Vec<SettingDifference>,
-    /// The full name of the topic of broadcasts, and what became of it; none, if nothing is broadcast.
+    /// The full name of the topic of broadcasts, and its state; `None` if nothing is broadcast.
     pub broadcast_topic: Option<(String, TopicState)>,
 }
 
-/// Whether a topic or subscription exists, and since when.
+/// Whether a topic or a subscription exists, and whether it did before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TopicState {
     /// It did not exist and was created.
@@ -48,16 +48,16 @@ pub enum TopicState {
     Missing,
 }
 
-/// A setting that differs from the wanted one.
+/// A setting that differs from what the queue needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingDifference {
     /// The setting's name.
     pub setting: &'static str,
     /// Its value now.
     pub found: String,
-    /// The value the queue wants.
+    /// The value that the queue needs.
     pub wanted: String,
-    /// The command that mends it, or what else to do.
+    /// The command that fixes it, or what else to do.
     pub mend: String,
 }
 
@@ -67,7 +67,8 @@ impl fmt::Display for SettingDifference {
     }
 }
 
-/// Creates the topic and the subscription with the settings of the queue, or finds them there and compares.
+/// Creates the topic and the subscription with the settings that the queue needs, or compares the
+/// existing ones.
 ///
 /// ```no_run
 /// # async fn create() -> Result<(), wakeq::notify::NotifyError> {
@@ -82,7 +83,7 @@ pub async fn create_topics(config: &PubSubConfig) -> Result<TopicsReport, Notify
     create_with(&clients::admins(config).await?, config).await
 }
 
-/// Looks at the topic and the subscription without creating anything.
+/// Describes the topic and the subscription without creating anything.
 ///
 /// ```no_run
 /// # async fn describe() -> Result<(), wakeq::notify::NotifyError> {
@@ -122,7 +123,8 @@ pub async fn describe_topics(config: &PubSubConfig) -> Result<TopicsReport, Noti
     })
 }
 
-/// Whether the topic is there. Who may publish need not be allowed to look: that is no fault.
+/// Whether the topic exists. An account that may publish need not be allowed to see it: that is not
+/// an error.
 pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Result<(), NotifyError> {
     let topic = config.topic_path();
     let request = admins.topics.get_topic().set_topic(topic.clone()).with_attempt_timeout(REQUEST_TIMEOUT);
@@ -133,7 +135,7 @@ pub(super) async fn check_topic(admins: &Admins, config: &PubSubConfig) -> Resul
     }
 }
 
-/// As [`create_topics`], with clients that exist already.
+/// Like [`create_topics`], with existing clients.
 pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Result<TopicsReport, NotifyError> {
     let topic = config.topic_path();
     let topic_state = create_topic(admins, config, &topic).await?;
@@ -176,7 +178,7 @@ async fn find_topic(admins: &Admins, config: &PubSubConfig, topic: &str) -> Resu
     }
 }
 
-/// Creates a topic, or finds it there.
+/// Creates a topic, or finds that it exists.
 pub(super) async fn create_topic(
     admins: &Admins,
     config: &PubSubConfig,
