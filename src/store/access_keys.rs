@@ -1,4 +1,5 @@
-//! API keys: what is kept of them. Two live ones at a time per canvas and holder, whoever makes them at once.
+//! API keys as they are stored: at most two live ones per canvas and holder, also when several are
+//! created at once.
 
 use std::time::Duration;
 
@@ -10,12 +11,12 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota, QuotaExceeded, Timestamp};
 
-/// A key to be.
+/// A new key.
 #[derive(Debug)]
 pub(crate) struct NewKeyRow<'a> {
     pub(crate) id: &'a str,
     pub(crate) secret_sha256: &'a [u8],
-    /// None: every canvas.
+    /// `None`: every canvas.
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) holder: &'a str,
     pub(crate) scopes: &'a [String],
@@ -27,14 +28,14 @@ pub(crate) struct NewKeyRow<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyForUse {
     pub(crate) secret_sha256: Vec<u8>,
-    /// None: every canvas.
+    /// `None`: every canvas.
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) holder: String,
     pub(crate) scopes: Vec<String>,
     pub(crate) revoked: bool,
-    /// How long it still lives, in seconds; negative, when it has expired.
+    /// Seconds until it expires; negative if it has expired.
     pub(crate) expires_in_s: f64,
-    /// Whether its last use was noted longer than a minute ago.
+    /// Whether no use was recorded within the last minute.
     pub(crate) use_to_note: bool,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct KeyForUse {
 #[derive(Clone, Debug)]
 pub(crate) struct KeyRow {
     pub(crate) id: String,
-    /// None: every canvas.
+    /// `None`: every canvas.
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) holder: String,
     pub(crate) scopes: Vec<String>,
@@ -54,12 +55,12 @@ pub(crate) struct KeyRow {
     pub(crate) expired: bool,
 }
 
-/// Which keys or accounts: those of one canvas, those that count on every canvas, or all.
+/// Which keys or accounts: those of one canvas, those that are valid on every canvas, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowsOf {
-    /// Wherever they count.
+    /// All of them.
     All,
-    /// Of this canvas; none: those that count on every canvas.
+    /// Those of this canvas; `None`: those that are valid on every canvas.
     Reach(Option<CanvasId>),
 }
 
@@ -73,8 +74,9 @@ impl RowsOf {
 }
 
 impl Store {
-    /// Keeps a new key; when it was made and until when it lives. None: no place was free, or one that was free has
-    /// just been taken by somebody else, so that only another attempt can tell.
+    /// Stores a new key; returns when it was created and when it expires. `None`: no slot was free,
+    /// the canvas's quota is used up, or another caller has just taken the free slot, so that only
+    /// another attempt can tell.
     pub(crate) async fn add_key(
         &self,
         key: &NewKeyRow<'_>,
@@ -132,7 +134,7 @@ impl Store {
         Ok(added.map(|row| (row.created_at, row.expires_at)))
     }
 
-    /// Whether both places of a holder are taken by live keys.
+    /// Whether both slots of a holder are taken by live keys.
     pub(crate) async fn has_two_live_keys(
         &self,
         canvas: Option<CanvasId>,
@@ -149,7 +151,7 @@ impl Store {
         session.answered("count live keys", two)
     }
 
-    /// The quota of keys that a canvas has used up, if it has.
+    /// The canvas's quota of keys, if it is used up.
     pub(crate) async fn full_of_keys(&self, canvas: CanvasId) -> Result<Option<QuotaExceeded>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -163,7 +165,8 @@ impl Store {
         Ok(full(canvas, Quota::Keys, (row.keys, 1, row.most)))
     }
 
-    /// A key as a request needs it, revoked and expired ones included. Over the connections of look-ups.
+    /// A key as a request needs it, revoked and expired ones included. Read over a lookup
+    /// connection.
     pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
         let mut session = self.lookup_session().await?;
         let query = sqlx::query!(
@@ -186,7 +189,7 @@ impl Store {
         }))
     }
 
-    /// Notes that a key is in use, unless somebody did within the minute.
+    /// Records that a key is in use, unless that was recorded within the last minute.
     pub(crate) async fn note_use_of_key(&self, id: &str) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -198,7 +201,7 @@ impl Store {
         session.answered("note the use of a key", noted).map(drop)
     }
 
-    /// Keys, the newest first, live or not, after the one that the page before ended with. At most `limit`.
+    /// Keys, live or not, newest first, after the last key of the previous page. At most `limit`.
     pub(crate) async fn keys(
         &self,
         of: RowsOf,
@@ -240,7 +243,7 @@ impl Store {
             .collect())
     }
 
-    /// Revokes a key; whether there was one that nobody had revoked before.
+    /// Revokes a key; returns whether there was one that was not yet revoked.
     pub(crate) async fn revoke_key(&self, of: RowsOf, id: &str, actor: &Actor) -> Result<bool, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;

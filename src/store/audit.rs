@@ -1,5 +1,5 @@
-//! The record of what was changed, refused and read. What takes effect is written by the statement that makes the change;
-//! here is what changes nothing, and reading the record.
+//! The audit log: what was changed, refused and read. A change is recorded by the statement that
+//! makes it; here are the lines about what changed nothing, and reading the log.
 
 use uuid::Uuid;
 
@@ -9,17 +9,17 @@ use crate::event::{Actor, CanvasId, EventId, HandlerScope, Timestamp};
 /// Longest detail, in characters.
 const DETAIL_MAX: usize = 1000;
 
-/// Whether something happened.
+/// Whether an action took effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AuditOutcome {
     /// It took effect.
     Done,
-    /// They were not allowed to; nothing changed.
+    /// It was not permitted; nothing changed.
     Refused,
 }
 
 impl AuditOutcome {
-    /// In one word: `done` or `refused`.
+    /// One word: `done` or `refused`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -28,17 +28,18 @@ impl AuditOutcome {
     }
 }
 
-/// A line of the record.
+/// A line of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditEntry {
-    /// Ever larger, though not always in the order of the commits.
+    /// Increasing, though not always in the order of the commits.
     pub id: i64,
     /// When it happened.
     pub at: Timestamp,
     /// Who did it.
     pub actor: String,
-    /// What they did: `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`, `redrive`, `delete-dead`,
-    /// `erase-entity`, `create-key`, `revoke-key`, `allow-account`, `remove-account`, `sign-in`, or what a program wrote beside.
+    /// What was done, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`,
+    /// `redrive`, `delete-dead`, `erase-entity`, `create-key`, `revoke-key`, `allow-account`,
+    /// `remove-account` or `sign-in`; or any name that a program recorded itself.
     pub action: String,
     /// The handler's module, if it was about one handler.
     pub module: Option<String>,
@@ -46,41 +47,42 @@ pub struct AuditEntry {
     pub name: Option<String>,
     /// The event, if it was about one.
     pub event_id: Option<EventId>,
-    /// Whether it happened.
+    /// Whether it took effect.
     pub outcome: AuditOutcome,
-    /// In words: the credential's public part, if the actor had one, and from which address, and then the reason of a pause, which key or
-    /// account it was about, why something was refused.
+    /// Free text: the public part of the actor's credential, if it has one, and the address it came
+    /// from; then, for example, the reason of a pause, the key or account concerned, or why it was
+    /// refused.
     pub detail: Option<String>,
     /// How many events it was about, or how often it was refused.
     pub times: i32,
-    /// The request it answered.
+    /// The request that caused it.
     pub request_id: Option<String>,
 }
 
-/// Something that was asked for and not allowed.
+/// An action that was requested and not permitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The canvas it was about.
     pub canvas: CanvasId,
-    /// Who asked.
+    /// The actor that asked.
     pub actor: Actor,
-    /// What they asked for, in 1 to 64 characters, such as `unblock`.
+    /// What was asked for, in 1 to 64 characters, such as `unblock`.
     pub action: String,
     /// The handler it was about.
     pub scope: Option<HandlerScope>,
     /// The event it was about.
     pub event: Option<EventId>,
-    /// Why it was refused; cut to 1,000 characters.
+    /// Why it was refused; truncated to 1,000 characters.
     pub detail: Option<String>,
-    /// How often, at least once.
+    /// How often; at least once.
     pub times: u32,
 }
 
-/// A line of the record about what changed nothing.
+/// A line of the audit log about something that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Noted {
     pub(crate) outcome: AuditOutcome,
-    /// None: about every canvas.
+    /// `None`: about every canvas.
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) actor: Actor,
     pub(crate) action: String,
@@ -107,7 +109,7 @@ impl From<&Refusal> for Noted {
 }
 
 impl Store {
-    /// Writes what changed nothing into the record.
+    /// Writes lines about what changed nothing.
     pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), StoreError> {
         let new = Columns::of(notes);
         let mut session = self.session().await?;
@@ -132,7 +134,7 @@ impl Store {
         session.answered("add to the record", added).map(drop)
     }
 
-    /// Writes into the record that everything is about to be woken, by whoever has the database.
+    /// Records that everything is about to be woken, in the name of the database's user.
     pub(crate) async fn note_wake_all(&self) -> Result<(), StoreError> {
         in_memory!(self, note_wake_all());
         let mut session = self.session().await?;
@@ -144,7 +146,7 @@ impl Store {
         session.answered("add to the record", added).map(drop)
     }
 
-    /// The record of a canvas, the newest first, what is older than `before`.
+    /// The audit log of a canvas, newest first: lines with ids below `before`.
     pub(crate) async fn audit(
         &self,
         canvas: CanvasId,

@@ -1,8 +1,8 @@
 //! Emit on objects: events that become links of their objects' chains.
 //!
-//! An object's row is locked first, and only the next statement takes ids: so they grow along the chain. Several objects
-//! are locked in the order of their keys. Which object an event is on is the caller's word; where it stands there, this
-//! file's.
+//! An object's row is locked first, and only the next statement takes sequence numbers, so that
+//! they grow along the chain. Several objects are locked in the order of their keys. The caller
+//! decides which object an event is on; this file decides its position there.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,24 +16,25 @@ use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
 use crate::event::{CanvasId, EventId, Link, ObjectKey, Timestamp};
 
-/// How often objects are made that are gone when they are to be locked.
+/// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
 
-/// What a transaction has for objects beside the pages of its events: three for their rows, one for the state.
+/// Statements of a transaction for objects, besides the pages of its events: three for their rows,
+/// one for the state.
 pub(super) const STATEMENTS: usize = 4;
 
-/// An object as it is kept.
+/// An object as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Object {
     /// The tenant.
     pub canvas: CanvasId,
     /// Its key.
     pub key: ObjectKey,
-    /// The id of the last event that was emitted on it; 0, if none was.
+    /// The link id of the last event that was emitted on it; 0 if there was none.
     pub last_id: i64,
-    /// What it was last set to, as JSON.
+    /// The state it was last set to, as JSON.
     pub state: Option<String>,
-    /// When that was.
+    /// When the state was set.
     pub state_at: Option<Timestamp>,
 }
 
@@ -46,8 +47,8 @@ pub(crate) struct NewState<'a> {
 }
 
 impl Store {
-    /// Inserts events and sets an object's state in one transaction. The state is that of the first event: if
-    /// that was emitted before, so was the state.
+    /// Inserts events and sets an object's state in one transaction. The state belongs to the first
+    /// event: if that was emitted before, the state is not set again.
     pub(crate) async fn insert_on(
         &self,
         events: &[NewEvent],
@@ -63,7 +64,7 @@ impl Store {
         session.answered("insert events on an object", answer)
     }
 
-    /// An object of the canvas, if an event was ever emitted on it.
+    /// An object of the canvas; `None` if no event was ever emitted on it.
     pub(crate) async fn object(
         &self,
         canvas: CanvasId,
@@ -78,7 +79,7 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         let row = session.answered("read an object", row)?;
-        // A repeat of an event that was emitted elsewhere leaves a row and no event.
+        // Emitting a known event again on another object leaves a row there and no event.
         Ok(row.filter(|row| row.last_seq > 0).map(|row| Object {
             canvas,
             key: key.clone(),
@@ -125,7 +126,8 @@ pub(crate) async fn insert_with_state(
     Ok(inserted)
 }
 
-/// Inserts those events that are on objects, in their order, into `inserted`, which says of the others what it said.
+/// Inserts those events that are on objects, in their order. Their outcomes go into `inserted`; the
+/// other entries stay.
 pub(super) async fn insert_linked(
     transaction: &mut PgConnection,
     events: &[NewEvent],
@@ -143,7 +145,7 @@ pub(super) async fn insert_linked(
         let rows: Vec<&NewEvent> = new.iter().map(|at| &events[*at]).collect();
         let mut linked = link(&mut *transaction, &rows, emission).await?;
         for at in new {
-            // Nobody wants it: it is not in the chain.
+            // It was only for queues and no queue takes it, so it is not in the chain.
             inserted[at] = linked.remove(&events[at].id).unwrap_or(Inserted::new(false));
         }
     }
@@ -154,15 +156,16 @@ fn place(event: &NewEvent) -> Option<(CanvasId, &ObjectKey)> {
     Some((event.address.scope.canvas, event.object.as_ref()?))
 }
 
-/// Locks the rows of objects, in the order of their keys; makes those that are not there.
+/// Locks the rows of objects, in the order of their keys; creates those that are missing.
 pub(super) async fn lock(
     transaction: &mut PgConnection,
     objects: BTreeSet<(CanvasId, &ObjectKey)>,
 ) -> Result<(), sqlx::Error> {
     let (canvases, keys): (Vec<Uuid>, Vec<String>) =
         objects.iter().map(|(canvas, key)| (canvas.0, key.to_string())).unzip();
-    // One is nearly always there. Of several, those that are there must not be locked before the others are made: who
-    // makes one then waits for who has locked another.
+    // A single one nearly always exists. Of several, the existing ones must not be locked before
+    // the others are created: creating a row may wait for a transaction that waits for a row locked
+    // here.
     if keys.len() == 1 && lock_rows(&mut *transaction, &canvases, &keys).await? == 1 {
         return Ok(());
     }
@@ -176,7 +179,7 @@ pub(super) async fn lock(
         )
         .execute(&mut *transaction)
         .await?;
-        // One that was idle may have gone between the two statements.
+        // An idle one may have been deleted between the two statements.
         if lock_rows(&mut *transaction, &canvases, &keys).await? == keys.len() {
             return Ok(());
         }
@@ -202,8 +205,8 @@ async fn lock_rows(
     Ok(rows.len())
 }
 
-/// Of a page's events, those that are new: with ids made here, or chosen ones that their canvas did not emit before. A chosen id
-/// counts once.
+/// The events of a page that are new: those with generated ids, and those whose chosen ids their
+/// canvas has not emitted before. A chosen id counts once.
 async fn remember_chosen(
     transaction: &mut PgConnection,
     events: &[NewEvent],
@@ -236,7 +239,8 @@ async fn remember_chosen(
     Ok(page.iter().copied().filter(is_new).collect())
 }
 
-/// Appends events to the chains of their objects, whose rows are locked. Left out is what nobody wants.
+/// Appends events to the chains of their objects, whose rows are locked. Events that are only for
+/// queues, and that no queue takes, are left out.
 async fn link(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
@@ -272,8 +276,8 @@ async fn is_present(transaction: &mut PgConnection, registered: &Registered) -> 
     .await
 }
 
-/// The statement of [`link`]: for each position whether it is due soon, and its link. None: other queues are registered
-/// now.
+/// The statement of [`link`]: for each position whether it is due soon, and its link. Empty: the
+/// registered queues have changed.
 async fn link_wanted(
     transaction: &mut PgConnection,
     events: &[&NewEvent],

@@ -1,4 +1,4 @@
-//! Periodic work. One process at a time does it: a row of `chores` lets one through when it is due.
+//! Periodic work, done by one process at a time: a row of `chores` lets one through when it is due.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ pub(crate) const DUE_PAGE: u64 = 1000;
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Minute {
-    /// Overdue events, to be published; their promises have been moved already.
+    /// Overdue events, to be published; their promises have already been moved.
     pub(crate) notifications: Vec<Notification>,
-    /// How many of them were due already: their notifications did not do it.
+    /// How many of them were already due: their first notifications had no effect.
     pub(crate) recovered: usize,
-    /// Open resume jobs, the first of each canvas before the second of any.
+    /// Open resume jobs: the first of each canvas before the second of any.
     pub(crate) jobs: Vec<(CanvasId, i64)>,
-    /// Whether crons tick, now or within [`Store::cron_ahead`]; also where another process was first.
+    /// Whether crons tick now or within [`Store::cron_ahead`]; also reported if another process was
+    /// first.
     pub(crate) crons: bool,
-    /// Whether queues are to be looked after: one is being drained, a facet has a limit, copies are to be woken, or there
-    /// was ever one, in every tenth pass.
+    /// Whether queues need attention: one is being drained, a facet has a limit, copies have to be
+    /// woken, or, in every tenth pass, a queue was ever registered.
     pub(crate) queues: bool,
-    /// Whether the log needs partitions for what is appended next; looked at in every tenth pass.
+    /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
     /// Whether the statement should run again at once.
     pub(crate) more: bool,
@@ -65,24 +66,25 @@ impl MinuteRow {
     }
 }
 
-/// How long things are kept that only their age removes.
+/// How long data is kept that is removed by age alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Ids chosen by callers, and what became of events that were sent to entities: so long a repeat is recognized. Default 7
-    /// days.
+    /// Ids chosen by callers, and outcomes of events that were sent to entities: this long, a
+    /// repeat is recognized. Default 7 days.
     pub emitted_ids: Duration,
     /// Dead events. Default 30 days.
     pub dead_events: Duration,
-    /// The record of what was changed and refused. Default 90 days.
+    /// The audit log. Default 90 days.
     pub audit: Duration,
-    /// What nobody uses any more: objects without a state on which nothing was emitted, and what is known of events that were
-    /// sent to entities of a type without a processor. Default 90 days.
+    /// What is no longer used: objects without a state and without new events, and what is known of
+    /// events that were sent to entities of a type without a processor. Default 90 days.
     pub idle: Duration,
-    /// Events of the log: whole partitions that are older, and that no consumer group needs any more. Default none: for ever.
+    /// Events of the log: whole partitions that are older and that no consumer group still needs.
+    /// Default `None`: for ever.
     pub log: Option<Duration>,
 }
 
-/// How long the answer to an idempotent emit is given again.
+/// How long the answer to an idempotent emit is repeated.
 pub(super) const IDEMPOTENCY_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 impl Default for Retention {
@@ -93,25 +95,29 @@ impl Default for Retention {
 }
 
 impl Store {
-    /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of overdue events,
-    /// lists open jobs. Does nothing of that unless it is due or `again`, the next page of the same pass.
+    /// The minute's statement: lifts one rule that reached its end, moves the promises of a page of
+    /// overdue events, lists open jobs. Does none of that unless it is due, or `again`: the next
+    /// page of the same pass.
     ///
-    /// Whether crons tick, it says to each process in its own pass: who was first may be of a release that knows no
-    /// crons, or that can't read this one. Whoever emits a tick moves the cron's fence, so the next finds nothing.
+    /// Whether crons tick is reported to each process in its own pass, since the process that was
+    /// first may be of a release that does not know crons, or can't read this one. The process that
+    /// emits a tick moves the cron's fence, so that the next one finds nothing.
     ///
-    /// It reads the promises from the low-water mark of earlier passes on, so that it does not pass the dead index
-    /// entries of what was woken or parked; every tenth pass starts at the beginning, for promises that a long
-    /// transaction committed late. Events that run are moved to the end of their lease, and not published. The mark is
-    /// raised by the next pass, to where this process knows that an earlier one came: a process that dies between two
-    /// pages leaves it where it was. Nor does a pass raise it that skipped a promise because somebody held its row, but for
-    /// the tenth, lest a row held for hours makes each pass read all that happened since. A clock that was set back
-    /// takes the mark back with it.
+    /// Promises are read from the low-water mark of earlier passes, which skips the dead index
+    /// entries of events that were woken or parked; every tenth pass starts at the beginning, for
+    /// promises that a long transaction committed late. The promises of running events are moved to
+    /// the end of their lease, and not published. The mark is raised by the next pass, to where
+    /// this process knows that an earlier pass got: a process that dies between two pages leaves it
+    /// where it was. A pass that skipped a promise because its row was locked does not raise the
+    /// mark either, except every tenth: otherwise a row that is locked for hours would make each
+    /// pass read all that happened since. If the clock was set back, so is the mark.
     ///
-    /// What is overdue is found by the index of promises from the mark on, and locked by its key alone: from its beginning, that
-    /// index holds what was completed long ago.
+    /// What is overdue is found by the index of promises, from the mark, and then locked by primary
+    /// key alone: the beginning of that index holds entries of events that completed long ago.
     ///
-    /// It is all that an idle queue asks, so it reads fewer than ten pages, and when it is not due `chores`, without its
-    /// index, which has as many pages as the table, and a page or two by the index of crons.
+    /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
+    /// only `chores`, without its index (which has as many pages as the table), and a page or two
+    /// of the index of crons.
     pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
@@ -183,7 +189,8 @@ impl Store {
         Ok(row.into_minute())
     }
 
-    /// Makes the next pass of the minute's statement due now, if it would be due within this time anyway.
+    /// Makes the next pass of the minute's statement due now, if it would be due within this time
+    /// anyway.
     pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
         in_memory!(self, hasten_minute(within));
         let mut session = self.session().await?;
@@ -196,7 +203,7 @@ impl Store {
         session.answered("make the minute's statement due", hastened).map(drop)
     }
 
-    /// Makes the next look at what is old due now, because this one was not finished.
+    /// Makes the next expiry due now, because this one was not finished.
     pub(crate) async fn hasten_expiry(&self) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query =
@@ -205,8 +212,9 @@ impl Store {
         session.answered("make the expiry due", hastened).map(drop)
     }
 
-    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the audit, answers to
-    /// idempotent emits, signing secrets that count no more; at most 1,000 of each. Whether there is more.
+    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the
+    /// audit log, answers to idempotent emits, signing secrets that are no longer valid; at most
+    /// 1,000 of each. Returns whether there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -278,8 +286,9 @@ impl Store {
         session.answered("expire what is old", more)
     }
 
-    /// Makes the promise of everything due now that is due within the horizon, and the next pass of the minute's
-    /// statement; returns how many promises: a page at a time, and fewer than [`DUE_PAGE`] in the last one.
+    /// Moves the promises of all events that are due within the horizon to now, and the next pass
+    /// of the minute's statement with them. Returns how many: a page at a time, with fewer than
+    /// [`DUE_PAGE`] in the last.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
         in_memory!(self, make_all_due());
         let mut session = self.session().await?;

@@ -1,4 +1,5 @@
-//! Emit with ids that callers chose: rows into `events_v2`, and the ids into `emitted_ids`, so that none is emitted twice.
+//! Emit with ids that callers chose: rows into `events_v2`, and the ids into `emitted_ids`, so that
+//! none is emitted twice.
 
 use std::collections::HashMap;
 
@@ -9,7 +10,7 @@ use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
 use super::session::interval;
 use crate::event::{EventId, Timestamp};
 
-/// One event whose id the caller chose, unless it is known.
+/// Inserts one event whose id the caller chose, unless it is known.
 pub(super) async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
@@ -19,9 +20,10 @@ pub(super) async fn insert_chosen_row(
     Ok(new.remove(&event.id).unwrap_or(Inserted::Known))
 }
 
-/// Events whose ids the caller chose, each with another one: those that are new. An id may outlive its remembrance: its
-/// event waits, or is dead and may be brought back. Several only in a transaction that is all or none: another one that
-/// emits one of the ids makes all of them wait.
+/// Inserts events with chosen ids, all different, and returns those that are new. An event may
+/// outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven), so those
+/// tables are checked as well. Several events need a transaction that is all or nothing: a
+/// concurrent emit of any of the ids makes all of them wait.
 pub(super) async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
@@ -45,8 +47,8 @@ pub(super) async fn insert_chosen_rows(
     Err(too_busy())
 }
 
-/// Those events that are new, with their copies: at which positions they are, and whether they are due soon. `None`:
-/// other queues are registered now.
+/// Inserts those events that are new, with their copies: their positions, and whether they are due
+/// soon. `None`: the registered queues have changed.
 async fn insert_chosen_copied(
     connection: &mut PgConnection,
     new: &Columns,

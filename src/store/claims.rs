@@ -1,6 +1,7 @@
 //! What a worker writes while it owns an event: claim, renew, complete, retry, release, die.
 //!
-//! Every statement but the claim is fenced: it takes effect only while the claim stands, and says so.
+//! Every statement except the claim is fenced: it takes effect only while the claim stands, and
+//! reports whether it did.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::event::{
     Cause, Claim, CopyOf, EventId, HandlerAddress, Notification, Place, Timestamp, Traceparent,
 };
 
-/// Longest delay of a retry: a hundred years, which Postgres can still add to a moment.
+/// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
 /// What a claim statement may claim.
@@ -25,13 +26,13 @@ pub(crate) struct ClaimLimits {
     pub(crate) handlers: Vec<String>,
     /// Handlers of one canvas, as `canvas/module/name/modifier`.
     pub(crate) canvas_handlers: Vec<String>,
-    /// Only events with fewer losses than this, the loss of a takeover included.
+    /// Only events with fewer losses than this, including the loss of a takeover.
     pub(crate) losses_below: i32,
-    /// Only events whose value has at most so many bytes: a statement claims many.
+    /// Only events whose value has at most this many bytes: a statement claims many.
     pub(crate) value_max: i32,
 }
 
-/// A claimed event, with all that its handler needs.
+/// A claimed event, with everything that its handler needs.
 #[derive(Clone, Debug)]
 pub(crate) struct ClaimedEvent {
     pub(crate) claim: Claim,
@@ -46,11 +47,11 @@ pub(crate) struct ClaimedEvent {
     pub(crate) traceparent: Option<Traceparent>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// It counts for what its canvas may have in flight of its queue.
+    /// It counts towards what its canvas may have in flight in its queue.
     pub(crate) is_limited: bool,
 }
 
-/// An event that is to be tried again.
+/// An event that will be retried.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
     pub(crate) claim: Claim,
@@ -61,8 +62,8 @@ pub(crate) struct Retry {
 }
 
 impl Store {
-    /// Claims what may run now, on the database's clock; `None` for each that may not, or is not on the canvas that its
-    /// notification names.
+    /// Claims what may run now by the database's clock; `None` for each event that may not, or that
+    /// is not on the canvas its notification names.
     pub(crate) async fn claim(
         &self,
         told: &[Notification],
@@ -105,7 +106,7 @@ impl Store {
         }
         let mut claimed: HashMap<Uuid, ClaimedEvent> =
             events.into_iter().map(|event| (event.claim.id.0, event)).collect();
-        // Two notifications of one event in one batch: only the first has claimed it.
+        // Of two notifications of one event in a batch, only the first has claimed it.
         let mut taken = |told: &Notification| {
             let canvas = claimed.get(&told.id.0)?.address.scope.canvas;
             if canvas == told.canvas { claimed.remove(&told.id.0) } else { None }
@@ -113,7 +114,8 @@ impl Store {
         Ok(told.iter().map(&mut taken).collect())
     }
 
-    /// Renews the leases of running claims, on a connection of its own; `false` for each that was lost.
+    /// Renews the leases of running claims, on a dedicated connection; `false` for each that was
+    /// lost.
     pub(crate) async fn renew(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, renew(claims));
         let (ids, fences) = fences(claims);
@@ -131,8 +133,8 @@ impl Store {
         Ok(happened(claims, session.answered("renew leases", renewed)?))
     }
 
-    /// Renews those of the claims whose rows nobody else holds, without waiting: `None` for the others, about which nothing
-    /// is known. For when [`Store::renew`] met such a row.
+    /// Renews those claims whose rows are not locked, without waiting; `None` for the others, about
+    /// which nothing is known. For use after [`Store::renew`] met a locked row.
     pub(crate) async fn renew_free(&self, claims: &[Claim]) -> Result<Vec<Option<bool>>, StoreError> {
         let (ids, fences) = fences(claims);
         let mut session = self.renewal_session().await?;
@@ -180,8 +182,8 @@ impl Store {
         Ok(happened(claims, session.answered("complete events", deleted)?))
     }
 
-    /// Counts a retry, says when it is due and releases the claim. The new count is written, not added: the statement
-    /// may be repeated when its answer was lost.
+    /// Counts a retry, sets when it is due and releases the claim. The new count is written rather
+    /// than added, because the statement may be repeated if its answer was lost.
     pub(crate) async fn retry(&self, retries: &[Arc<Retry>]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, retry(retries));
         let claims: Vec<Claim> = retries.iter().map(|retry| retry.claim).collect();
@@ -232,9 +234,9 @@ impl Store {
         session.answered("release claims", released).map(drop)
     }
 
-    /// Moves an event to the dead ones. Should its canvas have a dead event of the same id, written by somebody else's
-    /// hand, the later death is kept. Its lane stands still from then on, if `halts`; if not, the promise of its successor is
-    /// made again.
+    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
+    /// written by hand, the later death is kept. With `halts` the event's lane is halted from then
+    /// on; without, the promise of its successor is renewed.
     pub(crate) async fn die(
         &self,
         claim: Claim,
@@ -298,7 +300,7 @@ struct ClaimedRow {
     module: String,
     name: String,
     modifier: String,
-    /// None: it is too long for the answer.
+    /// `None`: it is too long for the answer.
     value: Option<String>,
     retries: i32,
     delay_until: Timestamp,
@@ -337,14 +339,15 @@ impl ClaimedRow {
     }
 }
 
-/// Ids and, at the same positions, the tokens that must still stand. Of two claims on one event only the later can
-/// stand: the statement asks for that one, and the earlier one finds itself lost.
+/// Ids and, at the same positions, the fencing tokens that must still stand. Of two claims on one
+/// event only the later can stand: the statement checks that one, and the earlier counts as lost.
 pub(super) fn fences(claims: &[Claim]) -> (Vec<Uuid>, Vec<i32>) {
     latest(claims).into_iter().unzip()
 }
 
-/// The value of all, where it is one: a token nearly always is the first claim's, and a canvas often the only one. Comparing with it saves looking for each row's
-/// position: 7.1 instead of 8.8 ms in Postgres for 1,000 claims and completions.
+/// The common value, if all are the same: a token is nearly always that of a first claim, and a
+/// canvas is often the only one. Comparing with it saves looking up each row's position: 7.1
+/// instead of 8.8 ms in Postgres for 1,000 claims and completions.
 fn shared<T: Copy + PartialEq>(values: &[T]) -> Option<T> {
     let first = values.first()?;
     values.iter().all(|value| value == first).then_some(*first)

@@ -1,6 +1,8 @@
-//! Turns single requests into batches: whatever waits while the previous statement is in flight makes the next one.
+//! Turns single requests into batches: whatever waits while the previous statement is in flight
+//! becomes the next one.
 //!
-//! At low load a request goes out at once, alone; at high load hundreds share a statement. No timer is involved.
+//! At low load a request goes out at once, alone; at high load hundreds share a statement. There is
+//! no timer.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -11,12 +13,12 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 
 use super::StoreError;
 
-/// Most requests that may wait; more are refused.
+/// Most requests that may wait; further ones are refused.
 const WAITING_MAX: usize = 20_000;
-/// How often a batch is halved because the server ended its statement, which may have taken seconds each time: enough to come
-/// from the largest batch to one request.
+/// How often a batch is halved because the server cancelled its statement, which may take seconds
+/// each time: enough to get from the largest batch to one request.
 const TOO_LONG_MAX: u32 = 8;
-/// How often a lone request is repeated that met a lock.
+/// How often a single request that meets a lock is tried.
 const CONTENTION_TRIES: u32 = 5;
 
 type Waiting<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
@@ -44,8 +46,8 @@ where
     Q: Clone + Send + Sync + 'static,
     A: Send + 'static,
 {
-    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` at a time. It answers every request,
-    /// in their order.
+    /// Runs `statement` over batches of at most `batch_max` requests, `in_flight` at a time. It
+    /// answers every request, in their order.
     pub(crate) fn new<S, F>(batch_max: usize, in_flight: usize, statement: S) -> Self
     where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
@@ -55,7 +57,8 @@ where
         Self::over(batch, in_flight, statement)
     }
 
-    /// The same over batches that end with the request that brings them to `bytes_max`.
+    /// As [`Coalescer::new`], with batches that end with the request that brings them to
+    /// `bytes_max`.
     pub(crate) fn within<S, F>(
         (batch_max, bytes_max): (usize, usize),
         bytes: fn(&Q) -> usize,
@@ -83,7 +86,7 @@ where
         Self { queue }
     }
 
-    /// Waits for the batch that this request ends up in.
+    /// Waits for the answer of the batch that this request becomes part of.
     pub(crate) async fn call(&self, request: Q) -> Result<A, StoreError> {
         let (sender, answer) = oneshot::channel();
         self.queue.try_send((request, sender)).map_err(|_| StoreError::Overloaded)?;
@@ -106,14 +109,15 @@ async fn serve<Q, A, S, F>(
         if requests.is_empty() {
             return;
         }
-        // Who stopped waiting gets no statement of its own.
+        // Requests whose callers have left get no statement.
         requests.retain(|(_, sender)| !sender.is_closed());
         answer(std::mem::take(&mut requests), statement.as_ref()).await;
     }
 }
 
 impl<Q> Batch<Q> {
-    /// Takes what waits, and waits for one if nothing does; nothing, once nobody is left to ask.
+    /// Takes what waits, or waits for a request if nothing does. Leaves `requests` empty once no
+    /// caller is left.
     async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
         if self.bytes_max == usize::MAX {
             waiting.recv_many(requests, self.count_max).await;
@@ -129,8 +133,9 @@ impl<Q> Batch<Q> {
     }
 }
 
-/// Runs a batch, in halves where a row's data, a lock or the time it takes spoils it, until the bad row stands alone. Each part is answered
-/// at once: what has been claimed must not wait for a stranger's lock.
+/// Runs a batch. If a row's data, a lock or the time that it takes spoils it, it is halved until
+/// the bad row stands alone. Each part is answered at once: claimed events must not wait for a lock
+/// that another row met.
 async fn answer<Q, A, S, F>(batch: Vec<Waiting<Q, A>>, statement: &S)
 where
     Q: Clone,
@@ -143,12 +148,12 @@ where
             continue;
         }
         let requests = part.iter().map(|(request, _)| request.clone()).collect();
-        // A panic in a statement must not end the task that serves all others.
+        // A panic in a statement must not end the task that serves all callers.
         let answered = AssertUnwindSafe(async { statement(requests).await }).catch_unwind().await;
         match answered.unwrap_or(Err(StoreError::Defect)) {
             Ok(answers) => {
                 for ((_, sender), answer) in part.into_iter().zip(answers) {
-                    // The caller may have given up meanwhile; its request took effect all the same.
+                    // The caller may have left meanwhile; its request took effect all the same.
                     let _ = sender.send(Ok(answer));
                 }
             }
@@ -161,7 +166,7 @@ where
                 let second = part.split_off(part.len() / 2);
                 todo.extend([(part, tries), (second, tries)]);
             }
-            // Last in the row: the free ones are not to wait for it.
+            // To the back of the queue: the others should not wait for it.
             Err(error) if error.is_contention() && tries < CONTENTION_TRIES => {
                 todo.push_back((part, tries + 1))
             }

@@ -4,15 +4,15 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Timestamp};
 
-/// Most events that one statement purges, brings back or forgets.
+/// Most events that one statement purges, redrives or deletes.
 pub(crate) const BULK_PAGE: u64 = 1000;
 
-/// What became of a command to one event.
+/// The outcome of a command on one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Commanded {
     /// It took effect.
     Done,
-    /// Somebody runs the event.
+    /// The event is running.
     Runs,
     /// The canvas has no such event.
     Missing,
@@ -29,8 +29,8 @@ impl Commanded {
 }
 
 impl Store {
-    /// Deletes an event of the canvas that nobody runs; the lane that it was in, whose next event has to be woken. Its
-    /// promise is made again here, should this process die before that.
+    /// Deletes an event of the canvas that is not running. Returns its lane, whose next event has
+    /// to be woken; the promise of that event is renewed here, in case this process dies before.
     pub(crate) async fn cancel(
         &self,
         canvas: CanvasId,
@@ -85,7 +85,7 @@ impl Store {
         Ok((Commanded::of(row.done, row.there), lane))
     }
 
-    /// Makes an event of the canvas due at once that nobody runs.
+    /// Makes an event of the canvas that is not running due at once.
     pub(crate) async fn run_now(
         &self,
         canvas: CanvasId,
@@ -121,8 +121,8 @@ impl Store {
         Ok(Commanded::of(row.done, row.there))
     }
 
-    /// How many events of a handler that were emitted before a moment nobody runs, without their copies in queues, up to
-    /// `limit`: what [`Store::purge_page`] would delete.
+    /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]
+    /// would delete; copies in queues are not counted. Counts up to `limit`.
     pub(crate) async fn purgeable(
         &self,
         scope: &HandlerScope,
@@ -148,8 +148,9 @@ impl Store {
         session.answered("count what a purge would delete", count).map(i64::cast_unsigned)
     }
 
-    /// Deletes up to [`BULK_PAGE`] events of a handler that were emitted before a moment and that nobody runs; how many, and the
-    /// lanes that they were in, whose next events have to be woken; their promises are made again.
+    /// Deletes up to [`BULK_PAGE`] events of a handler that are not running and were emitted before
+    /// a moment. Returns how many, and their lanes, whose next events have to be woken; the
+    /// promises of those are renewed here.
     pub(crate) async fn purge_page(
         &self,
         scope: &HandlerScope,
@@ -209,8 +210,9 @@ impl Store {
         Ok((row.count.cast_unsigned(), lanes))
     }
 
-    /// The id of the event of the canvas that is meant by an id: that itself, or the one that it was chosen for; `None`, if
-    /// neither is known. What is a copy in a queue is known only where its queue shows it, or with `copies`.
+    /// The id of the event that is meant by an id on this canvas: the same id, or the one that is
+    /// derived from it if the caller chose it; `None` if neither is known. A copy in a queue is
+    /// known only if its queue shows it, or with `copies`.
     pub(crate) async fn known_event(
         &self,
         canvas: CanvasId,
@@ -236,7 +238,7 @@ impl Store {
         Ok(session.answered("look for an event", known)?.map(EventId))
     }
 
-    /// When the canvas emitted a chosen id, if it is remembered.
+    /// When the canvas emitted a chosen id, if that is still remembered.
     pub(crate) async fn emitted_at(
         &self,
         canvas: CanvasId,
@@ -263,7 +265,7 @@ impl Store {
     }
 }
 
-/// The lane of an event's columns, if it was on an object.
+/// The lane of an event, from its columns, if it was on an object.
 fn lane(
     canvas: CanvasId,
     (module, name): (Option<&str>, Option<&str>),

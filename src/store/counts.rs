@@ -6,9 +6,9 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Name, Timestamp};
 
-/// How many due events are looked at, at either end of a handler's queue, to see what runs.
+/// How many due events at either end of a handler's queue are read to find running ones.
 const RUNNING_LOOK: i64 = 2_000;
-/// How many of all handlers together.
+/// The same, for all handlers of one call together.
 const RUNNING_LOOKS: i64 = 8_000;
 
 /// The events of one handler, by what they wait for.
@@ -16,37 +16,37 @@ const RUNNING_LOOKS: i64 = 8_000;
 pub struct HandlerCounts {
     /// The handler, with all its modifiers.
     pub scope: HandlerScope,
-    /// Due; running ones included.
+    /// Events that are due, including running ones.
     pub due: i64,
-    /// Not due yet.
+    /// Events that are not due yet.
     pub delayed: i64,
     /// Since when the oldest due event has been due.
     pub oldest_due: Option<Timestamp>,
-    /// Dead, and kept.
+    /// Dead events that are kept.
     pub dead: i64,
-    /// Objects that stand still for it.
+    /// Objects on which this handler is halted.
     pub halted: i64,
 }
 
 impl HandlerCounts {
-    /// Of a handler without events.
+    /// The counts of a handler without events.
     pub(crate) fn none(scope: HandlerScope) -> Self {
         Self { scope, due: 0, delayed: 0, oldest_due: None, dead: 0, halted: 0 }
     }
 }
 
-/// What a handler does now.
+/// What a handler is doing now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandlerDoing {
-    /// Events that run.
+    /// Events that are running.
     pub(crate) running: i64,
     /// Since when some worker has not known it.
     pub(crate) unknown_since: Option<Timestamp>,
 }
 
 impl Store {
-    /// Counts of every handler of a canvas that has events, or of the one named; at most `limit` handlers. The
-    /// counting is an index-only scan. Copies in queues count where their queue shows them.
+    /// Counts of every handler of a canvas that has events, or of the one named; at most `limit`
+    /// handlers. Counting is an index-only scan. Copies in queues count if their queue shows them.
     pub(crate) async fn counts(
         &self,
         canvas: CanvasId,
@@ -100,10 +100,12 @@ impl Store {
         Ok(counts.collect())
     }
 
-    /// What handlers of a canvas do now, in their order, in one statement: a page of a thousand is one answer of the server.
+    /// What handlers of a canvas are doing now, in the given order, in one statement: a page of a
+    /// thousand handlers is one answer of the server.
     ///
-    /// No index knows what runs: rows are read, of those that are due the 2,000 that have been so for longest and the 2,000 that
-    /// have been so most briefly; of more than four handlers as many fewer of each. With more, it may be too few.
+    /// No index says what is running, so rows are read: of each handler the 2,000 events that have
+    /// been due longest and the 2,000 that became due last; for more than four handlers,
+    /// proportionally fewer of each. If more are due, the count may be too low.
     pub(crate) async fn doing(
         &self,
         canvas: CanvasId,
@@ -148,7 +150,8 @@ impl Store {
         Ok(doing.collect())
     }
 
-    /// Since when some worker has not known this handler with this modifier, if that was so within the last `recently`.
+    /// Since when some worker has not known this handler with this modifier, if that happened
+    /// within the last `recently`.
     pub(crate) async fn unknown_since(
         &self,
         scope: &HandlerScope,

@@ -1,6 +1,6 @@
-//! Crons as records: put, paused, deleted, looked at. What was emitted ahead of its tick and is not due yet is taken
-//! back in the transaction of the change, by a statement of its own: it has to see what a pass inserted while the one
-//! before waited for it.
+//! Crons as records: put, paused, deleted, read. Events that were emitted ahead of their tick and
+//! are not due yet are taken back in the transaction of the change, by a separate statement: it has
+//! to see what a pass inserted while the previous statement waited for it.
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -11,7 +11,7 @@ use super::session::{Bounded, Session};
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Name, Quota, QuotaExceeded, Timestamp};
 
-/// A cron as it is kept.
+/// A cron as it is stored.
 #[derive(Clone, Debug, sqlx::FromRow)]
 pub(crate) struct CronRow {
     pub(crate) name: String,
@@ -24,7 +24,7 @@ pub(crate) struct CronRow {
     pub(crate) next_at: Option<Timestamp>,
     pub(crate) last_at: Option<Timestamp>,
     pub(crate) ticks: i64,
-    /// Events that were emitted ahead, and their ticks: those to come, whatever became of the event.
+    /// Events that were emitted ahead, and their future ticks, whatever became of the event.
     ahead: Vec<Uuid>,
     ahead_at: Vec<Timestamp>,
     pub(crate) paused_at: Option<Timestamp>,
@@ -35,7 +35,7 @@ pub(crate) struct CronRow {
     pub(crate) changed_at: Timestamp,
 }
 
-/// What a cron is to be.
+/// The settings of a cron that is put.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewCronRow<'a> {
     pub(crate) canvas: CanvasId,
@@ -63,35 +63,35 @@ impl NewCronRow<'_> {
     }
 }
 
-/// What putting a cron did.
+/// The outcome of putting a cron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CronPut {
     /// There was none of this name.
     New,
-    /// There was another one.
+    /// It replaced another one.
     Changed,
-    /// It was so already: nothing was done, and nothing recorded.
+    /// The same cron was there already: nothing was done, and nothing recorded.
     Unchanged,
-    /// The canvas has as many as it may have, or they tick as often as they may.
+    /// The canvas has used up its quota of crons, or of their ticks.
     Full(QuotaExceeded),
 }
 
-/// What letting a cron go on did.
+/// The outcome of unpausing a cron.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CronUnpaused {
-    /// It goes on.
+    /// It ticks again.
     Done,
     /// It was not paused.
     Unchanged,
-    /// It has no tick that this release could tell: it stays paused.
+    /// This release finds no next tick for it: it stays paused.
     Never,
     /// There is none of this name.
     Missing,
 }
 
 impl Store {
-    /// Makes a cron, or replaces it. `next` says, by what is there and by the moment up to which ticks have had their
-    /// time, when the first tick is; a paused one stays paused.
+    /// Creates a cron, or replaces it. `next` receives the existing cron and the moment up to which
+    /// ticks are settled, and returns the first tick; a paused cron stays paused.
     pub(crate) async fn put_cron(
         &self,
         new: &NewCronRow<'_>,
@@ -103,7 +103,8 @@ impl Store {
         session.answered("put a cron", put)
     }
 
-    /// Stops a cron; whether it ran, or nothing where there is none. Again: replaces who and why.
+    /// Pauses a cron; returns whether it was running, or `None` if there is none. Pausing it again
+    /// replaces the actor and the reason.
     pub(crate) async fn pause_cron(
         &self,
         canvas: CanvasId,
@@ -117,7 +118,7 @@ impl Store {
         session.answered("pause a cron", paused)
     }
 
-    /// Lets a cron go on. `next` says when, by the database's clock.
+    /// Unpauses a cron. `next` receives the database's clock and returns the next tick.
     pub(crate) async fn unpause_cron(
         &self,
         canvas: CanvasId,
@@ -130,7 +131,7 @@ impl Store {
         session.answered("unpause a cron", unpaused)
     }
 
-    /// Deletes a cron; whether there was one.
+    /// Deletes a cron; returns whether there was one.
     pub(crate) async fn delete_cron(
         &self,
         canvas: CanvasId,
@@ -157,7 +158,8 @@ impl Store {
         Ok(found.0.into_iter().next().map(|row| (row, found.1)))
     }
 
-    /// The crons of a canvas by name, and the database's clock; of one name with its value, else without.
+    /// The crons of a canvas by name, and the database's clock. Only a cron asked for by name comes
+    /// with its value.
     pub(crate) async fn crons(
         &self,
         canvas: CanvasId,
@@ -213,12 +215,12 @@ impl Store {
     }
 }
 
-/// Waits for whoever emits the cron's ticks at this moment, longer than other statements wait for a lock.
+/// Extends the lock timeout, to wait for a process that is emitting the cron's ticks.
 async fn patiently(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!("select set_config('lock_timeout', '4s', true)").fetch_one(connection).await.map(drop)
 }
 
-/// The cron, locked: nobody emits its ticks until the transaction ends.
+/// The cron, locked: no process emits its ticks until the transaction ends.
 async fn locked(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -269,7 +271,7 @@ async fn put(
     Ok(put)
 }
 
-/// The crons of a canvas beside the one that is put.
+/// The crons of a canvas apart from the one that is put.
 struct Others {
     now: Timestamp,
     count: i64,
@@ -279,7 +281,8 @@ struct Others {
 }
 
 impl Others {
-    /// What there is no room for. One that replaces another needs a place of its own only among the ticks.
+    /// The quota that would be exceeded. A cron that replaces another needs room only for its
+    /// ticks.
     fn full(&self, new: &NewCronRow<'_>, is_new: bool) -> Option<QuotaExceeded> {
         let crons = (self.count, i64::from(is_new), self.count_max);
         let ticks = (self.ticks, i64::from(new.minute_ticks), self.ticks_max);
@@ -303,9 +306,10 @@ async fn others(connection: &mut PgConnection, new: &NewCronRow<'_>) -> Result<O
     .await
 }
 
-/// Deletes the events that were emitted ahead of their ticks, as far as these are still ahead and the event was neither
-/// hurried nor tried; the last tick that has come and keeps its event. A tick to come whose event stays, or has ended
-/// already, stays noted, so that none is emitted for it again.
+/// Deletes the events that were emitted ahead of their ticks, if those are still ahead and the
+/// event was neither made due early nor tried; returns the last past tick that keeps its event. A
+/// future tick whose event stays, or has already ended, stays noted, so that none is emitted for it
+/// again.
 async fn take_back(
     connection: &mut PgConnection,
     canvas: CanvasId,
@@ -343,7 +347,7 @@ async fn take_back(
     .await
 }
 
-/// Writes a cron and the record of it.
+/// Writes a cron, and records that in the audit log.
 async fn write(
     connection: &mut PgConnection,
     new: &NewCronRow<'_>,

@@ -1,4 +1,4 @@
-//! Events that are not tried again: listed, brought back, forgotten.
+//! Events that are no longer tried: listed, redriven, deleted.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,10 @@ use crate::event::{
     Timestamp, Timing,
 };
 
-/// How often a page is brought back whose ids are emitted at that moment.
+/// How often a page is redriven whose ids are being emitted at that moment.
 const REDRIVE_TRIES: usize = 3;
-/// Statements of a redrive: begin, look, up to three for objects, what halts, three for each try to bring back, commit.
+/// Statements of a redrive: begin, read, up to three for objects, the halted lanes, three for each
+/// try, commit.
 const REDRIVE_STATEMENTS: usize = 7 + 3 * REDRIVE_TRIES;
 
 /// An event that died.
@@ -29,53 +30,53 @@ pub struct DeadEvent {
     pub address: HandlerAddress,
     /// Why it died: `retries` or `poison`.
     pub cause: String,
-    /// Retries it had.
+    /// How many retries it had.
     pub retries: i32,
-    /// Owners it outlived.
+    /// How many of its claims ran out, because their owners died or stalled.
     pub losses: i32,
-    /// What its handler said last.
+    /// The last error of its handler.
     pub last_error: Option<String>,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it died.
     pub died_at: Timestamp,
-    /// The trace it belongs to.
+    /// The trace that it belongs to.
     pub traceparent: Option<String>,
-    /// The object it was about, and its link there: a tombstone in the chain.
+    /// The object that it was on, and its link there.
     pub place: Option<Place>,
-    /// The queue that it was in, and the event that it was a copy of, if it was one.
+    /// The queue that it was in and the event that it was a copy of, if it was a copy.
     pub copy_of: Option<CopyOf>,
-    /// Whether its lane has stood still since it died.
+    /// Whether its lane has been halted since it died.
     pub halts: bool,
 }
 
-/// Which dead events are meant. Nothing set: all of the canvas.
+/// Which dead events to select: all of the canvas, if nothing else is set.
 #[derive(Clone, Debug, Default)]
 pub struct DeadFilter {
     /// The tenant.
     pub canvas: CanvasId,
-    /// Of this handler only.
+    /// Only those of this handler.
     pub scope: Option<HandlerScope>,
-    /// This event only.
+    /// Only this event.
     pub id: Option<EventId>,
-    /// That died at or after this.
+    /// Only those that died at or after this.
     pub since: Option<Timestamp>,
-    /// That died before this.
+    /// Only those that died before this.
     pub before: Option<Timestamp>,
 }
 
-/// What a page of a redrive did.
+/// The outcome of a page of a redrive.
 #[derive(Clone, Debug)]
 pub(crate) struct Redriven {
-    /// What has to be published now.
+    /// To be published now.
     pub(crate) back: Vec<Notification>,
-    /// How many dead events were looked at: fewer than asked for when there are no others.
+    /// How many dead events were read: fewer than the limit if there are no others.
     pub(crate) looked: u64,
 }
 
 impl Store {
-    /// Dead events, the latest first, those after a position. Here as below: of copies in queues those that their queue shows, or
-    /// with `copies` all.
+    /// Dead events after a position, latest first. Here and below, copies in queues are included if
+    /// their queue shows them, or with `copies` all.
     pub(crate) async fn dead_events(
         &self,
         filter: &DeadFilter,
@@ -139,7 +140,8 @@ impl Store {
         Ok(session.answered("look for a dead event", row)?.and_then(Row::into_event))
     }
 
-    /// How many dead events the filter means, up to `limit`; with `back`, without those whose chosen id lives again.
+    /// How many dead events match the filter, up to `limit`; with `back`, without those whose
+    /// chosen id was emitted again and is live.
     pub(crate) async fn count_dead(
         &self,
         filter: &DeadFilter,
@@ -172,13 +174,15 @@ impl Store {
         session.answered("count dead events", count).map(i64::cast_unsigned)
     }
 
-    /// Brings up to `limit` dead events back, the oldest first but for the first `skip`: with their `claims`, without
-    /// their retries and losses. Left out are those whose chosen id lives again. While an open transaction emits one of
-    /// the ids all of the page fails, by contention.
+    /// Redrives up to `limit` dead events, oldest first, after the first `skip`: with their
+    /// `claims`, without their retries and losses. Those whose chosen id was emitted again and is
+    /// live are left out. While an open transaction emits one of the ids, the whole page fails with
+    /// contention.
     ///
-    /// An event that was on an object becomes the last of its chain, with a new link; but one whose lane has stood still
-    /// since it died takes its own place again, and the lane goes on with it. A copy in a queue takes a link beside the
-    /// chain: nobody but its queue sees it, so that no other event may come after it.
+    /// An event that was on an object becomes the last of its chain, with a new link; but if its
+    /// lane has been halted since it died, it takes its old place again, and the lane resumes with
+    /// it. A copy in a queue takes a link beside the chain: only its queue sees it, so no other
+    /// event may have it as predecessor.
     pub(crate) async fn redrive_page(
         &self,
         filter: &DeadFilter,
@@ -195,7 +199,7 @@ impl Store {
         session.answered("redrive dead events", redriven)
     }
 
-    /// Forgets up to [`BULK_PAGE`] dead events, the oldest first; how many.
+    /// Deletes up to [`BULK_PAGE`] dead events, oldest first; returns how many.
     pub(crate) async fn delete_dead_page(
         &self,
         filter: &DeadFilter,
@@ -286,15 +290,16 @@ async fn redrive(
             transaction.commit().await?;
             return Ok(Redriven { back, looked });
         }
-        // An id was emitted after the look: its event lives already, and its object's chain must not name another one.
+        // An id was emitted after the read: its event is already live, and its object's chain must
+        // not name another one.
         attempt.rollback().await?;
         ids = back.into_iter().map(|told| told.id.0).collect();
     }
     Err(sqlx::Error::Protocol("ids of dead events are emitted all the time: redrive them again".into()))
 }
 
-/// Which of these events halt their lanes, until this transaction ends: whoever lets one of these go on without its event waits
-/// for it, or is waited for, and then the event has lost its place.
+/// Locks those of these events that halt their lanes, until this transaction ends: a concurrent
+/// skip of such a lane either waits for it, or came first, and then the event has lost its place.
 async fn lock_halting(
     transaction: &mut PgConnection,
     canvas: CanvasId,
@@ -309,7 +314,8 @@ async fn lock_halting(
     .await
 }
 
-/// The dead events of a page, whose objects are locked, become live ones; those that halt their lanes at their own places.
+/// Makes the dead events of a page live again, those that halt their lanes at their own places.
+/// Their objects are locked.
 async fn bring_back(
     transaction: &mut PgConnection,
     filter: &DeadFilter,

@@ -1,9 +1,10 @@
-//! What makes a deployment this one.
+//! The secret that each deployment has of its own.
 
 use super::{Store, StoreError};
 
 impl Store {
-    /// What the checks in the texts of keys are made with. Nobody outside is told it. Over the connections of look-ups.
+    /// The HMAC secret behind the checks in the texts of keys. It is never disclosed. Read over a
+    /// lookup connection.
     pub(crate) async fn key_check_secret(&self) -> Result<Vec<u8>, StoreError> {
         let mut session = self.lookup_session().await?;
         let query = sqlx::query_scalar!("select key_check_secret from wakeq.deployment");

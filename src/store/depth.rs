@@ -1,4 +1,4 @@
-//! How much is due and free to run, at a cost that does not grow with what waits.
+//! How many events are due and free to run, at a cost that does not grow with the backlog.
 
 #[cfg(feature = "telemetry")]
 use std::time::Duration;
@@ -7,13 +7,13 @@ use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 
-/// Most free events that one look counts, and most due ones that it reads of one handler.
+/// Most free events that one call counts, and most due ones that it reads of one handler.
 const LOOK_MAX: i64 = 10_000;
-/// Most handlers that one look visits.
+/// Most handlers that one call visits.
 const HANDLERS_MAX: i64 = 10_000;
 
-/// Most handlers that the gauges of all canvases visit, how many due events they read altogether, unless handlers are many,
-/// and how many of each handler at least.
+/// Limits of the gauges over all canvases: most handlers visited; due events read altogether,
+/// unless there are many handlers; due events read of each handler at least.
 #[cfg(feature = "telemetry")]
 const GAUGED_MAX: i32 = 1_000;
 #[cfg(feature = "telemetry")]
@@ -21,14 +21,14 @@ const GAUGED_ROWS: i64 = 20_000;
 #[cfg(feature = "telemetry")]
 const GAUGED_LEAST: i64 = 100;
 
-/// What is due and free to run: what a scaler should know.
+/// What is due and free to run: the input of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Events that are due, on no worker, under no rule, and whose turn it is among those of their object. One whose worker's
-    /// lease ran out counts.
+    /// Events that are due, on no worker, under no rule, and first among those of their object. An
+    /// event whose worker's lease expired counts.
     pub depth: u64,
-    /// Whether there may be more: at most 10,000 events are counted, of at most 10,000 handlers, and of each handler at
-    /// most 10,000 due ones are looked at.
+    /// Whether there may be more: at most 10,000 events are counted, of at most 10,000 handlers,
+    /// and at most 10,000 due ones are read of each handler.
     pub capped: bool,
     /// Since when the oldest of them has been due.
     pub oldest_due: Option<Timestamp>,
@@ -37,14 +37,16 @@ pub struct Depth {
 }
 
 impl Store {
-    /// Counts what is due and free to run, of a canvas or of one handler; copies in queues are counted with their queue
-    /// ([`Store::queue_depths`]). Handlers are found by skipping through the
-    /// index from one to the next; the events of one under a rule, and those that are not due, are not read. Running ones
-    /// are read and left out, so that those of one handler do not hide what another has; the last that may be read of a
-    /// handler is found in any case, and says that there may be more.
+    /// Counts what is due and free to run, of a canvas or of one handler; copies in queues are
+    /// counted with their queue ([`Store::queue_depths`]). Handlers are found by skipping through
+    /// the index from one to the next; events that are not due, or whose handler is under a rule,
+    /// are not read. Running ones are read and not counted, so that those of one handler do not
+    /// hide what another has; the last row that may be read of a handler is always found, and shows
+    /// that there may be more.
     ///
-    /// Which handlers are under a rule is settled before any event is read, whatever the planner thinks of it. What it
-    /// can't help to read are the index entries of deleted rows that an old transaction keeps from being cleaned up.
+    /// Which handlers are under a rule is settled before any event is read, whatever the planner
+    /// prefers. Unavoidable is reading the index entries of deleted rows that an old transaction
+    /// keeps from being vacuumed.
     pub(crate) async fn depth(
         &self,
         canvas: CanvasId,
@@ -102,10 +104,11 @@ impl Store {
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
 
-    /// What is due and free to run of every handler, of all canvases: its address, how many, and for how long the oldest
-    /// has been due. Read as [`Store::depth`] reads, of 1,000 handlers at most, and of each as many due events as its share
-    /// of 20,000 is, at least 100 and at most 10,000: so many are counted, and one whose number is that has more. A
-    /// handler whose events are not due, or under a rule, has none; copies in queues are none of its events.
+    /// What is due and free to run of every handler, over all canvases: its address, how many, and
+    /// for how long the oldest has been due. Read as by [`Store::depth`], for at most 1,000
+    /// handlers, and of each its share of 20,000 due events, at least 100 and at most 10,000: a
+    /// count that reaches that limit may be too low. A handler whose events are not due, or that is
+    /// under a rule, has none; copies in queues do not count.
     #[cfg(feature = "telemetry")]
     pub(crate) async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
         let mut session = self.session().await?;
@@ -158,7 +161,7 @@ impl Store {
         Ok(depths.collect())
     }
 
-    /// How many objects stand still for every handler for which one does, of all canvases; 10,000 of them are counted.
+    /// How many objects are halted per handler, over all canvases; at most 10,000 are counted.
     #[cfg(feature = "telemetry")]
     pub(crate) async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
         let mut session = self.session().await?;
@@ -177,7 +180,7 @@ impl Store {
         Ok(halted.collect())
     }
 
-    /// Connections of the pool: in use, and idle; none once it is closed.
+    /// Connections of the pool, in use and idle; `None` once it is closed.
     #[cfg(feature = "telemetry")]
     pub(crate) fn connections(&self) -> Option<(u64, u64)> {
         let pool = self.pool_of_statements();
@@ -186,13 +189,13 @@ impl Store {
     }
 }
 
-/// What a handler has to run, on all canvases together.
+/// What a handler has to run, over all canvases.
 #[cfg(feature = "telemetry")]
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerDepth {
-    /// Its module and name; the canvas says nothing.
+    /// Its module and name; the canvas is meaningless.
     pub(crate) scope: HandlerScope,
-    /// Events that are due, on no worker, under no rule, and whose turn it is.
+    /// Events that are due, on no worker, under no rule, and first among those of their object.
     pub(crate) depth: u64,
     /// For how long the oldest of them has been due.
     pub(crate) oldest: Option<Duration>,

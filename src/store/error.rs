@@ -5,22 +5,23 @@ use std::time::Duration;
 
 use crate::event::{InvalidTiming, QuotaExceeded};
 
-/// Why a statement gave no result. Whether it took effect is unknown for [`StoreError::TimedOut`] and
-/// [`StoreError::Unavailable`]; every statement can be repeated.
+/// Why a statement gave no result. Whether it took effect is unknown for
+/// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
+/// [`StoreError::TimedOut`]; every statement can be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// The server can't be reached, or the connection broke.
     #[error("Postgres is not reachable: check DATABASE_URL and that the server runs")]
     Unavailable(#[source] Arc<sqlx::Error>),
-    /// No answer in time: the server ended the statement and rolled it back, or none came at all and the connection was
-    /// closed.
+    /// No answer in time: either the server cancelled the statement and rolled it back, or no
+    /// answer came at all and the connection was closed.
     #[error("Postgres gave no answer to `{statement}` within {after:?}")]
     TimedOut {
         /// The statement's name.
         statement: &'static str,
-        /// How long it was waited for.
+        /// How long the caller waited.
         after: Duration,
-        /// Whether the server ended the statement, which then took no effect.
+        /// Whether the server cancelled the statement, which then took no effect.
         ended: bool,
     },
     /// The server refused the statement.
@@ -28,7 +29,7 @@ pub enum StoreError {
     Refused {
         /// The statement's name.
         statement: &'static str,
-        /// The server's words.
+        /// The server's error.
         #[source]
         source: Arc<sqlx::Error>,
     },
@@ -38,7 +39,7 @@ pub enum StoreError {
     /// A migration failed.
     #[error("the migration failed; what it did was rolled back")]
     Migration(#[source] Arc<sqlx::migrate::MigrateError>),
-    /// The server may forget commits.
+    /// The server may lose commits.
     #[error(
         "the server has {setting} = {value}: a crash may lose events that were acknowledged. Turn it on, or say that \
          losing events is acceptable (`allow_unsafe_durability`, WAKEQ_ALLOW_UNSAFE_DURABILITY=1)"
@@ -49,10 +50,10 @@ pub enum StoreError {
         /// Its value.
         value: String,
     },
-    /// A duration of the configuration makes no sense.
+    /// A configured duration is invalid.
     #[error(transparent)]
     Timing(#[from] InvalidTiming),
-    /// The deployment's other processes work with other durations.
+    /// The deployment's other processes use other durations.
     #[error(
         "the duration `{name}` is {ours:?} here, and {deployment:?} in the deployment's other processes: give every \
          process the same, or, to change it, stop them all, run `wakeq settings set`, and start them with the new one"
@@ -60,20 +61,21 @@ pub enum StoreError {
     OtherTiming {
         /// The field of [`crate::Timing`].
         name: &'static str,
-        /// What this process was given.
+        /// The value of this process.
         ours: Duration,
-        /// What the table `wakeq.settings` says.
+        /// The value in the table `wakeq.settings`.
         deployment: Duration,
     },
-    /// A statement's own queue is full or gone: more is asked than the database answers.
+    /// The queue in front of a batched statement is full or gone: more is requested than the
+    /// database can answer.
     #[error(
         "too many statements, or too many bytes of them, wait for Postgres: slow down, or give it more room"
     )]
     Overloaded,
-    /// The canvas may not keep more of this: nothing was done.
+    /// The canvas has used up a quota; nothing was done.
     #[error(transparent)]
     Quota(#[from] QuotaExceeded),
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error("{0}")]
     Config(&'static str),
     /// The statement's code panicked; its message is in the log.
@@ -81,11 +83,11 @@ pub enum StoreError {
     Defect,
 }
 
-/// A deadlock, a wait for a lock that was too long, a transaction that cannot be put in an order with another.
+/// Deadlock, lock timeout, serialization failure.
 const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
 
 impl StoreError {
-    /// Sorts an error of the client library.
+    /// Classifies an error of the client library.
     pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
         let source = Arc::new(error);
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
@@ -93,8 +95,8 @@ impl StoreError {
             Some(code) if ["42P01", "3F000", "42883", "42703"].contains(&code.as_str()) => {
                 Self::NotMigrated(source)
             }
-            // shutting down, starting up, crashed, out of connections, read-only standby, no statement for too long within
-            // a transaction
+            // shutting down, starting up, crashed, out of connections, read-only standby, idle for
+            // too long within a transaction
             Some(code) if ["57P01", "57P02", "57P03", "53300", "25006", "25P03"].contains(&code.as_str()) => {
                 Self::Unavailable(source)
             }
@@ -103,12 +105,13 @@ impl StoreError {
         }
     }
 
-    /// The server ended a statement that took too long (or that an administrator ended), and rolled it back.
+    /// The server (or an administrator) cancelled a statement that took too long, and rolled it
+    /// back.
     pub(super) fn is_ended(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
     }
 
-    /// The server's five-letter code, if it gave one.
+    /// The SQLSTATE code, five characters, if the server sent one.
     pub(crate) fn code(&self) -> Option<String> {
         match self {
             Self::Unavailable(source) | Self::NotMigrated(source) | Self::Refused { source, .. } => {
@@ -126,7 +129,7 @@ impl StoreError {
         }
     }
 
-    /// In a word, for a metric.
+    /// One word, as a metric's label.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Unavailable(_) => "unavailable",
@@ -143,23 +146,25 @@ impl StoreError {
         }
     }
 
-    /// The server ended it for taking too long, so that it took no effect: it may be done in time with fewer rows.
+    /// The server cancelled it for taking too long, so that it took no effect; it may succeed with
+    /// fewer rows.
     pub(crate) fn is_too_long(&self) -> bool {
         matches!(self, Self::TimedOut { ended: true, .. })
     }
 
-    /// A deadlock, or a lock that was not to be had: the same statement may succeed on fewer rows, or later.
+    /// A deadlock, a lock timeout or a serialization failure: the same statement may succeed with
+    /// fewer rows, or later.
     pub(crate) fn is_contention(&self) -> bool {
         self.code().is_some_and(|code| CONTENTION.contains(&code.as_str()))
     }
 
-    /// The same of what the server answered.
+    /// As [`StoreError::is_contention`], for an error of the client library.
     pub(super) fn is_refused_lock(error: &sqlx::Error) -> bool {
         let code = error.as_database_error().and_then(|error| error.code());
         code.is_some_and(|code| CONTENTION.contains(&code.as_ref()))
     }
 
-    /// The data of one row was refused: the others of its batch may pass.
+    /// The data of one row was refused; the other rows of its batch may pass.
     pub(crate) fn is_data(&self) -> bool {
         self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }

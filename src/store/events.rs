@@ -9,7 +9,7 @@ use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, RuleKind, Schedule, Timestamp, Turn,
 };
 
-/// Where a list stands: the key of the last event that was looked at.
+/// Where a page ended: the key of the last event that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) module: String,
@@ -24,27 +24,30 @@ pub(crate) struct Listed {
     pub(crate) id: EventId,
     pub(crate) address: HandlerAddress,
     pub(crate) schedule: Schedule,
-    /// Where it stands, in the words of the state filter.
+    /// Its state, in the words of the state filter.
     pub(crate) state: String,
     pub(crate) enqueued_at: Timestamp,
     pub(crate) retries: i32,
     pub(crate) losses: i32,
     pub(crate) place: Option<Place>,
-    /// Who has it, while its lease stands.
+    /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) copy_of: Option<CopyOf>,
-    /// Whether it is more than the end of what was looked at: a copy may not be shown.
+    /// Whether it may be shown; if not, it only marks the end of what was read: a copy whose queue
+    /// does not show it.
     pub(crate) is_shown: bool,
-    /// The how-manyth row this is that was looked at, from 1.
+    /// Its number among the rows that were read, from 1.
     pub(crate) number: i64,
 }
 
 impl Store {
-    /// Looks at up to `look` events after a position and lists up to `limit` of those in the state; the last one that
-    /// was looked at is listed in any case, if there were so many. The states are those of the machine's checks, in their
-    /// order; those of a worker are what it has in hand. Copies in queues are listed if their queue shows them, or all of them.
+    /// Reads up to `look` events after a position and lists up to `limit` of those in the given
+    /// state. If as many as `look` were read, the last one is listed in any case. States are those
+    /// of the machine's checks, in their order; with a worker, only what it has in hand. Copies in
+    /// queues are listed if their queue shows them, or with `copies` all.
     ///
-    /// Where the handlers end is asked for first, so that the list is a range of the index whatever the planner knows.
+    /// The last handler is looked up first, so that the list is a range of the index whatever the
+    /// planner knows.
     pub(crate) async fn events(
         &self,
         canvas: CanvasId,

@@ -11,7 +11,7 @@ use super::session::interval;
 use super::{Inserted, NewEvent, Store, StoreError};
 use crate::event::CanvasId;
 
-/// A key on its way into the table.
+/// An idempotency key to be stored.
 #[derive(Clone, Debug)]
 pub(crate) struct NewKey {
     pub(crate) canvas: CanvasId,
@@ -20,23 +20,23 @@ pub(crate) struct NewKey {
     pub(crate) fingerprint: Vec<u8>,
 }
 
-/// What became of an emit under a key.
+/// The outcome of an emit under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Keyed {
     /// The events and the answer are committed.
     First(Vec<Inserted>),
-    /// The key was used for the same request: its answer.
+    /// The key was used for the same request; this was its answer.
     Replayed(String),
     /// The key was used for another request.
     Mismatch,
-    /// Somebody else uses the key at this moment.
+    /// Another call is using the key at this moment.
     InProgress,
 }
 
 impl Store {
-    /// Inserts events and the answer to them in one transaction, unless the key has been used within the last day.
-    /// Nothing is left of a call that did not come to its end, and a second one waits for the first as long as for any
-    /// lock.
+    /// Inserts events and the answer to them in one transaction, unless the key was used within the
+    /// last day. A call that does not complete leaves nothing behind; a second one waits for the
+    /// first up to the lock timeout.
     pub(crate) async fn insert_once(
         &self,
         key: &NewKey,
@@ -46,7 +46,7 @@ impl Store {
         answer: impl FnOnce(&[Inserted]) -> String + Send,
     ) -> Result<Keyed, StoreError> {
         in_memory!(self, insert_once(key, events, chosen, state, answer));
-        // Beside the events': the key, the look at an earlier answer, the answer.
+        // Besides those of the events: the key, the lookup of an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
         let emission = self.emission();
         let change = (events, chosen, state);
@@ -56,7 +56,7 @@ impl Store {
 }
 
 impl Store {
-    /// The answer that is kept under a key, if the request is the same.
+    /// The answer that is stored under a key, if the request is the same.
     pub(crate) async fn replayed(&self, key: &NewKey) -> Result<Option<String>, StoreError> {
         let mut session = self.session().await?;
         let earlier = session.limit(|connection| earlier(connection, key)).await;
@@ -95,8 +95,9 @@ async fn once(
     Ok(Keyed::First(inserted))
 }
 
-/// Writes the key; whether it was free. Waits for whoever has written it and not committed yet. One that is too old to
-/// count is taken over, whether the hourly chore has been at it or not.
+/// Writes the key; returns whether it was free. Waits for a transaction that has written it and not
+/// committed yet. A key that is too old to count is taken over, whether or not the hourly chore has
+/// deleted it.
 async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx::Error> {
     let taken = sqlx::query!(
         "insert into wakeq.idempotency_keys as k (canvas_id, holder, key, fingerprint, answer)
@@ -115,7 +116,7 @@ async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx:
     Ok(taken.rows_affected() > 0)
 }
 
-/// What was answered to the request that had the key first.
+/// The answer to the request that used the key first.
 async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Keyed, sqlx::Error> {
     let row = sqlx::query!(
         "select fingerprint, answer from wakeq.idempotency_keys where canvas_id = $1 and holder = $2 and key = $3",
@@ -128,7 +129,7 @@ async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Keyed, s
     Ok(match row {
         Some(row) if row.fingerprint == key.fingerprint => Keyed::Replayed(row.answer),
         Some(_) => Keyed::Mismatch,
-        // It grew too old and was deleted between the two statements.
+        // It expired and was deleted between the two statements.
         None => Keyed::InProgress,
     })
 }

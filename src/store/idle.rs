@@ -1,15 +1,16 @@
-//! What nobody uses any more, and would otherwise be kept for ever: objects without a state, events for entities of a type
-//! that has no processor, keys that count no more. Bounded pages; one process at a time.
+//! Deletes what is no longer used and would otherwise be kept for ever: objects without a state,
+//! events for entities of a type that has no processor, keys that are no longer valid. In bounded
+//! pages, one process at a time.
 
 use std::time::Duration;
 
 use super::session::interval;
 use super::{Store, StoreError};
 
-/// How many objects one page looks at.
+/// How many objects one page reads.
 const OBJECTS: i64 = 5_000;
 
-/// How long something is kept that nobody uses.
+/// How long unused data is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdleRetention {
     pub(crate) objects: Duration,
@@ -18,11 +19,12 @@ pub(crate) struct IdleRetention {
 }
 
 impl Store {
-    /// Deletes objects that nobody emitted on for so long, on which nothing waits, is dead or stands still, and that have no
-    /// state: those with one are their users' data. Deletes what is known of events for entities whose type no processor has
-    /// ever read; the log keeps the events. Deletes keys that were revoked or have expired, with the record of them.
+    /// Deletes objects without a state on which nothing was emitted for that long and nothing
+    /// waits, is dead or is halted; a state is user data and stays. Deletes what is known of events
+    /// for entities whose type no processor has ever read; the log keeps the events. Deletes keys
+    /// that were revoked or expired that long ago.
     ///
-    /// Whether there is more: of the objects, the next page.
+    /// Returns whether there is more; the next call looks at the next page of objects.
     pub(crate) async fn expire_idle(&self, again: bool, kept: IdleRetention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(

@@ -19,7 +19,7 @@ const PAGE: usize = 1000;
 /// Most bytes of values in one statement.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// A checked event on its way into the table.
+/// A checked event that is to be inserted.
 #[derive(Clone, Debug)]
 pub(crate) struct NewEvent {
     pub(crate) id: EventId,
@@ -27,39 +27,39 @@ pub(crate) struct NewEvent {
     pub(crate) value: String,
     pub(crate) due: Due,
     pub(crate) traceparent: Traceparent,
-    /// The object whose chain it becomes a link of.
+    /// The object whose chain it is linked into.
     pub(crate) object: Option<ObjectKey>,
-    /// It has no row of its own, only its copies.
+    /// Only its copies get rows.
     pub(crate) only_queues: bool,
-    /// The stream of the log that it is appended to besides.
+    /// The stream of the log that it is also appended to.
     pub(crate) logged: Option<StreamId>,
 }
 
-/// What became of an event's insert.
+/// The outcome of an event's insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Inserted {
-    /// Its rows are there.
+    /// Its rows exist.
     New {
-        /// Whether it is due within the horizon, so that notifications have to follow.
+        /// Whether it is due within the horizon, so that notifications have to be published.
         due_soon: bool,
         /// Its link, if it is on an object.
         link: Option<Link>,
         /// Its copies in queues.
         copies: Vec<EventId>,
-        /// Those of them that are pulled: nobody is notified of them.
+        /// Those copies that are pulled: no worker is notified of them.
         pulled: Vec<EventId>,
     },
-    /// The chosen id was emitted before, on the same canvas.
+    /// The chosen id was already emitted on the same canvas.
     Known,
 }
 
 impl Inserted {
-    /// An event without an object and copies.
+    /// The outcome of an event without object or copies.
     pub(super) fn new(due_soon: bool) -> Self {
         Self::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() }
     }
 
-    /// An event of which it is known that its rows are there, and nothing else.
+    /// The outcome of an event whose rows are known to exist, without anything else being known.
     pub(crate) fn unanswered() -> Self {
         Self::new(true)
     }
@@ -80,7 +80,7 @@ impl Inserted {
         }
     }
 
-    /// Those copies of a new event that somebody is notified of.
+    /// Those copies of a new event that workers are notified of.
     pub(crate) fn told_copies(&self) -> impl Iterator<Item = &EventId> {
         let (copies, pulled) = match self {
             Self::New { copies, pulled, .. } => (copies.as_slice(), pulled.as_slice()),
@@ -99,7 +99,7 @@ impl Inserted {
 }
 
 impl Store {
-    /// Inserts events whose ids were made here and that are on no object, all or none, in one statement.
+    /// Inserts events with generated ids and without objects, all or none, in one statement.
     pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<Inserted>, StoreError> {
         in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
         let mut session = self.session().await?;
@@ -114,7 +114,7 @@ impl Store {
         Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
     }
 
-    /// Inserts events in one transaction; `chosen` says which ids are the caller's.
+    /// Inserts events in one transaction; `chosen` says which ids the caller chose.
     pub(crate) async fn insert_all(
         &self,
         events: &[NewEvent],
@@ -125,7 +125,8 @@ impl Store {
         if !inserted.as_ref().is_err_and(lacks_partition) {
             return inserted;
         }
-        // The minute's pass makes the log's partitions long before: this is for where none runs.
+        // The minute's pass creates the log's partitions long before; this is for deployments where
+        // none runs.
         self.add_log_partitions().await?;
         self.insert_all_once(events, chosen).await
     }
@@ -152,7 +153,7 @@ impl Store {
     }
 }
 
-/// One event, on any connection: also inside a caller's transaction.
+/// Inserts one event, on any connection: also inside a caller's transaction.
 pub(crate) async fn insert_one(
     connection: &mut PgConnection,
     event: &Arc<NewEvent>,
@@ -194,7 +195,7 @@ pub(super) async fn insert_pages(
     chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
     let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
-    // Two calls with the same ids wait for each other in one order only.
+    // In one order, so that two calls with the same ids can't deadlock.
     by_id.sort_by_key(|at| events[*at].id);
     by_id.dedup_by_key(|at| events[*at].id);
     for page in pages(&by_id, events) {
@@ -215,15 +216,16 @@ pub(super) async fn insert_pages(
     Ok(inserted)
 }
 
-/// How many statements a transaction has at most: beginning, pages (chosen ids on objects take two each), end.
-/// Each has its time.
+/// The most statements that a transaction has: begin, objects, log, pages (chosen ids on objects
+/// take two each), commit. Each has its own time limit.
 pub(super) fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
     2 + chains::STATEMENTS + logged + (2 + logged) * pages
 }
 
-/// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is larger.
+/// Cuts positions into pages of at most [`PAGE`] events and [`PAGE_BYTES`], or one event that is
+/// larger.
 pub(super) fn pages<'a>(positions: &'a [usize], events: &[NewEvent]) -> Vec<&'a [usize]> {
     let mut pages = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -264,7 +266,7 @@ async fn insert_rows(
     Err(too_busy())
 }
 
-/// Events while there is no queue. `None`: there is one now.
+/// Inserts events while no queue is registered. `None`: one is registered now.
 async fn insert_uncopied(
     connection: &mut PgConnection,
     new: &Columns,
@@ -305,7 +307,7 @@ async fn insert_uncopied(
     Ok(Some(inserted.collect()))
 }
 
-/// Events and their copies. `None`: other queues are registered now.
+/// Inserts events and their copies. `None`: the registered queues have changed.
 async fn insert_copied(
     connection: &mut PgConnection,
     new: &Columns,

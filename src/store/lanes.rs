@@ -1,8 +1,10 @@
-//! Lanes: the events of an object in one queue, of which only the first may run. Who removes one wakes the next.
+//! Lanes: the events of an object in one queue, of which only the first may run. The process that
+//! removes one wakes the next.
 //!
-//! The removal commits first; only a later statement, with a snapshot of its own, looks for who is first now. In one
-//! statement, or one transaction, it would miss a successor that was committed after its snapshot, and whose own
-//! notification had found its turn not come yet: nobody would wake that one.
+//! The removal commits first; only a later statement, with a snapshot of its own, looks for the new
+//! first. The same statement or transaction would miss a successor that was committed after its
+//! snapshot and whose own notification had found that it was not its turn: nothing would wake that
+//! one.
 
 use uuid::Uuid;
 
@@ -13,37 +15,38 @@ use crate::event::{
     Actor, CanvasId, Claim, EventId, HandlerScope, Lane, Link, Name, Notification, ObjectKey, Timestamp,
 };
 
-/// A lane that stands still.
+/// A halted lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HaltedLane {
     /// The object, and the handler whose events on it wait.
     pub lane: Lane,
     /// The event that died.
     pub event: EventId,
-    /// Its number in the chain.
+    /// Its link id in the chain.
     pub event_seq: i64,
-    /// Since when it stands still.
+    /// Since when the lane has been halted.
     pub halted_at: Timestamp,
 }
 
-/// An event of an object that somebody works on.
+/// An event of an object that is being processed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InHand {
-    /// The object, and the handler or queue it is in hand for.
+    /// The object, and the handler or queue that has it in hand.
     pub lane: Lane,
     /// The event.
     pub event: EventId,
-    /// Its place in the chain.
+    /// Its link in the chain.
     pub link: Link,
-    /// The worker that has it; none of a copy that is leased over HTTP.
+    /// The worker that has it; `None` for a copy that is leased over HTTP.
     pub worker: Option<Name>,
 }
 
 impl Store {
-    /// Deletes completed events that are on objects, and makes the promises of their successors again: should this
-    /// process die before it has woken them, the probe does it after the grace, however long they have waited. Successors
-    /// that this statement can't see were emitted just now, and have a fresh promise anyway. One whose row somebody holds keeps
-    /// the promise that it has: what has run must not run again because of it.
+    /// Deletes completed events that are on objects, and renews the promises of their successors:
+    /// if this process dies before it has woken them, the probe does so after the grace, however
+    /// long they have waited. Successors that this statement can't see were emitted just now and
+    /// have a fresh promise anyway. One whose row is locked keeps its promise: the completion must
+    /// not fail on that row, or an event that has run would run again.
     pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, complete(claims));
         let (ids, fences) = fences(claims);
@@ -72,8 +75,8 @@ impl Store {
         Ok(happened(claims, session.answered("complete events on objects", deleted)?))
     }
 
-    /// For each lane the notification of the event whose turn it is, if nobody runs it, its lane does not stand still, and
-    /// it is due within the horizon.
+    /// For each lane the notification of its first event, if that is not running and is due within
+    /// the horizon, and the lane is not halted.
     pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
         in_memory!(self, firsts(lanes));
         let columns = Columns::of(lanes);
@@ -106,8 +109,8 @@ impl Store {
         Ok(firsts)
     }
 
-    /// Makes the promises of the events again whose turn it is in these lanes; those that are due within the horizon, and
-    /// that nobody runs, to be published. For what an operator removed, after that was committed.
+    /// Renews the promises of the first events of these lanes; returns those to publish, which are
+    /// due within the horizon and not running. For use after an operator's removal was committed.
     pub(crate) async fn arm_firsts(&self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
         in_memory!(self, arm_firsts(lanes));
         if lanes.is_empty() {
@@ -141,7 +144,7 @@ impl Store {
             .collect())
     }
 
-    /// The event whose turn it is in a lane, and its link.
+    /// The first event of a lane, and its link.
     pub(crate) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
         in_memory!(self, first(lane));
         let mut session = self.session().await?;
@@ -159,8 +162,8 @@ impl Store {
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
-    /// The lanes of a canvas that stand still, of one object or all, the longest first; those of a queue if it shows its copies,
-    /// or with `copies` all.
+    /// The halted lanes of a canvas, of one object or all, longest halted first; those of a queue
+    /// if it shows its copies, or with `copies` all.
     pub(crate) async fn halted_lanes(
         &self,
         canvas: CanvasId,
@@ -200,8 +203,9 @@ impl Store {
         Ok(lanes.collect())
     }
 
-    /// Which events of an object are in hand, and whose, by handler and then by queue: of each lane only the first one can be.
-    /// Those of a queue if it shows its copies, or with `copies` all.
+    /// Which events of an object are in hand, and on which worker, by handler and then by queue:
+    /// only the first event of each lane can be. Those of a queue if it shows its copies, or with
+    /// `copies` all.
     pub(crate) async fn in_hand(
         &self,
         canvas: CanvasId,
@@ -259,9 +263,10 @@ impl Store {
         Ok(hands.collect())
     }
 
-    /// Lets an object go on without the events of a handler that died on it; the lanes that stood still: the handler's, and
-    /// those of registered queues in which a copy for it died and which show it, or with `copies` all. Who asks wakes their first events after that, by
-    /// [`Store::arm_firsts`]; their promises are made again here.
+    /// Resumes an object without the events of a handler that died on it. Returns the lanes that
+    /// were halted: the handler's, and those of registered queues in which a copy for it died, if
+    /// they show their copies, or with `copies` all. The caller wakes their first events
+    /// afterwards, by [`Store::arm_firsts`]; the promises of those are renewed here.
     pub(crate) async fn skip_lane(
         &self,
         lane: &Lane,

@@ -1,8 +1,9 @@
 //! The values of claimed events that the answer to the claim leaves out.
 //!
-//! A claim holds locks until its answer has been sent: the gate of claims, its rows, the queue of its turns. A process that
-//! stops reading would keep them for as long as the answer does not fit into the connection's buffers. So the answer
-//! carries values of at most 4,096 bytes, 1 MiB of them in the largest batch, and longer ones are read afterwards, by a statement that locks nothing.
+//! A claim holds locks until its answer has been sent: on the gate of claims, on its rows, on the
+//! queue of its turns. A process that stops reading would keep them for as long as the answer does
+//! not fit into the connection's buffers. So the answer carries only values of up to 4,096 bytes, 1
+//! MiB in the largest batch; longer ones are read afterwards, by a statement that takes no locks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,8 +12,9 @@ use super::{Store, StoreError};
 use crate::event::{Claim, EventId};
 
 impl Store {
-    /// Puts in the values that the claim's answer left out. What lost its claim meanwhile is taken out. Where they can't be
-    /// read, these events are released and taken out, and the error is returned: the others are claimed all the same.
+    /// Fills in the values that the claim's answer left out, and removes events that have lost
+    /// their claim since. If the values can't be read, these events are released and removed, and
+    /// the error is returned; the other claims stand.
     pub(super) async fn add_left_values(
         &self,
         events: &mut Vec<ClaimedEvent>,

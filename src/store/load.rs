@@ -1,4 +1,5 @@
-//! The load: what stands in the row, on its handler and on the clock, in one snapshot. Read-only.
+//! Loading events: the state of the row, of its handler and of the clock, in one snapshot.
+//! Read-only.
 
 use uuid::Uuid;
 
@@ -21,18 +22,18 @@ pub(crate) struct LoadedEvent {
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
     pub(crate) traceparent: Option<String>,
-    /// Who has it, while its lease stands.
+    /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// Its queue is pulled: no worker takes it.
     pub(crate) pulled: bool,
-    /// How large its value is, which the load leaves where it is.
+    /// The size of its value, which is not loaded.
     pub(crate) value_bytes: i32,
 }
 
 impl LoadedEvent {
-    /// Where it stands, if it is on an object.
+    /// Its lane, if it is on an object.
     pub(crate) fn lane(self) -> Option<Lane> {
         let (scope, queue) = (self.address.scope, self.copy_of.map(|copy| copy.queue));
         self.place.map(|place| Lane { scope, object: place.object, queue })
@@ -40,7 +41,8 @@ impl LoadedEvent {
 }
 
 impl Store {
-    /// Loads events by their ids; `None` for each that is gone. What lanes and facets say is asked once for each of them.
+    /// Loads events by their ids; `None` for each that is gone. Lanes and facets are queried once
+    /// each.
     pub(crate) async fn load(&self, ids: &[EventId]) -> Result<Vec<Option<LoadedEvent>>, StoreError> {
         in_memory!(self, load(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -127,7 +129,7 @@ impl Row {
     fn into_event(self) -> Option<LoadedEvent> {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
         let turn = match Turn::parse(self.turn.as_deref()) {
-            // It is to be parked, however full its facet is: the scan of turns passes it over.
+            // It has to be parked however full its facet is: the scan of turns skips it.
             Turn::Held | Turn::Passed if rule.is_some() => Turn::First,
             turn @ (Turn::First | Turn::Behind | Turn::Halted | Turn::Held | Turn::Passed) => turn,
         };
@@ -156,7 +158,7 @@ impl Row {
     }
 }
 
-/// The columns of a handler's address, which the schema's domains hold to the same rules.
+/// A handler's address from its columns, which the schema's domains hold to the same rules.
 pub(super) fn address(
     canvas_id: Uuid,
     module: &str,

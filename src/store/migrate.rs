@@ -1,4 +1,4 @@
-//! The migrations, embedded, and what a database has of them.
+//! The embedded migrations, and which of them a database has.
 
 use std::sync::Arc;
 
@@ -13,36 +13,36 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 /// A migration and whether the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MigrationState {
-    /// Its number.
+    /// Its version number.
     pub version: i64,
-    /// What it makes.
+    /// What it does, from its file name.
     pub description: String,
-    /// Whether it was applied: before, or just now.
+    /// Whether it was applied, before or just now.
     pub status: MigrationStatus,
 }
 
 /// Whether a migration was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MigrationStatus {
-    /// By an earlier run.
+    /// Applied by an earlier run.
     Present,
-    /// By this run.
+    /// Applied by this run.
     Applied,
-    /// Not yet.
+    /// Not applied.
     Missing,
 }
 
-/// How a database's migrations differ from those of this program, by version.
+/// How a database's migrations differ from those of this program, as version numbers.
 #[cfg(feature = "cli")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MigrationDifferences {
-    /// The database lacks them.
+    /// This program has them, the database does not.
     pub(crate) missing: Vec<i64>,
-    /// The database has them, and this program does not know them.
+    /// The database has them, this program does not.
     pub(crate) unknown: Vec<i64>,
-    /// They are not the same.
+    /// Their checksums differ.
     pub(crate) changed: Vec<i64>,
-    /// They began and did not end.
+    /// They were started and not finished.
     pub(crate) unfinished: Vec<i64>,
 }
 
@@ -60,7 +60,8 @@ impl Store {
         session.answered("look for migrations", all)
     }
 
-    /// Applies the migrations that the database lacks, each in its own transaction, one process at a time.
+    /// Applies the migrations that the database lacks, each in its own transaction, one process at
+    /// a time.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), wakeq::StoreError> {
@@ -71,12 +72,12 @@ impl Store {
     /// # }
     /// ```
     ///
-    /// With `dry_run` nothing is changed. A connection of its own is used, without a limit on time.
+    /// With `dry_run` nothing is changed. Uses a connection of its own, without a time limit.
     pub async fn migrate(url: &str, dry_run: bool) -> Result<Vec<MigrationState>, StoreError> {
         Self::migrate_with(url, dry_run, &StoreConfig::default()).await
     }
 
-    /// As [`Store::migrate`]; of the configuration only [`StoreConfig::allow_unverified_database`] counts.
+    /// As [`Store::migrate`]; of `config` only [`StoreConfig::allow_unverified_database`] is used.
     pub async fn migrate_with(
         url: &str,
         dry_run: bool,
@@ -104,7 +105,7 @@ impl Store {
         Ok(states.collect())
     }
 
-    /// Whether the database has what this program needs, and what else it has.
+    /// Which migrations the database lacks, and which of its own differ from this program's.
     #[cfg(feature = "cli")]
     pub(crate) async fn migration_differences(&self) -> Result<MigrationDifferences, StoreError> {
         let mut session = self.session().await?;
@@ -131,7 +132,7 @@ impl Store {
         Ok(found)
     }
 
-    /// A hash over all migrations: two databases with the same one have the same schema.
+    /// A hash over all migrations: two databases with the same hash have the same schema.
     pub fn migrations_hash() -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -143,7 +144,7 @@ impl Store {
     }
 }
 
-/// The versions that the database has; none, before the first run.
+/// The versions that the database has; empty before the first run.
 async fn applied(connection: &mut sqlx::PgConnection) -> Result<Vec<i64>, StoreError> {
     let exists: bool = sqlx::query_scalar("select to_regclass('wakeq._migrations') is not null")
         .fetch_one(&mut *connection)

@@ -1,9 +1,12 @@
-//! All SQL: a concrete struct over sqlx's pool, one file per table or concern, one function per statement.
+//! All SQL: one concrete struct over sqlx's pool, one file per table or concern, one function per
+//! statement.
 //!
-//! Every write restates its precondition in `where` and says whether it happened. Time is the database's: no function
-//! here takes a worker's clock. Nothing here publishes, decides or retries beyond its own statement.
+//! Every write restates its precondition in `where` and reports whether it took effect. Times are
+//! the database's: no function here takes a worker's clock. Nothing here publishes, decides, or
+//! retries beyond its own statement.
 
-/// Asks the tables in memory, where the test kit has put them in Postgres's place.
+/// Calls the same statement on the in-memory tables and returns, if the test kit uses them instead
+/// of Postgres.
 macro_rules! in_memory {
     ($store:ident, $statement:ident ( $($argument:expr),* $(,)? )) => {
         #[cfg(feature = "testing")]

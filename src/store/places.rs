@@ -1,5 +1,6 @@
-//! The connections that requests of one canvas may hold at a time: what waits for one of these waits behind its own canvas's
-//! requests, and nobody else does. Statements that many canvases share, such as those of emits, take none of these places.
+//! Limits the connections that requests of one canvas may hold at a time, so that they wait behind
+//! each other and not in front of other canvases. Statements that many canvases share, such as
+//! those of emits, are exempt.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,9 +11,10 @@ use tokio::time::Instant;
 
 use crate::event::CanvasId;
 
-/// How long a connection may be held to read, after which the canvas's turn to read rests for seven times as long as it was held
-/// beyond: what one canvas looks at without an end keeps Postgres busy for an eighth of the time in each of its turns. Nothing rests
-/// unless another canvas uses this process.
+/// How long a read may hold a connection. If it takes longer, the canvas's permit to read is
+/// withheld for `REST` times the excess, up to `REST_MAX`: a canvas that reads without end keeps
+/// Postgres busy for an eighth of the time per permit. Only applies while another canvas uses this
+/// process.
 const SHORT: Duration = Duration::from_millis(5);
 const REST: u32 = 7;
 const REST_MAX: Duration = Duration::from_secs(2);
@@ -21,48 +23,48 @@ tokio::task_local! {
     static FOR: Purpose;
 }
 
-/// For whom, and what for, a connection is taken.
+/// On whose behalf, and for what, a connection is taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Purpose {
     pub(crate) canvas: CanvasId,
-    /// It is known to read only.
+    /// It only reads.
     pub(crate) reads: bool,
-    /// Another canvas uses this process, so the turn of a long read rests.
+    /// Another canvas uses this process, so that the permit of a long read is withheld afterwards.
     pub(crate) has_neighbours: bool,
 }
 
-/// Runs something on behalf of a canvas: the connections that it takes are of that canvas's share.
+/// Runs a future on behalf of a canvas: its connections count towards that canvas's share.
 #[cfg(feature = "http")]
 pub(crate) async fn on_behalf_of<F: Future>(purpose: Purpose, work: F) -> F::Output {
     FOR.scope(purpose, work).await
 }
 
-/// Who holds places.
+/// The permits of all canvases.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Of one canvas; half of them for reads.
+    /// Permits of one canvas; half of them may be used to read.
     share: usize,
-    /// Of all canvases together: what is left is for statements that many share.
+    /// Permits of all canvases together: the rest is for statements that many of them share.
     all: Arc<Semaphore>,
     canvases: Mutex<HashMap<CanvasId, Weak<Share>>>,
 }
 
-/// What one canvas may hold.
+/// The permits of one canvas.
 #[derive(Debug)]
 struct Share {
     places: Arc<Semaphore>,
-    /// Reads at a time.
+    /// Concurrent reads.
     reads: Arc<Semaphore>,
 }
 
-/// A connection's place; left when it is dropped.
+/// A permit to hold a connection, released when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// Known for as long as somebody has a place of it.
+    /// Keeps the share known while any of its permits is held.
     share: Arc<Share>,
     _own: OwnedSemaphorePermit,
     _all: OwnedSemaphorePermit,
-    /// The turn to read, and since when, if it is to rest afterwards.
+    /// The permit to read, and since when it is held if it may be withheld afterwards.
     reads: Option<(OwnedSemaphorePermit, Option<Instant>)>,
 }
 
@@ -88,18 +90,21 @@ fn rest_after(held: Duration) -> Duration {
 }
 
 impl Places {
-    /// A third of the connections for one canvas, and all but two for all of them; one at least.
+    /// A third of the connections for one canvas, and all but two for all of them together; at
+    /// least one.
     pub(super) fn among(connections: u32) -> Self {
         let connections = usize::try_from(connections).unwrap_or(1);
         let all = Arc::new(Semaphore::new(connections.saturating_sub(2).max(1)));
         Self { share: connections.div_ceil(3).max(1), all, canvases: Mutex::default() }
     }
 
-    /// A place for whom this task works on behalf of; none is needed if that is nobody. Waits for one.
+    /// Waits for a permit for the canvas on whose behalf this task works; `None` if it works for no
+    /// canvas.
     pub(super) async fn take(&self) -> Option<Place> {
         let Purpose { canvas, reads, has_neighbours } = FOR.try_with(|purpose| *purpose).ok()?;
         let share = self.of(canvas);
-        // Nobody closes them. Of one canvas no more than its share wait for the others' places.
+        // The semaphores are never closed. Only requests with a permit of their own canvas wait for
+        // the shared ones.
         let turn = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
         let own = Arc::clone(&share.places).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;

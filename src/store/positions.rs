@@ -1,13 +1,14 @@
 //! Positions of consumer groups in their sources, and the events that groups gave up on.
 //!
-//! Every write names the epoch under which the position was opened, and where it stood: a deposed owner moves nothing.
+//! Every write names the epoch under which the position was opened, and where it was: a deposed
+//! owner moves nothing.
 
 use sqlx::postgres::PgConnection;
 
 use super::{Store, StoreError};
 use crate::event::{EventSource, LogEvent, Name};
 
-/// A move of a position, as its owner means it.
+/// A move of a position, as its owner intends it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionMove<'a> {
     pub(crate) group: &'a Name,
@@ -25,7 +26,7 @@ pub(crate) struct Buried<'a> {
     pub(crate) error: &'a str,
 }
 
-/// An event that fails, and is tried again.
+/// An event that fails and is retried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Failing<'a> {
     pub(crate) seq: i64,
@@ -34,8 +35,8 @@ pub(crate) struct Failing<'a> {
 }
 
 impl Store {
-    /// Takes a position for this epoch; where it stands, or nothing under a lower epoch than its own. A move under the same epoch that may
-    /// still be under way is waited for, and seen.
+    /// Opens a position under this epoch and returns it; `None` if it was opened under a higher
+    /// one. A move under the same epoch that may still be in flight is waited for, and seen.
     pub(crate) async fn open_position(
         &self,
         group: &Name,
@@ -47,7 +48,7 @@ impl Store {
         session.answered("open a position", position)
     }
 
-    /// Where a position stands; none, if it was never opened.
+    /// A position; `None` if it was never opened.
     pub(crate) async fn position(
         &self,
         group: &Name,
@@ -63,7 +64,7 @@ impl Store {
         session.answered("read a position", position)
     }
 
-    /// The epoch under which a position stands; 0 for one that was never opened.
+    /// The epoch under which a position was opened; 0 if it never was.
     pub(crate) async fn position_epoch(&self, group: &Name, source: &EventSource) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -75,14 +76,15 @@ impl Store {
         Ok(session.answered("read the epoch of a position", epoch)?.unwrap_or_default())
     }
 
-    /// Moves a position; whether it stood where its owner thinks, under that epoch.
+    /// Moves a position; returns whether it was where its owner expected it, under that epoch.
     pub(crate) async fn move_position(&self, to: &PositionMove<'_>) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let moved = session.limit(|connection| move_position(connection, to)).await;
         session.answered("move a position", moved)
     }
 
-    /// Notes that the event after a position fails, until the position is moved; whether it stands under that epoch.
+    /// Notes that the event after a position fails, until the position is moved; returns whether
+    /// the epoch is still that of the position.
     pub(crate) async fn note_failing(
         &self,
         group: &Name,
@@ -107,8 +109,8 @@ impl Store {
         Ok(session.answered("note that an event fails", noted)?.rows_affected() > 0)
     }
 
-    /// Keeps an event among the dead of its group and moves the position past it, both or nothing; whether the position
-    /// stood where its owner thinks.
+    /// Stores an event among the dead events of its group and moves the position past it, both or
+    /// neither; returns whether the position was where its owner expected it.
     pub(crate) async fn bury(&self, to: &PositionMove<'_>, buried: &Buried<'_>) -> Result<bool, StoreError> {
         let Buried { event, attempts, error } = buried;
         let mut session = self.session().await?;
@@ -164,7 +166,7 @@ async fn open(
     if taken.is_some() {
         return Ok(taken);
     }
-    // Not in the same statement: its snapshot is older than the row that it has waited for.
+    // Not in the same statement: its snapshot is older than the row that it waited for.
     let own = sqlx::query_scalar!(
         "select position from wakeq.consumer_positions where consumer_group = $1 and source = $2 and epoch = $3",
         group.as_str() as _,
@@ -174,7 +176,8 @@ async fn open(
     own.fetch_optional(connection).await
 }
 
-/// Moves a position within a transaction of its owner; whether it stood where the owner thinks, under that epoch.
+/// Moves a position within its owner's transaction; returns whether it was where the owner expected
+/// it, under that epoch.
 pub(crate) async fn move_position(
     connection: &mut PgConnection,
     to: &PositionMove<'_>,

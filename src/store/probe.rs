@@ -1,20 +1,21 @@
-//! How far this process's own passes of the minute's statement came: what raises the low-water mark. No SQL.
+//! How far this process's own passes of the minute's statement got, which raises the low-water
+//! mark. No SQL.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::event::Timestamp;
 
-/// What this process knows of the passes that it made itself.
+/// What this process knows of its own passes.
 #[derive(Debug, Default)]
 pub(super) struct Probe(Mutex<Known>);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Known {
-    /// Where the next page of the running pass begins.
+    /// Where the next page of the current pass begins.
     pub(super) from: Option<Timestamp>,
-    /// Every promise before this moment was kept by a pass that came to its end.
+    /// Every promise before this moment was kept by a completed pass.
     pub(super) kept_until: Option<Timestamp>,
-    /// The same for the running pass, once it has come to its end.
+    /// What `kept_until` will be once the current pass has completed.
     will_be_kept_until: Option<Timestamp>,
 }
 
@@ -23,15 +24,15 @@ impl Probe {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Knows nothing any more: the clock was moved.
+    /// Forgets everything, because the clock was moved.
     #[cfg(feature = "testing")]
     pub(super) fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
     }
 
-    /// A page was read: `rest` is where it ended, if there may be more. Promises that were written up to `kept_until`
-    /// are kept when the whole pass is over; later ones may still be hidden in open transactions. A pass that passed over
-    /// a promise did not keep them.
+    /// Records a page: `rest` is where it ended, if there may be more. Once the whole pass has
+    /// completed, promises up to `kept_until` are kept; later ones may still be hidden in open
+    /// transactions. A pass that skipped a promise does not count.
     pub(super) fn learn(
         &self,
         (again, passed_over): (bool, bool),

@@ -1,4 +1,5 @@
-//! `notify_at`, the promise on a row, where neither emit nor a claim's owner writes it: park, defer, bring forward.
+//! `notify_at`, the promise on a row, where neither emit nor the owner of a claim writes it: park,
+//! defer, bring forward.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,9 +11,10 @@ use super::{Store, StoreError};
 use crate::event::EventId;
 
 impl Store {
-    /// Clears the promise on events while a rule stands on their handler; `false` for each whose rule is gone. The
-    /// rule's row is locked, so that lifting it waits and then finds these events parked; and so is, of copies, the row of
-    /// their queue, which may stop to be one whose copies rules hold.
+    /// Clears the promise of events while a rule stands on their handler; `false` for each whose
+    /// rule is gone. The rule's row is locked, so that lifting it waits and then finds these events
+    /// parked. For copies the row of their queue is locked as well, since rules may stop applying
+    /// to its copies.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -35,9 +37,11 @@ impl Store {
         Ok(keys.iter().map(|key| parked.contains(key)).collect())
     }
 
-    /// Moves the promise of events whose handler this worker does not know, and notes the handler, but for that of a queue. Another worker may
-    /// know it, so the promise stays; the next looks are further and further apart, up to twelve times as far. What is parked stays parked, by the assignment: as a condition it would make
-    /// the planner read all promises in their order, and deadlock with batches in the order of the ids.
+    /// Postpones the promise of events whose handler this worker does not know, and notes the
+    /// handler, unless it is a queue's. Another worker may know it, so the promise stays; the
+    /// intervals grow up to twelve times the first. What is parked stays parked, by the assignment:
+    /// as a condition it would make the planner read all promises in their order, and deadlock with
+    /// batches in the order of the ids.
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
@@ -61,13 +65,13 @@ impl Store {
         session.answered("defer events", deferred).map(drop)
     }
 
-    /// Sees to it that events are woken again this long from now, or earlier: for who was given a notification, has nowhere
-    /// to keep it, and now acknowledges it.
+    /// Makes sure that events are woken within this long: for a process that received a
+    /// notification, can't keep it, and now acknowledges it.
     ///
-    /// A promise only comes nearer: an earlier one may be for a reason that nobody here knows. What is parked stays
-    /// parked, by the assignment as in [`Store::defer`]: its rule or its resume job has to wake it. Nothing is asked about
-    /// the claim, which may be somebody else's by now: a promise too early costs a look by the probe, and a row that is
-    /// gone needs none.
+    /// A promise only comes nearer: an earlier one may have a reason that is unknown here. What is
+    /// parked stays parked, by the assignment as in [`Store::defer`]: its rule or its resume job
+    /// has to wake it. The claim is not checked, as another process may have it by now: a promise
+    /// that is too early costs one look by the probe, and a deleted row needs none.
     pub(crate) async fn bring_forward(&self, asked: &[(EventId, Duration)]) -> Result<(), StoreError> {
         in_memory!(self, bring_forward(asked));
         let mut nearest: HashMap<Uuid, f64> = HashMap::with_capacity(asked.len());
@@ -89,10 +93,12 @@ impl Store {
         session.answered("bring promises forward", moved).map(drop)
     }
 
-    /// Wakes at the next pass what was deferred although there is a target for it, and takes the note back: the target was
-    /// registered between the look for it and the deferral, which the registration could not see.
+    /// Makes deferred events that do have a target due at the next pass, and deletes the note of
+    /// their handler: the target was registered between the lookup and the deferral, so the
+    /// registration could not see them.
     ///
-    /// A statement of its own, after the deferral: only then it sees what was committed while that waited.
+    /// A statement of its own, after the deferral: only then does it see what was committed while
+    /// that waited.
     #[cfg(feature = "http")]
     pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, wake_registered());
@@ -120,8 +126,9 @@ impl Store {
         session.answered("wake what was registered meanwhile", woken).map(drop)
     }
 
-    /// Puts off what the probe found overdue and may not publish yet: each event is due again this long from now, and not
-    /// before a time of its own has passed. Nothing was tried in vain, so the back-off does not count it.
+    /// Postpones what the probe found overdue and may not publish yet: each event is due again
+    /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
+    /// the back-off does not count it.
     pub(crate) async fn put_off(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
         in_memory!(self, put_off(later));
         let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
@@ -145,8 +152,8 @@ impl Store {
         session.answered("put promises off", moved).map(drop)
     }
 
-    /// Takes back a pass of the probe that could not be published: the events are due again after the grace, not after
-    /// the back-off.
+    /// Undoes a pass of the probe that could not be published: the events are due again after the
+    /// grace instead of the back-off.
     pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, promise_again(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

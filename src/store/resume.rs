@@ -1,4 +1,4 @@
-//! Resume jobs: waking a handler's events, page after page, in work that outlives its worker.
+//! Resume jobs: waking a handler's events page by page, in a job that outlives its worker.
 
 use uuid::Uuid;
 
@@ -6,25 +6,27 @@ use super::session::{Bounded, Session, interval};
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, Notification};
 
-/// Most events woken by one statement.
+/// Most events that one statement wakes.
 pub(crate) const PAGE: i64 = 1000;
 
 /// What a page of a resume job did.
 #[derive(Clone, Debug)]
 pub(crate) struct ResumePage {
-    /// What has to be published now.
+    /// To be published now.
     pub(crate) notifications: Vec<Notification>,
-    /// Whether there may be more: `false` when the job is done, another process has it, or others hold what is left of it.
+    /// Whether there may be more: `false` if the job is done, if another process has it, or if all
+    /// that is left of it is locked.
     pub(crate) more: bool,
-    /// Whether another process has the job: it goes on there.
+    /// Whether another process has the job and continues it.
     pub(crate) elsewhere: bool,
 }
 
 impl Store {
-    /// Re-arms the next page of a job's events and moves the job's cursor, or ends the job, in one transaction. Rows
-    /// that others hold are waited for, as long as for any lock. What is held for longer holds up none of the others: the
-    /// page passes it over, notes in the job where that was, and at its end the job goes back there, with the next
-    /// minute's pass. Nothing is left out, or it would stay parked for ever.
+    /// Renews the promises of the next page of a job's events and moves the job's cursor, or ends
+    /// the job, in one transaction. Locked rows are waited for up to the lock timeout. Rows that
+    /// are locked for longer do not hold up the others: the page skips them and notes in the job
+    /// where they are, and at its end the job returns there, with the next minute's pass. No row
+    /// may be left out, or it would stay parked for ever.
     pub(crate) async fn resume_page(&self, job: i64) -> Result<ResumePage, StoreError> {
         in_memory!(self, resume_page(job));
         let mut session = self.session().await?;
@@ -32,16 +34,17 @@ impl Store {
         if !matches!(&rows, Some(Err(error)) if StoreError::is_refused_lock(error)) {
             return session.answered("resume a page of events", rows).map(page);
         }
-        // On the same connection: the server reports that a lock was not to be had before it lets go of those it has got,
-        // and on another one the job would look as if somebody else had it.
+        // On the same connection: the server reports the lock that it could not get before it
+        // releases those that it has, so on another connection the job would look as if another
+        // process had it.
         let rows = self.resume_passing(&mut session, job).await;
         session.answered("resume a page of events, past what others hold", rows).map(page)
     }
 
-    /// The page, with all of its rows. They are locked in the order of their ids, as everywhere.
+    /// The page, with all of its rows, locked in the order of their ids, as everywhere.
     ///
-    /// The job's columns are asked for one by one, not joined: only then does the page end the scan of the index, and
-    /// its cost does not depend on how much else waits.
+    /// The job's columns are read one by one, not joined: only then does the page limit the scan of
+    /// the index, so that its cost does not depend on how much else waits.
     async fn resume_waiting(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
         let query = sqlx::query_as!(
             Row,
@@ -106,7 +109,7 @@ impl Store {
         session.limit(|connection| query.fetch_all(connection)).await
     }
 
-    /// The page without the rows that others hold, which it comes back for.
+    /// The page without locked rows, to which the job returns.
     async fn resume_passing(&self, session: &mut Session, job: i64) -> Bounded<Vec<Row>> {
         let query = sqlx::query_as!(
             Row,

@@ -1,4 +1,4 @@
-//! Roles of the database: what is granted to the roles of the API and of workers, and what a role lacks of it.
+//! Database roles: what is granted to the roles of the API and of workers.
 
 use std::fmt;
 
@@ -8,12 +8,13 @@ use sqlx::{ConnectOptions, Connection};
 use super::route::Route;
 use super::{Store, StoreConfig, StoreError};
 
-/// What the processes do that log in as a role.
+/// What the processes that log in as a role do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleKind {
-    /// `wakeq serve`, and commands of operators. It starts no event, changes nothing in the log, and drops none of it.
+    /// `wakeq serve`, and operators' commands. It can't claim events for handlers, and can only
+    /// append to the log.
     Api,
-    /// `wakeq work`. It sees no key, registers nothing, and changes nothing in the log.
+    /// `wakeq work`. It can't read keys, register anything, or change events of the log.
     Worker,
 }
 
@@ -34,8 +35,9 @@ impl fmt::Display for RoleKind {
 }
 
 impl Store {
-    /// Grants a role of the database, which has to be there, what processes of this kind need; a role may get both.
-    /// Again after each migration, as the schema's owner: it grants what is new.
+    /// Grants an existing database role what processes of this kind need; a role may be granted
+    /// both kinds. To be called as the schema's owner, and again after each migration: it grants
+    /// what is new.
     ///
     /// ```no_run
     /// use wakeq::{RoleKind, Store, StoreConfig};

@@ -1,6 +1,6 @@
-//! How the database is reached: whether a stranger on the way could read or change what is sent.
+//! How the database is reached: whether others on the network could read or change what is sent.
 //!
-//! Pure: it looks at the options of a connection, and connects to nothing.
+//! Pure: it inspects the options of a connection and opens none.
 
 use std::net::IpAddr;
 
@@ -12,17 +12,17 @@ use super::StoreError;
 /// The way to the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// A socket, or an address of this host.
+    /// A Unix socket, or a loopback address.
     Local,
-    /// Another host, whose certificate is checked.
+    /// Another host, whose certificate is verified.
     Verified(String),
-    /// Another host, whose certificate is not checked, or which may answer in plain text.
+    /// Another host, whose certificate is not verified, or which may answer in plain text.
     Unverified(String),
 }
 
 impl Route {
-    /// The way that these options lead. `verify-ca` counts with roots of the deployment's own: a public authority gives
-    /// anybody a certificate.
+    /// The route that these options take. `verify-ca` counts only with an `sslrootcert` of the
+    /// deployment's own: a public authority issues certificates to anyone.
     pub(crate) fn of(options: &PgConnectOptions) -> Self {
         let host = options.get_host();
         if options.get_socket().is_some() || is_local(host) {
@@ -37,7 +37,7 @@ impl Route {
         if is_verified { Self::Verified(host.into()) } else { Self::Unverified(host.into()) }
     }
 
-    /// Refuses a way that is not verified, unless that is allowed.
+    /// Refuses an unverified route, unless it is allowed.
     pub(super) fn check(options: &PgConnectOptions, allow_unverified: bool) -> Result<(), StoreError> {
         match Self::of(options) {
             Self::Unverified(_) if !allow_unverified => Err(StoreError::Config(
@@ -113,7 +113,8 @@ mod tests {
         }
     }
 
-    /// Before any packet: nothing answers at that address, and nobody waits for it.
+    /// Refused before any packet is sent: nothing answers at that address, and nothing waits for
+    /// it.
     #[tokio::test(start_paused = true)]
     async fn a_host_that_would_not_be_verified_is_not_contacted() {
         use crate::store::{Store, StoreConfig};

@@ -1,4 +1,5 @@
-//! Pauses and blocks. Lifting one is always a delete, one rule per transaction, with its resume job in it.
+//! Pauses and blocks. Lifting one is always a delete, one rule per transaction, together with its
+//! resume job.
 
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, HandlerScope, Name, RuleKind, Timestamp};
@@ -6,46 +7,47 @@ use crate::event::{Actor, CanvasId, HandlerScope, Name, RuleKind, Timestamp};
 /// A pause or a block on a handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Who stopped it: user or admin.
+    /// A pause (by a user) or a block (by an admin).
     pub kind: RuleKind,
     /// The handler, with all its modifiers.
     pub scope: HandlerScope,
     /// Why.
     pub reason: Option<String>,
-    /// When it ends by itself.
+    /// When it ends by itself, if it does.
     pub until: Option<Timestamp>,
     /// Who made it.
     pub created_by: String,
-    /// Since when it stands.
+    /// Since when it is in force.
     pub created_at: Timestamp,
 }
 
-/// What adding a rule did.
+/// The outcome of adding a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Added {
     /// Whether there was none of its kind.
     pub(crate) new: bool,
-    /// As it stands now.
+    /// The rule as it is now.
     pub(crate) rule: Rule,
-    /// Whether a rule of the other kind stands.
+    /// Whether a rule of the other kind is in force.
     pub(crate) other_stands: bool,
 }
 
-/// What lifting a rule did.
+/// The outcome of lifting a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifted {
-    /// The job that wakes what waited; none, if the rule did not stand.
+    /// The job that wakes what waited; `None` if there was no such rule.
     pub(crate) job: Option<i64>,
-    /// Whether a rule of the other kind still stands.
+    /// Whether a rule of the other kind is still in force.
     pub(crate) other_stands: bool,
 }
 
-// Workers that park events share a rule's row for as long as they find events to park, one statement after the other.
-// Changing the rule waits for a gap between them, longer than other statements wait for a lock.
+// Workers that park events hold a share lock on a rule's row for as long as they find events to
+// park, one statement after the other. Changing the rule waits for a gap between them, longer than
+// other statements wait for a lock.
 
 impl Store {
-    /// Puts a rule on a handler, or renews its reason and end. When this returns, no claim that did not see the rule
-    /// can commit any more.
+    /// Puts a rule on a handler, or replaces its reason and end. When this returns, no claim that
+    /// did not see the rule can still commit.
     pub(crate) async fn add_rule(
         &self,
         kind: RuleKind,
@@ -92,7 +94,8 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("add a rule", row)?;
-        // A claim lasts no longer than a statement and its connection's silence may: two waits are longer than that.
+        // A claim lasts at most as long as a statement and the silence of its connection may; two
+        // waits are longer than that.
         match self.await_older_claims().await {
             Err(error) if error.is_contention() => self.await_older_claims().await?,
             waited => waited?,
@@ -116,7 +119,7 @@ impl Store {
         session.answered("wait for older claims", passed).map(drop)
     }
 
-    /// Lifts a rule and, in the same transaction, makes the job that wakes what waited.
+    /// Lifts a rule and, in the same transaction, creates the job that wakes what waited.
     pub(crate) async fn lift_rule(
         &self,
         kind: RuleKind,
@@ -160,7 +163,8 @@ impl Store {
         session.answered("lift a rule", lifted)
     }
 
-    /// The rules in force, of all canvases or one, of all handlers or one, a block before a pause. At most `limit`.
+    /// The rules in force, of all canvases or one, of all handlers or one; a block before a pause.
+    /// At most `limit`.
     pub(crate) async fn rules(
         &self,
         canvas: Option<CanvasId>,

@@ -1,14 +1,14 @@
-//! The Google service accounts that are let in: one row per account and canvas.
+//! The Google service accounts that have access: one row per account and canvas.
 
 use super::access_keys::RowsOf;
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Timestamp};
 
-/// What is granted to an account on one canvas, or on every one.
+/// What an account is granted on one canvas, or on every one.
 #[derive(Clone, Debug)]
 pub(crate) struct AccountRow {
     pub(crate) email: String,
-    /// None: every canvas.
+    /// `None`: every canvas.
     pub(crate) canvas: Option<CanvasId>,
     pub(crate) scopes: Vec<String>,
     pub(crate) created_at: Timestamp,
@@ -16,7 +16,8 @@ pub(crate) struct AccountRow {
 }
 
 impl Store {
-    /// Lets an account in, or replaces its scopes; whether it was not let in on this canvas before.
+    /// Gives an account access, or replaces its scopes; returns whether it had no access to this
+    /// canvas before.
     pub(crate) async fn allow_account(
         &self,
         email: &str,
@@ -54,7 +55,7 @@ impl Store {
         session.answered("allow a service account", new)
     }
 
-    /// Shuts an account out; whether it was let in.
+    /// Revokes an account's access; returns whether it had any.
     pub(crate) async fn remove_account(
         &self,
         email: &str,
@@ -82,7 +83,7 @@ impl Store {
         session.answered("remove a service account", removed)
     }
 
-    /// What is granted to one account, wherever. At most `limit` canvases.
+    /// All grants of one account, on at most `limit` canvases. Read over a lookup connection.
     pub(crate) async fn grants_of_account(
         &self,
         email: &str,
@@ -109,7 +110,7 @@ impl Store {
             .collect())
     }
 
-    /// The accounts that are let in, by email and canvas. At most `limit`.
+    /// The accounts that have access, by email and canvas. At most `limit`.
     pub(crate) async fn accounts(&self, of: RowsOf, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;

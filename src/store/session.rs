@@ -1,4 +1,4 @@
-//! Connections: how they are made, checked, bounded and given back.
+//! Connections: how they are opened, checked, bounded and returned.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,9 +21,10 @@ use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
 
-/// How long a connection may rest before it is asked whether it still lives.
+/// How long a connection may be idle before it is pinged on its next use.
 const RESTED: Duration = Duration::from_secs(1);
-/// Connections for looking up credentials: emits never wait for look-ups, nor look-ups for emits.
+/// Connections reserved for credential lookups, so that emits and lookups never wait for each
+/// other.
 const LOOKUPS: u32 = 2;
 
 /// How the store uses Postgres.
@@ -34,24 +35,31 @@ const LOOKUPS: u32 = 2;
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Most connections at a time, without the one that renews leases and the two that look up credentials, which are made
-    /// when they are needed. Default 6; one is enough to work.
+    /// Maximum number of connections, 1 to 1,000. Not counted: the one that renews leases and the
+    /// two that look up credentials, which are opened when first needed. Default 6; one is enough
+    /// to work.
     pub max_connections: u32,
-    /// The server ends a statement after this long; and a second later a transaction whose next statement does not come, or
-    /// a connection that takes no answer. Default 5 s.
+    /// The server cancels a statement after this long. One second later it ends a transaction whose
+    /// next statement has not arrived, and a connection that accepts no data. 1 ms to one day;
+    /// default 5 s.
     pub statement_timeout: Duration,
-    /// The server ends a wait for a lock after this long. Default 200 ms.
+    /// The server cancels a statement that has waited for a lock this long. 1 ms to one day;
+    /// default 200 ms.
     pub lock_timeout: Duration,
-    /// Work on a server that may forget commits (`fsync` or `synchronous_commit` off). Default false.
+    /// Whether to use a server that may lose commits (`fsync` or `synchronous_commit` off). Default
+    /// false.
     pub allow_unsafe_durability: bool,
-    /// Connect to another host although its certificate is not checked: without `sslmode=verify-full`, or `verify-ca`
-    /// with an `sslrootcert`. Default false.
+    /// Whether to connect to another host without verifying its certificate, that is without
+    /// `sslmode=verify-full`, or `verify-ca` with an `sslrootcert`. Default false.
     pub allow_unverified_database: bool,
-    /// The durations that are written into rows; the same in every process of a deployment.
+    /// The durations that are written into rows. They must be the same in every process of a
+    /// deployment.
     pub timing: Timing,
-    /// What to do about the durations that the deployment has already. Default: agree with them, or be refused.
+    /// How to treat the durations that the deployment already has. Default [`TimingMode::Agree`]:
+    /// refuse to connect if they differ.
     pub timing_mode: TimingMode,
-    /// What the signing secrets of targets are encrypted with. Default: no key, and no target can be registered.
+    /// The keys that encrypt the signing secrets of targets. Default: no key, so that no target can
+    /// be registered.
     #[cfg(feature = "http")]
     pub secret_keys: SecretKeys,
 }
@@ -95,7 +103,7 @@ pub struct Store {
     lookups: PgPool,
     places: Arc<Places>,
     pub(super) config: Arc<StoreConfig>,
-    /// Whose claims are made through it.
+    /// The worker in whose name claims are made.
     pub(super) worker: Option<Arc<Name>>,
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
@@ -105,20 +113,24 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects, checks that the server keeps what it commits, and that the deployment's other processes work with the
-    /// same durations.
+    /// Connects, and checks that the server keeps what it commits and that the deployment's other
+    /// processes use the same durations.
     ///
-    /// `url` has the form `postgres://user:password@host:port/database`. Errors: [`StoreError::Unavailable`] and
-    /// [`StoreError::UnsafeDurability`]; [`StoreError::Timing`] for durations that no queue can work with,
-    /// [`StoreError::OtherTiming`] for others than the deployment's; [`StoreError::NotMigrated`]; [`StoreError::Config`]
-    /// for another host whose certificate would not be checked, before anything is sent to it.
+    /// `url` has the form `postgres://user:password@host:port/database`.
+    ///
+    /// Errors: [`StoreError::Unavailable`]; [`StoreError::UnsafeDurability`];
+    /// [`StoreError::Timing`] for durations that no queue can work with,
+    /// [`StoreError::OtherTiming`] for durations that differ from the deployment's;
+    /// [`StoreError::NotMigrated`]; [`StoreError::Config`] for limits out of range and, before
+    /// anything is sent, for another host whose certificate would not be verified.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         let options = url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
         Self::connect_with(options, config).await
     }
 
-    /// As [`Store::connect`], by options in the place of a URL: for what a URL can't say, such as a certificate that is no file, or
-    /// where a password, or a token in its place, does not last: [`Store::set_connect_options`].
+    /// As [`Store::connect`], with options instead of a URL: for what a URL can't express, such as
+    /// a certificate that is not in a file, and for passwords or tokens that expire
+    /// ([`Store::set_connect_options`]).
     pub async fn connect_with(options: PgConnectOptions, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options = checked(options, &config)?;
@@ -150,11 +162,13 @@ impl Store {
         Ok(store)
     }
 
-    /// Makes new connections by these options from now on, in this store and its clones: after the password was changed, or with
-    /// the next token in its place. Connections that stand are used on, and replaced by new ones within half an hour.
+    /// Opens all further connections with these options, in this store and its clones: after the
+    /// password was changed, or with the next token in its place. Connections that are already open
+    /// stay in use, and are replaced within half an hour.
     ///
-    /// Errors: [`StoreError::Config`] for another database, which would be another queue, and for another host whose certificate would
-    /// not be checked. Nothing is changed then; nothing is sent in any case.
+    /// Errors: [`StoreError::Config`] for another database, which would be another queue, and for
+    /// another host whose certificate would not be verified; nothing is changed then. This function
+    /// itself sends nothing.
     ///
     /// ```no_run
     /// use sqlx::postgres::PgConnectOptions;
@@ -189,7 +203,7 @@ impl Store {
         Ok(())
     }
 
-    /// A store without a server, for what the test kit puts in its place.
+    /// A store without a server, for the test kit's in-memory tables.
     #[cfg(feature = "testing")]
     pub(super) fn nowhere(timing: Timing) -> Self {
         let config = StoreConfig { timing, ..StoreConfig::default() };
@@ -221,17 +235,17 @@ impl Store {
         self.kit.as_deref()
     }
 
-    /// This store for a worker of this name: claims that are made through it are the worker's.
+    /// This store for a worker of this name: claims made through it are the worker's.
     pub(crate) fn claiming_as(self, worker: Name) -> Self {
         Self { worker: Some(Arc::new(worker)), ..self }
     }
 
-    /// Whose claims are made through it, as statements take it.
+    /// The worker's name, as statements take it.
     pub(super) fn worker(&self) -> Option<&str> {
         self.worker.as_deref().map(Name::as_str)
     }
 
-    /// The durations this store writes into rows.
+    /// The durations that this store writes into rows.
     pub fn timing(&self) -> &Timing {
         &self.config.timing
     }
@@ -241,13 +255,13 @@ impl Store {
         self.config.lock_timeout
     }
 
-    /// What the signing secrets of targets are encrypted with.
+    /// The keys that encrypt the signing secrets of targets.
     #[cfg(feature = "http")]
     pub(crate) fn secret_keys(&self) -> &SecretKeys {
         &self.config.secret_keys
     }
 
-    /// Closes every connection; running statements are waited for.
+    /// Closes every connection, after the running statements have ended.
     pub async fn close(&self) {
         self.renewals.close().await;
         self.lookups.close().await;
@@ -267,7 +281,7 @@ impl Store {
         Ok(session)
     }
 
-    /// The pool that all statements but renewals share.
+    /// The pool of all statements except lease renewals and credential lookups.
     #[cfg(feature = "telemetry")]
     pub(super) fn pool_of_statements(&self) -> &PgPool {
         &self.pool
@@ -279,7 +293,7 @@ impl Store {
         Route::of(&self.pool.connect_options())
     }
 
-    /// A session, or the reason why there is none, which the pool keeps to itself.
+    /// A session, or the actual reason why there is none, which the pool does not report.
     #[cfg(feature = "cli")]
     pub(super) async fn reach(&self) -> Result<Session, StoreError> {
         match self.session().await {
@@ -292,7 +306,7 @@ impl Store {
         Session::of(&self.renewals, self.config.statement_timeout).await
     }
 
-    /// For looking up credentials, whatever the other connections are busy with.
+    /// For credential lookups, however busy the other connections are.
     #[cfg(feature = "http")]
     pub(super) async fn lookup_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.lookups, self.config.statement_timeout).await
@@ -315,18 +329,18 @@ impl Store {
     }
 }
 
-/// Options that may be used.
+/// The options to connect with, if they are allowed.
 fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
     Route::check(&options, config.allow_unverified_database)?;
     Ok(options.application_name("wakeq"))
 }
 
-/// The database that a connection is to: that of its user's name, unless one is named.
+/// The database that a connection is to: the one named after the user, unless another is given.
 fn database(options: &PgConnectOptions) -> &str {
     options.get_database().unwrap_or(options.get_username())
 }
 
-/// A pool that got no connection in time does not say why: one more try does.
+/// Why no connection could be made: a pool that timed out does not say, so this tries once more.
 async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
     if !matches!(&error, StoreError::Unavailable(source) if matches!(**source, sqlx::Error::PoolTimedOut)) {
         return error;
@@ -341,11 +355,13 @@ fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
     pool(config, 1)
 }
 
-/// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of them visit the rows
-/// in different orders: index scans visit them in the order of the ids. Hash and merge joins are off because a plan
-/// made while the table was small would go on reading all of it when it has grown.
+/// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of
+/// them visit the rows in different orders; index scans visit them in the order of the ids. Hash
+/// and merge joins are off because a plan made while the table was small would keep reading all of
+/// it after it has grown.
 ///
-/// A process that is stopped, or cut off, in the middle of a transaction keeps no locks for longer than a statement may.
+/// A process that is stopped or cut off in the middle of a transaction keeps its locks for at most
+/// a second longer than a statement may take.
 fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
     let statement_timeout = config.statement_timeout.as_millis().to_string();
     let silence = answer_limit(config.statement_timeout).as_millis().to_string();
@@ -354,7 +370,8 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
         .max_connections(max_connections)
         .acquire_timeout(config.statement_timeout)
         .test_before_acquire(false)
-        // A connection that rested may have died with its server; one that is in use need not be asked.
+        // An idle connection may have died with its server; one that was just used need not be
+        // checked.
         .before_acquire(|connection, meta| {
             Box::pin(async move {
                 if meta.idle_for > RESTED {
@@ -387,37 +404,37 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
         })
 }
 
-/// How long each side waits for the other: the server ends a statement a second before that.
+/// How long each side waits for the other: a second longer than the server lets a statement run.
 fn answer_limit(statement_timeout: Duration) -> Duration {
     statement_timeout + Duration::from_secs(1)
 }
 
-/// A connection for one statement or transaction. Unless its answer was seen, it is closed and not used again: the
-/// server may still be busy with what nobody waits for.
+/// A connection for one statement or transaction. Unless the server's answer was seen, it is closed
+/// rather than reused: the server may still be busy with a statement whose caller has left.
 pub(super) struct Session {
     connection: Option<PoolConnection<Postgres>>,
-    /// Of the canvas on whose behalf it is used.
+    /// The permit of the canvas on whose behalf it is used.
     place: Option<Place>,
     limit: Duration,
 }
 
-/// What came of a bounded statement: its own result, or nothing in time.
+/// The result of a bounded statement; `None` if it did not come in time.
 pub(super) type Bounded<T> = Option<Result<T, sqlx::Error>>;
 
 impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
-        // Whatever the server's reason to refuse a connection is, it is away for us.
+        // Whatever the server's reason to refuse a connection, to the caller it is unavailable.
         let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
         Ok(Self { connection: Some(connection), place: None, limit: answer_limit(statement_timeout) })
     }
 
-    /// For a transaction of so many statements.
+    /// Extends the time limit to a transaction of this many statements.
     pub(super) fn for_statements(mut self, count: usize) -> Self {
         self.limit = self.limit.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         self
     }
 
-    /// Runs a statement, for little longer than the server would.
+    /// Runs a statement, for slightly longer than the server would let it run.
     pub(super) async fn limit<'c, T, F>(
         &'c mut self,
         statement: impl FnOnce(&'c mut PgConnection) -> F,
@@ -432,7 +449,7 @@ impl Session {
         }
     }
 
-    /// Gives the connection back if the server answered, and sorts the error.
+    /// Returns the connection to the pool if the server answered, and classifies the error.
     pub(super) fn answered<T>(
         mut self,
         statement: &'static str,

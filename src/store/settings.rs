@@ -1,4 +1,5 @@
-//! The durations that all processes of a deployment share: written once, compared by every process at its start.
+//! The durations that all processes of a deployment share: written once, compared by every process
+//! when it starts.
 
 use std::time::Duration;
 
@@ -8,19 +9,20 @@ use crate::event::Timing;
 /// What a process does about the deployment's durations when it connects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimingMode {
-    /// Writes its own if there are none yet, and is refused if others stand. For everything that emits or works.
+    /// Writes its own if there are none yet, and fails to connect if the existing ones differ. For
+    /// every process that emits or works.
     #[default]
     Agree,
-    /// Takes those that stand, and writes none. For tools that only give commands.
+    /// Uses the existing ones, and writes none. For tools that only issue commands.
     Follow,
-    /// Replaces those that stand. Every other process has to be started anew with the same ones.
+    /// Replaces the existing ones. Every other process has to be restarted with the same ones.
     Replace,
-    /// Asks for none. For who only looks at a database, whatever state it is in.
+    /// Does not read them. For tools that only inspect a database, whatever its state.
     Unchecked,
 }
 
 impl Store {
-    /// Compares the configured durations with the deployment's; those to work with.
+    /// Compares the configured durations with the deployment's, and returns those to use.
     pub(super) async fn settle_timing(&self) -> Result<Timing, StoreError> {
         let ours = &self.config.timing;
         match self.config.timing_mode {
@@ -62,8 +64,8 @@ impl Store {
         Ok(Some(timing))
     }
 
-    /// Writes all of them in one statement, with the line of the record for what an operator replaces; always in the same
-    /// order: of two processes the first writes, and the second waits for it.
+    /// Writes all of them in one statement, and records a replacement in the audit log. The order
+    /// is fixed, so that of two processes the second waits for the first.
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
         let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
         let mut session = self.session().await?;
@@ -74,7 +76,7 @@ impl Store {
             &names,
             &values
         );
-        // A statement of its own: processes have no right to change what stands.
+        // A separate statement: processes have no right to update existing rows.
         let instead = sqlx::query!(
             "with written as (
                  insert into wakeq.settings as s (name, value_us)

@@ -1,7 +1,8 @@
-//! The clock of the test kit: on Postgres it is moved by moving every stored moment the other way.
+//! The clock of the test kit: on Postgres it is advanced by moving every stored timestamp back.
 //!
-//! No statement compares moments with anything but each other and the server's clock, so what is left of every duration is
-//! the same as if that clock had moved. No statement of the queue knows of it.
+//! Statements compare timestamps only with each other and with the server's clock, so every
+//! remaining duration is the same as if that clock had advanced. No statement of the queue knows of
+//! it.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use super::{Store, StoreError};
 use crate::event::Timestamp;
 
 impl Store {
-    /// Lets this much time pass. On Postgres nobody else may use the database meanwhile.
+    /// Lets this much time pass. On Postgres no other process may use the database meanwhile.
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
         in_memory!(self, advance(by));
         let mut session = self.session().await?;
@@ -54,7 +55,8 @@ impl Store {
         Ok(())
     }
 
-    /// When time alone changes something next after a moment: an event falls due, a lease runs out, a rule ends.
+    /// The next moment after this one at which time alone changes something: an event becomes due,
+    /// a lease expires, a rule ends.
     pub(crate) async fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         in_memory!(self, next_moment(after));
         let mut session = self.session().await?;

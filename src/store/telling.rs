@@ -1,10 +1,10 @@
-//! What listeners are told of a new event.
+//! What listeners receive about a new event.
 
 use super::{Inserted, NewEvent};
 use crate::event::{Broadcast, Place};
 
 impl NewEvent {
-    /// What listeners are told of it, once it is committed; nothing, if it was known.
+    /// What listeners receive once the event is committed; `None` if it was already known.
     pub(crate) fn broadcast(&self, inserted: &Inserted) -> Option<Broadcast> {
         let Inserted::New { link, .. } = inserted else { return None };
         Some(Broadcast {

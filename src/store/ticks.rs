@@ -1,6 +1,6 @@
-//! Ticks of crons: emitting them, and moving the crons' fences, in one transaction. Which ticks those are is decided by
-//! the caller; that no tick is emitted twice, here: by the lock on the cron's row, by its `next_at`, and by the ticks that it
-//! notes as emitted ahead.
+//! Ticks of crons: emitting them, and moving the crons' fences, in one transaction. The caller
+//! decides which ticks are due; this file ensures that none is emitted twice, by the lock on the
+//! cron's row, by its `next_at`, and by the ticks that are noted as emitted ahead.
 
 use std::time::Duration;
 
@@ -16,19 +16,20 @@ use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, Notification, T
 
 /// Most crons in one transaction.
 const CRONS: i64 = 100;
-/// How many of those that are due first are looked at to give each canvas its turn: more than one canvas has, mostly.
+/// How many of the crons that are due first are read to give each canvas its turn: usually more
+/// than one canvas has.
 const LOOKED_AT: i64 = 2000;
-/// Most events in one transaction, and most of one canvas: others wait for it.
+/// Most events in one transaction, and most of one canvas; the rest waits for another transaction.
 const EVENTS: usize = 1000;
 const CANVAS_EVENTS: usize = 250;
 /// About how many bytes of values one transaction emits.
 const BYTES: usize = 8 * 1024 * 1024;
 /// Statements of a transaction: begin, look, up to ten pages of events, move, commit.
 const STATEMENTS: usize = 14;
-/// Ticks are emitted ahead by this much of the time between two passes, which differs by a tenth: a pass that comes late
-/// is still early enough.
+/// How far ahead ticks are emitted, in periods of the minute's pass. The period varies by a tenth,
+/// so a pass that comes late is still early enough.
 const AHEAD: f64 = 1.25;
-/// Ticks are not emitted further ahead.
+/// Limit on how far ahead ticks are emitted.
 const AHEAD_MAX: Duration = Duration::from_secs(600);
 
 /// A cron with a tick to be emitted.
@@ -46,18 +47,18 @@ pub(crate) struct CronDue {
 /// What to do about a due cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CronStep {
-    /// Emit these ticks; the last is the first that is not emitted.
+    /// Emit these ticks; the second field is the first tick that is not emitted, if there is one.
     Emit(Vec<Timestamp>, Option<Timestamp>),
     /// This release can't read its schedule: leave it as it is.
     Leave,
 }
 
-/// What a transaction of ticks did.
+/// The outcome of a transaction of ticks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ticked {
-    /// Of the events that are due soon, to be published.
+    /// Notifications to publish, of the events that are due soon and their copies.
     pub(crate) notifications: Vec<Notification>,
-    /// Copies of them in queues.
+    /// Copies in queues of the events that are due soon.
     pub(crate) copies: Vec<EventId>,
     /// The events that were emitted.
     pub(crate) events: Vec<NewEvent>,
@@ -77,26 +78,27 @@ struct Moved {
     ticks: i64,
 }
 
-/// What is written in one transaction.
+/// What one transaction writes.
 #[derive(Default)]
 struct Batch {
     moved: Vec<Moved>,
     events: Vec<NewEvent>,
-    /// Those of the events that are emitted ahead, each with its tick and the position of its cron.
+    /// Those events that are emitted ahead, each with its tick and the position of its cron.
     ahead: Vec<(Uuid, (Timestamp, i64))>,
     bytes: usize,
 }
 
 impl Store {
-    /// How far ahead of its time a tick is emitted: until after the next pass, so that its event is with a worker when
-    /// it is due.
+    /// How far ahead of its time a tick is emitted: until after the next pass, so that a worker has
+    /// its event when it is due.
     pub(crate) fn cron_ahead(&self) -> Duration {
         self.timing().probe_period.mul_f64(AHEAD).min(AHEAD_MAX)
     }
 
-    /// Emits the ticks of due crons, of all or of one, in one transaction: one of each canvas, then another one of each. `step` says which, by the database's clock
-    /// and up to so many; crons that others work on at this moment are left to them. `but`: not these, which the
-    /// transactions before left as they are, so that they hold up none of the others.
+    /// Emits the ticks of due crons, of all or of one, in one transaction, round-robin per canvas.
+    /// `step` decides which ticks, given the database's clock and how many there is room for; crons
+    /// that other processes are working on are left to them. `but`: crons to leave out, because
+    /// earlier transactions left them as they are; they must not hold up the others.
     pub(crate) async fn tick(
         &self,
         only: Option<(CanvasId, &Name)>,
@@ -120,7 +122,7 @@ struct DueRow {
     missed: String,
     next_at: Timestamp,
     now: Timestamp,
-    /// Ticks that were emitted before the schedule began anew.
+    /// Ticks that were emitted before the schedule was restarted.
     emitted: Vec<Timestamp>,
 }
 
@@ -193,7 +195,7 @@ async fn tick(
             continue;
         };
         more |= ticks.len() >= room;
-        // Before a change or a pause that began the schedule anew; these could not be taken back.
+        // Emitted before a change or a pause restarted the schedule; these could not be taken back.
         ticks.retain(|tick| !row.emitted.contains(tick));
         batch.add(&due, (ticks, next), &address, &row.value, row.now);
     }
@@ -208,7 +210,7 @@ async fn tick(
     Ok(Ticked { notifications, copies, events: batch.events, left, more })
 }
 
-/// Of the events that are due within the horizon, and of their copies.
+/// Notifications of the events that are due within the horizon, and of their copies.
 fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
         Inserted::New { due_soon, .. } => *due_soon,
@@ -224,12 +226,12 @@ fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
 }
 
 impl Batch {
-    /// How many events with values of this size there is room for, of this canvas.
+    /// How many more events with values of this size fit, for this canvas.
     fn room(&self, canvas: Uuid, bytes: usize) -> usize {
         let of_canvas = self.events.iter().filter(|event| event.address.scope.canvas.0 == canvas).count();
         let by_count = EVENTS.saturating_sub(self.events.len()).min(CANVAS_EVENTS.saturating_sub(of_canvas));
         let by_bytes = BYTES.saturating_sub(self.bytes) / bytes.max(1);
-        // One in an empty batch, however large it is.
+        // One fits into an empty batch, however large it is.
         if self.moved.is_empty() { by_count.min(by_bytes.max(1)) } else { by_count.min(by_bytes) }
     }
 
@@ -281,7 +283,7 @@ impl Batch {
         Ok(inserted)
     }
 
-    /// Moves the fences, and notes what was emitted ahead beside what still is.
+    /// Moves the fences, and adds what was emitted ahead to what still is.
     async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();

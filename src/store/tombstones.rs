@@ -1,5 +1,5 @@
-//! Tombstones: links of chains whose events ended without being consumed. They are written by the statements that end these
-//! events; here they are read, and removed when they are old.
+//! Tombstones: links of chains whose events ended without being consumed. They are written by the
+//! statements that end these events; here they are read, and removed when they are old.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::event::{CanvasId, Link, Name, ObjectKey, Timestamp};
 
 /// Most tombstones that are kept of one canvas.
 const KEPT_MAX: i64 = 100_000;
-/// Most that one statement removes.
+/// Most tombstones that one statement removes.
 pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// A link that is missing from a chain.
@@ -17,15 +17,16 @@ pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
 pub struct Tombstone {
     /// The link.
     pub link: Link,
-    /// Why: `cancelled`, `purged`, `dead`; or `redriven`, of an event that was brought back without copies in queues.
+    /// Why: `cancelled`, `purged` or `dead`; or `redriven`, for an event that was brought back
+    /// without copies in queues.
     pub cause: String,
-    /// Since when.
+    /// Since when it is missing.
     pub left_at: Timestamp,
 }
 
 impl Store {
-    /// The tombstones of an object after a link, in the order of the chain: those for consumers of the handlers' own events, or
-    /// of a queue, if it shows its copies, or with `copies` of any.
+    /// The tombstones of an object after a link, in the order of the chain: those for consumers of
+    /// the handlers' own events, or those of a queue, if it shows its copies or with `copies`.
     pub(crate) async fn tombstones(
         &self,
         canvas: CanvasId,
@@ -59,8 +60,8 @@ impl Store {
         Ok(found.collect())
     }
 
-    /// Removes a page of tombstones that are older than this, and of whose objects nothing is left; and the oldest where a canvas
-    /// has more than [`KEPT_MAX`]. How many.
+    /// Removes a page of tombstones that are older than this and on whose objects no event waits;
+    /// and, of a canvas with more than [`KEPT_MAX`], the oldest. Returns how many.
     pub(crate) async fn expire_tombstones(&self, kept: Duration) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

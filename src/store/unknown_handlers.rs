@@ -1,10 +1,11 @@
-//! Handlers that events name and some worker did not know.
+//! Handlers that events name and that some worker did not know.
 
 use super::{Store, StoreError};
 
 impl Store {
-    /// A worker has these handlers now: makes a resume job for each of them that events wait for.
-    /// The notes are locked in the order in which [`Store::defer`] writes them.
+    /// Called when a worker has these handlers: creates a resume job for each of them that events
+    /// wait for, and returns how many. The notes are locked in the order in which [`Store::defer`]
+    /// writes them.
     pub(crate) async fn register(
         &self,
         handlers: &[String],

@@ -1,28 +1,30 @@
-//! Facts about sessions that hold what claims, turns and appends need.
+//! Facts about sessions that hold the locks that claims, turns and appends need.
 
 use std::time::Duration;
 
 use crate::store::{Store, StoreError};
 
-/// Most holders that are told.
+/// Most holders that are listed.
 const HOLDERS_MAX: i64 = 20;
 
 /// A lock that other sessions may have to wait for.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HeldLock {
-    /// The server's process; none for a prepared transaction.
+    /// The server's process; `None` for a prepared transaction.
     pub(crate) pid: Option<i32>,
-    /// Its role, what its session calls itself, and its state, as far as this role may know.
+    /// The application name, role and state of its session, as far as this role may see them.
     pub(crate) who: String,
     /// The lock.
     pub(crate) what: String,
-    /// How long its transaction, or its session's last change of state, is ago, if that may be known.
+    /// How long ago its transaction began, or its session last changed state, if this role may see
+    /// that.
     pub(crate) open_for: Option<Duration>,
 }
 
 impl Store {
-    /// The locks on the schema's tables that claims and appends wait for, the gate of the claims held by anybody, and
-    /// advisory locks with keys of the log's floors without the gate of the log. The longest open first.
+    /// The locks on the schema's tables that claims and appends wait for, the gate of claims
+    /// whoever holds it, and advisory locks with keys of the log's floors but without the gate of
+    /// the log. The longest open first.
     pub(crate) async fn held_locks(&self) -> Result<Vec<HeldLock>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

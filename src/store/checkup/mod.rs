@@ -1,4 +1,4 @@
-//! What `wakeq doctor` asks the server: facts, without a judgement. Nothing here changes anything.
+//! What `wakeq doctor` asks the server: facts, without judgement. Nothing here changes anything.
 
 mod locks;
 mod role;

@@ -1,4 +1,5 @@
-//! Facts about the role of this connection: what it lacks of what a kind of process needs, and what it has beyond.
+//! Facts about the role of this connection: which rights it lacks for a kind of process, and which
+//! powers it has beyond those.
 
 use crate::store::{RoleKind, Store, StoreError};
 
@@ -9,24 +10,25 @@ pub(crate) struct Right {
     pub(crate) kind: String,
     /// The object's name, qualified.
     pub(crate) object: String,
-    /// As `grant` names it.
+    /// As in a `grant` statement.
     pub(crate) right: String,
 }
 
-/// What a role could do to the schema besides its work.
+/// What a role could do to the schema beyond its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RolePowers {
     pub(crate) is_superuser: bool,
     /// It is, or may become, the owner of the schema.
     pub(crate) owns_schema: bool,
-    /// It, or a role that it may become, makes roles: up to Postgres 15 it could make itself the owner.
+    /// It can create roles, or become a role that can: up to Postgres 15 it could make itself the
+    /// owner.
     pub(crate) makes_roles: bool,
-    /// Everybody may execute a function of the schema.
+    /// Every role may execute a function of the schema.
     pub(crate) public_functions: bool,
 }
 
 impl Store {
-    /// What this role lacks of what processes of the kind need.
+    /// The rights that processes of this kind need and this role lacks.
     pub(crate) async fn missing_rights(&self, kind: RoleKind) -> Result<Vec<Right>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -53,7 +55,7 @@ impl Store {
         session.answered("look at the rights", rights)
     }
 
-    /// What this role could do besides.
+    /// What this role could do beyond its work.
     pub(crate) async fn role_powers(&self) -> Result<RolePowers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

@@ -1,4 +1,4 @@
-//! Facts about the server, its settings, and who keeps vacuum from its work.
+//! Facts about the server, its settings, and what keeps vacuum from its work.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ pub(crate) struct Server {
     /// Whether this is a standby.
     pub(crate) in_recovery: bool,
     pub(crate) clock: Timestamp,
-    /// Connections that this role could still use of those that the server allows.
+    /// Connections that this role could still open, of those that the server allows.
     pub(crate) free_connections: i64,
     pub(crate) max_connections: i64,
-    /// Whether the settings made when connecting are still there.
+    /// Whether the settings made when connecting are still in effect.
     pub(crate) settings_kept: bool,
     /// Whether this role sees what others do.
     pub(crate) sees_others: bool,
@@ -36,21 +36,21 @@ pub(crate) struct Settings {
     pub(crate) track_counts: bool,
 }
 
-/// Something whose old snapshot keeps dead rows from being removed.
+/// An old snapshot that keeps dead rows from being removed.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldSnapshot {
-    /// A process id, the name of a prepared transaction, or of a replication slot.
+    /// A process, a prepared transaction or a replication slot.
     pub(crate) who: String,
-    /// How long already, if that is known.
+    /// For how long, if that is known.
     pub(crate) held_for: Option<Duration>,
     /// How many transactions have begun since.
     pub(crate) transactions: i64,
-    /// Whether nobody is there who would let go of it.
+    /// Whether no process is there that would release it.
     pub(crate) abandoned: bool,
 }
 
 impl Store {
-    /// The first of a doctor's questions, so its error says why the server can't be reached.
+    /// The doctor's first question, whose error therefore says why the server can't be reached.
     pub(crate) async fn server(&self) -> Result<Server, StoreError> {
         let mut session = self.reach().await?;
         let query = sqlx::query_as!(
@@ -80,8 +80,8 @@ impl Store {
         session.answered("look at the server", server)
     }
 
-    /// Two connections of this process, asked which server process each has: a pooler that lends its connections for a
-    /// transaction at a time gives both the same.
+    /// The server processes of two connections of this process: a pooler that lends its connections
+    /// per transaction gives both the same.
     pub(crate) async fn backends(&self) -> Result<(i32, i32), StoreError> {
         let ask = || sqlx::query_scalar!(r#"select pg_backend_pid() as "pid!""#);
         let mut one = self.session().await?;
@@ -105,9 +105,10 @@ impl Store {
         session.answered("read the settings", settings)
     }
 
-    /// Who holds old snapshots: transactions, prepared ones, standbys that tell of theirs, and replication slots; the
-    /// oldest first. Transactions of other databases hold nothing back here, those of standbys do: they have no beginning
-    /// here, only a first transaction that they could still see.
+    /// What holds old snapshots: transactions, prepared transactions, standbys that report theirs,
+    /// and replication slots; oldest first. Transactions of other databases hold nothing back here.
+    /// Those of standbys do; they have no start time here, only the oldest transaction that they
+    /// could still see.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

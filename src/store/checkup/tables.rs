@@ -1,38 +1,39 @@
-//! Facts about the queue's own tables: how large they are, and whether somebody does the work of the minute.
+//! Facts about the queue's own tables: how large they are, and whether the minute's work is being
+//! done.
 
 use std::time::Duration;
 
 use crate::event::Timestamp;
 use crate::store::{Store, StoreError};
 
-/// How large a table has become.
+/// The size of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct TableSize {
     pub(crate) table: String,
-    /// Rows that count, as the statistics have it.
+    /// Live rows, according to the statistics.
     pub(crate) live: i64,
     /// Rows that vacuum has yet to remove.
     pub(crate) dead: i64,
-    /// With its indexes and what is stored outside the rows.
+    /// Including indexes and what is stored outside the rows.
     pub(crate) bytes: i64,
 }
 
-/// What the rows say about the work of the minute.
+/// The state of the minute's work.
 #[derive(Clone, Debug)]
 pub(crate) struct Chores {
-    /// How long ago the next pass was due; below zero when it is not due yet.
+    /// How long ago the next pass was due, in seconds; negative if it is not due yet.
     pub(crate) late_s: f64,
     /// Passes so far.
     pub(crate) passes: i64,
-    /// Events whose promise was to be kept minutes ago; counted to a thousand.
+    /// Events whose promise has been overdue for minutes; counted up to 1,000.
     pub(crate) overdue: i64,
-    /// Open resume jobs; counted to a thousand.
+    /// Open resume jobs; counted up to 1,000.
     pub(crate) jobs: i64,
-    /// The age of the oldest one.
+    /// The age of the oldest one, in seconds.
     pub(crate) oldest_job_s: Option<f64>,
 }
 
-/// A handler that some worker lacked lately.
+/// A handler that some worker did not know lately.
 #[derive(Clone, Debug)]
 pub(crate) struct Unknown {
     /// Module, name and modifier.
@@ -53,7 +54,7 @@ impl Store {
         session.answered("look at the tables", sizes)
     }
 
-    /// What is overdue by more than `after`, and who works on it.
+    /// What is overdue by more than `after`, and how the minute's work is doing.
     pub(crate) async fn chores(&self, after: Duration) -> Result<Chores, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -72,7 +73,7 @@ impl Store {
         session.answered("look at the chores", chores)
     }
 
-    /// Handlers that a worker lacked within this time, the latest first.
+    /// Handlers that a worker did not know within this time, latest first.
     pub(crate) async fn unknown_handlers(&self, within: Duration) -> Result<Vec<Unknown>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

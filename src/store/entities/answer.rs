@@ -1,4 +1,4 @@
-//! Whether an entity has asked what is answered.
+//! Whether an entity has asked the question that an event answers.
 
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
@@ -6,12 +6,12 @@ use uuid::Uuid;
 use crate::event::{EntityId, EventId};
 use crate::store::{Store, StoreError};
 
-/// A question, as whoever answers it describes it.
+/// A question, as the answer describes it.
 #[derive(Clone, Debug)]
 pub(crate) struct EntityQuestion<'a> {
-    /// The entity that is to have asked; its canvas is that of whoever answers.
+    /// The entity that is supposed to have asked, on the canvas of the answer.
     pub(crate) entity: &'a EntityId,
-    /// The event because of which it asked.
+    /// The event that made it ask.
     pub(crate) event: EventId,
     pub(crate) correlation_id: Uuid,
     /// The event with the question.
@@ -19,7 +19,7 @@ pub(crate) struct EntityQuestion<'a> {
 }
 
 impl Store {
-    /// Whether this entity did ask that.
+    /// Whether this entity asked that question.
     pub(crate) async fn was_asked(&self, question: &EntityQuestion<'_>) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let asked = session.limit(|connection| was_asked(connection, question)).await;
@@ -27,7 +27,8 @@ impl Store {
     }
 }
 
-/// Whether this entity did ask that. What is recorded of the event outlives its questions, so what is not there was not asked.
+/// Whether this entity asked that question. The record of an event outlives its questions, so what
+/// is not recorded was not asked.
 pub(super) async fn was_asked(
     connection: &mut PgConnection,
     question: &EntityQuestion<'_>,

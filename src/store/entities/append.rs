@@ -7,18 +7,18 @@ use sqlx::postgres::PgConnection;
 use crate::event::{Appended, NewLogEvent, StreamAppend, StreamId};
 use crate::store::log::{LogBatch, append_batch};
 
-/// Locks streams, in the order of their names; makes those that are not there.
+/// Locks streams in the order of their names; creates those that are missing.
 pub(super) async fn lock(
     connection: &mut PgConnection,
     streams: &BTreeSet<&StreamId>,
 ) -> Result<(), sqlx::Error> {
     let nothing = |stream: &&StreamId| StreamAppend::new((*stream).clone(), Vec::new());
     let streams: Vec<StreamAppend> = streams.iter().map(nothing).collect();
-    // Under no condition it is never refused.
+    // Without conditions it is never refused.
     append_batch(connection, &LogBatch::of(&streams)).await.map(|appended| drop(appended.ok()))
 }
 
-/// Appends in the order of the rows; where they stand.
+/// Appends in the order of the rows; returns where they are.
 pub(super) async fn append(
     connection: &mut PgConnection,
     rows: Vec<(StreamId, NewLogEvent)>,

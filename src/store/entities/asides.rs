@@ -1,7 +1,8 @@
-//! Entities that are set aside: an event of each held up its processor, or ended its process, so what is sent
-//! to it is worked beside the rest of its type. When that is, and when it is enough, is decided elsewhere.
+//! Entities that are set aside: an event of each held up its processor, or crashed it, so what is
+//! sent to them is processed separately from the rest of their type. The caller decides when an
+//! entity is set aside and when it is taken back.
 //!
-//! The owner of the type alone writes here, under its epoch.
+//! Only the owner of the type writes here, under its epoch.
 
 use crate::event::{CanvasId, EntityId, EntityType, StreamName};
 use crate::store::positions::PositionMove;
@@ -17,11 +18,11 @@ pub(crate) struct EntityAside {
     pub(crate) id: StreamName,
     /// Its events up to here are done.
     pub(crate) after: i64,
-    /// Its events up to here are worked one at a time.
+    /// Its events up to here are processed one at a time.
     pub(crate) alone: i64,
 }
 
-/// How far an entity that is set aside has come with a batch.
+/// How far a batch has taken an entity that is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AsideStep {
     pub(crate) canvas: CanvasId,
@@ -30,7 +31,7 @@ pub(crate) struct AsideStep {
 }
 
 impl Store {
-    /// The entities of a type that are set aside, those first that have been for the longest time; 32 at most.
+    /// The entities of a type that are set aside, longest first; at most 32.
     pub(crate) async fn entity_asides(
         &self,
         entity_type: &EntityType,
@@ -49,9 +50,9 @@ impl Store {
         Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
     }
 
-    /// Sets an entity aside, from where the position stands, because of an event, with which so many owners
-    /// were lost; whether the position stands there under that epoch. What is known of an entity that is set
-    /// aside already stays.
+    /// Sets an entity aside at the current position, because of an event with which this many
+    /// owners were lost. Returns whether the position is still there under that epoch. An entity
+    /// that is already set aside stays as it is.
     pub(crate) async fn set_entity_aside(
         &self,
         held: &PositionMove<'_>,
@@ -85,8 +86,9 @@ impl Store {
         session.answered("set an entity aside", own)
     }
 
-    /// An event of an entity that is set aside is worked alone: the how manyth time, if nothing ever comes of
-    /// it. None under another epoch than the owner's.
+    /// Notes that an event of an entity that is set aside is being processed alone. Returns the
+    /// number of such attempts that have had no outcome, this one included; `None` under another
+    /// epoch than the owner's.
     pub(crate) async fn suspect_aside(
         &self,
         entity: &EntityId,
@@ -111,7 +113,7 @@ impl Store {
         Ok(losses.map(i32::unsigned_abs))
     }
 
-    /// That nothing came of the event that is worked alone was not because of it.
+    /// Uncounts the attempt: the event was not the reason why it had no outcome.
     pub(crate) async fn acquit_aside(&self, entity: &EntityId, epoch: i64) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -127,8 +129,8 @@ impl Store {
         session.answered("acquit an event of an entity that is set aside", acquitted).map(drop)
     }
 
-    /// An entity is not set aside any more, if all that was sent to it up to the position is done; whether it
-    /// is not.
+    /// Takes an entity back, if everything that was sent to it up to the position is done; returns
+    /// whether it did.
     pub(crate) async fn take_entity_back(
         &self,
         held: &PositionMove<'_>,

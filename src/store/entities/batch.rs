@@ -1,5 +1,5 @@
-//! The one transaction of a batch: the position under its epoch, the repository, the entities, what became of the events, and
-//! the events that follow. All of it or nothing.
+//! The transaction of a batch: the position under its epoch, the repository, the entities, the
+//! outcomes of the events, and the events that follow. All or nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,16 +16,16 @@ use crate::store::positions::{PositionMove, move_position};
 use crate::store::queues::Emission;
 use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
 
-/// Why an event failed that was passed over.
+/// Why an event that was passed over has failed.
 pub(crate) const PASSED_OVER: &str =
     "it was passed over: its entity has decided upon a later one; send it as a new event";
 
-/// A valid event on its way into the repository.
+/// A valid event that is to be stored in the repository.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredEvent {
     pub(crate) canvas: CanvasId,
     pub(crate) entity: StreamName,
-    /// The entity's version with it.
+    /// The entity's version including it.
     pub(crate) version: i64,
     pub(crate) id: EventId,
     pub(crate) name: Name,
@@ -33,18 +33,18 @@ pub(crate) struct StoredEvent {
     pub(crate) metadata: String,
 }
 
-/// An entity as a batch leaves it.
+/// An entity after a batch.
 #[derive(Clone, Debug)]
 pub(crate) struct EntityRow {
     pub(crate) canvas: CanvasId,
     pub(crate) id: StreamName,
     pub(crate) version: i64,
     pub(crate) last_link: i64,
-    /// Its state, if it is to be written.
+    /// Its state, if that is to be written.
     pub(crate) snapshot: Option<String>,
 }
 
-/// What became of an event.
+/// The outcome of an event.
 #[derive(Clone, Debug)]
 pub(crate) struct Decided {
     pub(crate) canvas: CanvasId,
@@ -53,19 +53,20 @@ pub(crate) struct Decided {
     pub(crate) correlation_id: Uuid,
     pub(crate) name: Name,
     pub(crate) link: Link,
-    /// Whether it is in the repository; or carried out, if it is an erasure.
+    /// Whether it is in the repository or, if it is an erasure, was carried out.
     pub(crate) stored: bool,
-    /// The entity's version with it, if that is known.
+    /// The entity's version including it, if that is known.
     pub(crate) version: Option<i64>,
     pub(crate) result: Option<String>,
     /// Why it was not stored.
     pub(crate) error: Option<String>,
     pub(crate) follow_ups: Vec<Uuid>,
-    /// How often it was tried, if it is given up: it is then kept among the dead with this payload.
+    /// If it is given up: how often it was tried, its `seq`, and the payload with which it is kept
+    /// among the dead events.
     pub(crate) dead: Option<(i32, i64, String)>,
 }
 
-/// A batch, as it is to be committed.
+/// A batch to be committed.
 #[derive(Debug)]
 pub(crate) struct EntityBatch<'a> {
     pub(crate) entity_type: &'a EntityType,
@@ -74,10 +75,10 @@ pub(crate) struct EntityBatch<'a> {
     pub(crate) stored: Vec<StoredEvent>,
     pub(crate) entities: Vec<EntityRow>,
     pub(crate) decided: Vec<Decided>,
-    /// Events that are older than the last one of their entity; they were decided upon before. If one was not,
-    /// its sender is told by the event beside it.
+    /// Events older than the last one of their entity, which normally have an outcome already. If
+    /// one has none, the event beside it tells its sender.
     pub(crate) passed: Vec<(CanvasId, EventId, Option<NewEvent>)>,
-    /// How far its entity has come, if that is set aside.
+    /// How far its entity has come, if it is set aside.
     pub(crate) aside: Option<AsideStep>,
     /// Events that follow from those of the batch, and answers.
     pub(crate) events: Vec<NewEvent>,
@@ -86,17 +87,17 @@ pub(crate) struct EntityBatch<'a> {
 /// How a batch ended.
 #[derive(Debug)]
 pub(crate) enum BatchEnd {
-    /// It is committed; what became of its events, and of those by which senders were told that theirs were
+    /// It is committed. The outcomes of its events, and of those that tell senders that theirs were
     /// passed over.
     Committed(Vec<Inserted>, Vec<(NewEvent, Inserted)>),
-    /// Nothing of it is: the position stands elsewhere, or under another epoch.
+    /// Nothing is committed: the position is elsewhere, or under another epoch.
     Refused,
-    /// Nothing of it is: somebody else has appended to the repository of this entity.
+    /// Nothing is committed: another process has appended to the repository of this entity.
     Stranger(StreamName),
 }
 
 impl Store {
-    /// Commits a batch, if the position stands where its owner thinks, under that epoch.
+    /// Commits a batch, if the position is where its owner expects it, under that epoch.
     pub(crate) async fn commit_entities(&self, batch: &EntityBatch<'_>) -> Result<BatchEnd, StoreError> {
         let ended = self.commit_once(batch).await;
         if !ended.as_ref().is_err_and(lacks_partition) {
@@ -118,7 +119,8 @@ impl Store {
         batch: &EntityBatch<'_>,
     ) -> Result<BatchEnd, sqlx::Error> {
         let mut transaction = connection.begin().await?;
-        // First: it locks the position's row, so that who takes it over waits for the end of this.
+        // First, because it locks the position's row: a process that takes the position over waits
+        // for the end of this transaction.
         if !move_position(&mut transaction, &batch.position).await? {
             transaction.rollback().await?;
             return Ok(BatchEnd::Refused);
@@ -142,7 +144,8 @@ impl Store {
     }
 }
 
-/// Appends to the repository: the last seq of each entity, or an entity whose stream does not end where it should.
+/// Appends to the repository. Returns the last `seq` of each entity, or an entity whose stream does
+/// not end where expected.
 async fn store_events(
     connection: &mut PgConnection,
     batch: &EntityBatch<'_>,
@@ -210,7 +213,8 @@ async fn write_entities(
     .map(drop)
 }
 
-/// What was decided stays, unless an event that had died was processed after all. Also of events that nobody wrote down when they were sent, because they were appended to the inbox by other means.
+/// Writes outcomes. An existing one stays, unless an event that had died was processed after all.
+/// Events without a row, which were appended to the inbox by other means, get one.
 async fn write_decisions(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
     let rows = &batch.decided;
     if rows.is_empty() {
@@ -263,8 +267,8 @@ async fn emit(
     insert_with_state(connection, events, &vec![false; events.len()], None, emission).await
 }
 
-/// What is passed over was decided upon before. If it was not, its sender must hear of it: what is to be
-/// emitted for that.
+/// Fails those passed-over events that have no outcome yet; returns the events that tell their
+/// senders.
 async fn fail_passed(
     connection: &mut PgConnection,
     batch: &EntityBatch<'_>,
@@ -292,7 +296,7 @@ async fn fail_passed(
     Ok(told.filter_map(|(.., told)| told.clone()).collect())
 }
 
-/// An entity that is set aside has come so far.
+/// Notes how far an entity that is set aside has come.
 async fn step_aside(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
     let Some(AsideStep { canvas, id, after }) = &batch.aside else { return Ok(()) };
     sqlx::query!(
@@ -308,7 +312,7 @@ async fn step_aside(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> R
     .map(drop)
 }
 
-/// Keeps the dead among those of the group that the processor is.
+/// Stores dead events among those of the group that the processor is.
 async fn bury(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
     let PositionMove { group, source, .. } = batch.position;
     for row in &batch.decided {

@@ -1,4 +1,5 @@
-//! Erasing what is stored of an entity: asked for in its inbox, and done by the owner of the type, a page at a time.
+//! Erasing what is stored of an entity: requested in its inbox, and done by the owner of the type,
+//! page by page.
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -8,11 +9,11 @@ use crate::event::{Actor, EntityId};
 use crate::store::positions::PositionMove;
 use crate::store::{Store, StoreError, lacks_partition};
 
-/// Most rows that are erased in one statement.
+/// Most rows that one statement erases.
 pub(crate) const ERASED_MAX: usize = 1000;
 
 impl Store {
-    /// Sends an erasure to an entity, and writes down who asked for it, in one transaction.
+    /// Sends an erasure to an entity, and records the actor in the audit log, in one transaction.
     pub(crate) async fn send_erasure(
         &self,
         erasure: &ToEntity,
@@ -32,7 +33,7 @@ impl Store {
         session.answered("ask for an erasure", sent)
     }
 
-    /// The link of the last event that an entity has decided upon; 0, if nothing is stored of it.
+    /// The link of the last event that an entity has processed; 0 if nothing is stored of it.
     pub(crate) async fn entity_last_link(&self, entity: &EntityId) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -45,9 +46,10 @@ impl Store {
         Ok(session.answered("look what an entity has decided upon", last)?.unwrap_or_default())
     }
 
-    /// Erases a page of what is stored of an entity after this place of the log, at most so many rows, if the position of the inbox stands where its owner thinks, under
-    /// that epoch: where the next page begins, if there is more. None, if the position is another's. The position is held meanwhile, so that whoever takes
-    /// it over waits.
+    /// Erases at most `most` rows of what is stored of an entity, after this `seq` of the log, if
+    /// the position of the inbox is where its owner expects it, under that epoch. Returns where the
+    /// next page begins, if there is more; `None` if the position is elsewhere. The position is
+    /// locked, so that a process that takes it over waits.
     pub(crate) async fn erase_entity(
         &self,
         held: &PositionMove<'_>,

@@ -1,4 +1,4 @@
-//! Listing the entities of a type on a canvas, page by page and without their states.
+//! Lists the entities of a type on a canvas, page by page and without their states.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,15 +13,15 @@ pub struct EntitySummary {
     pub id: EntityId,
     /// How many events of it are in the repository.
     pub version: i64,
-    /// The version of the state that is stored; 0, before the first snapshot.
+    /// The version of the stored state; 0 before the first snapshot.
     pub state_version: i64,
-    /// The bytes of that state as JSON; none, before the first snapshot.
+    /// The size of that state as JSON, in bytes; `None` before the first snapshot.
     pub state_bytes: Option<u64>,
-    /// When the last event was decided upon.
+    /// When the last event was processed.
     pub updated_at: Timestamp,
 }
 
-/// What a page of entities comes after.
+/// Where a page of entities starts.
 ///
 /// ```
 /// let cursor: wakeq::EntityCursor = "account~616461".parse().unwrap();
@@ -30,14 +30,14 @@ pub struct EntitySummary {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCursor {
-    /// The type that is listed.
+    /// The listed type.
     pub entity_type: EntityType,
-    /// The last entity of the page before.
+    /// The last entity of the previous page.
     pub id: StreamName,
 }
 
 impl fmt::Display for EntityCursor {
-    /// Ids have characters that mean something else in an address, so they are written in hexadecimal digits.
+    /// Ids have characters that are special in URLs, so they are written in hexadecimal.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}~", self.entity_type)?;
         self.id.as_str().bytes().try_for_each(|byte| write!(formatter, "{byte:02x}"))
@@ -60,7 +60,7 @@ impl FromStr for EntityCursor {
     }
 }
 
-/// A text that is not a cursor of a list of entities, or is the cursor of another type's list.
+/// A text that is not a cursor of a list of entities, or is one of another type's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
@@ -68,7 +68,8 @@ impl FromStr for EntityCursor {
 pub struct InvalidEntityCursor;
 
 impl Store {
-    /// The entities of a type on a canvas after this one, in the order of their ids: it reads no more rows than `limit`.
+    /// The entities of a type on a canvas after this one, ordered by id; reads no more rows than
+    /// `limit`.
     pub(crate) async fn list_entities(
         &self,
         canvas: CanvasId,

@@ -1,32 +1,32 @@
-//! Reading entities: one of them for who asks, and for their processor pages of a type, or those that it names. Each read is
-//! bounded in rows and in bytes.
+//! Reading entities: a single one, pages of a type for its processor, or those that the processor
+//! names. Each read is bounded in rows and in bytes.
 
 use uuid::Uuid;
 
 use crate::event::{CanvasId, EntityId, EntityType, Name, StreamName, Timestamp};
 use crate::store::{Store, StoreError};
 
-/// Most entities that are read at once.
+/// Most entities that one statement reads.
 const PAGE: i64 = 200;
-/// Most events of entities that are read at once.
+/// Most events of entities that one statement reads.
 pub(crate) const TAIL_ROWS: usize = 1000;
 
-/// An entity as it was committed.
+/// A committed entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredEntity {
     /// The entity.
     pub id: EntityId,
     /// How many events of it are in the repository.
     pub version: i64,
-    /// Its state as JSON, as it was after `state_version` events; none, before the first snapshot.
+    /// Its state as JSON, after `state_version` events; `None` before the first snapshot.
     pub state: Option<String>,
-    /// The version of the state. It is that of the entity, unless snapshots are rarer than batches.
+    /// The version of the state: that of the entity, unless snapshots are rarer than batches.
     pub state_version: i64,
-    /// When the last event was decided upon.
+    /// When the last event was processed.
     pub updated_at: Timestamp,
 }
 
-/// An entity on its way into memory.
+/// An entity to be taken into memory.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedEntity {
     pub(crate) canvas: CanvasId,
@@ -35,7 +35,7 @@ pub(crate) struct LoadedEntity {
     pub(crate) last_link: i64,
     /// How many events its stream in the repository has.
     pub(crate) stored: i64,
-    /// Its snapshot, if that is of the shape that was asked for.
+    /// Its snapshot, if that has the requested shape.
     pub(crate) snapshot: Option<EntitySnapshot>,
 }
 
@@ -45,12 +45,12 @@ impl LoadedEntity {
     }
 }
 
-/// The state of an entity at an earlier time.
+/// The state of an entity at an earlier version.
 #[derive(Clone, Debug)]
 pub(crate) struct EntitySnapshot {
     pub(crate) state: String,
     pub(crate) version: i64,
-    /// Where the last event that is in it is in the log.
+    /// The `seq` of the last event that it includes.
     pub(crate) seq: i64,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct EntityTail {
     pub(crate) payload: String,
 }
 
-/// Events of an entity that are wanted: the first so many after this place of the log.
+/// Which events of an entity to read: the first `most` after this `seq` of the log.
 #[derive(Clone, Debug)]
 pub(crate) struct WantedTail {
     pub(crate) canvas: CanvasId,
@@ -71,11 +71,11 @@ pub(crate) struct WantedTail {
     pub(crate) most: usize,
 }
 
-/// Where an entity stands among those of its type.
+/// The place of an entity among those of its type.
 #[derive(Clone, Debug)]
 pub(crate) struct EntityPosition {
     pub(crate) canvas: CanvasId,
-    /// None is before the first of the canvas.
+    /// `None`: before the first of the canvas.
     pub(crate) id: Option<StreamName>,
 }
 
@@ -89,7 +89,7 @@ struct EntityRow {
     state: Option<String>,
     state_version: i64,
     state_seq: i64,
-    /// How many rows there were before those were left out that are too much.
+    /// How many rows there were before the byte limit.
     looked: i64,
 }
 
@@ -129,7 +129,8 @@ impl Store {
         }))
     }
 
-    /// A page of a type's entities, after one of them, with so many bytes of states, or one entity; and whether there are more.
+    /// A page of a type's entities after one of them, with at most this many bytes of states, or
+    /// one entity; and whether there are more.
     pub(crate) async fn entities_after(
         &self,
         entity_type: &EntityType,
@@ -169,7 +170,8 @@ impl Store {
         Ok((rows.into_iter().filter_map(EntityRow::loaded).collect(), more))
     }
 
-    /// These entities, in this order, as many as have so many bytes of states, or the first; one that was never stored has version 0.
+    /// These entities, in this order, until their states exceed this many bytes, but at least the
+    /// first; one that was never stored has version 0.
     pub(crate) async fn entities_of(
         &self,
         entity_type: &EntityType,
@@ -207,11 +209,12 @@ impl Store {
         Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
     }
 
-    /// Events of entities in the repository, beside the place of their entity among those that are wanted: of
-    /// the first one, then of the next, each in their order; no more than so many bytes of all, or one event.
-    /// Of an entity none are left when none of a later one comes without any of its own.
+    /// The wanted events from the repository, each with the index of its entity in `wanted`: all of
+    /// the first entity, then of the next, each in order, with at most this many bytes together, or
+    /// one event. The limit cuts off the end: an entity has events only if those before it are
+    /// complete.
     ///
-    /// No reader's bound is asked for: only the owner appends there, and who asks is the owner.
+    /// The horizon is not consulted: only the owner appends there, and the caller is the owner.
     pub(crate) async fn entity_tails(
         &self,
         entity_type: &EntityType,
@@ -248,7 +251,8 @@ impl Store {
         Ok(rows.into_iter().filter_map(|row| event(row.number, row.seq, row.name, row.payload)).collect())
     }
 
-    /// Keeps the log from being dropped: the repository of a type is all that its entities can be made of again.
+    /// Keeps the log from being dropped: the entities of a type can be rebuilt only from their
+    /// repository.
     pub(crate) async fn pin_repository(&self, entity_type: &EntityType) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -1,4 +1,5 @@
-//! Entities: what is kept of them, what became of the events that were sent to them, and the one transaction of a batch.
+//! Entities: what is stored of them, the outcomes of the events that were sent to them, and the
+//! transaction of a batch.
 
 mod answer;
 mod append;

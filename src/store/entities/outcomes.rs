@@ -1,4 +1,4 @@
-//! What became of events that were sent to entities.
+//! Outcomes of events that were sent to entities.
 
 use uuid::Uuid;
 
@@ -8,36 +8,36 @@ use crate::store::{Store, StoreError};
 /// Most events that are shown of one correlation.
 const SHOWN: i64 = 100;
 
-/// How far an event that was sent to an entity has come.
+/// The status of an event that was sent to an entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityEventStatus {
     /// Its id.
     pub event: EventId,
-    /// What connects all that follows from one cause.
+    /// Shared by everything that follows from one cause.
     pub correlation_id: Uuid,
-    /// Whom it was sent to.
+    /// The entity that it was sent to.
     pub entity: EntityId,
     /// Its name.
     pub name: Name,
     /// Its link among the events of the entity.
     pub link: Link,
-    /// How far it has come.
+    /// Its status.
     pub status: EntityStatus,
-    /// The entity's version with it, if it was stored.
+    /// The entity's version including it, if it was stored.
     pub version: Option<i64>,
     /// Its result, as JSON.
     pub result: Option<String>,
-    /// Why it was rejected or failed; or the events that follow from it and died.
+    /// Why it was rejected or failed, or which event that follows from it is dead.
     pub error: Option<String>,
     /// The events that were emitted because of it.
     pub follow_ups: Vec<EventId>,
     /// When it was sent.
     pub sent_at: Timestamp,
-    /// When it was decided upon.
+    /// When it was processed, rejected or failed.
     pub ended_at: Option<Timestamp>,
 }
 
-/// What is recorded about an event that is sent again.
+/// What is recorded of an event that is sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
     /// Whether it is in the repository.
@@ -45,13 +45,14 @@ pub(crate) struct Recorded {
     pub(crate) version: Option<i64>,
     pub(crate) result: Option<String>,
     pub(crate) error: Option<String>,
-    /// Where the first event is in the log that is left of the entity's inbox. What was sent before that was erased.
+    /// The `seq` of the first event left in the entity's inbox. What was sent before that was
+    /// erased.
     pub(crate) first: i64,
 }
 
 impl Store {
-    /// The events of the canvas that have this id, or this correlation id, in the order in which they were sent; 100 at
-    /// most.
+    /// The events of the canvas with this id, or this correlation id, in the order in which they
+    /// were sent; at most 100.
     pub(crate) async fn entity_events(
         &self,
         canvas: CanvasId,
@@ -99,8 +100,8 @@ impl Store {
         Ok(shown.collect())
     }
 
-    /// What is known of an event that is sent again with this link: from what was recorded of it, or, when that
-    /// was forgotten, from the repository itself.
+    /// What is known of an event that is sent again with this link: from its row or, if that was
+    /// deleted, from the repository.
     pub(crate) async fn entity_recorded(
         &self,
         entity: &EntityId,
@@ -130,9 +131,9 @@ impl Store {
         Ok(Recorded { stored, version: None, result: None, error: None, first })
     }
 
-    /// Whether the event with this link is in the repository. The links of a repository grow as its events do,
-    /// and an event comes behind its link, so the range in which it can be is halved until it is found or
-    /// nothing is left: 64 rows are read at the most, however many events the entity has.
+    /// Whether the event with this link is in the repository. The links in a repository increase
+    /// with its events, and an event comes after its link. So this is a binary search, which reads
+    /// at most 64 rows, however many events the entity has.
     async fn is_in_repository(
         &self,
         entity: &EntityId,
@@ -140,8 +141,8 @@ impl Store {
         link: Link,
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
-        // In the order of a range of streams, which no other index has: where most of the log is the entity's, the key of the
-        // log would be scanned otherwise.
+        // Ordered by a range of streams, which only one index offers: otherwise, where most of the
+        // log is this entity's, the primary key of the log would be scanned.
         let query = sqlx::query_scalar!(
             r#"with recursive halved (after, through, last, link, id) as (
                    select $5::bigint, last_seq, last_seq, 0::bigint, null::uuid from wakeq.log_streams
@@ -171,7 +172,7 @@ impl Store {
         session.answered("look for an event in the repository", stored)
     }
 
-    /// Where the first event is in the log that is left of an entity's inbox; 0, if there is none.
+    /// The `seq` of the first event left in an entity's inbox; 0 if there is none.
     async fn first_in_inbox(&self, entity: &EntityId) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(

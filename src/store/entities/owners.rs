@@ -1,10 +1,11 @@
-//! Owners of types: whether the last one came to an orderly end, and the event that was worked alone when one did not.
+//! Owners of types: whether the last one ended in an orderly way, and the event that is processed
+//! alone if it did not.
 
 use crate::event::EntityType;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// A type is owned under this epoch from now on; whether the owner before was lost.
+    /// Makes this epoch the owner of a type; returns whether the owner before was lost.
     pub(crate) async fn own_entities(
         &self,
         entity_type: &EntityType,
@@ -27,7 +28,7 @@ impl Store {
         session.answered("note who owns a type", lost)
     }
 
-    /// The owner under this epoch has come to an orderly end.
+    /// Notes that the owner under this epoch ended in an orderly way.
     pub(crate) async fn leave_entities(
         &self,
         entity_type: &EntityType,
@@ -43,7 +44,8 @@ impl Store {
         session.answered("note that a type has no owner", left).map(drop)
     }
 
-    /// An event is worked alone: the how manyth time, if nothing ever comes of it. None under another epoch than the owner's.
+    /// Notes that an event is being processed alone. Returns the number of such attempts that have
+    /// had no outcome, this one included; `None` under another epoch than the owner's.
     pub(crate) async fn suspect_entity_event(
         &self,
         entity_type: &EntityType,
@@ -64,7 +66,7 @@ impl Store {
         session.answered("suspect an event of an entity", losses)
     }
 
-    /// That nothing came of the event was not because of it.
+    /// Uncounts the attempt: the event was not the reason why it had no outcome.
     pub(crate) async fn acquit_entity_event(
         &self,
         entity_type: &EntityType,

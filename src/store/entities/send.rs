@@ -1,4 +1,5 @@
-//! Sending to entities: into their inboxes, each event once; one that is sent again goes there with the link it had.
+//! Sending to entities: into their inboxes, each event once; an event that is sent again keeps its
+//! first link.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,25 +12,25 @@ use super::append::{append, lock};
 use crate::event::{CanvasId, EntityId, EventId, Link, Name, NewLogEvent, StreamId};
 use crate::store::{Store, StoreError, lacks_partition};
 
-/// An event on its way to an entity.
+/// An event to be sent to an entity.
 #[derive(Clone, Debug)]
 pub(crate) struct ToEntity {
     pub(crate) entity: EntityId,
     pub(crate) id: EventId,
-    /// Whether the id is the sender's choice, and may have been sent before.
+    /// Whether the sender chose the id, so that it may have been sent before.
     pub(crate) chosen: bool,
     /// The link that it had, if the sender knows that it was sent before.
     pub(crate) link: Option<Link>,
     pub(crate) correlation_id: Uuid,
-    /// It is no event, and erases the entity.
+    /// It is not an event, but erases the entity.
     pub(crate) erases: bool,
     pub(crate) name: Name,
     pub(crate) payload: String,
-    /// A JSON object with a field at least, to which that of the first link is added.
+    /// A JSON object with at least one field, to which the first link is added.
     pub(crate) metadata: String,
 }
 
-/// What became of it.
+/// The outcome of sending one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentEntityEvent {
     /// The link of the first time.
@@ -38,13 +39,13 @@ pub(crate) struct SentEntityEvent {
     pub(crate) again: bool,
 }
 
-/// What became of events that were sent.
+/// The outcome of sending events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SendEnd {
     Sent(Vec<SentEntityEvent>),
     /// The chosen id is that of an event of another entity; nothing may be committed.
     Taken(EventId),
-    /// It is an answer to what was not asked; nothing may be committed.
+    /// It answers a question that was not asked; nothing may be committed.
     NotAsked,
 }
 
@@ -53,12 +54,13 @@ struct Known {
     entity_type: String,
     entity: String,
     link: Link,
-    /// Whether it is an erasure: that and an event are never the same.
+    /// Whether it is an erasure, which is never the same as an event.
     erases: bool,
 }
 
 impl Store {
-    /// Sends events to entities in one transaction, all or none; if they answer a question, only if that was asked.
+    /// Sends events to entities in one transaction, all or none. If they answer a question, only if
+    /// it was asked.
     pub(crate) async fn send_to_entities(
         &self,
         events: &[ToEntity],
@@ -101,7 +103,8 @@ async fn send(
     Ok(sent)
 }
 
-/// The statements of [`Store::send_to_entities`], in a transaction that the caller ends: not by a commit, if an id was taken.
+/// The statements of [`Store::send_to_entities`], in a transaction that the caller ends; not by a
+/// commit, if an id was taken.
 pub(crate) async fn send_to_entities(
     connection: &mut PgConnection,
     events: &[ToEntity],
@@ -110,7 +113,8 @@ pub(crate) async fn send_to_entities(
     let chosen: Vec<&ToEntity> = events.iter().filter(|event| event.chosen).collect();
     let mut known = HashMap::new();
     if !chosen.is_empty() {
-        // Before it is asked what is known: whoever sends the same to the same entity has committed, or waits.
+        // Before the ids are looked up: a transaction that sends the same to the same entity has
+        // committed by then, or waits.
         lock(&mut *connection, &inboxes.iter().collect::<BTreeSet<_>>()).await?;
         known = known_of(&mut *connection, &chosen).await?;
     }
@@ -127,7 +131,7 @@ pub(crate) async fn send_to_entities(
             return Ok(SendEnd::Taken(event.id));
         }
         if firsts.insert(key, at).is_some() {
-            // Twice in one call: the second has no link to name yet.
+            // Twice in one call: the first has no link yet that the second could name.
             return Ok(SendEnd::Taken(event.id));
         }
         let link = known.get(&key).map(|known| known.link).or(event.link);
@@ -152,13 +156,13 @@ pub(crate) async fn send_to_entities(
     }
 }
 
-/// Metadata with the link of the first time.
+/// Metadata that name the first link.
 fn with_link(metadata: &str, link: Link) -> String {
     let rest = metadata.trim_start().trim_start_matches('{');
     format!(r#"{{"repost":{{"id":{},"prev":{}}},{rest}"#, link.id, link.prev)
 }
 
-/// What is known of those ids that were chosen.
+/// What is known of the chosen ids.
 async fn known_of(
     connection: &mut PgConnection,
     chosen: &[&ToEntity],
@@ -183,7 +187,7 @@ async fn known_of(
     Ok(known.collect())
 }
 
-/// Writes down what was sent; an id that somebody has sent to another entity meanwhile, if there is one.
+/// Records what was sent; returns an id that was sent to another entity meanwhile, if there is one.
 async fn remember(
     connection: &mut PgConnection,
     events: &[ToEntity],

@@ -1,4 +1,4 @@
-//! Events that groups gave up: what they were and why, and bringing them back.
+//! Events that groups gave up: which and why, and redriving them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,19 +8,19 @@ use crate::event::{Actor, CanvasId, EventId, EventSource, Name, StreamId, Timest
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most events that are brought back for a source at a time.
+/// Most events of a source that are redriven at a time.
 pub(crate) const REDRIVEN_PAGE: usize = 100;
 /// Most bytes of the payloads and errors on a page, or one event.
 const PAGE_BYTES: i64 = 4 * 1024 * 1024;
-/// Most events that are forgotten, or marked, at a time.
+/// Most events that are deleted, or marked, at a time.
 pub(crate) const GROUP_DEAD_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDead {
-    /// Of which source it was.
+    /// The source that it belongs to.
     pub source: EventSource,
-    /// Its place in the log.
+    /// Its `seq` in the log.
     pub seq: i64,
     /// Its id.
     pub id: EventId,
@@ -28,7 +28,7 @@ pub struct GroupDead {
     pub stream: StreamId,
     /// Its name.
     pub name: Name,
-    /// What it says, as JSON.
+    /// Its payload, as JSON.
     pub payload: String,
     /// How often it was tried.
     pub attempts: u32,
@@ -36,23 +36,23 @@ pub struct GroupDead {
     pub error: String,
     /// When it was given up.
     pub died_at: Timestamp,
-    /// Whether it is to be tried again, and was not yet.
+    /// Whether it is to be redriven, and was not yet.
     pub is_redriven: bool,
 }
 
-/// A page of the dead of a group.
+/// A page of the dead events of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDeadPage {
-    /// What is on it: 4 MiB at most, or one event; fewer than asked for if these are larger together.
+    /// At most 4 MiB of them, or one event; so possibly fewer than requested.
     pub items: Vec<GroupDead>,
-    /// What the next page comes after; none at the end.
+    /// Where the next page starts; `None` at the end.
     pub next: Option<GroupDeadCursor>,
 }
 
-/// What a page of the dead of a group comes after.
+/// Where a page of the dead events of a group starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDeadCursor {
-    /// The `seq` of the last one.
+    /// The `seq` of the last event of the previous page.
     pub seq: i64,
     /// Its source.
     pub source: EventSource,
@@ -74,7 +74,7 @@ impl FromStr for GroupDeadCursor {
     }
 }
 
-/// A text that is no cursor of a list of the dead of a group.
+/// A text that is not a cursor of a list of dead events of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
@@ -82,7 +82,8 @@ impl FromStr for GroupDeadCursor {
 pub struct InvalidGroupDeadCursor;
 
 impl Store {
-    /// The dead of a group, the latest of the log first, up to `limit` and [`PAGE_BYTES`]: more is not read.
+    /// The dead events of a group, latest in the log first, up to `limit` and [`PAGE_BYTES`]; no
+    /// more are read.
     pub(crate) async fn group_dead(
         &self,
         group: &Name,
@@ -132,7 +133,8 @@ impl Store {
         Ok(GroupDeadPage { items, next })
     }
 
-    /// These of the dead of a group, or a page of those that died before this, are to be tried again; how many. It is recorded.
+    /// Marks one dead event of a group, or a page of those that died before this, to be redriven,
+    /// and records that in the audit log; returns how many.
     pub(crate) async fn redrive_group(
         &self,
         group: &Name,
@@ -171,7 +173,7 @@ impl Store {
         Ok(session.answered("bring back what a group gave up", count)?.unsigned_abs())
     }
 
-    /// Forgets what groups gave up longer ago than this; how many, a page at the most.
+    /// Deletes a page of what groups gave up longer ago than this; returns how many.
     pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -185,7 +187,7 @@ impl Store {
         Ok(session.answered("forget what groups gave up", expired)?.rows_affected())
     }
 
-    /// The numbers of the events of a source that are to be tried again, in the order of the log.
+    /// The `seq`s of the events of a source that are to be redriven, in the order of the log.
     pub(crate) async fn redriven(&self, group: &Name, source: &EventSource) -> Result<Vec<i64>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -199,8 +201,8 @@ impl Store {
         session.answered("look for what is to be tried again", seqs)
     }
 
-    /// An event that was to be tried again is handled, or has failed once more for this reason; whether the position of its source stands
-    /// under this epoch.
+    /// Notes that a redriven event was handled, or has failed again for this reason; returns
+    /// whether the position of its source is under this epoch.
     pub(crate) async fn redone(
         &self,
         group: &Name,

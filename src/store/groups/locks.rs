@@ -1,4 +1,5 @@
-//! Locks: a row with an owner, a term that grows with each taking, and the end of its lease.
+//! Locks: a row with an owner, a term that is raised each time it is taken, and the end of its
+//! lease.
 
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Takes a lock that nobody else holds, or whose lease has run out; its new term. Its own owner takes it anew: the answer to the first time
-    /// may have got lost. A candidate that sees that another holds it does not touch the row: there are many of them.
+    /// Takes a lock that no other owner holds, or whose lease has run out; returns its new term.
+    /// Its own owner takes it again, in case the first answer was lost. A candidate that sees
+    /// another holder does not touch the row, because there are many candidates.
     pub(crate) async fn take_lock(
         &self,
         name: &Name,
@@ -35,8 +37,8 @@ impl Store {
         session.answered("take a lock", term)
     }
 
-    /// Extends the lease of a lock under this term; whether it is still the owner's. One whose lease ran out is, while
-    /// nobody else has taken it.
+    /// Extends the lease of a lock under this term; returns whether it is still the owner's. A lock
+    /// whose lease has run out is, until another owner has taken it.
     pub(crate) async fn renew_lock(
         &self,
         name: &Name,
@@ -57,7 +59,7 @@ impl Store {
         Ok(session.answered("renew a lock", renewed)?.rows_affected() > 0)
     }
 
-    /// Gives a lock back; whether it was the owner's. Its term stays.
+    /// Releases a lock; returns whether it was the owner's. Its term stays.
     pub(crate) async fn release_lock(&self, name: &Name, owner: Uuid, term: i64) -> Result<bool, StoreError> {
         let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
@@ -70,7 +72,7 @@ impl Store {
         Ok(session.answered("release a lock", released)?.rows_affected() > 0)
     }
 
-    /// The owner and the term of a lock, if somebody holds it now.
+    /// The owner and the term of a lock, if it is held now.
     pub(crate) async fn lock_holder(&self, name: &Name) -> Result<Option<(Uuid, i64)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -1,4 +1,4 @@
-//! Consumer groups: nodes, subscribers, what each is given, and locks. One file per table.
+//! Consumer groups: nodes, subscribers, their subscriptions, and locks. One file per table.
 
 mod dead;
 mod locks;
@@ -20,8 +20,9 @@ use sqlx::postgres::PgConnection;
 
 use crate::event::{EventSource, Name, SourceList, SubscriberId};
 
-/// Locks a group until the transaction ends, by its row, which is made where there is none. It is a statement of its own: the next one
-/// has a snapshot with everything that was done under the lock before.
+/// Locks a group until the transaction ends, by its row, which is created if it is missing. A
+/// statement of its own: the snapshot of the next one includes everything that was done under the
+/// lock before.
 async fn lock_group(connection: &mut PgConnection, group: &Name) -> Result<(), sqlx::Error> {
     let lock = sqlx::query!(
         "insert into wakeq.consumer_groups as g (consumer_group) values ($1)
@@ -31,7 +32,7 @@ async fn lock_group(connection: &mut PgConnection, group: &Name) -> Result<(), s
     lock.execute(connection).await.map(drop)
 }
 
-/// What the members of a group ask for that were heard of within their lease, but for one of them: each list once.
+/// The requests of the live members of a group, except one of them: each distinct list once.
 async fn requests_of_others(
     connection: &mut PgConnection,
     group: &Name,
@@ -46,7 +47,7 @@ async fn requests_of_others(
     Ok(lists.fetch_all(connection).await?.iter().map(|list| sources(list)).collect())
 }
 
-/// Sources as they are in a row. What can't be read of it is of a newer release, and nobody's business here.
+/// Sources from their column. What can't be read is of a newer release, and irrelevant here.
 fn sources(json: &str) -> Vec<EventSource> {
     SourceList::from_json(json).map(|list| list.0).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use crate::store::{Store, StoreError};
 const NODES_MAX: i64 = 10_000;
 
 impl Store {
-    /// A node was heard of: it is counted on for so long.
+    /// Writes a node's heartbeat: it counts as alive for this long.
     pub(crate) async fn beat_node(&self, node: NodeId, lease: Duration) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -25,7 +25,7 @@ impl Store {
         session.answered("write the heartbeat of a node", beaten).map(drop)
     }
 
-    /// A node has gone.
+    /// Removes a node that has shut down.
     pub(crate) async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!("delete from wakeq.nodes where node_id = $1", node.0);

@@ -1,4 +1,4 @@
-//! Where groups stand in their sources, for operators.
+//! The positions of groups in their sources, for operators.
 
 use crate::event::{Actor, CanvasId, EventSource, Name, Timestamp};
 use crate::store::{Store, StoreError};
@@ -6,29 +6,29 @@ use crate::store::{Store, StoreError};
 /// Most positions that are listed of all groups.
 const POSITIONS_MAX: i64 = 100_000;
 
-/// How far a group has come in a source.
+/// The position of a group in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupPosition {
     /// The group.
     pub group: Name,
     /// The source.
     pub source: EventSource,
-    /// The `seq` of the last event that is done with; 0 before the first.
+    /// The `seq` of the last event that is done; 0 before the first.
     pub position: i64,
-    /// Under which it was opened last.
+    /// The epoch under which it was last opened.
     pub epoch: i64,
-    /// Since when it stands there.
+    /// When it was last moved or opened.
     pub updated_at: Timestamp,
-    /// The event after it, if it fails.
+    /// The event after it, if that is failing.
     pub failing: Option<FailingEvent>,
 }
 
-/// An event that fails, and for which its source waits.
+/// A failing event, for which its source waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailingEvent {
     /// Its `seq`.
     pub seq: i64,
-    /// Since when it fails.
+    /// Since when it has been failing.
     pub since: Timestamp,
     /// How often it was tried.
     pub attempts: u32,
@@ -71,8 +71,9 @@ impl Store {
         Ok(positions.collect())
     }
 
-    /// Moves the positions of a group in these sources to after this `seq`, whoever has them; how many. The owners go on
-    /// from there: what they commit next is refused, and they read their position anew.
+    /// Moves the positions of a group in these sources to this `seq`, whichever process owns them;
+    /// returns how many. The owners resume from there: their next commit is refused, and they read
+    /// their position again.
     pub(crate) async fn reset_positions(
         &self,
         group: &Name,

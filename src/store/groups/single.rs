@@ -1,4 +1,4 @@
-//! Groups that a single process works on: which one has them, for as long as it is heard of.
+//! Groups that a single process works on alone, and which process that is, while its lease stands.
 
 use std::time::Duration;
 
@@ -14,18 +14,19 @@ use crate::store::{Store, StoreError};
 /// Most groups that are listed.
 const GROUPS_MAX: i64 = 100_000;
 
-/// Whose a group is that a single process works on.
+/// Which process has a group that is worked on alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
-    /// The one that asked. What it does under a lower epoch than this is refused: somebody else has had its positions.
+    /// The caller. What it does under a lower epoch than this is refused: another process has had
+    /// its positions.
     Own { epoch: i64 },
     /// Another process works on it, alone or as a member of the group.
     Elsewhere,
 }
 
 impl Store {
-    /// Takes a group for a process that is to work on it alone, or goes on with it. The first time, from whichever single process
-    /// has it; later only when nobody is heard of that works on it.
+    /// Takes a group for a process that works on it alone, or renews its lease. With `first` it is
+    /// taken from any other single process; later only if no live process works on it.
     pub(crate) async fn claim_group(
         &self,
         group: &Name,
@@ -42,7 +43,7 @@ impl Store {
         Ok(epoch.map_or(Claimed::Elsewhere, |epoch| Claimed::Own { epoch }))
     }
 
-    /// Goes on with a group that is this process's, within its lease.
+    /// Renews the lease of a group that is this process's and has not lapsed.
     async fn keep_group(
         &self,
         group: &Name,
@@ -64,7 +65,7 @@ impl Store {
         session.answered("go on with a group", kept)
     }
 
-    /// The processes that work on groups alone, or on one group, and were heard of within their lease.
+    /// The live processes that work on groups alone, or on this group.
     pub(crate) async fn single_groups(
         &self,
         group: Option<&Name>,
@@ -82,7 +83,7 @@ impl Store {
         Ok(rows.into_iter().filter_map(|row| Some((row.name.parse().ok()?, NodeId(row.owner)))).collect())
     }
 
-    /// Gives back all groups that a process has worked on alone.
+    /// Releases all groups that a process has worked on alone.
     pub(crate) async fn release_groups(&self, owner: Uuid) -> Result<(), StoreError> {
         let mut session = self.renewal_session().await?;
         let query = sqlx::query!("delete from wakeq.single_groups where owner = $1", owner);

@@ -1,4 +1,5 @@
-//! Subscribers: where they run, what they could work on, whether they are well, and what they have confirmed.
+//! Subscribers: their nodes, the sources that they request, their health, and the epochs that they
+//! have confirmed.
 
 use std::time::Duration;
 
@@ -14,16 +15,16 @@ use crate::store::{Store, StoreError};
 /// Most subscribers of all groups.
 const SUBSCRIBERS_MAX: i64 = 100_000;
 
-/// What came of a registration.
+/// The outcome of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Registered {
     /// It is a member.
     Done,
-    /// Another member asks for the first of these, and this one for the second instead.
+    /// Another member requests the first of these sources, and this one the second in its place.
     Differs {
-        /// What the other asks for.
+        /// What the other member requests.
         known: EventSource,
-        /// What this one asks for.
+        /// What this member requests.
         asked: EventSource,
     },
 }
@@ -37,9 +38,9 @@ struct NewSubscriber<'a> {
 }
 
 impl Store {
-    /// Registers a subscriber that is well, anew if it was before; unless another member of its group that was heard of within its lease
-    /// asks for something else. The members of a group are registered one by one, so that of two that start together the second sees
-    /// the first.
+    /// Registers a healthy subscriber, also again; unless another live member of its group requests
+    /// something else. The members of a group are registered one after the other, so that of two
+    /// that start together the second sees the first.
     pub(crate) async fn register_subscriber(
         &self,
         group: &Name,
@@ -54,8 +55,9 @@ impl Store {
         session.answered("register a subscriber", registered)
     }
 
-    /// These were heard of, and have confirmed these epochs; those that are registered. One whose lease has run out is not: a subscriber that
-    /// asks for something else may be registered by now.
+    /// Writes heartbeats and confirmed epochs; returns those subscribers that are registered. One
+    /// whose lease has run out is not: a subscriber with other requests may have been registered
+    /// since.
     pub(crate) async fn beat_subscribers(
         &self,
         beats: &[(SubscriberId, i64)],
@@ -78,7 +80,8 @@ impl Store {
         Ok(rows.into_iter().map(SubscriberId).collect())
     }
 
-    /// A subscriber has confirmed this epoch, whether or not it is well. It is not heard of by that.
+    /// Writes a confirmed epoch, whether or not the subscriber is healthy. This does not count as a
+    /// heartbeat.
     pub(crate) async fn confirm_epoch(&self, id: SubscriberId, epoch: i64) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -90,7 +93,7 @@ impl Store {
         session.answered("confirm an epoch", confirmed).map(drop)
     }
 
-    /// A subscriber can't work any more, and says why.
+    /// Marks a subscriber as unable to work, with the reason.
     pub(crate) async fn set_unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query =
@@ -99,7 +102,7 @@ impl Store {
         session.answered("say that a subscriber is unhealthy", set).map(drop)
     }
 
-    /// These have gone, and work on nothing any more: what they had goes with them.
+    /// Removes subscribers that have stopped, with their subscriptions.
     pub(crate) async fn remove_subscribers(&self, ids: &[SubscriberId]) -> Result<(), StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
@@ -137,7 +140,7 @@ impl Store {
         Ok(states.collect())
     }
 
-    /// All sources of each group, or of one: the longest requests of those who are well.
+    /// All sources of each group, or of one: the longest requests among its healthy members.
     pub(crate) async fn group_sources(
         &self,
         group: Option<&Name>,

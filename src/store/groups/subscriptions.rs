@@ -1,4 +1,5 @@
-//! Subscriptions: what each subscriber is given. Whoever writes them restates that it is the coordinator.
+//! Subscriptions: the sources that each subscriber is assigned. Every write restates that the
+//! caller is the coordinator.
 
 use uuid::Uuid;
 
@@ -9,18 +10,21 @@ use crate::store::{Store, StoreError};
 /// Most subscriptions of all groups.
 const SUBSCRIPTIONS_MAX: i64 = 100_000;
 
-/// Whose leases had run out. None of it happened, if who asked was not the coordinator any more.
+/// The subscribers whose leases had run out. `None`: nothing was done, because the caller is no
+/// longer the coordinator.
 pub(crate) type BuriedSubscribers = Option<Vec<SubscriberId>>;
 
-/// Which were written as they were meant. None was, if who asked was not the coordinator any more.
+/// The subscriptions that were written as intended. `None`: none was, because the caller is no
+/// longer the coordinator.
 pub(crate) type WrittenSubscriptions = Option<Vec<SubscriberId>>;
 
 impl Store {
-    /// Takes everything from those whose lease has run out, and removes them, and nodes whose lease has. Who is unhealthy
-    /// on a node that is there keeps its row, so that it can be seen.
+    /// Takes everything from subscribers whose lease has run out and removes them, and nodes whose
+    /// lease has. An unhealthy subscriber on a live node keeps its row, so that it can be seen.
     ///
-    /// The rows are locked before they are looked at again: a heartbeat that came in between is not overlooked, and one that
-    /// comes after finds nothing to write. They are locked in the order of their ids, as heartbeats do.
+    /// The rows are locked before they are checked again: a heartbeat that came in between is not
+    /// overlooked, and one that comes later finds nothing to write. They are locked in the order of
+    /// their ids, as heartbeats do.
     pub(crate) async fn bury_subscribers(&self, lead: &Lead) -> Result<BuriedSubscribers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -55,8 +59,8 @@ impl Store {
         Ok(row.lead.then(|| row.buried.into_iter().map(SubscriberId).collect()))
     }
 
-    /// Writes what these have from now on, each under a new epoch, unless it was written by somebody else since it was
-    /// read, or the subscriber is gone.
+    /// Writes these subscriptions, each under a new epoch, unless it was written by another process
+    /// since it was read, or the subscriber is gone.
     pub(crate) async fn write_subscriptions(
         &self,
         lead: &Lead,
@@ -106,7 +110,7 @@ impl Store {
         Ok(row.lead.then(|| row.written.into_iter().map(SubscriberId).collect()))
     }
 
-    /// So many new epochs, for who keeps its subscriptions elsewhere.
+    /// Takes new epochs, for brokers that keep their subscriptions elsewhere.
     pub(crate) async fn next_epochs(&self, count: usize) -> Result<Vec<i64>, StoreError> {
         let count = i32::try_from(count).unwrap_or(i32::MAX);
         let mut session = self.session().await?;
@@ -118,7 +122,7 @@ impl Store {
         session.answered("take epochs", epochs)
     }
 
-    /// What all subscribers have, or those of a group.
+    /// The subscriptions of all subscribers, or of those of a group.
     pub(crate) async fn subscriptions(&self, group: Option<&Name>) -> Result<Vec<Subscription>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -134,7 +138,7 @@ impl Store {
         Ok(session.answered("list subscriptions", rows)?.into_iter().filter_map(Row::read).collect())
     }
 
-    /// What the subscribers of a node have.
+    /// The subscriptions of the subscribers on a node.
     pub(crate) async fn subscriptions_of(&self, node: NodeId) -> Result<Vec<Subscription>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(

@@ -1,4 +1,4 @@
-//! What operators do with groups: have them try again what failed, and remove what nobody works on any more.
+//! Operators' actions on groups: retrying what failed, and removing what is no longer in use.
 
 use sqlx::Connection;
 use sqlx::postgres::PgConnection;
@@ -18,7 +18,7 @@ pub(crate) struct RemovedGroup {
 }
 
 impl Store {
-    /// The members of a group are to try again what failed. It is recorded.
+    /// Asks the members of a group to retry what failed, and records that in the audit log.
     pub(crate) async fn ask_recovery(&self, group: &Name, actor: &Actor) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -39,7 +39,7 @@ impl Store {
         session.answered("ask for a recovery", asked).map(drop)
     }
 
-    /// How often each of these groups was to try again.
+    /// How often each of these groups was asked to retry.
     pub(crate) async fn recoveries(&self, groups: &[Name]) -> Result<Vec<(String, i64)>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Name::to_string).collect();
         let mut session = self.renewal_session().await?;
@@ -53,8 +53,9 @@ impl Store {
         Ok(rows.into_iter().map(|row| (row.name, row.recoveries)).collect())
     }
 
-    /// Removes a group, or what it has in one source, and for a type of entities its pin: unless anybody works on it. It is recorded. A member that
-    /// starts meanwhile is registered before, and seen, or after it.
+    /// Removes a group, or its position in one source, and the pin of a type of entities, unless a
+    /// process works on it; records that in the audit log. A member that starts meanwhile is
+    /// registered before, and then seen, or after.
     pub(crate) async fn remove_group(
         &self,
         group: &Name,
@@ -67,8 +68,8 @@ impl Store {
         session.answered("remove a group", removed)
     }
 
-    /// The pins of the repositories of entities, or that of one type, by the names of their processors' groups; and up to where nothing
-    /// is kept because of them.
+    /// The pins of the repositories of entities, or that of one type, by the names of their
+    /// processors' groups, each with the `seq` up to which it keeps nothing.
     pub(crate) async fn repository_pins(&self, group: Option<&Name>) -> Result<Vec<(Name, i64)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -1,5 +1,5 @@
-//! Appending: one statement locks the streams in the order of their keys, looks at the conditions, and only then takes the
-//! numbers.
+//! Appending: one statement locks the streams in the order of their keys, checks the conditions,
+//! and only then takes the sequence numbers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -9,11 +9,11 @@ use uuid::Uuid;
 use crate::event::{AppendCondition, Appended, EventId, NewLogEvent, StreamAppend, StreamId};
 use crate::store::{Store, StoreError};
 
-/// Most statements of an append: one that makes streams, and the append, twice.
+/// Most statements of an append: one that creates streams, and the append, twice.
 const STATEMENTS: usize = 4;
-/// Whoever appends a number that this divides looks whether the next partition is there.
+/// An append that takes a multiple of this number checks whether the next partition exists.
 const MILESTONE: i64 = 100_000;
-/// How often an append is begun whose streams are not there.
+/// How often an append is started whose streams do not exist.
 const TRIES: usize = 2;
 
 /// What is appended in one statement, all or nothing.
@@ -23,12 +23,12 @@ pub(crate) struct LogBatch<'a> {
     conditions: Vec<(&'a StreamId, AppendCondition)>,
 }
 
-/// A condition that did not hold: nothing was appended.
+/// A condition that did not hold, so that nothing was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     pub(crate) stream: StreamId,
     pub(crate) expected: AppendCondition,
-    /// The position of the stream's last event; none, if it has none.
+    /// The position of the stream's last event; `None` if it has none.
     pub(crate) position: Option<i64>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> LogBatch<'a> {
         batch
     }
 
-    /// One event more, under no condition.
+    /// Adds one event, under no condition.
     pub(super) fn push(&mut self, stream: &'a StreamId, event: &'a NewLogEvent) {
         self.events.push((stream, event));
         self.conditions.push((stream, AppendCondition::None));
@@ -53,8 +53,8 @@ impl<'a> LogBatch<'a> {
         self.conditions.iter().map(|(stream, _)| *stream).collect()
     }
 
-    /// What each of these streams is expected to have as its last position: nothing in particular, -1 for no event. Where
-    /// two conditions contradict each other, one that never holds.
+    /// The last position that each of these streams is expected to have: `None` for any, -1 for no
+    /// event. If two conditions contradict each other, one that never holds.
     fn expected(&self, streams: &[&StreamId]) -> Vec<Option<i64>> {
         let mut expected = HashMap::<&StreamId, i64>::new();
         for (stream, condition) in &self.conditions {
@@ -71,7 +71,8 @@ impl<'a> LogBatch<'a> {
         streams.iter().map(|stream| expected.get(stream).copied()).collect()
     }
 
-    /// The first condition that does not hold of streams with these positions; one that is not among them has no event.
+    /// The first condition that does not hold for streams with these positions; a stream that is
+    /// not among them has no event.
     fn refusal(&self, positions: &HashMap<&StreamId, i64>) -> Option<Refused> {
         self.conditions.iter().find_map(|(stream, expected)| {
             let position = positions.get(*stream).copied().filter(|position| *position >= 0);
@@ -82,7 +83,7 @@ impl<'a> LogBatch<'a> {
 }
 
 impl Store {
-    /// Appends, all or nothing.
+    /// Appends the whole batch or nothing.
     pub(crate) async fn append_to_log(
         &self,
         batch: &LogBatch<'_>,
@@ -92,7 +93,8 @@ impl Store {
             self.add_log_partitions().await?;
             appended = self.append_once(batch).await;
         }
-        // The minute's pass makes partitions long before: this is for where none runs.
+        // The minute's pass creates partitions long before; this is for deployments where none
+        // runs.
         let is_milestone = |event: &Appended| event.seq % MILESTONE == 0;
         if let Ok(Ok(appended)) = &appended
             && appended.iter().any(is_milestone)
@@ -111,24 +113,24 @@ impl Store {
     }
 }
 
-/// Whether the number that an event took is in no partition of the log, because nobody has made one.
+/// Whether the sequence number of an event is in no partition of the log, because none was created.
 pub(crate) fn lacks_partition(error: &StoreError) -> bool {
-    // A violated constraint has a name.
+    // The violation of a named constraint is something else.
     let named =
         |source: &sqlx::Error| source.as_database_error().is_some_and(|error| error.constraint().is_some());
     matches!(error, StoreError::Refused { source, .. } if !named(source))
         && error.code().as_deref() == Some("23514")
 }
 
-/// The statements of [`Store::append_to_log`], on any connection: also inside a caller's transaction. Nearly always there is
-/// one, since streams are rarely new.
+/// The statements of [`Store::append_to_log`], on any connection: also inside a caller's
+/// transaction. Nearly always it is one statement, since streams are rarely new.
 pub(crate) async fn append_batch(
     connection: &mut PgConnection,
     batch: &LogBatch<'_>,
 ) -> Result<Result<Vec<Appended>, Refused>, sqlx::Error> {
     let streams: Vec<&StreamId> = batch.streams().into_iter().collect();
-    // Of several streams, those that are there must not be locked before the others are made: who makes one then waits for
-    // who has locked another.
+    // Of several streams, the existing ones must not be locked before the others are created:
+    // creating a row may wait for a transaction that waits for a row locked here.
     if streams.len() > 1 {
         make_rows(&mut *connection, &streams).await?;
     }
@@ -137,7 +139,7 @@ pub(crate) async fn append_batch(
         let refused = batch.refusal(&positions);
         match refused {
             _ if !appended.is_empty() => return Ok(Ok(appended)),
-            // What can't hold of a stream that is not there makes none.
+            // A condition that can't hold for a missing stream does not create it.
             Some(refused) => return Ok(Err(refused)),
             None if positions.len() == streams.len() => return Ok(Ok(appended)),
             None => make_rows(&mut *connection, &streams).await?,
@@ -148,8 +150,8 @@ pub(crate) async fn append_batch(
     ))
 }
 
-/// Locks the streams that are there, and appends if all are and their conditions hold: the positions that they had, and
-/// where the events stand.
+/// Locks the streams that exist, and appends if all do and their conditions hold. Returns the
+/// positions that they had, and where the events are.
 async fn append<'a>(
     connection: &mut PgConnection,
     streams: &[&'a StreamId],
@@ -167,7 +169,8 @@ async fn append<'a>(
     Ok((positions, appended))
 }
 
-/// A stream that was locked, with its number in the batch and its position, or an event that was appended.
+/// A stream that was locked, with its number in the batch and its position; or an event that was
+/// appended.
 struct AppendRow {
     at: Option<i64>,
     position: i64,
@@ -176,8 +179,9 @@ struct AppendRow {
     prev: Option<i64>,
 }
 
-/// The statement of [`append`]. A row that is locked is read as it is then, whatever the snapshot says, so that what follows
-/// from it is right. The floor is taken before the first number: the numbers are taken of rows that it was joined to.
+/// The statement of [`append`]. A row that is locked is read as it is at that time, whatever the
+/// snapshot says, so what follows from it is right. The floor is taken before the first sequence
+/// number, because the numbers are taken from rows that are joined to it.
 async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<AppendRow>, sqlx::Error> {
     sqlx::query_as!(
         AppendRow,
@@ -247,7 +251,7 @@ async fn rows(connection: &mut PgConnection, new: &Columns) -> Result<Vec<Append
     .await
 }
 
-/// Makes the rows of those streams that have none.
+/// Creates the rows of those streams that have none.
 async fn make_rows(transaction: &mut PgConnection, streams: &[&StreamId]) -> Result<(), sqlx::Error> {
     let keys = Keys::of(streams.iter().copied());
     sqlx::query!(
@@ -292,7 +296,7 @@ impl Keys {
 struct Columns {
     streams: Keys,
     expected: Vec<Option<i64>>,
-    /// Those of the events, and which of the streams, from 1, each is for.
+    /// The streams of the events and, for each, its number among `streams`, from 1.
     keys: Keys,
     at: Vec<i32>,
     ids: Vec<Uuid>,
@@ -314,7 +318,7 @@ impl Columns {
             ..Self::default()
         };
         for (stream, event) in &batch.events {
-            // Each event's stream is among those of the conditions.
+            // The stream of each event is among those of the conditions.
             columns.at.push(numbers.get(stream).copied().unwrap_or_default());
             columns.ids.push(event.id.0);
             columns.names.push(event.name.to_string());

@@ -9,14 +9,14 @@ use crate::store::{Inserted, NewEvent};
 
 /// Most events in one statement.
 const PAGE: usize = 1_000;
-/// Most bytes of them, or one that is larger.
+/// Most bytes of them, or one event that is larger.
 const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// What the emit of logged events has besides its own statements, for each of its pages.
+/// Additional statements of an emit of logged events, per page.
 pub(in crate::store) const LOG_STATEMENTS: usize = 4;
 
-/// Appends those of these events that are to be logged, and are new. It comes last: whoever locks objects and streams locks
-/// the objects first.
+/// Appends those of these events that are to be logged and are new. This comes last: a transaction
+/// that locks objects and streams locks the objects first.
 pub(in crate::store) async fn append_emitted(
     transaction: &mut PgConnection,
     events: &[NewEvent],
@@ -27,10 +27,10 @@ pub(in crate::store) async fn append_emitted(
         return Ok(());
     }
     if logged.len() > PAGE {
-        // All streams, before the pages, in the order of their keys.
+        // Locks all streams in the order of their keys, before the first page.
         let streams: Vec<_> =
             logged.iter().map(|(stream, _)| StreamAppend::new((*stream).clone(), Vec::new())).collect();
-        // Under no condition it is never refused.
+        // Without conditions it is never refused.
         append_batch(&mut *transaction, &LogBatch::of(&streams)).await?.ok();
     }
     let (mut batch, mut count, mut bytes) = (LogBatch::default(), 0, 0);
@@ -47,7 +47,7 @@ pub(in crate::store) async fn append_emitted(
     Ok(())
 }
 
-/// An event as the log has it: its handler's name, its value, and where it went.
+/// An event as the log stores it: its handler's name, its value, and where it went.
 fn logged<'a>((event, inserted): (&'a NewEvent, &Inserted)) -> Option<(&'a StreamId, NewLogEvent)> {
     let (stream, link) = match (&event.logged, inserted) {
         (Some(stream), Inserted::New { link, .. }) => (stream, link),

@@ -1,7 +1,8 @@
-//! The log: appending to streams, reading up to where nothing can be missing, and the partitions of its table.
+//! The log: appending to streams, reading up to where nothing can be missing, and the partitions of
+//! its table.
 //!
-//! Who appends locks its streams, and only then takes numbers; who reads asks first how far that is possible. What is
-//! stored is never changed here.
+//! An append locks its streams and only then takes sequence numbers; a read first asks how far the
+//! log can be read. Stored events are never changed here.
 
 mod append;
 mod emitted;

@@ -1,4 +1,4 @@
-//! Reading: first how far it is possible, then, with a later snapshot, the rows up to there.
+//! Reading: first how far the log can be read, then, with a later snapshot, the rows up to there.
 
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
@@ -9,7 +9,8 @@ use crate::event::{
 };
 use crate::store::{Store, StoreError};
 
-/// How many rows are looked at, for each that is asked for, where a source has only some of those that are looked at.
+/// How many rows are scanned per requested row, if a source has only some of the rows that are
+/// scanned.
 const LOOKED_FOR_EACH: i64 = 8;
 const LOOKED_LEAST: i64 = 1_000;
 const LOOKED_MAX: i64 = 20_000;
@@ -17,9 +18,9 @@ const LOOKED_MAX: i64 = 20_000;
 /// How far the log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogHorizon {
-    /// Up to this number nothing can be added any more.
+    /// Up to this sequence number nothing can be added any longer.
     pub readable: i64,
-    /// The last number that was taken.
+    /// The last sequence number that was taken.
     pub last: i64,
 }
 
@@ -47,16 +48,17 @@ struct LogRow {
     link_id: Option<i64>,
     link_prev: Option<i64>,
     appended_at: Timestamp,
-    /// Whether the source has it; the last one that was looked at comes in any case.
+    /// Whether the source has it; the last row that was scanned is returned in any case.
     matches: bool,
-    /// The how-manyth it is of those that were looked at.
+    /// Its number among the rows that were scanned, from 1.
     number: i64,
-    /// Bytes of the source's events up to this one. The first that is too much comes without its payload.
+    /// Bytes of the source's events up to this one. The first that is too much comes without its
+    /// payload.
     bytes: i64,
 }
 
-/// Which rows are read: after one number, up to another; so many, of so many that are looked at, and of so many bytes. The first one
-/// is read in any case.
+/// Which rows are read: after one sequence number and up to another, at most `limit` of at most
+/// `looked` scanned rows, with at most `bytes`. The first one is read in any case.
 struct Span {
     after: i64,
     through: i64,
@@ -73,7 +75,7 @@ impl Store {
         session.answered("look how far the log can be read", horizon)
     }
 
-    /// The end of a stream; none, if it has no event.
+    /// The end of a stream; `None` if it has no event.
     pub(crate) async fn log_end(&self, stream: &StreamId) -> Result<Option<LogEnd>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
@@ -88,7 +90,7 @@ impl Store {
         session.answered("look at a stream", end)
     }
 
-    /// The events of a source after a number; a page of them has 4 MiB at most, or one event.
+    /// The events of a source after a sequence number; a page has at most 4 MiB, or one event.
     pub(crate) async fn read_log(
         &self,
         source: &EventSource,
@@ -98,9 +100,10 @@ impl Store {
         self.read_log_within(source, after, limit, PageLimit::BYTES).await
     }
 
-    /// The same with so many bytes of payloads and metadata at most; one event comes in any case. What does not fit is not sent by
-    /// the database, nor read by it: the length of a value is known without the value. In two statements: a snapshot that is not
-    /// younger than the horizon would miss what was committed between them.
+    /// As [`Store::read_log`], with at most this many bytes of payloads and metadata, or one event.
+    /// What does not fit is neither sent by the database nor read by it: the length of a value is
+    /// known without the value. In two statements: a snapshot that is not younger than the horizon
+    /// would miss what was committed between them.
     pub(crate) async fn read_log_within(
         &self,
         source: &EventSource,
@@ -135,7 +138,7 @@ async fn horizon(connection: &mut PgConnection) -> Result<LogHorizon, sqlx::Erro
         .await
 }
 
-/// How many rows are looked at.
+/// How many rows are scanned.
 fn looked(source: &EventSource, limit: i64) -> i64 {
     let some = match source {
         EventSource::Log { canvas } => canvas.is_some(),
@@ -153,7 +156,7 @@ fn page_of(
     mut rows: Vec<LogRow>,
 ) -> LogPage {
     let count = i64::try_from(rows.len()).unwrap_or(i64::MAX);
-    // The first that is too much says where the page ends, unless it is the only one.
+    // The first event that is too much marks the end of the page, unless it is the only one.
     let over = rows.iter().position(|row| row.bytes > bytes);
     let cut = match over {
         Some(0) => rows.first().map(|row| row.seq),
@@ -314,7 +317,7 @@ async fn of_stream(
     .await
 }
 
-/// The columns hold to the same rules as our names.
+/// An event from its columns, which hold to the same rules as the types.
 fn event(row: LogRow) -> Option<LogEvent> {
     Some(LogEvent {
         seq: row.seq,

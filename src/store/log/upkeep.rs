@@ -1,26 +1,26 @@
-//! The partitions of the log's table, and who holds its readers back.
+//! The partitions of the log's table, and what holds back its readers.
 
 use std::time::Duration;
 
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// For how many numbers ahead partitions are made.
+/// For how many sequence numbers ahead partitions are created.
 const AHEAD: i64 = 10_000_000;
-/// Most holders that are named.
+/// Most appenders and holders that are listed.
 const APPENDERS_MAX: i64 = 20;
 const HOLDERS_MAX: i64 = 20;
 
-/// An open transaction that has appended to the log: until it ends, nobody reads further.
+/// An open transaction that has appended to the log: until it ends, the log can't be read further.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LogAppender {
-    /// The server's process; none for a prepared transaction.
+    /// The server's process; `None` for a prepared transaction.
     pub pid: Option<i32>,
-    /// What its session calls itself, with its user and state, as far as this role may know.
+    /// The application name, user and state of its session, as far as this role may see them.
     pub who: String,
-    /// For how long its transaction has been open, if that may be known.
+    /// For how long its transaction has been open, if this role may see that.
     pub open_for: Option<Duration>,
-    /// The log is not read beyond this number as long as it is open.
+    /// While it is open, the log can't be read beyond this sequence number.
     pub floor: i64,
 }
 
@@ -29,16 +29,17 @@ pub struct LogAppender {
 pub struct LogHolder {
     /// `group GROUP` or `pin PIN`.
     pub name: String,
-    /// Where it stands: what comes after that is kept.
+    /// Its position: what comes after that is kept.
     pub position: i64,
-    /// How many numbers of the log can be read after that.
+    /// How many readable sequence numbers come after that.
     pub behind: u64,
-    /// Whether anybody works on it.
+    /// Whether any process is working on it.
     pub is_worked_on: bool,
 }
 
 impl LogHolder {
-    /// The statement that removes a pin which is not of a type of entities: it was made by hand, and no group has it.
+    /// The statement that removes a pin that does not belong to a type of entities: it was made by
+    /// hand, and no group owns it.
     pub(crate) fn unpinning(&self) -> Option<String> {
         let pin = self.name.strip_prefix("pin ").filter(|pin| !pin.starts_with("entities/"))?;
         Some(format!("delete from wakeq.log_pins where name = '{}'", pin.replace('\'', "''")))
@@ -46,7 +47,7 @@ impl LogHolder {
 }
 
 impl Store {
-    /// What keeps the first partition of the log, if that is full: those that stand the furthest back first.
+    /// What keeps the first partition of the log, if that is full; the furthest behind first.
     pub(crate) async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -82,7 +83,7 @@ impl Store {
         Ok(rows.into_iter().map(|row| holder(row.name, row.position, row.behind, row.is_worked_on)).collect())
     }
 
-    /// Makes the partitions that will be needed next; how many it made.
+    /// Creates the partitions that will be needed next; returns how many.
     pub(crate) async fn add_log_partitions(&self) -> Result<i32, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select wakeq.add_log_partitions($1) as "made!""#, AHEAD);
@@ -90,7 +91,8 @@ impl Store {
         session.answered("make partitions of the log", made)
     }
 
-    /// Drops the first partition, if all of it is older and nobody needs it; its name.
+    /// Drops the first partition, if all of it is older and it is no longer needed; returns its
+    /// name.
     pub(crate) async fn drop_log_partition(&self, kept: Duration) -> Result<Option<String>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!("select wakeq.drop_log_partition($1) as part", interval(kept));
@@ -98,7 +100,7 @@ impl Store {
         session.answered("drop a partition of the log", dropped)
     }
 
-    /// The open transactions that have appended, those that hold readers back the furthest first.
+    /// The open transactions that have appended, those that hold readers back furthest first.
     pub(crate) async fn log_appenders(&self) -> Result<Vec<LogAppender>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -19,7 +19,7 @@ impl Tables {
         Ok(latest.filter_map(|(_, id)| Some(self.shown(*id, self.dead.get(id)?))).collect())
     }
 
-    /// The dead events that a filter means, the oldest first.
+    /// The dead events that match a filter, oldest first.
     fn meant(&self, filter: &DeadFilter) -> Vec<(Timestamp, EventId)> {
         let meant = self.dead.iter().filter(|(id, dead)| {
             let scope = &dead.row.address.scope;

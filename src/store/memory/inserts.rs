@@ -18,7 +18,7 @@ impl Tables {
     }
 
     fn insert_row(&mut self, event: &NewEvent) -> Inserted {
-        // No queue is registered here.
+        // There are no queues in memory.
         if event.only_queues {
             return Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
         }

@@ -34,7 +34,7 @@ impl Tables {
         self.objects.entry((canvas, key.clone())).or_insert_with(new)
     }
 
-    /// The next link of an object's chain, taken.
+    /// Takes the next link of an object's chain.
     pub(super) fn next_link(&mut self, canvas: CanvasId, key: &ObjectKey) -> Link {
         self.last_seq += 1;
         let id = self.last_seq;
@@ -42,7 +42,8 @@ impl Tables {
         Link { id, prev: std::mem::replace(&mut object.last_id, id) }
     }
 
-    /// The place of an event that is brought back: its own, if its lane stood still for it; else the last.
+    /// The place of an event that is redriven: its old one, if it halted its lane; else the last
+    /// one.
     pub(super) fn place_again(&mut self, id: EventId, row: &Row) -> Option<Place> {
         let place = row.place.clone()?;
         let lane = lane_of(row)?;
@@ -69,14 +70,14 @@ impl Tables {
         }
     }
 
-    /// Notes that an event left its chain without being consumed.
+    /// Records that an event left its chain without being consumed.
     pub(super) fn bury(&mut self, row: &Row, cause: &str) {
         let Some(Place { object, link }) = row.place.clone() else { return };
         let tombstone = Tombstone { link, cause: cause.to_owned(), left_at: self.now };
         self.tombstones.insert((row.address.scope.canvas, object, link.id), tombstone);
     }
 
-    /// There are no queues here.
+    /// There are no queues in memory.
     pub(in crate::store) fn tombstones(
         &self,
         canvas: CanvasId,
@@ -99,7 +100,7 @@ impl Tables {
         self.halted.entry(lane.clone()).or_insert(HaltedLane { lane, event, event_seq, halted_at });
     }
 
-    /// Makes the promise of the event again that has its turn after this one is removed.
+    /// Renews the promise of the event that is first once this one has been removed.
     pub(super) fn arm_first_of(&mut self, removed: &Row) {
         let first = lane_of(removed).and_then(|lane| self.first_in(&lane).map(|(id, _)| id));
         let armed = first.and_then(|id| Some((id, self.events.get(&id)?.delay_until)));

@@ -1,8 +1,9 @@
-//! The tables in memory, for the test kit: what the SQL does, each statement at one moment of a clock that only a test
-//! moves. Nothing else may use it.
+//! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
+//! clock that only a test moves. Nothing else may use them.
 //!
-//! There is no trait between this and Postgres. The functions of [`Store`] that tests of handlers need ask here first,
-//! in their first line; every other one refuses. `tests/it/testing/agreement.rs` plays the same steps on both.
+//! There is no trait between these and Postgres. The functions of [`Store`] that tests of handlers
+//! need use these first, in their first line; all others fail. `tests/it/testing/agreement.rs` runs
+//! the same steps on both.
 
 mod dead;
 mod inserts;
@@ -22,20 +23,20 @@ use crate::event::{
     Timestamp, Timing, Traceparent,
 };
 
-/// How many of the events emitted last are remembered.
+/// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
 /// Most events that may wait.
 const EVENTS_MAX: usize = 1_000_000;
 
-/// What the test kit adds to a store; all clones of the store share it.
+/// What the test kit adds to a store; shared by all clones of the store.
 #[derive(Debug, Default)]
 pub(crate) struct Kit {
-    /// Instead of Postgres.
+    /// Used instead of Postgres.
     tables: Option<Mutex<Tables>>,
     emitted: Mutex<VecDeque<Arc<NewEvent>>>,
 }
 
-/// The rows, and the clock.
+/// The rows and the clock.
 #[derive(Debug)]
 pub(super) struct Tables {
     timing: Timing,
@@ -43,14 +44,14 @@ pub(super) struct Tables {
     events: BTreeMap<EventId, Row>,
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
-    /// Ids that callers chose: whose they are, and since when.
+    /// Ids that callers chose: of which canvas, and since when.
     chosen: HashMap<EventId, Chosen>,
     unknown: BTreeMap<HandlerAddress, Unknown>,
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), Key>,
     objects: BTreeMap<(CanvasId, ObjectKey), Object>,
-    /// The last number of the sequence for links.
+    /// The last value of the sequence for links.
     last_seq: i64,
     halted: BTreeMap<Lane, HaltedLane>,
     tombstones: BTreeMap<(CanvasId, ObjectKey, i64), Tombstone>,
@@ -94,7 +95,7 @@ struct Unknown {
     last_seen: Timestamp,
 }
 
-/// Wakes a handler's events: the parked ones, or those that waited for the handler.
+/// Wakes a handler's events: the parked ones, or those that were deferred for lack of the handler.
 #[derive(Clone, Debug)]
 struct Job {
     scope: HandlerScope,
@@ -110,7 +111,8 @@ struct Key {
 }
 
 impl Store {
-    /// A store in memory. Its clock starts at the system's time, and then stands still.
+    /// A store in memory. Its clock starts at the system's time, and moves only when it is
+    /// advanced.
     pub(crate) fn in_memory(timing: Timing) -> Result<Self, StoreError> {
         timing.check()?;
         let tables = Mutex::new(Tables::new(timing.clone(), Timestamp::from(SystemTime::now())));
@@ -122,7 +124,7 @@ impl Store {
         self.with_kit(Kit::default())
     }
 
-    /// What was emitted through this store and its clones; the last 100,000.
+    /// What was emitted through this store and its clones: the last 100,000 events.
     pub(crate) fn emitted(&self) -> Vec<Arc<NewEvent>> {
         self.kit().map(|kit| locked(&kit.emitted).iter().cloned().collect()).unwrap_or_default()
     }
@@ -210,7 +212,7 @@ impl Tables {
         [RuleKind::Block, RuleKind::Pause].into_iter().find(stands)
     }
 
-    /// Whether nobody runs the event.
+    /// Whether the event is not running.
     fn is_free(&self, row: &Row) -> bool {
         row.locked_at.is_none_or(|locked_at| locked_at < self.now - self.timing.lease)
     }

@@ -70,7 +70,7 @@ impl Tables {
         Ok(rules)
     }
 
-    /// What an operator's command finds: the event of this canvas, if nobody runs it.
+    /// Which outcome a command has: whether the canvas has the event and it is not running.
     fn commanded(&self, canvas: CanvasId, id: EventId) -> Commanded {
         match self.events.get(&id).filter(|row| row.address.scope.canvas == canvas) {
             Some(row) => Commanded::of(self.is_free(row), true),
@@ -108,7 +108,8 @@ impl Tables {
         Ok(commanded)
     }
 
-    /// The clock stands still between two steps: what was emitted at this very moment came before.
+    /// The clock does not move between two steps, so what was emitted at this very moment counts as
+    /// before.
     fn free_of(&self, scope: &HandlerScope, before: Timestamp, limit: u64) -> Vec<EventId> {
         let meant =
             self.events.iter().filter(|(_, row)| row.address.scope == *scope && row.enqueued_at <= before);

@@ -1,4 +1,4 @@
-//! What runs ask: load, claim, and the fenced writes of an owner.
+//! What runs need: load, claim, and the fenced writes of an owner.
 
 use std::sync::Arc;
 
@@ -185,7 +185,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A worker has these handlers now: a job for each that events wait for.
+    /// Called when a worker has these handlers: creates a job for each that events wait for.
     pub(in crate::store) fn register(
         &mut self,
         handlers: &[String],
@@ -212,7 +212,7 @@ fn bytes(row: &Row) -> i32 {
     i32::try_from(row.value.len()).unwrap_or(i32::MAX)
 }
 
-/// Whether a worker with these handlers has that of the address.
+/// Whether a worker with these handlers has the handler of this address.
 fn knows(limits: &ClaimLimits, address: &HandlerAddress) -> bool {
     let HandlerAddress { scope, modifier } = address;
     let key = format!("{}/{}/{}", scope.module, scope.name, modifier);

@@ -1,4 +1,5 @@
-//! Targets: there are none in memory, where handlers are functions; but a handler may say that it is gone.
+//! Targets: there are none in memory, where handlers are functions; but a handler may report that
+//! it is gone.
 
 use super::Tables;
 use crate::event::{Actor, HandlerAddress, RuleKind};

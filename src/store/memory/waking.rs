@@ -1,4 +1,4 @@
-//! The minute's statement, resume jobs, and promises that are made again.
+//! The minute's statement, resume jobs, and renewed promises.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::store::chores::Minute;
 use crate::store::resume::{PAGE, ResumePage};
 
 impl Tables {
-    /// There are no queues here.
+    /// There are no queues in memory.
     pub(in crate::store) fn announce_pulled(
         &self,
         told: &[Notification],
@@ -17,7 +17,8 @@ impl Tables {
         Ok(told.to_vec())
     }
 
-    /// Lifts the rules that reached their end, moves what is overdue, lists open jobs; nothing, unless it is due.
+    /// Lifts one rule that reached its end, moves what is overdue, lists open jobs; does nothing
+    /// unless it is due.
     pub(in crate::store) fn minute(&mut self, again: bool) -> Result<Minute, StoreError> {
         let period = self.timing.probe_period;
         let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
@@ -78,7 +79,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Tables in memory have no record.
+    /// There is no audit log in memory.
     pub(in crate::store) fn note_wake_all(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -138,7 +139,7 @@ impl Tables {
         Ok(())
     }
 
-    /// A whole job: nobody can come between its pages here.
+    /// Runs the whole job, since nothing can come between its pages here.
     pub(in crate::store) fn resume_page(&mut self, job: i64) -> Result<ResumePage, StoreError> {
         let mut notifications = Vec::new();
         if let Some(job) = self.jobs.remove(&job) {
@@ -166,7 +167,7 @@ impl Tables {
     }
 }
 
-/// Where a promise that was overdue goes.
+/// Where an overdue promise is moved.
 struct Moved {
     notify_at: Timestamp,
     publish: bool,

@@ -1,4 +1,4 @@
-//! Queues as operators see them: registered, listed, weighed and taken back, with what waits in their facets.
+//! Queues as operators see them: list, set weights, unregister, and what waits in their facets.
 
 #[cfg(feature = "http")]
 use super::registration::QUEUES_MAX;
@@ -12,7 +12,7 @@ use crate::store::{Store, StoreError};
 
 /// Most copies that are counted of a facet.
 const COUNT_MAX: i64 = 10_000;
-/// Most settings that are listed of a queue.
+/// Most facet settings that are listed of a queue.
 const SETTINGS_MAX: i64 = 1000;
 /// Most copies that one statement drops.
 const DROP_PAGE: i64 = 1000;
@@ -22,59 +22,62 @@ const DROP_PAGE: i64 = 1000;
 pub struct RegisteredQueue {
     /// Its name.
     pub name: Name,
-    /// Which events are copied into it: those with a topic that any of these is found in.
+    /// Which events are copied into it: those whose topic any of these matches.
     pub patterns: Vec<String>,
-    /// It gets no copies any more, and goes with the last one that waits.
+    /// It no longer gets copies, and is removed after the last one that waits.
     pub draining: bool,
-    /// Its copies are shown to their canvases, which may do with them as with their events, and hold them by rules.
+    /// Its copies are visible to their canvases, which may treat them like their events and hold
+    /// them by rules.
     pub tenant_visible: bool,
-    /// What a canvas gets of it that has no settings of its own.
+    /// The default for canvases without settings of their own.
     pub facets: FacetSettings,
-    /// How its copies are tried again, if services pull them over HTTP.
+    /// How its copies are retried, if services pull them over HTTP.
     pub pull: Option<PullPolicy>,
-    /// Where its events are sent, if that is over HTTP.
+    /// Where its copies are sent, if that is over HTTP.
     #[cfg(feature = "http")]
     pub target: Option<RegisteredTarget>,
-    /// Since when it is registered.
+    /// When it was registered.
     pub created_at: Timestamp,
     /// Who registered it.
     pub created_by: String,
-    /// Since when it is as it is.
+    /// When it was last changed.
     pub updated_at: Timestamp,
-    /// Who made it so.
+    /// Who changed it last.
     pub updated_by: String,
 }
 
-/// What a canvas gets of a queue.
+/// A canvas's share of a queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FacetSettings {
-    /// Events in each round, 0 to 1,000; with 0 the canvas is paused in the queue. Default 1.
+    /// Copies per round of the rotation, 0 to 1,000; with 0 the canvas is paused in the queue.
+    /// Default 1.
     pub weight: Option<u32>,
-    /// Events that may run at a time on all workers, 1 to 10,000. Default: no limit.
+    /// Copies that may run at a time, on all workers together, 1 to 10,000. Default: no limit.
     pub in_flight_max: Option<u32>,
 }
 
-/// What waits of a canvas in a queue.
+/// What a canvas has in a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facet {
     /// The tenant.
     pub canvas: CanvasId,
-    /// Copies that nobody runs, those that are not due and those under rules included; at most 10,000 are counted.
+    /// Copies that are not running, including those that are not due or under rules; at most 10,000
+    /// copies are counted.
     pub waiting: u64,
-    /// Copies that somebody runs, among as many.
+    /// Copies that are running, among those 10,000.
     pub running: u64,
     /// Whether there may be more.
     pub capped: bool,
     /// Since when the oldest has been due.
     pub oldest_due: Option<Timestamp>,
-    /// Where it stands in the rotation, from 1; none, if it is not in it.
+    /// Its position in the rotation, from 1; `None` if it is not in it.
     pub position: Option<u64>,
-    /// What it gets, where that is not what the queue says.
+    /// Its own settings, where they differ from the queue's.
     pub settings: FacetSettings,
 }
 
 impl Store {
-    /// The queues by name, or the one of this name.
+    /// The queues by name, or only the one of this name.
     pub(crate) async fn queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredQueue>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -113,8 +116,9 @@ impl Store {
         Ok(queues.collect())
     }
 
-    /// Takes a queue's registration back: no emit makes copies any more. It goes with the last copy that waits; whether
-    /// there was one. It locks the registry before the queue, as a registration does.
+    /// Unregisters a queue: emits no longer make copies, and it is removed after the last copy that
+    /// waits. Returns whether there was one. Locks the registry before the queue, as a registration
+    /// does.
     pub(crate) async fn drain_queue(&self, name: &Name, actor: &Actor) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -141,8 +145,8 @@ impl Store {
         session.answered("unregister a queue", drained)
     }
 
-    /// Deletes up to [`DROP_PAGE`] copies of a queue that nobody runs, once it gets none any more; whether there may be
-    /// more.
+    /// Deletes up to [`DROP_PAGE`] copies of a draining queue that are not running; returns whether
+    /// there may be more.
     pub(crate) async fn drop_copies(&self, name: &Name) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -159,8 +163,8 @@ impl Store {
         Ok(session.answered("drop copies", gone)?.rows_affected() >= DROP_PAGE.cast_unsigned())
     }
 
-    /// Says what a canvas gets of a queue; nothing set: what the queue says. Whether there is such a queue. With
-    /// `wakes` its copies are to be woken, by [`Store::wake_page`].
+    /// Sets a canvas's share of a queue; what is not set is as the queue says. Returns whether
+    /// there is such a queue. With `wakes` its copies will be woken, by [`Store::wake_page`].
     pub(crate) async fn set_facet(
         &self,
         queue: &Name,
@@ -199,7 +203,8 @@ impl Store {
         session.answered("set what a canvas gets of a queue", put)
     }
 
-    /// What canvases get of a queue where that differs, by canvas; of one, or of the first 1,000.
+    /// The settings of canvases that differ from the queue's, by canvas: of one canvas, or of the
+    /// first 1,000.
     pub(crate) async fn facet_settings(
         &self,
         queue: &Name,
@@ -223,8 +228,8 @@ impl Store {
             .collect())
     }
 
-    /// The facets of a queue: the canvases with waiting or running copies, those next in the rotation first; at most
-    /// `limit`, after a canvas.
+    /// The facets of a queue, that is the canvases with waiting or running copies, by canvas: at
+    /// most `limit`, after a given canvas.
     pub(crate) async fn facets(
         &self,
         queue: &Name,
@@ -291,7 +296,7 @@ pub(super) fn milliseconds(number: i64) -> Duration {
     Duration::from_millis(number.unsigned_abs())
 }
 
-/// As Postgres has it, which refuses what is too large.
+/// As Postgres takes it, which refuses what is too large.
 pub(super) fn integer(number: Option<u32>) -> Option<i32> {
     number.map(|number| i32::try_from(number).unwrap_or(i32::MAX))
 }

@@ -1,10 +1,11 @@
-//! How much there is to do in queues, at a cost that does not grow with what waits.
+//! How much there is to do in queues, at a cost that does not grow with the backlog.
 
 use crate::event::Name;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most copies that are read of one queue, and how many of all of them, unless queues are many.
+/// Most copies that are read of one queue; and of all of them together, unless there are many
+/// queues.
 const LOOK_MAX: i64 = 10_000;
 const LOOKS_MAX: i64 = 20_000;
 
@@ -13,18 +14,21 @@ const LOOKS_MAX: i64 = 20_000;
 pub struct QueueDepth {
     /// The queue.
     pub queue: Name,
-    /// Copies that are due, on no worker, not parked, and of a canvas that is not paused there. One under a rule counts until
-    /// it was looked at and parked; one behind another of its object, or of a canvas that has as many in flight as it may, counts.
+    /// Copies that are due, on no worker, not parked, and of a canvas that is not paused in the
+    /// queue. Copies behind another of their object, or whose canvas is at its in-flight limit,
+    /// count; one under a rule counts until it has been parked.
     pub depth: u64,
-    /// Whether there may be more: a look reads 10,000 copies at most, and fewer where it is about many queues.
+    /// Whether there may be more: at most 10,000 copies are read of a queue, and fewer if there are
+    /// many queues.
     pub capped: bool,
-    /// Canvases that have turns now; at most 10,000 are counted.
+    /// Canvases in the rotation now; at most 10,000 are counted.
     pub canvases: u64,
 }
 
 impl Store {
-    /// What is to be done in the registered queues, or in the one of this name. Of each as many due copies are counted as its
-    /// share of 20,000 is, at most 10,000; those of canvases that are paused there, and those that are not due, are not read.
+    /// What there is to do in the registered queues, or in the one of this name. Of each, its share
+    /// of 20,000 due copies is counted, at most 10,000; copies that are not due, or whose canvas is
+    /// paused in the queue, are not read.
     pub(crate) async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

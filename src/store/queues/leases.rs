@@ -12,12 +12,12 @@ use crate::store::{Store, StoreError};
 /// Most canvases with copies in flight that one page visits.
 const VISITED: i64 = 1000;
 
-/// A copy that is leased over HTTP now.
+/// A copy that is currently leased over HTTP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
     /// The copy's own id.
     pub id: EventId,
-    /// When the lease ends, on the database's clock.
+    /// When the lease ends, by the database's clock.
     pub lease_until: Timestamp,
     /// Which attempt this is, from 1. Leases that ran out are not counted.
     pub attempt: u32,
@@ -29,13 +29,14 @@ pub struct Lease {
     pub place: Option<Place>,
 }
 
-/// Where a list of leases goes on: after this copy of this canvas.
+/// Where the next page of leases starts: after this copy of this canvas.
 pub(crate) type LeasePosition = (CanvasId, EventId);
 
 impl Store {
-    /// The copies of a queue that are leased over HTTP, by canvas and id: up to so many, and where the list goes on.
+    /// The copies of a queue that are leased over HTTP, by canvas and id: at most `limit`, and
+    /// where the next page starts.
     ///
-    /// A queue that is pulled has a limit, so what it has in flight is written in its facets.
+    /// A pulled queue has a limit, so its facets list what it has in flight.
     pub(crate) async fn leases(
         &self,
         queue: &Name,
@@ -89,8 +90,8 @@ impl Store {
         Ok((leases, last))
     }
 
-    /// Ends a lease as its holder does that gives the copy back: nothing is counted. The canvas of the copy; none, if it is not
-    /// leased in this queue.
+    /// Ends a lease as if its holder gave the copy back: nothing is counted. Returns the canvas of
+    /// the copy; `None` if it is not leased in this queue.
     pub(crate) async fn end_lease(
         &self,
         queue: &Name,

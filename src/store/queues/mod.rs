@@ -1,4 +1,5 @@
-//! Registered queues: their registration, the copies that emits make, and the turns that are taken of them.
+//! Registered queues: their registration, the copies that emits make, and the turns in which they
+//! are taken.
 
 mod admin;
 mod depth;

@@ -1,4 +1,4 @@
-//! Which rows an insert writes: for each event one of its own, and a copy for each queue that wants it.
+//! Which rows an insert writes: for each event its own, and a copy for each matching queue.
 
 use std::fmt::Write;
 
@@ -6,8 +6,9 @@ use super::Registered;
 use crate::event::{EventId, Link};
 use crate::store::insert::{Inserted, NewEvent};
 
-/// For each event its rows, as columns for `unnest`: their ids and, at the same places, the queues of those that are
-/// copies, each as the text of an array. So nothing has to be joined, and no value is sent twice.
+/// The rows of each event, as columns for `unnest`: their ids and, at the same positions, the
+/// queues of those that are copies, each as the text of an array. So nothing has to be joined, and
+/// no value is sent twice.
 #[derive(Debug, Default)]
 pub(in crate::store) struct Placements {
     pub(in crate::store) ids: Vec<String>,
@@ -24,7 +25,7 @@ struct Copied {
 }
 
 impl Placements {
-    /// Where these events go. Copies have new ids each time.
+    /// The rows of these events. Copies get new ids each time.
     pub(in crate::store) fn of<'a>(
         events: impl Iterator<Item = &'a NewEvent>,
         registered: &Registered,
@@ -40,7 +41,7 @@ impl Placements {
             for queue in registered.queues(&event.address) {
                 let comma = if ids.len() > 1 { "," } else { "" };
                 let copy = EventId::new();
-                // Writing to a string does not fail, and a name needs no escapes.
+                // Writing to a string can't fail, and a name needs no escaping.
                 let _ = write!(ids, "{comma}{copy}");
                 let _ = write!(queues, "{comma}\"{queue}\"");
                 copies.push(Copied { id: copy, pulled: registered.is_pulled(queue) });
@@ -54,7 +55,7 @@ impl Placements {
         rows
     }
 
-    /// What became of the event at this position, from 1; with its link, if it is on an object.
+    /// The outcome of the event at this position, from 1; with its link, if it is on an object.
     pub(in crate::store) fn inserted(&self, position: i64, due_soon: bool, link: Option<Link>) -> Inserted {
         let at = usize::try_from(position - 1).unwrap_or(usize::MAX);
         let copies = self.copies.get(at).map(Vec::as_slice).unwrap_or_default();

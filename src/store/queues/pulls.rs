@@ -1,6 +1,7 @@
-//! Copies of queues that services pull: leased, extended, and what shows that a lease stands.
+//! Copies of queues that services pull: leasing, extending, and checking leases.
 //!
-//! A lease is a claim like a worker's, of a length of its own: its `locked_at` is written so that it stands until then.
+//! A lease is a claim like a worker's, with a length of its own: its `locked_at` is written such
+//! that it stands until then.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,28 +18,28 @@ use crate::store::load::address;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// Most canvases with copies that one look visits, from the first one and from the one given.
+/// Most canvases with copies that one call visits, from the first one and from the given one.
 const LOOK: i32 = 1000;
 
-/// A copy that was leased.
+/// A leased copy.
 #[derive(Debug)]
 pub(crate) struct LeasedRow {
     pub(crate) event: ClaimedEvent,
     pub(crate) token: LeaseToken,
-    /// On the database's clock.
+    /// By the database's clock.
     pub(crate) until: Timestamp,
 }
 
-/// What a token is worth at a copy.
+/// The result of checking a token against a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// There is no such queue.
     NoQueue,
     /// There is no such copy in the queue.
     Gone,
-    /// It was made for no claim of this copy.
+    /// The token was not made for any claim of this copy.
     Wrong,
-    /// The lease ran out, or was given up.
+    /// The lease has run out, or was given up.
     Over,
     /// The lease stands.
     Stands {
@@ -47,13 +48,14 @@ pub(crate) enum Fence {
         scope: HandlerScope,
         /// Retries before this attempt.
         retries: u32,
-        /// What it is first of, if it is on an object.
+        /// The object in whose lane it is first, if it is on one.
         object: Option<ObjectKey>,
     },
 }
 
 impl Store {
-    /// Leases as many copies of a pulled queue as its rotation gives now, with values of so many bytes together, or one.
+    /// Leases up to `most` copies of a pulled queue, as its rotation gives them now: with at most
+    /// `bytes_max` bytes of values together, or one copy.
     pub(crate) async fn lease_copies(
         &self,
         queue: &Name,
@@ -122,8 +124,9 @@ impl Store {
         Ok(leased.collect())
     }
 
-    /// Puts canvases into the rotation of a pulled queue whose copies became due, were given back or were lost: of the first ones
-    /// with copies, and of those after one of them; whether there are any.
+    /// Puts canvases whose copies became due, were given back or were lost into the rotation of a
+    /// pulled queue: among the first ones with copies, and among those after the given one. Returns
+    /// whether there are any.
     pub(crate) async fn enter_due(&self, queue: &Name, after: Uuid) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -137,7 +140,8 @@ impl Store {
         session.answered("look for what became due in a queue", entered)
     }
 
-    /// Whether a pulled queue may have something to take now; `None`: there is no such queue that is pulled.
+    /// Whether a pulled queue may have something to take now; `None` if there is no pulled queue of
+    /// this name.
     pub(crate) async fn has_turns(&self, queue: &Name, after: Uuid) -> Result<Option<bool>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -153,7 +157,7 @@ impl Store {
         session.answered("look whether a queue has turns", has)
     }
 
-    /// How the copies of a queue are tried again, if it is pulled; `None`: there is no such queue.
+    /// How the copies of a queue are retried, if it is pulled; `None` if there is no such queue.
     pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -175,7 +179,7 @@ impl Store {
         Ok(policy)
     }
 
-    /// What a token is worth at a copy of this queue, on the database's clock.
+    /// Checks a token against a copy of this queue, by the database's clock.
     pub(crate) async fn fence(
         &self,
         queue: &Name,
@@ -214,7 +218,8 @@ impl Store {
         })
     }
 
-    /// Lets a lease that stands end so long from now; when that is, on the database's clock.
+    /// Extends a lease that stands to this long from now; returns when it ends, by the database's
+    /// clock.
     pub(crate) async fn extend_lease(
         &self,
         (canvas, claim): (CanvasId, Claim),
@@ -235,7 +240,8 @@ impl Store {
         session.answered("extend a lease", until)
     }
 
-    /// Puts those of these that are copies of pulled queues into their rotations; the others, of which workers are to be notified.
+    /// Puts those of these events that are copies of pulled queues into the rotations; returns the
+    /// others, of which workers have to be notified.
     pub(crate) async fn announce_pulled(
         &self,
         told: &[Notification],

@@ -12,39 +12,39 @@ use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 use crate::store::{Store, StoreError};
 
-/// A process compiles the patterns of one registration at a time: each takes tens of megabytes for a moment. Emits do not wait for
-/// that: they compile their own.
+/// A process compiles the patterns of one registration at a time: each takes tens of megabytes for
+/// a moment. Emits do not wait for that, as they compile their own.
 static COMPILING: Semaphore = Semaphore::const_new(1);
 
-/// Most queues.
+/// Most queues that may be registered.
 pub(super) const QUEUES_MAX: i64 = 100;
 
-/// A queue to be.
+/// A queue to register.
 #[derive(Debug)]
 pub(crate) struct NewQueueRow<'a> {
     pub(crate) name: &'a Name,
     pub(crate) patterns: &'a [QueuePattern],
     pub(crate) facets: FacetSettings,
     pub(crate) tenant_visible: bool,
-    /// How its copies are tried again, if they are pulled.
+    /// How its copies are retried, if they are pulled.
     pub(crate) pull: Option<&'a PullPolicy>,
-    /// Whether what waits in it may go on now, and is to be woken.
+    /// Whether what waits in it may now run, and has to be woken.
     pub(crate) wakes: bool,
     pub(crate) actor: &'a Actor,
 }
 
-/// What registering did.
+/// The outcome of a registration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum QueuePut {
     /// There was none of this name.
     New,
-    /// It replaced what was registered, or was the same.
+    /// It replaced a registration, possibly the same.
     Replaced,
     /// There are [`QUEUES_MAX`] others.
     TooMany,
-    /// All patterns together need more memory than emitters have for them.
+    /// All patterns together need more memory than emitters allow.
     TooCostly,
-    /// Others were registered each time after the patterns had been compiled.
+    /// The registered queues changed each time after the patterns had been compiled.
     Stale,
 }
 
@@ -57,12 +57,12 @@ impl QueuePut {
     }
 }
 
-/// How often a registration begins anew because another one was done meanwhile.
+/// How often a registration is repeated because another one was made meanwhile.
 const PUT_TRIES: usize = 100;
 
 impl Store {
-    /// Registers a queue that functions work, or replaces what is registered. From its commit on each matching emit makes
-    /// a copy.
+    /// Registers a queue whose copies are run by functions or pulled, or replaces its registration.
+    /// From the commit on, each matching emit makes a copy.
     pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
         let told = format!("{}{}", new.name, new.pull.map_or("", |_| ", pulled over HTTP"));
         for _ in 0..PUT_TRIES {
@@ -87,7 +87,8 @@ impl Store {
         Ok(QueuePut::Stale)
     }
 
-    /// The same for a queue with an HTTP target, which is at [`target_of_queue`](crate::event::target_of_queue).
+    /// As [`Store::put_queue`], for a queue with an HTTP target, which is stored at
+    /// [`target_of_queue`](crate::event::target_of_queue).
     #[cfg(feature = "http")]
     pub(crate) async fn put_queue_with_target(
         &self,
@@ -116,8 +117,9 @@ impl Store {
         Ok((QueuePut::Stale, None))
     }
 
-    /// The version of the patterns with which emitters can hold those of this queue; none, if together they need too much
-    /// memory: emits would fail. Compiling takes long, so no transaction waits for it.
+    /// The version of the patterns with which emitters can hold those of this queue; `None` if all
+    /// together need too much memory, so that emits would fail. Compiling takes long, so no
+    /// transaction is open meanwhile.
     async fn can_hold(&self, new: &NewQueueRow<'_>) -> Result<Option<i64>, StoreError> {
         let _compiling = COMPILING.acquire().await;
         let statement = "read the registered patterns";
@@ -136,8 +138,8 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
     if commits { transaction.commit().await } else { transaction.rollback().await }
 }
 
-/// Registrations one after the other; the version grows in any case, and emitters read the patterns once more. Its value
-/// before that.
+/// Serializes registrations. Raises the version in any case, so that emitters read the patterns
+/// again, and returns the version before.
 async fn one_at_a_time(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let grow = sqlx::query_scalar!(
         r#"update wakeq.queue_registry set version = version + 1 returning version - 1 as "before!""#
@@ -192,7 +194,7 @@ async fn put(
     Ok(if is_new { QueuePut::New } else { QueuePut::Replaced })
 }
 
-/// The row itself; whether it is new, or `None`: there are too many.
+/// Writes the row; returns whether it is new, or `None` if there are too many.
 async fn write(connection: &mut PgConnection, new: &NewQueueRow<'_>) -> Result<Option<bool>, sqlx::Error> {
     let pull = new.pull.cloned().unwrap_or_default();
     sqlx::query_scalar!(
@@ -228,8 +230,8 @@ fn in_milliseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Rules hold these copies no more. Whoever parks a copy shares the row of its queue, which is written by now: so the next
-/// statement sees all that are parked.
+/// Rules no longer apply to these copies. A worker that parks a copy locks the row of its queue,
+/// which has been written by now, so the next statement sees all that are parked.
 async fn wake_parked(connection: &mut PgConnection, queue: &Name) -> Result<(), sqlx::Error> {
     sqlx::query!(
         "insert into wakeq.resume_jobs (kind, canvas_id, module, name)

@@ -1,5 +1,5 @@
-//! What this process knows of the registered patterns. Every insert says which version of them it was matched with, in
-//! its own statement, and is made anew when that is not the present one.
+//! What this process knows of the registered patterns. Every insert states, in its own statement,
+//! which version of them it was matched with, and is repeated if that is not the current one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,16 +10,16 @@ use tokio::sync::Mutex;
 use crate::event::{HandlerAddress, Name, QueuePattern, QueuePatterns, Timing};
 use crate::store::Store;
 
-/// How often an insert is made anew because the patterns have changed meanwhile.
+/// How often an insert is repeated because the patterns have changed meanwhile.
 pub(in crate::store) const STALE_TRIES: usize = 10;
 
 /// The patterns of one version.
 #[derive(Debug)]
 pub(in crate::store) struct Registered {
-    /// What inserts compare; -1 before it was read.
+    /// The version that inserts compare; -1 before the patterns were read.
     pub(in crate::store) version: i64,
     patterns: QueuePatterns,
-    /// The queues that services pull: nobody is notified of their copies.
+    /// The queues that services pull: no worker is notified of their copies.
     pulled: HashSet<Name>,
 }
 
@@ -29,22 +29,22 @@ impl Registered {
         self.patterns.matching(address)
     }
 
-    /// Whether nobody is notified of the copies in this queue.
+    /// Whether no worker is notified of the copies in this queue.
     pub(super) fn is_pulled(&self, queue: &Name) -> bool {
         self.pulled.contains(queue)
     }
 
-    /// Whether there is no queue.
+    /// Whether there are no queues.
     pub(in crate::store) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 }
 
-/// The patterns as they were read last; shared by all clones of a store.
+/// The patterns as last read; shared by all clones of a store.
 #[derive(Debug)]
 pub(in crate::store) struct RegistryCache {
     known: RwLock<Arc<Registered>>,
-    /// Held while a version is compiled: the inserts that meet it together need it once.
+    /// Held while a version is compiled, so that concurrent inserts compile it only once.
     compiling: Mutex<()>,
 }
 
@@ -63,7 +63,7 @@ impl RegistryCache {
 
     fn keep(&self, read: &Arc<Registered>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
-        // An old snapshot of a caller's transaction may have read less than is known.
+        // An old snapshot of a caller's transaction may be behind what is known.
         if read.version > known.version {
             *known = Arc::clone(read);
         }
@@ -85,12 +85,13 @@ impl Store {
 }
 
 impl Emission<'_> {
-    /// The patterns as far as they are known.
+    /// The patterns as far as this process knows them.
     pub(in crate::store) fn registered(&self) -> Arc<Registered> {
         self.cache.current()
     }
 
-    /// Reads the patterns as this connection sees them: those that a statement in its transaction is compared with.
+    /// Reads the patterns as this connection sees them, which is what a statement in its
+    /// transaction is compared with.
     pub(in crate::store) async fn read(
         &self,
         connection: &mut PgConnection,
@@ -137,7 +138,7 @@ pub(super) async fn patterns_of(connection: &mut PgConnection) -> Result<Pattern
     Ok(Patterns { version, of_queues: of_queues.collect(), pulled })
 }
 
-/// All of them together, on a thread that may be busy for long.
+/// Compiles all of them together, on a thread that may block.
 pub(super) async fn compiled(
     of_queues: Vec<(Name, String)>,
 ) -> Result<Result<QueuePatterns, regex::Error>, sqlx::Error> {
@@ -151,7 +152,7 @@ pub(super) async fn compiled(
     tokio::task::spawn_blocking(compile).await.map_err(|error| sqlx::Error::Io(error.into()))
 }
 
-/// One that this release can't read would fail every emit.
+/// A pattern that this release can't read would make every emit fail.
 fn is_readable((queue, pattern): &(Name, String)) -> bool {
     let parsed = pattern.parse::<QueuePattern>();
     if let Err(error) = &parsed {
@@ -160,7 +161,7 @@ fn is_readable((queue, pattern): &(Name, String)) -> bool {
     parsed.is_ok()
 }
 
-/// What an insert says that met other patterns each time.
+/// The error of an insert that met changed patterns each time.
 pub(in crate::store) fn too_busy() -> sqlx::Error {
     sqlx::Error::Protocol("the registered queues change all the time: try again".into())
 }

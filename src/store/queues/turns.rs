@@ -1,4 +1,4 @@
-//! Turns: the copies of a queue, taken in the rotation of its facets.
+//! Turns: taking the copies of a queue in the rotation of its facets.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,19 +12,19 @@ use crate::store::{Store, StoreError};
 
 /// Most copies that are announced at a time.
 const ANNOUNCED: usize = 500;
-/// Most facets that one look for room visits.
+/// Most facets that one search for room visits.
 const LIMITED: i64 = 500;
-/// Most copies that are woken of a facet since some of its runs have ended together.
+/// Most copies of a facet that are woken after several of its runs have ended together.
 const ROOM_MAX: i64 = 100;
 
-/// A notification that asks for a turn of the queue that its event is in.
+/// A notification that asks for a turn of its event's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TakenTurn {
     pub(crate) queue: Name,
     pub(crate) asks: EventId,
 }
 
-/// What became of a turn.
+/// The outcome of a turn.
 pub(crate) type Taken = Result<Option<ClaimedEvent>, StoreError>;
 
 pub(super) struct Row {
@@ -33,7 +33,7 @@ pub(super) struct Row {
     pub(super) module: String,
     pub(super) name: String,
     pub(super) modifier: String,
-    /// None: it is too long for the answer.
+    /// `None`: it is too long for the answer.
     pub(super) value: Option<String>,
     pub(super) retries: i32,
     pub(super) delay_until: Timestamp,
@@ -51,10 +51,11 @@ pub(super) struct Row {
 }
 
 impl Store {
-    /// Takes as many turns as there are askers: for each the event that it claims, which need not be its own; `None`: the
-    /// rotation gave no more. Only events with fewer losses than `losses_below`, and with values of at most `value_max` bytes.
+    /// Takes a turn for each asker: the event that it claims, which need not be the one that asks;
+    /// `None` if the rotation has no more. Only events with fewer losses than `losses_below` and
+    /// values of at most `value_max` bytes.
     ///
-    /// Each queue is answered for itself: what was claimed of one is not lost when another one can't be reached.
+    /// Each queue is answered separately: claims in one are not lost when another can't be reached.
     pub(crate) async fn take_turns(
         &self,
         turns: &[TakenTurn],
@@ -75,7 +76,7 @@ impl Store {
         turns.iter().map(|turn| next(&turn.queue)).collect()
     }
 
-    /// Claims this copy whatever the rotation says, if its canvas may have one more in flight.
+    /// Claims this copy regardless of the rotation, if its canvas may have one more in flight.
     pub(crate) async fn take_alone(
         &self,
         queue: &Name,
@@ -97,7 +98,7 @@ impl Store {
         TakenOfQueue { events, trouble }
     }
 
-    /// Puts in the values that the answer to a turn left out; what kept it from that.
+    /// Fills in the values that the answer to a turn left out; returns the error if that failed.
     pub(super) async fn add_values(
         &self,
         queue: &Name,
@@ -105,7 +106,7 @@ impl Store {
         left: &[Claim],
     ) -> Option<StoreError> {
         let trouble = self.add_left_values(events, left).await.err()?;
-        // They were released: their facets are to be in the rotation again.
+        // They were released, so their facets have to enter the rotation again.
         let ids: Vec<Uuid> = left.iter().map(|claim| claim.id.0).collect();
         self.announce_to(queue.as_str(), &ids).await.err().or(Some(trouble))
     }
@@ -141,10 +142,10 @@ impl Store {
         session.answered("take turns of a queue", rows)
     }
 
-    /// Puts the facets of copies that were just committed into the rotation: of one queue after the other, and of so many at
-    /// a time that nobody waits for long.
+    /// Puts the facets of copies that were just committed into the rotation: one queue after the
+    /// other, and few enough at a time that nothing waits for long.
     pub(crate) async fn announce(&self, copies: &[EventId]) -> Result<(), StoreError> {
-        // One that is held up is not to spoil the others.
+        // A queue whose lock is held must not keep the others from being announced.
         let mut trouble = Ok(());
         for page in copies.chunks(ANNOUNCED) {
             for (queue, ids) in self.queues_of(page).await? {
@@ -161,7 +162,8 @@ impl Store {
         session.answered("announce copies", announced).map(drop)
     }
 
-    /// Recalls those of these copies that their facets have passed over: whoever makes room there finds them from then on.
+    /// Recalls those of these copies that their facets have passed over: from then on, a run that
+    /// ends there finds them.
     pub(crate) async fn recall_held(&self, copies: &[EventId]) -> Result<(), StoreError> {
         for (queue, ids) in self.queues_of(copies).await? {
             let mut session = self.session().await?;
@@ -185,9 +187,10 @@ impl Store {
         Ok(queues.into_iter().map(|row| (row.queue, row.ids)).collect())
     }
 
-    /// For these runs that have ended, by queue and canvas: copies of their facets that may run now and for which nobody may hold
-    /// a notification any more, because as many of a facet ran as may. Each facet is looked at once, for up to eight copies for
-    /// each of its runs; the first of them is answered with them all.
+    /// For each of these ended runs, by queue and canvas: copies of its facet that may run now and
+    /// whose notifications may all be gone, because the facet was at its limit. Each facet is
+    /// searched once, for up to eight copies per ended run; all of them are returned with the first
+    /// of its runs.
     pub(crate) async fn room_in_facets_of(
         &self,
         ended: &[(Name, CanvasId)],
@@ -212,7 +215,7 @@ impl Store {
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut rooms = vec![Vec::new(); ended.len()];
         for row in session.answered("look for room in facets of runs", rows)? {
-            // Numbers begin with 1.
+            // Numbers start at 1.
             let at = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
             if let (Some(room), Some((_, canvas))) = (rooms.get_mut(at), ended.get(at)) {
                 room.push(Notification { id: EventId(row.id), canvas: *canvas });
@@ -221,8 +224,9 @@ impl Store {
         Ok(rooms)
     }
 
-    /// The same of all facets with a limit, full before or not, and with a longer look: for the minute's pass, should somebody
-    /// have died who made room. So many facets after one at a time; the last of them, if there may be more.
+    /// As [`Store::room_in_facets_of`], for all facets with a limit, whether or not they were full,
+    /// and with a longer search: for the minute's pass, in case a process died that made room.
+    /// Visits a page of facets after a given one; returns the last of them, if there may be more.
     pub(crate) async fn room_in_facets(
         &self,
         after: Option<&(String, CanvasId)>,
@@ -256,12 +260,12 @@ impl Store {
 struct TakenOfQueue {
     /// In the order of the rotation.
     events: Vec<ClaimedEvent>,
-    /// Why the other askers get nothing, if that is not for want of copies.
+    /// Why the other askers get nothing, unless there were no more copies.
     trouble: Option<StoreError>,
 }
 
 impl TakenOfQueue {
-    /// The last of the events.
+    /// Takes the last of the events.
     fn next(&mut self) -> Taken {
         match (self.events.pop(), &self.trouble) {
             (None, Some(trouble)) => Err(trouble.clone()),

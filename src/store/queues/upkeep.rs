@@ -1,4 +1,4 @@
-//! What becomes of queues by itself: drained ones end, and what waits goes on when it may.
+//! Background work on queues: drained ones are deleted, and what waits is woken when it may run.
 
 use crate::event::{CanvasId, Name, Notification};
 use crate::store::chores::notifications;
@@ -7,14 +7,15 @@ use crate::store::{Store, StoreError};
 
 /// Most copies that one statement wakes.
 const WAKE_PAGE: i64 = 1000;
-/// Most facets that one statement forgets.
+/// Most facets that one statement deletes.
 const FORGET_PAGE: i64 = 1000;
 
 impl Store {
-    /// Deletes the queues that were drained, with their targets, and facets that nothing waits in; how many queues.
+    /// Deletes the queues that are drained, with their targets, and facets without copies; returns
+    /// how many queues.
     ///
-    /// An emit whose statement began before a queue was taken back may come after its end: the queue then is there again,
-    /// drained, until that copy is done.
+    /// An emit whose statement began before a queue was unregistered may commit after its end: the
+    /// queue is then created again, draining, until that copy is done.
     pub(crate) async fn end_drained(&self) -> Result<u64, StoreError> {
         let (mut session, module) = (self.session().await?, Name::queue());
         let query = sqlx::query_scalar!(
@@ -66,11 +67,12 @@ impl Store {
         session.answered("end drained queues", ended).map(i64::cast_unsigned)
     }
 
-    /// Moves the promises of a page of the copies that are to be woken and are due, of a queue or any: they are to be
-    /// published; and moves on in that work, or ends it, in the same statement. `None`: there is no more, or another process
-    /// has it.
+    /// Moves the promises of a page of those copies of a queue, or of any queue, that have to be
+    /// woken and are due; returns what to publish. Also advances that work, or ends it, in the same
+    /// statement. `None`: there is no more, or another process has it.
     ///
-    /// A row that somebody else holds is passed over: who starts, parks or gives up an event leaves somebody to wake it.
+    /// Locked rows are skipped: a process that starts, parks or gives up an event leaves something
+    /// that wakes it.
     pub(crate) async fn wake_page(
         &self,
         queue: Option<&Name>,

@@ -1,8 +1,10 @@
-//! How far a process may go on what it saw of a canvas last: the decision alone, without a clock or a statement of its own.
+//! How much a process may add to a canvas after its last measurement: the decision alone, without
+//! I/O or a clock of its own.
 //!
-//! What is kept is measured now and then. Between two looks a process takes what it adds itself from the room that it saw,
-//! looks again when an eighth of that is used up, and never uses more than half of it on one look. Several processes that
-//! saw the same room may thus exceed it: two of them not at all, `n` by `n / 2 - 1` of what was left when they looked.
+//! What a canvas keeps is measured now and then. In between, a process takes what it adds itself
+//! from the room that it saw, measures again when an eighth of that is used up, and never uses more
+//! than half of it on one measurement. Several processes that saw the same room may thus exceed it:
+//! two of them not at all, `n` of them by `n / 2 - 1` of what was left when they measured.
 
 use std::time::Duration;
 
@@ -11,20 +13,22 @@ use tokio::time::Instant;
 /// Two things that are measured together.
 pub(super) type Pair = [u64; 2];
 
-/// How long a look is good, however little is added.
+/// How long a measurement is valid, however little is added.
 const HOLDS: Duration = Duration::from_secs(60);
-/// And at least so many times as long as it took: however much there is to count, this is its share of a connection.
+/// And at least this many times as long as it took, which bounds its share of a connection however
+/// much there is to count.
 const HOLDS_TIMES: u32 = 200;
-/// How soon after a look there may be another one, where room is short: at least, and in terms of how long it took.
+/// The least time from one measurement to the next, if room is short; and the same in multiples of
+/// how long it took.
 const GAP: Duration = Duration::from_millis(200);
 const GAP_TIMES: u32 = 5;
-/// How soon after one that saw no room at all.
+/// The least time after a measurement that saw no room at all.
 const GAP_WHEN_FULL: Duration = Duration::from_secs(1);
 
-/// Nobody waits longer than this for a look that may be made.
+/// A caller waits no longer than this for the next measurement.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// What was seen.
+/// A measurement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Look {
     /// When it began.
@@ -49,31 +53,32 @@ impl Look {
     }
 }
 
-/// What is to be done with something that is to be added.
+/// What to do with an addition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is added; what was seen is good.
+    /// Added; the measurement is valid.
     Go,
-    /// It is added; somebody should look again meanwhile.
+    /// Added; but it is time to measure again in the background.
     GoAndLook,
-    /// Nobody can tell without another look.
+    /// Only another measurement can tell.
     Look,
-    /// Nor before this moment, when there may be one.
+    /// Only another measurement can tell, and none may be made before this moment.
     Wait(Instant),
-    /// There is no room for it, of the first or the second.
+    /// There is no room for it, for the first or the second of the pair.
     Full(usize),
 }
 
-/// What one process knows of two things that a canvas keeps.
+/// What this process knows of two things that a canvas keeps.
 #[derive(Debug, Default)]
 pub(super) struct Headroom {
     look: Option<Look>,
-    /// Added by this process since that look began, or ever.
+    /// Added by this process since that measurement began; before the first, ever.
     spent: Pair,
 }
 
 impl Headroom {
-    /// Whether this may be added, `free` of it in any case before the first look. If so, it counts as added.
+    /// Whether this may be added; before the first measurement, up to `free` always may. If so, it
+    /// counts as added.
     pub(super) fn ask(&mut self, wanted: Pair, free: Pair, now: Instant) -> Verdict {
         let next: Pair = [0_usize, 1].map(|which| self.spent[which].saturating_add(wanted[which]));
         let fits = |room: &dyn Fn(usize) -> u64| {
@@ -91,7 +96,7 @@ impl Headroom {
         if part.is_none() {
             return self.add(next, if age < look.holds() { Verdict::Go } else { Verdict::GoAndLook });
         }
-        // One call on a fresh look may take all there is: it has nothing to share it with.
+        // One call on a fresh measurement may take all the room, as nothing else has used it yet.
         let whole = fits(&|which| look.room(which));
         if self.spent == [0, 0] && age < look.gap() {
             return whole.map_or_else(|| self.add(next, Verdict::Go), Verdict::Full);
@@ -111,13 +116,14 @@ impl Headroom {
         verdict
     }
 
-    /// Takes in what was seen. What was added while it was looked is in it or not: it is counted once more.
+    /// Takes a new measurement. What was added while it was made may or may not be included, so it
+    /// stays counted.
     pub(super) fn seen(&mut self, look: Look, spent_before: Pair) {
         self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
         self.look = Some(look);
     }
 
-    /// Makes the next call look first.
+    /// Makes the next call measure first.
     pub(super) fn forget(&mut self) {
         *self = Self { look: None, spent: [u64::MAX; 2] };
     }
@@ -130,7 +136,7 @@ impl Headroom {
         self.look.as_ref()
     }
 
-    /// How much there is, as far as this process knows.
+    /// How much is in use, as far as this process knows.
     pub(super) fn used(&self) -> Option<Pair> {
         self.look.map(|look| [0_usize, 1].map(|which| look.used[which].saturating_add(self.spent[which])))
     }
@@ -184,7 +190,7 @@ mod tests {
         assert_eq!(headroom.ask([0, 7], FREE, now), Verdict::Go);
     }
 
-    /// However many calls they make, processes that saw the same room use half of it each at the most.
+    /// However many calls they make, processes that saw the same room use at most half of it each.
     #[test]
     fn processes_together_exceed_by_half_of_the_room_each() {
         let now = Instant::now();

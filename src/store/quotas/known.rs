@@ -1,18 +1,18 @@
-//! What this process knows of canvases that are near their quotas, for a gauge. It asks nobody.
+//! What this process knows of canvases that are near their quotas, for a gauge. Runs no statement.
 
 use std::sync::{Arc, PoisonError};
 
 use super::Store;
 use crate::event::{CanvasId, Quota};
 
-/// Most of them that are told.
+/// Most canvases that are reported.
 const NEAR_MAX: usize = 100;
-/// From which part of its limit on a canvas is near it.
+/// The share of its limit from which a canvas is near it.
 const NEAR: f64 = 0.8;
 
 impl Store {
-    /// The canvases that this process emits on and last saw near a quota, or over it, and what part of it they use: those
-    /// with the largest first, 100 at most.
+    /// The canvases that this process emits on and last saw near or over a quota, and what share of
+    /// it they use: the largest first, at most 100.
     pub(crate) fn near_quotas(&self) -> Vec<(CanvasId, Quota, f64)> {
         let known: Vec<_> = {
             let known = self.quotas.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -23,7 +23,7 @@ impl Store {
             let seen = known.with(|headroom| Some((headroom.used()?, headroom.look()?.limits)));
             let Some((used, limits)) = seen else { continue };
             for (which, quota) in measured.quotas().into_iter().enumerate() {
-                // So exact that a gauge can't tell.
+                // Exact enough for a gauge.
                 let share = used[which] as f64 / limits[which].max(1) as f64;
                 if let (Some(quota), true) = (quota, share >= NEAR) {
                     near.push((canvas, quota, share));

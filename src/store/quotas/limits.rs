@@ -1,4 +1,5 @@
-//! The limits themselves: what was set for a canvas, by whom, with the record of it; and how much of each there is.
+//! The limits themselves: setting them per canvas, with a line in the audit log; and how much of
+//! each is in use.
 
 use tokio::time::Instant;
 
@@ -6,23 +7,23 @@ use super::measure::{number, usual};
 use super::{Measured, Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota};
 
-/// For how long an answer about what there is holds, whoever asks.
+/// How long, in seconds, an answer about usage is valid for all callers.
 const HOLDS_S: u64 = 5;
 
 /// A quota of a canvas, and how much of it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QuotaUse {
-    /// Of what.
+    /// What is limited.
     pub quota: Quota,
-    /// How much the canvas may keep.
+    /// The limit.
     pub limit: u64,
-    /// Whether an operator has set that for this canvas.
+    /// Whether an operator has set the limit for this canvas.
     pub set: bool,
-    /// How much there is: counted up to one beyond the limit; bytes are estimated.
+    /// How much is in use: counted up to one beyond the limit; bytes are estimated.
     pub used: u64,
 }
 
-/// What was set for a canvas.
+/// A limit that was set for a canvas.
 #[derive(Clone, Copy, Debug)]
 struct SetQuota {
     quota: Quota,
@@ -30,7 +31,7 @@ struct SetQuota {
 }
 
 impl Store {
-    /// All quotas of a canvas. What there may be much of is measured at most every five seconds.
+    /// All quotas of a canvas. What may be numerous is measured at most every five seconds.
     pub(crate) async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
         let set = self.set_quotas(canvas).await?;
         let mut used = self.count_small(canvas).await?;
@@ -72,14 +73,14 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("look what quotas were set", rows)?;
-        // One that this release does not know is none of its own.
+        // A quota that this release does not know is ignored.
         let known = rows
             .into_iter()
             .filter_map(|row| Some(SetQuota { quota: row.quota.parse().ok()?, most: number(row.most) }));
         Ok(known.collect())
     }
 
-    /// What there is little of.
+    /// Counts what is never numerous.
     async fn count_small(&self, canvas: CanvasId) -> Result<Vec<(Quota, u64)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -99,7 +100,7 @@ impl Store {
         ])
     }
 
-    /// What a canvas may keep of something.
+    /// The limit of a canvas for a quota.
     #[cfg(feature = "http")]
     pub(crate) async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
@@ -113,7 +114,7 @@ impl Store {
         session.answered("look at a quota", most).map(number)
     }
 
-    /// Sets a quota of a canvas, and writes that into the record.
+    /// Sets a quota of a canvas, and records that in the audit log.
     pub(crate) async fn set_quota(
         &self,
         canvas: CanvasId,
@@ -142,7 +143,7 @@ impl Store {
         Ok(())
     }
 
-    /// Gives a canvas what every canvas may keep; whether something else was set.
+    /// Returns a canvas to the default of a quota; returns whether another limit was set.
     pub(crate) async fn unset_quota(
         &self,
         canvas: CanvasId,

@@ -1,4 +1,5 @@
-//! How much a canvas keeps: each statement reads an index no further than a little beyond the limit, and sizes of a sample.
+//! How much a canvas keeps: each statement reads an index up to slightly beyond the limit, and
+//! estimates sizes from a sample.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +7,11 @@ use super::headroom::Pair;
 use super::{Store, StoreError};
 use crate::event::{CanvasId, EventId, ObjectKey, Quota, StreamId};
 
-/// About how many events' sizes are read, where not all are.
+/// About how many events' sizes are read, if there are more.
 const SAMPLE: i64 = 500;
-/// How many numbers of the log are looked up to learn what part of it is a canvas's.
+/// How many sequence numbers of the log are sampled to estimate a canvas's share of it.
 const LOG_SAMPLE: i32 = 2_000;
-/// A log with so few numbers is read as a whole.
+/// A log with fewer sequence numbers than this is read as a whole.
 const LOG_SMALL: i64 = 20_000;
 /// Most types of entities that are visited.
 const TYPES_MAX: i32 = 1_000;
@@ -24,8 +25,9 @@ pub(in crate::store) fn usual(quota: Quota) -> i64 {
 }
 
 impl Store {
-    /// Waiting events and the bytes of their values. The events are counted in their index, up to one beyond the limit; the
-    /// sizes are those of every so many of them, from a random one on, so that nobody can hide large ones.
+    /// Waiting events and the bytes of their values. The events are counted in their index, up to
+    /// one beyond the limit. The sizes are those of every n-th event, from a random start, so that
+    /// large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -77,11 +79,12 @@ impl Store {
         Ok(([number(row.objects), 0], [number(row.most), u64::MAX]))
     }
 
-    /// Streams of the log, counted in their index, and the bytes that stand in them.
+    /// Streams of the log, counted in their index, and the bytes in them.
     ///
-    /// The numbers of the log are without gaps but for what was rolled back, so that what random ones of them say of a canvas
-    /// is what all say, at the same cost for every log. Chance errs by a third where the canvas has a hundredth of the log:
-    /// two standard errors are taken off, so that nobody is refused by chance.
+    /// The sequence numbers of the log have no gaps except for rollbacks, so a random sample of
+    /// them is representative, at the same cost for every log. The standard error is a third for a
+    /// canvas with a hundredth of the log; two of them are subtracted, so that no canvas is refused
+    /// by chance.
     pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
         let mut session = self.session().await?.for_statements(2);
         let query = sqlx::query!(
@@ -159,7 +162,7 @@ impl Store {
         Ok((used, [number(row.entities_max), number(row.events_max)]))
     }
 
-    /// How many of these objects there are not.
+    /// How many of these objects do not exist yet.
     pub(super) async fn count_new_objects(
         &self,
         canvas: CanvasId,
@@ -176,7 +179,7 @@ impl Store {
         session.answered("look which objects are new", new).map(number)
     }
 
-    /// How many of these streams there are not.
+    /// How many of these streams do not exist yet.
     pub(super) async fn count_new_streams(
         &self,
         canvas: CanvasId,
@@ -196,7 +199,7 @@ impl Store {
         session.answered("look which streams are new", new).map(number)
     }
 
-    /// How many of these entities there are not.
+    /// How many of these entities do not exist yet.
     pub(super) async fn count_new_entities(
         &self,
         canvas: CanvasId,
@@ -217,7 +220,7 @@ impl Store {
     }
 }
 
-/// A number that nobody can foresee.
+/// An unpredictable number.
 fn chance() -> i64 {
     let (_, random) = EventId::new().0.as_u64_pair();
     (random & 0xffff_ffff).cast_signed()

@@ -1,7 +1,9 @@
-//! Quotas of what canvases keep: the gate that is asked before something is added, what it knows, and its statements.
+//! Quotas of what canvases keep: the check before something is added, what it remembers, and its
+//! statements.
 //!
-//! What there may be millions of is measured now and then, and never counted along: an emit far from its quota sends no
-//! statement more. It refuses before anything is written, and decides nothing by a clock of its own but when to look again.
+//! What may be numerous is measured now and then, never counted along: an emit far from its quota
+//! sends no additional statement. The check refuses before anything is written, and uses a clock of
+//! its own only to decide when to measure again.
 
 mod headroom;
 #[cfg(feature = "telemetry")]
@@ -21,7 +23,7 @@ use headroom::{Headroom, Look, Pair, Verdict};
 pub use limits::QuotaUse;
 pub(super) use measure::usual;
 
-/// Most canvases that are known at a time, each once for every two quotas.
+/// Most canvases that are remembered at a time, each once per pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
 /// Two quotas that are measured together.
@@ -36,7 +38,7 @@ pub(super) enum Measured {
 impl Measured {
     const ALL: [Self; 4] = [Self::Waiting, Self::Objects, Self::Log, Self::Entities];
 
-    /// The second of the objects is nothing.
+    /// Objects have only one.
     pub(super) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
             Self::Waiting => [Some(Quota::Events), Some(Quota::EventBytes)],
@@ -46,7 +48,7 @@ impl Measured {
         }
     }
 
-    /// What each process may add on a canvas before it looks for the first time.
+    /// What each process may add on a canvas before it measures for the first time.
     fn free(self) -> Pair {
         const MIB: u64 = 1024 * 1024;
         match self {
@@ -65,13 +67,13 @@ pub(crate) struct Added<'a> {
     objects: BTreeSet<&'a ObjectKey>,
     streams: BTreeSet<&'a StreamId>,
     log_bytes: u64,
-    /// Of each type, the entities.
+    /// Pairs of type and id.
     entities: BTreeSet<(&'a str, &'a str)>,
     entity_events: u64,
 }
 
 impl<'a> Added<'a> {
-    /// What events that are emitted add, canvas by canvas.
+    /// What emitting these events adds, per canvas.
     pub(crate) fn by(events: &'a [NewEvent]) -> BTreeMap<CanvasId, Self> {
         let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
         for event in events {
@@ -88,13 +90,13 @@ impl<'a> Added<'a> {
         all
     }
 
-    /// What a call appends to a stream of the log.
+    /// Adds what a call appends to a stream of the log.
     pub(crate) fn append(&mut self, stream: &'a StreamId, size_bytes: usize) {
         self.streams.insert(stream);
         self.log_bytes += bytes(size_bytes);
     }
 
-    /// An event to an entity.
+    /// Adds an event to an entity.
     pub(crate) fn send(&mut self, entity_type: &'a str, entity: &'a str, size_bytes: usize) {
         self.entities.insert((entity_type, entity));
         self.entity_events += 1;
@@ -125,7 +127,7 @@ pub(super) struct Quotas {
 #[derive(Debug, Default)]
 struct Known {
     headroom: Mutex<Headroom>,
-    /// Held by who looks.
+    /// Held while measuring.
     looking: tokio::sync::Mutex<()>,
 }
 
@@ -142,13 +144,13 @@ impl Quotas {
             return Arc::clone(found);
         }
         if known.len() >= KNOWN_MAX {
-            // Those that are forgotten are looked at again once they have added something.
+            // Forgotten canvases are measured again once they have added something.
             known.clear();
         }
         Arc::clone(known.entry((canvas, measured)).or_default())
     }
 
-    /// Sees to it that what is known of a canvas is asked for again before anything is added.
+    /// Makes sure that a canvas is measured again before anything is added.
     fn forget(&self, canvas: CanvasId) {
         for measured in Measured::ALL {
             self.of(canvas, measured).with(Headroom::forget);
@@ -157,7 +159,8 @@ impl Quotas {
 }
 
 impl Store {
-    /// Whether a canvas has room for all of this; if so, it counts as added. Errors: [`StoreError::Quota`].
+    /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
+    /// [`StoreError::Quota`].
     pub(crate) async fn admit(&self, canvas: CanvasId, added: &Added<'_>) -> Result<(), StoreError> {
         #[cfg(feature = "testing")]
         if self.tables().is_some() {
@@ -189,7 +192,7 @@ impl Store {
                 }
                 Verdict::Look => self.look(canvas, measured, &known).await,
                 Verdict::Wait(until) => tokio::time::sleep_until(until).await,
-                // What is there already needs no room: it is only asked where there is little.
+                // What already exists needs no room; that is only looked up when room is short.
                 Verdict::Full(0) if !exact && measured != Measured::Waiting => {
                     wanted[0] = self.count_new(canvas, measured, added).await?;
                     exact = true;
@@ -209,8 +212,8 @@ impl Store {
         }
     }
 
-    /// Looks how much there is, unless somebody has just done so. Where nobody can tell, things go on as before for a while:
-    /// a quota is no reason to stop for want of an answer.
+    /// Measures, unless another caller has just done so. If that fails, the last measurement stays
+    /// valid for a while: quotas must not stop anything for lack of an answer.
     async fn look(&self, canvas: CanvasId, measured: Measured, known: &Known) {
         let asked = Instant::now();
         let _looking = known.looking.lock().await;
@@ -238,7 +241,7 @@ impl Store {
         known.with(|headroom| headroom.seen(look, spent));
     }
 
-    /// How much of what is measured a canvas keeps, and may keep.
+    /// How much a canvas keeps of what is measured, and its limits.
     async fn measure(&self, canvas: CanvasId, measured: Measured) -> Result<(Pair, Pair), StoreError> {
         match measured {
             Measured::Waiting => self.measure_waiting(canvas).await,
@@ -248,7 +251,7 @@ impl Store {
         }
     }
 
-    /// How many of the objects, streams or entities there are not yet.
+    /// How many of the objects, streams or entities do not exist yet.
     async fn count_new(
         &self,
         canvas: CanvasId,
@@ -279,8 +282,8 @@ fn refusal(
     Err(QuotaExceeded { canvas, quota, limit: limits[which], used, wanted: wanted[which] }.into())
 }
 
-/// One after the other on a canvas, until the transaction ends: additions of what is counted exactly exceed no quota
-/// together.
+/// Serializes additions on a canvas until the transaction ends, so that together they exceed no
+/// quota that is counted exactly.
 pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
     let query = sqlx::query!(
         "insert into wakeq.canvas_turns (canvas_id) values ($1)
@@ -290,8 +293,8 @@ pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) 
     query.execute(connection).await.map(drop)
 }
 
-/// Whether so much more exceeds a quota that is counted exactly: what there is, what is added, and the limit. What adds
-/// nothing exceeds none.
+/// Whether this addition exceeds a quota that is counted exactly: what is used, what is added, and
+/// the limit. An addition of nothing never does.
 pub(super) fn full(
     canvas: CanvasId,
     quota: Quota,

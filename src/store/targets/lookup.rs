@@ -1,4 +1,4 @@
-//! Targets as workers need them: by their addresses, many at a time, secrets included.
+//! Targets as workers need them: many at a time, by their addresses, with their secrets.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::store::{Store, StoreError};
 #[derive(Debug)]
 pub(crate) struct FoundTarget {
     pub(crate) target: Target,
-    /// Which registration of the address it is.
+    /// Identifies the registration of the address.
     pub(crate) revision: Uuid,
     /// The deployment that sends to it.
     pub(crate) own: OwnDeployment,
@@ -47,7 +47,7 @@ struct Row {
 }
 
 impl Store {
-    /// The targets at these addresses, as they are now; `None` for each that has none.
+    /// The current targets at these addresses; `None` for each that has none.
     pub(crate) async fn targets_at(
         &self,
         addresses: &[HandlerAddress],
@@ -84,8 +84,9 @@ impl Store {
 }
 
 impl Row {
-    /// A row that somebody else wrote, and that is no target, is none; nor is one whose secret can't be used, so that its
-    /// events wait, at no cost of attempts, for a process that has the key.
+    /// A row that was not written by wakeq and is not a target counts as none. So does one whose
+    /// secret can't be used: its events then wait, without using up attempts, for a process that
+    /// has the key.
     fn into_target(self, keys: &SecretKeys) -> Option<(HandlerAddress, Arc<FoundTarget>)> {
         let address = address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?;
         let CanvasId(canvas) = address.scope.canvas;
@@ -118,7 +119,7 @@ impl Row {
     }
 }
 
-/// A duration of a row, which a constraint keeps from being negative.
+/// A duration from a row; a constraint keeps it from being negative.
 pub(super) fn milliseconds(milliseconds: i64) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }

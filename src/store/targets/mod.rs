@@ -1,4 +1,5 @@
-//! Handlers reached over HTTP: the table `http_targets`. Whether a URL may be called is not known here.
+//! Handlers reached over HTTP: the table `http_targets`. Whether a URL may be called is not decided
+//! here.
 
 #[cfg(feature = "http")]
 mod lookup;
@@ -41,10 +42,11 @@ impl Store {
         session.answered("look for a target", url)
     }
 
-    /// Pauses a handler whose target said that it is gone; whether this call did. Nothing is done if the target was
-    /// replaced or deleted since it was called, or if a pause stands already: its maker's reason and end go before.
+    /// Pauses a handler whose target answered that it is gone; returns whether this call did.
+    /// Nothing is done if the target was replaced or deleted since it was called, or if the handler
+    /// is already paused: that pause's reason and end take precedence.
     ///
-    /// It does not wait for older claims: what they start hears the same answer.
+    /// It does not wait for older claims: their deliveries get the same answer.
     pub(crate) async fn pause_gone(
         &self,
         address: &HandlerAddress,

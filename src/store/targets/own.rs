@@ -1,10 +1,11 @@
-//! What the deployment's own origins and audiences are: said by the processes that serve them, read by all.
+//! The deployment's own origins and audiences: written by the processes that serve them, read by
+//! all.
 
 use crate::event::OwnDeployment;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// The deployment, as its deliveries need to know it.
+    /// The deployment, as deliveries need to know it.
     pub(crate) async fn own_deployment(&self) -> Result<OwnDeployment, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!("select namespace, names from wakeq.deployment");
@@ -13,7 +14,8 @@ impl Store {
         Ok(OwnDeployment::new(row.namespace, row.names))
     }
 
-    /// Adds origins and audiences to the deployment's own, unless it has them; whether there was room for all.
+    /// Adds origins and audiences to the deployment's own, unless it has them; returns whether
+    /// there was room for all, at most 100.
     pub(crate) async fn add_own_names(&self, names: &[String]) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(

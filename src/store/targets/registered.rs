@@ -14,60 +14,60 @@ use crate::store::quotas::{one_by_one, usual};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
-/// How long the secret before the current one still signs.
+/// How long the previous secret still signs.
 const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// A handler that is reached over HTTP, as far as it may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisteredTarget {
-    /// Whose events it gets.
+    /// The handler whose events it receives.
     pub address: HandlerAddress,
     /// Where they are sent.
     pub url: String,
-    /// How often, how long, and how many at a time.
+    /// Retries, delays, timeout, and concurrency.
     pub policy: TargetPolicy,
-    /// For whom an OIDC token is made that goes with each request.
+    /// The audience of the OIDC token that is sent with each request.
     pub audience: Option<String>,
-    /// Until when requests are also signed with the secret before the current one.
+    /// Until when requests are also signed with the previous secret.
     pub previous_secret_until: Option<Timestamp>,
-    /// Since when the address has had a target.
+    /// When the address first got a target.
     pub created_at: Timestamp,
     /// Who registered the first one.
     pub created_by: String,
-    /// Since when it is as it is.
+    /// When it was last changed.
     pub updated_at: Timestamp,
-    /// Who made it so.
+    /// Who changed it last.
     pub updated_by: String,
 }
 
-/// A target to be.
+/// A target to register.
 #[derive(Debug)]
 pub(crate) struct NewTargetRow<'a> {
     pub(crate) address: &'a HandlerAddress,
     pub(crate) url: &'a TargetUrl,
     pub(crate) policy: &'a TargetPolicy,
     pub(crate) audience: Option<&'a str>,
-    /// Taken if the target is new, or if it is to replace the one that stands.
+    /// Used if the target is new, or if it is to replace the existing secret.
     pub(crate) secret: &'a Secret,
-    /// The same as the row has it.
+    /// The same secret, as the row stores it.
     pub(crate) sealed: &'a SealedSecret,
-    /// What opens the one that stands, to see whether this is the same.
+    /// The keys that open the existing secret, to see whether it is the same.
     pub(crate) keys: &'a SecretKeys,
     pub(crate) replaces_secret: bool,
     pub(crate) actor: &'a Actor,
 }
 
-/// What registering did.
+/// The outcome of a registration.
 #[derive(Debug)]
 pub(crate) struct PutOutcome {
     /// Whether the address had no target.
     pub(crate) new: bool,
     pub(crate) target: RegisteredTarget,
-    /// Whether it is the new row's secret that signs from now on.
+    /// Whether the new secret signs from now on.
     pub(crate) secret_taken: bool,
-    /// The rule that holds the handler.
+    /// The rule that is in force on the handler.
     pub(crate) rule: Option<RuleKind>,
-    /// The job that wakes what waited; none, if nothing did.
+    /// The job that wakes what waited; `None` if nothing did.
     pub(crate) job: Option<i64>,
 }
 
@@ -103,8 +103,8 @@ struct Row {
 }
 
 impl Store {
-    /// Registers a target, or replaces what is registered, and makes the job that wakes what waited for it. Errors:
-    /// [`StoreError::Quota`], if the canvas has as many others as it may.
+    /// Registers a target, or replaces the existing one, and creates the job that wakes what waited
+    /// for it. Errors: [`StoreError::Quota`] if the canvas has no room for another.
     pub(crate) async fn put_target(&self, new: &NewTargetRow<'_>) -> Result<PutOutcome, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let row = session.limit(|connection| put(connection, new)).await;
@@ -116,7 +116,7 @@ impl Store {
         Err(QuotaExceeded { canvas, quota: Quota::Targets, limit, used: limit, wanted: 1 }.into())
     }
 
-    /// Deletes a target; whether there was one.
+    /// Deletes a target; returns whether there was one.
     pub(crate) async fn delete_target(
         &self,
         address: &HandlerAddress,
@@ -179,7 +179,7 @@ impl Store {
     }
 }
 
-/// The same within a transaction of the caller's.
+/// As [`Store::put_target`], within the caller's transaction.
 pub(in crate::store) async fn put_within(
     connection: &mut PgConnection,
     new: &NewTargetRow<'_>,
@@ -189,7 +189,7 @@ pub(in crate::store) async fn put_within(
 
 type Put = Result<Option<PutRow>, sqlx::Error>;
 
-/// Registers a target once nobody defers events of its handler.
+/// Registers a target once no process is deferring events of its handler.
 async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
     one_by_one(&mut transaction, new.address.scope.canvas).await?;
@@ -203,8 +203,8 @@ async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     Ok(row)
 }
 
-/// Whether the secret is the one that signs already: no two ciphertexts of one are the same, so it is looked at outside of
-/// the statement. Registrations of an address come one after the other, by its note.
+/// Whether the secret already signs. Each encryption gives another ciphertext, so this is compared
+/// outside of the statement. Registrations of an address are serialized by its note.
 async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Result<bool, sqlx::Error> {
     let HandlerAddress { scope, modifier } = new.address;
     let standing = sqlx::query_as!(
@@ -221,15 +221,15 @@ async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -
     Ok(standing.is_some_and(|secret| secret.as_bytes() == new.secret.as_bytes()))
 }
 
-/// What was seen before a target is written, and can't change until then.
+/// What was found before a target is written, and can't change until then.
 struct Seen {
     /// Whether events may wait for the target.
     is_awaited: bool,
-    /// Whether its secret is the one that stands.
+    /// Whether its secret is the existing one.
     repeats: bool,
 }
 
-/// Writes the target and the record, and takes the note back.
+/// Writes the target and the audit log, and deletes the note.
 async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen) -> Put {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
@@ -301,10 +301,12 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen
     .await
 }
 
-/// Holds the note of a handler that a worker did not know, which is written if there is none; whether there was one.
+/// Locks the note of a handler that a worker did not know, creating it if there is none; returns
+/// whether there was one.
 ///
-/// Deferring writes the note, too. What was deferred before is therefore seen by the next statement, and its note with it;
-/// what is deferred later waits for the target's commit, and [`Store::wake_registered`] sees the target.
+/// Deferring writes the note as well. So the next statement sees what was deferred before, and its
+/// note; what is deferred later waits for the commit of the target, which
+/// [`Store::wake_registered`] then sees.
 async fn hold_note(connection: &mut PgConnection, address: &HandlerAddress) -> Result<bool, sqlx::Error> {
     let HandlerAddress { scope, modifier } = address;
     sqlx::query_scalar!(

@@ -1,4 +1,5 @@
-//! Signing secrets under another key: page by page, while deliveries go on. A target's revision stays what it is.
+//! Re-encrypts signing secrets under another key, page by page, while deliveries continue. The
+//! revision of a target stays the same.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +12,13 @@ use crate::store::{Store, StoreError};
 /// How many targets one statement changes.
 const PAGE: i64 = 100;
 
-/// How many secrets there are under each key, `None`: in clear.
+/// How many secrets there are under each key; `None`: unencrypted.
 pub(crate) type SecretCounts = BTreeMap<Option<String>, i64>;
 
-/// A page that was gone through.
+/// The outcome of a page.
 #[derive(Debug, Default)]
 pub(crate) struct Resealed {
-    /// The last address of the page; none: there was nothing behind the one before.
+    /// The last address of the page; `None` if there was nothing after the previous one.
     pub(crate) last: Option<AfterTarget>,
     /// Targets that were changed.
     pub(crate) changed: u64,
@@ -45,7 +46,7 @@ struct Row {
     previous_key: Option<String>,
 }
 
-/// What is written back: columns beside one another.
+/// What is written back, as columns.
 #[derive(Default)]
 struct Columns {
     canvases: Vec<Uuid>,
@@ -60,8 +61,9 @@ struct Columns {
 }
 
 impl Store {
-    /// Encrypts what is not under the first key, a page of targets behind `after`, with a line in the record. A target that
-    /// is registered anew meanwhile is left as that makes it.
+    /// Encrypts secrets that are not under the first key, for a page of targets after `after`, with
+    /// a line in the audit log. A target that is registered again meanwhile stays as that leaves
+    /// it.
     pub(crate) async fn reseal(
         &self,
         after: Option<&AfterTarget>,
@@ -110,7 +112,8 @@ impl Store {
         session.answered("read secrets under other keys", rows)
     }
 
-    /// Only where the secret is the one that was read; what is registered meanwhile has one under the first key.
+    /// Writes only where the secret is still the one that was read; one that was registered
+    /// meanwhile is already under the first key.
     async fn write_resealed(&self, columns: &Columns, actor: &Actor) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -150,7 +153,7 @@ impl Store {
         Ok(session.answered("encrypt secrets under another key", changed)?.unsigned_abs())
     }
 
-    /// How many secrets there are under each key, those included that still sign beside a newer one.
+    /// How many secrets there are under each key, including previous secrets that still sign.
     pub(crate) async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -181,8 +184,8 @@ impl Row {
         }
     }
 
-    /// The secret that the row has, and the row with its secrets under the first key. A former secret that does not open is
-    /// dropped: it could not have signed.
+    /// The secret that the row has, and the row with its secrets under the first key. A previous
+    /// secret that does not open is dropped: it could not sign anyway.
     fn resealed(self, keys: &SecretKeys) -> Result<(Vec<u8>, Self), NotResealed> {
         let Ok(address) = address(self.canvas_id, &self.module, &self.name, &self.modifier) else {
             let words = format!("{}/{}/{}: not a handler's address", self.module, self.name, self.modifier);

@@ -1,4 +1,4 @@
-//! Entities that are set aside: each canvas's own, and written by the owner of the type alone.
+//! Entities that are set aside: per canvas, and written only by the owner of the type.
 
 use super::Table;
 use crate::event::{CanvasId, EntityId, EntityType, EventSource, Name};
@@ -6,14 +6,14 @@ use crate::store::positions::PositionMove;
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
-/// The rows, as the canvas, how far they have come, and their losses.
+/// The rows: canvas, how far they have come, suspect, and losses.
 async fn rows(table: &Table) -> Vec<(uuid::Uuid, i64, Option<i64>, i32)> {
     let rows = "select canvas_id, after, suspect, losses from wakeq.entity_asides order by canvas_id";
     sqlx::query_as(rows).fetch_all(&table.pool).await.unwrap()
 }
 
-/// Nothing is written under another epoch than the owner's, or where the position stands elsewhere; and what is
-/// written about an entity leaves that of another canvas alone.
+/// Nothing is written under another epoch than the owner's, or if the position is elsewhere; and
+/// writes about an entity leave that of another canvas alone.
 #[tokio::test]
 async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
     let table = Table::new().await;
@@ -47,8 +47,8 @@ async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
     assert_eq!(store.suspect_aside(&own, 3, 6).await.unwrap(), Some(1), "another event");
 }
 
-/// An entity is taken back when nothing of what was sent to it is left, up to the position; what the entity of
-/// the same name on another canvas was sent is not its.
+/// An entity is taken back once nothing that was sent to it is left, up to the position; what was
+/// sent to the entity of the same name on another canvas does not count.
 #[tokio::test]
 async fn an_entity_is_taken_back_when_nothing_is_left() {
     let table = Table::new().await;

@@ -1,4 +1,5 @@
-//! The coalescer with statements made up here: batches, order, halving, and that nobody waits for ever.
+//! The coalescer with made-up statements: batches, order, halving, and that no caller waits for
+//! ever.
 
 use std::borrow::Cow;
 use std::error::Error;
@@ -10,7 +11,7 @@ use tokio::sync::Semaphore;
 
 use crate::store::{Coalescer, StoreError};
 
-/// An error of the server with this code.
+/// A server error with this code.
 #[derive(Debug)]
 struct Code(&'static str);
 
@@ -50,7 +51,7 @@ fn refused(code: &'static str) -> StoreError {
 /// The batches that a statement saw.
 type Seen = Arc<Mutex<Vec<Vec<u32>>>>;
 
-/// One statement at a time, which waits for a permit and then answers as it is told.
+/// One statement at a time, which waits for a permit and then returns what `answer` does.
 fn gated(answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>) -> (Coalescer<u32, u32>, Arc<Semaphore>, Seen) {
     let (gate, seen) = (Arc::new(Semaphore::new(0)), Seen::default());
     let coalescer = Coalescer::new(100, 1, {
@@ -71,7 +72,8 @@ fn doubled(requests: &[u32]) -> Result<Vec<u32>, StoreError> {
     Ok(requests.iter().map(|request| request * 2).collect())
 }
 
-/// Calls with 0, waits until its statement is in flight, then calls with all the others; their answers, in order.
+/// Calls with 0, waits until that statement is in flight, then calls with all the others; returns
+/// the answers, in order.
 async fn while_one_is_in_flight(
     coalescer: &Coalescer<u32, u32>,
     gate: &Semaphore,
@@ -96,7 +98,8 @@ async fn while_one_is_in_flight(
     answers
 }
 
-/// Low load: at once and alone. High load: all that waits while a statement is in flight makes the next one.
+/// Low load: at once and alone. High load: all that waits while a statement is in flight becomes
+/// the next one.
 #[tokio::test]
 async fn what_waits_makes_the_next_batch() {
     let (coalescer, gate, seen) = gated(doubled);
@@ -107,7 +110,7 @@ async fn what_waits_makes_the_next_batch() {
     assert_eq!(sizes, [1, 100, 50]);
 }
 
-/// A row that the server refuses stands alone in the end; the others of its batch pass.
+/// A row that the server refuses ends up alone; the others of its batch pass.
 #[tokio::test]
 async fn a_bad_row_stands_alone() {
     let (coalescer, gate, seen) = gated(|requests| {
@@ -127,8 +130,9 @@ async fn a_bad_row_stands_alone() {
     assert!(seen.lock().unwrap().contains(&vec![7]) && seen.lock().unwrap().contains(&vec![30]));
 }
 
-/// A statement that the server ends because it takes too long is halved, so that one request does not keep the others of its
-/// batch waiting again and again; one without any answer is not, since it may have taken effect.
+/// A statement that the server cancels for taking too long is halved, so that one request does not
+/// delay the others of its batch again and again. A statement without any answer is not, since it
+/// may have taken effect.
 #[tokio::test]
 async fn what_takes_too_long_is_halved() {
     fn slow(ended: bool, requests: &[u32]) -> Result<Vec<u32>, StoreError> {
@@ -148,7 +152,7 @@ async fn what_takes_too_long_is_halved() {
         failed(while_one_is_in_flight(&coalescer, &gate, &seen, 8).await),
         (1..=8).collect::<Vec<_>>()
     );
-    // Where many are slow the rest does not wait for each of them.
+    // If many are slow, the rest does not wait for each of them.
     let (coalescer, gate, seen) = gated(|requests| {
         if requests.iter().any(|request| request % 2 == 1) { slow(true, &[3]) } else { doubled(requests) }
     });
@@ -157,7 +161,8 @@ async fn what_takes_too_long_is_halved() {
     assert!(tries <= 1 + 2 * 8 + 1, "{tries} statements");
 }
 
-/// A lock that is not to be had halves the batch too, and is tried for five times by the one that meets it.
+/// A lock that can't be had halves the batch too, and the request that meets it is tried five
+/// times.
 #[tokio::test]
 async fn contention_is_tried_again_in_halves() {
     let (coalescer, gate, seen) =
@@ -174,7 +179,7 @@ async fn contention_is_tried_again_in_halves() {
     );
 }
 
-/// Any other failure is everybody's, once.
+/// Any other failure goes to all callers, once.
 #[tokio::test]
 async fn a_failed_statement_is_told_to_all() {
     let (coalescer, gate, seen) = gated(|_| Err(refused("57014")));
@@ -183,7 +188,7 @@ async fn a_failed_statement_is_told_to_all() {
     assert_eq!(seen.lock().unwrap().len(), 2);
 }
 
-/// Who gave up before the statement was sent is left out of it.
+/// A caller that left before the statement was sent is left out of it.
 #[tokio::test]
 async fn a_caller_who_gave_up_gets_no_statement() {
     let (coalescer, gate, seen) = gated(doubled);
@@ -204,7 +209,7 @@ async fn a_caller_who_gave_up_gets_no_statement() {
     assert_eq!(*seen.lock().unwrap(), [vec![1], vec![3]]);
 }
 
-/// When the last clone goes, what was asked is still answered, and the tasks end.
+/// When the last clone is dropped, waiting requests are still answered, and the tasks end.
 #[tokio::test]
 async fn nothing_hangs_when_it_is_dropped() {
     let (coalescer, gate, seen) = gated(doubled);
@@ -219,13 +224,14 @@ async fn nothing_hangs_when_it_is_dropped() {
     for call in calls {
         call.await.unwrap().unwrap();
     }
-    // The statement, and with it the clone of `seen` it holds, goes when the last task has ended.
+    // The statement, and with it its clone of `seen`, is dropped when the last task has ended.
     while Arc::strong_count(&seen) > 1 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A statement that panics, which only a defect of ours does, is an error for its callers, and for nobody after them.
+/// A statement that panics, which only a bug does, is an error for its callers, and for none after
+/// them.
 #[tokio::test]
 async fn a_defect_is_an_error_for_its_callers_only() {
     let coalescer = Coalescer::new(10, 1, |numbers: Vec<u32>| async move {

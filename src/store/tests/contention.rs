@@ -6,8 +6,8 @@ use super::{Table, is_skipped, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
 use crate::store::{Commanded, StoreConfig, StoreError};
 
-/// A rule that is put waits for the claims that may not have seen it, for longer than a claim can take: it stands, and its
-/// caller is not told otherwise.
+/// A new rule waits for the claims that may not have seen it, for longer than a claim can take: it
+/// is in force, and its caller gets no error.
 #[tokio::test]
 async fn a_rule_waits_for_slow_claims() {
     let table = Table::new().await;
@@ -37,7 +37,7 @@ async fn a_rule_waits_for_slow_claims() {
     assert!(adding.await.unwrap().unwrap().new);
 }
 
-/// A stranger who holds a row's lock costs a statement 200 ms.
+/// A row lock held by another session costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {
     let table = Table::with(StoreConfig::default()).await;
@@ -57,7 +57,7 @@ async fn a_wait_for_a_lock_ends() {
     assert_eq!(cancelled, (Commanded::Done, None));
 }
 
-/// The server ends what takes too long; the connection is good for the next statement.
+/// The server cancels what takes too long; the connection stays usable.
 #[tokio::test]
 async fn a_statement_that_takes_too_long_ends() {
     let table = Table::with(StoreConfig {
@@ -81,7 +81,8 @@ async fn a_statement_that_takes_too_long_ends() {
     assert_eq!(table.number(connection).await, before, "the next statement has the same connection");
 }
 
-/// Whoever gives a statement up leaves the server busy with it: that connection must not be used for the next one.
+/// A statement that its caller gives up leaves the server busy with it: that connection must not be
+/// used for the next one.
 #[tokio::test]
 async fn the_connection_of_a_statement_given_up_is_closed() {
     let config =
@@ -121,7 +122,7 @@ async fn an_older_schema_is_told_from_a_wrong_statement() {
     assert!(error.to_string().contains("run `wakeq migrate`"), "{error}");
 }
 
-/// Everything works on a pool of one connection, whoever else wants it.
+/// Everything works on a pool of one connection, however contended it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_is_enough() {
     let table = Table::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;

@@ -1,4 +1,4 @@
-//! Copies beside what they are copies of: their links, and the ids that their events had.
+//! Copies beside their originals: their links, and the ids of their events.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use super::{Table, tester};
 use crate::event::{CanvasId, Cause, EventId, ObjectKey, Turn};
 use crate::store::{DeadFilter, FacetSettings, Inserted, NewEvent, Retention};
 
-/// A copy that is redriven is seen by its queue alone: consumers of the object's chain elsewhere miss nothing, and those
-/// of the queue take it after what was there before.
+/// A redriven copy is seen only by its queue: other consumers of the object's chain miss nothing,
+/// and those of the queue process it after what was there before.
 #[tokio::test]
 async fn a_redriven_copy_leaves_the_chain_of_its_object_alone() {
     let table = emails(FacetSettings::default()).await;
@@ -39,7 +39,8 @@ async fn a_redriven_copy_leaves_the_chain_of_its_object_alone() {
     assert_eq!(copy.schedule.turn, Turn::Behind, "the queue has the second first");
 }
 
-/// A chosen id is remembered as long as a copy of its event waits in a queue, also where the event has none of its own.
+/// A chosen id is remembered as long as a copy of its event waits in a queue, even if the event has
+/// no row of its own.
 #[tokio::test]
 async fn a_chosen_id_is_known_as_long_as_a_copy_waits() {
     let table = emails(FacetSettings::default()).await;
@@ -81,7 +82,7 @@ async fn an_emit_is_one_statement_however_many_queues_copy_it() {
     };
     for queues in 1..=5_usize {
         register(&table.store, &format!("queue-{queues}"), &["email"], FacetSettings::default()).await;
-        // It hears of the queue.
+        // This process learns of the queue.
         insert(1).await;
         for events in [1, 10] {
             let before: i64 = executed().await;

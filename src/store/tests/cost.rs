@@ -1,4 +1,5 @@
-//! What statements cost: every claim a HOT update, every look by an index, nothing that grows with the queue.
+//! What statements cost: every claim is a HOT update, every lookup uses an index, nothing grows
+//! with the queue.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use crate::event::{CanvasId, EventId, HandlerScope};
 use crate::store::{Store, StoreConfig};
 
 impl Table {
-    /// With one connection, so that what the store prepared can be asked about.
+    /// With one connection, so that the statements it has prepared can be examined.
     pub(super) async fn of_one_connection() -> Self {
         Self::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await
     }
@@ -24,7 +25,7 @@ macro_rules! updates {
     };
 }
 
-/// Runs the statement that the store prepared before, found by a part of its text, and shows its plan.
+/// Runs a statement that the store has prepared, found by a part of its text, and returns its plan.
 pub(super) async fn plan(store: &Store, part: &str, arguments: &str) -> String {
     let mut session = store.session().await.unwrap();
     let name = sqlx::query_scalar(
@@ -40,7 +41,7 @@ pub(super) async fn plan(store: &Store, part: &str, arguments: &str) -> String {
     session.answered("explain", lines).unwrap().join("\n")
 }
 
-/// Pages of the shared buffers that the node whose line contains `part` looked at, with all below it.
+/// Shared buffer pages that the node whose line contains `part` read, including all below it.
 pub(super) fn buffers(plan: &str, part: &str) -> i64 {
     let from = plan.lines().skip_while(|line| !line.contains(part));
     let line =
@@ -58,7 +59,7 @@ pub(super) fn array(ids: &[EventId]) -> String {
     format!("'{{{}}}'::uuid[]", text.trim_end_matches(','))
 }
 
-/// As long as those of pods are.
+/// As long as the names of pods.
 const WORKER: &str = "orders-6d4cf9b7c8-x7k2p-1f0c5a9e";
 
 fn claim_arguments(ids: &[EventId]) -> String {
@@ -66,8 +67,9 @@ fn claim_arguments(ids: &[EventId]) -> String {
     format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '{WORKER}'")
 }
 
-/// A claim leaves every index alone, and finds room for its version; so do renewal and release. Versions that a
-/// transaction elsewhere on the server still keeps are no defect of theirs: the second half has room for all.
+/// A claim changes no index, and finds room for its new version on the page; so do renewal and
+/// release. Row versions kept by a transaction elsewhere on the server are not their fault: the
+/// second half has room for all.
 #[tokio::test]
 async fn every_claim_and_renewal_is_a_hot_update() {
     let mut table = Table::new().await;
@@ -83,7 +85,7 @@ async fn every_claim_and_renewal_is_a_hot_update() {
         assert_eq!(table.store.renew(&claims).await.unwrap(), [true; 200]);
         table.store.release(&claims).await.unwrap();
     }
-    // A connection that ends reports what it did.
+    // A connection reports its statistics when it ends.
     table.store.close().await;
     let reported = async {
         while table.number(updates!("n_tup_upd")).await < 8000 {
@@ -111,7 +113,8 @@ async fn counting_is_an_index_only_scan() {
     }
 }
 
-/// What runs is counted among the 2,000 due events at either end; up to 4,000 that is all of them.
+/// Running events are counted among the 2,000 due events at either end; up to 4,000 that is all of
+/// them.
 #[tokio::test]
 async fn counting_what_runs_reads_four_thousand_events() {
     let table = Table::of_one_connection().await;
@@ -135,7 +138,7 @@ async fn counting_what_runs_reads_four_thousand_events() {
     assert!(!plan.contains("Sort"), "{plan}");
 }
 
-/// EV2-30: a thousand handlers are one statement, which looks at 8 rows of each at either end.
+/// EV2-30: a thousand handlers are one statement, which reads 8 rows of each at either end.
 #[tokio::test]
 async fn what_a_page_of_handlers_does_is_one_look() {
     let table = Table::of_one_connection().await;
@@ -173,11 +176,11 @@ async fn what_a_page_of_handlers_does_is_one_look() {
     assert!(plan.contains("rows=8 loops=1000"), "{plan}");
 }
 
-/// EV2-01, EV2-20: what a worker does to events it does by their keys.
+/// EV2-01, EV2-20: a worker accesses events by their keys.
 #[tokio::test]
 async fn workers_reach_events_by_their_keys() {
     let table = Table::of_one_connection().await;
-    // Among fewer, a later Postgres may as well read the whole of another index that has the ids.
+    // With fewer, a later Postgres may prefer to read all of another index that has the ids.
     let ids = table.add(20_000).await[..100].to_vec();
     table.run("vacuum analyze wakeq.events_v2").await;
     let claims = table.claim(&ids).await;
@@ -207,7 +210,7 @@ async fn workers_reach_events_by_their_keys() {
     }
 }
 
-/// PUSH-07: so does what is pushed and left to its promise.
+/// PUSH-07: so does bringing the promise of a pushed event forward.
 #[tokio::test]
 async fn promises_are_brought_forward_by_key() {
     let table = Table::of_one_connection().await;
@@ -222,7 +225,7 @@ async fn promises_are_brought_forward_by_key() {
     assert!(buffers(&plan, "") < 1500, "{plan}");
 }
 
-/// EV2-25: the cost of a claim does not depend on how much waits.
+/// EV2-25: the cost of a claim does not depend on the backlog.
 #[tokio::test]
 async fn a_claim_costs_the_same_in_a_long_queue() {
     let table = Table::of_one_connection().await;
@@ -244,12 +247,14 @@ async fn a_claim_costs_the_same_in_a_long_queue() {
     let many = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&chosen)).await, "");
     println!("pages for 100 claims: {few} among 1,000 events, {many} among 101,000");
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 301);
-    // A later Postgres reads fewer pages of the short queue: what counts is then that it stays at eight for each event.
+    // A later Postgres reads fewer pages of the short queue: then what counts is that it stays at
+    // eight per event.
     assert!(many <= 800.max(few * 12 / 10), "{few} pages among 1,000 events, {many} among 101,000");
 }
 
-/// ORD-05: whose turn it is stands in the lane. Neither the length of the handler's queue nor the number of objects is read,
-/// for those whose turn it is as for those behind; and a claim on an object is a HOT update, too.
+/// ORD-05: whose turn it is follows from the lane. Neither the length of the handler's queue nor
+/// the number of objects is read, whether it is an event's turn or not; and a claim on an object is
+/// a HOT update, too.
 #[tokio::test]
 async fn a_claim_on_an_object_reads_its_lane() {
     let table = Table::of_one_connection().await;
@@ -284,12 +289,13 @@ async fn a_claim_on_an_object_reads_its_lane() {
         }
     };
     tokio::time::timeout(Duration::from_secs(20), reported).await.expect("no report");
-    // A claimed row is larger than it was: on a page where all are claimed at once the last finds no room.
+    // A claimed row is larger than before: on a page where all are claimed at once, the last finds
+    // no room.
     assert!(table.number(updates!("n_tup_hot_upd")).await >= 90);
 }
 
-/// Under a snapshot that keeps alive what was completed, a batch reads the dead of a lane once, and not for each of its events;
-/// the events of others in it read none.
+/// Under a snapshot that keeps completed events alive, a batch reads the dead rows of a lane once,
+/// not for each of its events; the events of other lanes in it read none.
 #[tokio::test]
 async fn a_batch_reads_the_dead_of_a_lane_once() {
     let table = Table::of_one_connection().await;
@@ -328,8 +334,8 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
     snapshot.rollback().await.unwrap();
 }
 
-/// EV2-01: the minute's statement reads what is overdue, not the queue: neither what is parked nor, under a snapshot
-/// that keeps dead versions alive, what was woken or parked before.
+/// EV2-01: the minute's statement reads what is overdue, not the queue: neither parked events nor,
+/// under a snapshot that keeps dead versions alive, what was woken or parked before.
 #[tokio::test]
 async fn the_minutes_statement_does_not_read_the_queue() {
     let table = Table::of_one_connection().await;
@@ -384,7 +390,7 @@ async fn a_resume_page_reads_only_its_own_events() {
     assert!(few > 0 && many * 10 <= few * 12 + 100, "{few} and {many}");
 }
 
-/// 80,000 events that nobody counts: half of them paused, the others delayed.
+/// Adds 80,000 events that do not count: half of them paused, the others delayed.
 async fn add_what_waits(table: &Table) {
     table.add_for(40_000, "paused").await;
     table
@@ -397,7 +403,7 @@ async fn add_what_waits(table: &Table) {
     table.run("update wakeq.events_v2 set delay_until = now() + interval '1 h' where name = 'later'").await;
 }
 
-/// The depth skips from handler to handler, and reads nothing of what is parked or delayed.
+/// The depth skips from handler to handler, and reads no parked or delayed events.
 #[tokio::test]
 async fn the_depth_does_not_read_what_waits() {
     let table = Table::of_one_connection().await;
@@ -412,7 +418,7 @@ async fn the_depth_does_not_read_what_waits() {
     assert!(buffers(&plan, "") < 600, "{plan}");
 }
 
-/// The gauges of all canvases do the same, and read a share of a long queue.
+/// The gauges over all canvases do the same, and read a share of a long queue.
 #[cfg(feature = "telemetry")]
 #[tokio::test]
 async fn the_gauges_do_not_read_what_waits() {
@@ -451,7 +457,7 @@ async fn the_gauges_do_not_read_what_waits() {
     assert!(buffers(&busy, "") < 3000, "{busy}");
 }
 
-/// A page of a list is a range of the index, also in a plan that was made for any handler.
+/// A page of a list is a range of the index, also in a generic plan.
 #[tokio::test]
 async fn a_page_of_events_reads_a_page() {
     let table = Table::of_one_connection().await;

@@ -1,4 +1,5 @@
-//! A canvas with many events in front of the few of another, for tests of who waits for whom.
+//! A canvas with many events in front of the few of another, for tests of fairness between
+//! canvases.
 
 use super::Table;
 use crate::event::CanvasId;
@@ -9,7 +10,7 @@ pub(crate) const MANY: CanvasId = CanvasId(uuid::Uuid::from_u128(6));
 pub(crate) const FEW: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 impl Table {
-    /// So many overdue events of one canvas, and three of another one that were overdue after them.
+    /// Adds this many overdue events of one canvas, and three of another that became overdue later.
     pub(crate) async fn crowd(&self, count: i32) {
         self.add(count).await;
         let moved = "update wakeq.events_v2 set canvas_id = $1, notify_at = now() - interval '1 minute'";
@@ -19,7 +20,7 @@ impl Table {
         sqlx::query(moved).bind(FEW.0).bind(few).execute(&self.pool).await.unwrap();
     }
 
-    /// Parks all events, with a resume job for each canvas.
+    /// Parks all events, with a resume job per canvas.
     pub(crate) async fn lift_all(&self) {
         self.run("update wakeq.events_v2 set notify_at = null").await;
         let jobs = "insert into wakeq.resume_jobs (kind, canvas_id, module, name)
@@ -31,7 +32,7 @@ impl Table {
         self.number("select count(*) from wakeq.resume_jobs").await
     }
 
-    /// Events that nobody counts as lost, with a promise within so many seconds.
+    /// Events that were not counted as lost, with a promise within this many seconds.
     pub(crate) async fn promised_within(&self, seconds: i32) -> i64 {
         let promised = "select count(*) from wakeq.events_v2
                          where probes = 0 and notify_at between now() and now() + $1 * interval '1 s'";

@@ -1,5 +1,5 @@
-//! A worker with a broker and an operator, in steps, on a queue whose facets have a limit: nothing happens between two steps, and
-//! whatever would happen next may be left out, as where a process ends.
+//! A worker with a broker and an operator, step by step, on a queue whose facets have a limit:
+//! nothing happens between two steps, and any next step may be left out, as when a process ends.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::store::{DeadFilter, FacetSettings, Inserted, LoadedEvent, NewEvent, T
 
 pub(super) const OPENED: &str = "opened";
 pub(super) const CLOSED: &str = "closed";
-/// From so many losses on an event is taken alone.
+/// With this many losses or more, an event is taken alone.
 const SUSPECT: i32 = 2;
 
 /// Where a notification is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
-    /// Unanswered at the broker.
+    /// Unacknowledged at the broker.
     ByBroker,
-    /// In the worker's memory alone.
+    /// Only in the worker's memory.
     ByWorker,
 }
 
@@ -32,13 +32,13 @@ pub(super) struct Look {
     loaded: LoadedEvent,
 }
 
-/// A copy that runs, and where its own notification is, if anywhere.
+/// A running copy, and where its own notification is, if anywhere.
 pub(super) struct Run {
     pub(super) event: ClaimedEvent,
     pub(super) kept: Option<Kept>,
 }
 
-/// What is left to do once a run is over: the next of its lane, and then whatever has room in its facet.
+/// What is left to do after a run: wake the next of its lane, then fill the room in its facet.
 pub(super) struct Ended {
     canvas: CanvasId,
     lane: Option<Lane>,
@@ -46,14 +46,14 @@ pub(super) struct Ended {
 
 pub(super) struct Desk {
     pub(super) table: Table,
-    /// What the broker has.
+    /// The notifications at the broker.
     pub(super) bag: Vec<Notification>,
-    /// What only the worker has.
+    /// The notifications that only the worker has.
     pub(super) memory: Vec<Notification>,
     pub(super) looks: Vec<Look>,
     pub(super) running: Vec<Run>,
     pub(super) ended: Vec<Ended>,
-    /// Copies that were emitted and not cancelled, and those that were completed.
+    /// How many copies were emitted and not cancelled, and how many were completed.
     pub(super) emitted: usize,
     pub(super) done: usize,
 }
@@ -74,7 +74,7 @@ impl Desk {
         }
     }
 
-    /// The copies of these events, which nobody was told of yet.
+    /// Inserts events; returns their copies, which are not announced yet.
     pub(super) async fn insert(&mut self, emitted: &[NewEvent]) -> Vec<Notification> {
         let inserted = self.table.store.insert_all(emitted, &vec![false; emitted.len()]).await.unwrap();
         let mut copies = Vec::new();
@@ -86,7 +86,8 @@ impl Desk {
         copies
     }
 
-    /// Puts the promises of copies far away, as those of copies that have waited for long.
+    /// Moves the promises of copies far into the future, like those of copies that have waited
+    /// long.
     pub(super) async fn promise_late(&self, copies: &[Notification]) {
         let far = "update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 6
                     where id = any ($1) and delay_until <= now()";
@@ -99,7 +100,7 @@ impl Desk {
         self.table.store.announce(&ids).await.unwrap();
     }
 
-    /// Emits copies whose promises are far away.
+    /// Emits events; the promises of their copies are far away.
     pub(super) async fn emit(&mut self, emitted: Vec<NewEvent>) -> Vec<EventId> {
         let copies = self.insert(&emitted).await;
         self.announce(&copies).await;
@@ -113,7 +114,7 @@ impl Desk {
         self.table.store.add_rule(RuleKind::Pause, &scope, None, None, &tester()).await.unwrap();
     }
 
-    /// Lifts a pause, and wakes what it held, unless that is left to the minute's pass.
+    /// Lifts a pause and wakes what it held, unless that is left to the minute's pass.
     pub(super) async fn lift(&mut self, of: u128, name: &str, wakes: bool) {
         let lifted = self.table.store.lift_rule(RuleKind::Pause, &scope(of, name), &tester()).await.unwrap();
         if let Some(job) = lifted.job.filter(|_| wakes) {
@@ -131,7 +132,7 @@ impl Desk {
         }
     }
 
-    /// Gives a canvas turns, or none.
+    /// Sets a canvas's weight; 0 pauses it.
     pub(super) async fn weigh(&mut self, of: u128, weight: u32, wakes: bool) {
         let settings = FacetSettings { weight: Some(weight), in_flight_max: None };
         let goes_on = weight > 0;
@@ -160,7 +161,7 @@ impl Desk {
         }
     }
 
-    /// What a run does with a notification until it runs an event.
+    /// What a run does with a notification, up to running an event.
     pub(super) async fn deliver(&mut self, told: Notification) {
         self.load(told, Kept::ByBroker).await;
         if let Some(look) = self.looks.pop() {
@@ -175,7 +176,8 @@ impl Desk {
         }
     }
 
-    /// The next one: it is answered, kept for later, parked, recalled, or gets a turn.
+    /// The next step: the notification is acknowledged, kept for later, parked, recalled, or gets a
+    /// turn.
     pub(super) async fn go_on(&mut self, Look { told, kept, loaded }: Look) {
         let store = &self.table.store;
         let schedule = loaded.schedule;
@@ -190,7 +192,7 @@ impl Desk {
         let lease = store.timing().lease;
         let is_locked = schedule.locked_at.is_some_and(|locked_at| locked_at + lease >= schedule.now);
         if schedule.delay_until > schedule.now || is_locked {
-            // Answered, and kept for its time.
+            // Acknowledged, and kept until its time.
             return self.keep(told, Kept::ByWorker);
         }
         if schedule.rule.is_some() {
@@ -216,7 +218,7 @@ impl Desk {
         }
     }
 
-    /// A run completes; what it does then is left to [`Desk::after`].
+    /// Completes a run; its next steps are left to [`Desk::after`].
     pub(super) async fn finish(&mut self, at: usize) {
         let Run { event, .. } = self.running.remove(at);
         let store = &self.table.store;
@@ -229,7 +231,7 @@ impl Desk {
         self.ended_with(&event, true);
     }
 
-    /// A run is over, its event removed or not.
+    /// Ends a run, whose event was removed or not.
     pub(super) fn ended_with(&mut self, event: &ClaimedEvent, removed: bool) {
         let scope = event.address.scope.clone();
         let canvas = scope.canvas;
@@ -239,7 +241,8 @@ impl Desk {
         self.ended.push(Ended { canvas, lane });
     }
 
-    /// The next step after a run: it hands its lane over, and then fills the room that it left.
+    /// The next step after a run: it wakes the next of its lane, and then fills the room that it
+    /// left.
     pub(super) async fn after(&mut self, at: usize) {
         let Ended { canvas, lane } = self.ended.remove(at);
         let store = &self.table.store;
@@ -253,7 +256,7 @@ impl Desk {
         }
     }
 
-    /// A run completes, and does the rest; what it was given then has the broker.
+    /// Completes a run with all steps; the resulting notifications go to the broker.
     pub(super) async fn complete(&mut self, at: usize) {
         self.finish(at).await;
         while !self.ended.is_empty() {
@@ -285,7 +288,7 @@ impl Desk {
         }
     }
 
-    /// Lets time pass, in which the worker renews its leases.
+    /// Lets time pass, during which the worker renews its leases.
     pub(super) async fn advance(&mut self, by: Duration) {
         self.table.store.advance(by).await.unwrap();
         let renewed = "update wakeq.events_v2 set locked_at = now() where id = any ($1)";

@@ -1,12 +1,12 @@
-//! What is kept about events that were sent to entities, and for how long; and what a list of entities reads.
+//! How long records of events sent to entities are kept; and what a list of entities reads.
 
 use super::Table;
 use super::cost::{buffers, plan};
 use crate::event::{CanvasId, EntityId, EventId, Link};
 use crate::store::{Retention, WantedTail};
 
-/// What was decided upon is forgotten with its age; what nobody decided upon yet stays, however old it is,
-/// and what was decided upon late is kept as long as anything else.
+/// Outcomes are deleted by age. Events without an outcome stay, however old, and late outcomes are
+/// kept as long as any other.
 #[tokio::test]
 async fn what_became_of_events_is_forgotten_with_its_age() {
     let table = Table::new().await;
@@ -26,12 +26,12 @@ async fn what_became_of_events_is_forgotten_with_its_age() {
     assert_eq!(table.number("select sum(link_id)::bigint from wakeq.entity_events").await, 1 + 2);
 }
 
-/// What followed from an event may still be answered while it waits, runs or is among the dead: until then it is known that it was
-/// asked. What another canvas has under the same id holds nothing.
+/// Events that follow from an event may still be answered while they wait, run or are dead: until
+/// then it is known that they were asked. Events of another canvas under the same ids do not count.
 #[tokio::test]
 async fn what_may_still_be_answered_is_not_forgotten() {
     let table = Table::new().await;
-    // 1 waits, 2 is dead, 3 and 4 are other canvases'; 5 has ended.
+    // 1 waits, 2 is dead, 3 and 4 belong to other canvases; 5 has ended.
     table
         .run(
             "insert into wakeq.entity_events (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev,
@@ -63,7 +63,8 @@ async fn what_may_still_be_answered_is_not_forgotten() {
     let left = "select sum(link_id)::bigint from wakeq.entity_events";
     assert!(!table.store.expire(false, Retention::default()).await.unwrap());
     assert_eq!(table.number(left).await, 1 + 2);
-    // They are not looked at again at each pass; when they are, what has ended meanwhile goes.
+    // They are not examined again at each pass; when they are, those whose follow-ups have ended
+    // meanwhile are deleted.
     table.run("delete from wakeq.events_v2").await;
     assert!(!table.store.expire(true, Retention::default()).await.unwrap());
     assert_eq!(table.number(left).await, 1 + 2);
@@ -72,7 +73,8 @@ async fn what_may_still_be_answered_is_not_forgotten() {
     assert_eq!(table.number(left).await, 2);
 }
 
-/// A page of a list reads its rows and no others, wherever it begins, and whatever other types and canvases have.
+/// A page of a list reads its own rows and no others, wherever it starts, and whatever other types
+/// and canvases have.
 #[tokio::test]
 async fn a_page_of_entities_reads_no_more_than_the_page() {
     let table = Table::of_one_connection().await;
@@ -95,8 +97,8 @@ async fn a_page_of_entities_reads_no_more_than_the_page() {
     }
 }
 
-/// An entity's repository with so many events, and half as many on another canvas: event n has the id n, the
-/// link 10n + 5, or 10n + 6, and stands 7 numbers behind it.
+/// An entity's repository with this many events, and half as many on another canvas: event n has
+/// the id n, the link 10n + 5, or 10n + 6 there, and its `seq` is 7 after that.
 async fn add_repository(table: &Table, events: i64) {
     sqlx::query(
         r#"insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, metadata)
@@ -122,8 +124,8 @@ async fn add_repository(table: &Table, events: i64) {
 
 const OTHER: &str = "00000000-0000-0000-0000-0000000000f0";
 
-/// ENT-29: an event that is sent again long after is found by its link, and only by that; what another canvas
-/// has under the same id and link is not it.
+/// ENT-29: an event that is sent again much later is found by its link, and only by that; another
+/// canvas's event with the same id and link is not found.
 #[tokio::test]
 async fn what_is_sent_again_is_found_by_its_link() {
     let table = Table::new().await;
@@ -138,7 +140,7 @@ async fn what_is_sent_again_is_found_by_its_link() {
     for n in (1..=600).step_by(13).chain([2, 299, 300, 301, 599, 600]) {
         assert!(stored(own, n, 10 * n + 5).await, "{n}");
         assert_eq!(stored(other, n, 10 * n + 6).await, n <= 300, "{n} of the other canvas");
-        // A link between two, that of another event, and that of the other canvas.
+        // A link between two events, that of another event, and that of the other canvas.
         for link in [10 * n + 4, 10 * n + 15, 10 * n - 5, 10 * n + 6, 1] {
             assert!(!stored(own, n, link).await, "{n} with the link {link}");
         }
@@ -149,8 +151,8 @@ async fn what_is_sent_again_is_found_by_its_link() {
     assert!(!table.store.entity_recorded(&nobody, id(1), link).await.unwrap().stored);
 }
 
-/// Looking for it costs the same in a repository of 100,000 events as in one of 100: a row for each halving of
-/// the range. Where it is not to be found it is the same.
+/// Looking for an event costs the same in a repository of 100,000 events as in one of 100: one row
+/// per halving of the range, whether or not it is found.
 #[tokio::test]
 async fn looking_for_an_event_does_not_read_the_repository() {
     let table = Table::of_one_connection().await;
@@ -174,8 +176,8 @@ async fn looking_for_an_event_does_not_read_the_repository() {
     }
 }
 
-/// The events of several entities are read by one statement: no more of each than is wanted, no more bytes than are allowed, and none that
-/// the entity of the same name on another canvas has.
+/// The events of several entities are read by one statement: no more of each than requested, no
+/// more bytes than allowed, and none of the entity of the same name on another canvas.
 #[tokio::test]
 async fn the_events_of_several_entities_are_one_bounded_read() {
     let table = Table::of_one_connection().await;
@@ -201,8 +203,9 @@ async fn the_events_of_several_entities_are_one_bounded_read() {
 }
 
 impl Table {
-    /// 300 entities of each of two canvases: entity n has n % 7 events more than its snapshot. That is of its first
-    /// event, and says 100, on the second canvas 200; each event adds a hundredth of that.
+    /// 300 entities on each of two canvases: entity n has n % 7 events more than its snapshot. The
+    /// snapshot includes its first event, and says 100, on the second canvas 200; each event adds a
+    /// hundredth of that.
     pub(crate) async fn add_adders(&self) {
         self.run(
             "insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload)
@@ -227,14 +230,14 @@ impl Table {
         .await;
     }
 
-    /// Streams of the log can't be read until this is rolled back.
+    /// Makes streams of the log unreadable until this is rolled back.
     pub(crate) async fn without_streams(&self) -> sqlx::Transaction<'static, sqlx::Postgres> {
         let mut away = self.pool.begin().await.unwrap();
         sqlx::raw_sql("lock table wakeq.log_streams").execute(&mut *away).await.unwrap();
         away
     }
 
-    /// An adder claims to have so many events more than it has.
+    /// Makes an adder claim more events than it has.
     pub(crate) async fn add_to_version(&self, canvas: CanvasId, id: &str, more: i64) {
         sqlx::query(
             "update wakeq.entities set version = version + $3

@@ -1,5 +1,5 @@
-//! DRV-24, as a property: whatever happens to the copies of a facet with a limit, in whatever order, and whoever dies on the way, no
-//! copy that may run is forgotten.
+//! DRV-24, as a property: whatever happens to the copies of a facet with a limit, in whatever
+//! order, and whichever process dies meanwhile, no copy that may run is forgotten.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::store::{Commanded, NewEvent, Retry};
 const OBJECT: &str = "mail:1";
 /// Later than most of what may happen next, and before the next pass of the probe.
 const SOON: Duration = Duration::from_secs(20);
-/// What the minute's pass finds is looked for so often, because each look gives some of it.
+/// How often to ask what the minute's pass finds, because each answer has only a part of it.
 const LOOKS: i32 = 20;
 
 /// A canvas and a handler.
 type Of = (u128, &'static str);
 
-/// One thing that happens. A number picks one of those that it could be about. What says whether somebody is told or woken is
-/// false where a process ends just before that.
+/// One thing that happens. A number picks one of the possible subjects. A flag about notifying or
+/// waking is false if a process ends just before that.
 #[derive(Clone, Debug)]
 enum Step {
     Emit {
@@ -40,20 +40,20 @@ enum Step {
     Pause(Of),
     Lift(Of, bool),
     Weigh(u128, u32, bool),
-    /// A worker loads what a notification is about, and makes of it what it was then.
+    /// A worker loads the event of a notification, and later acts on what it loaded.
     Load(usize),
     GoOn(usize),
     Finish(usize),
-    /// A worker does the next thing after a run, or ends before it.
+    /// A worker takes the next step after a run, or ends before it.
     After(usize),
     Ends(usize),
     Fail(usize, Failure),
-    /// A notification is lost that no broker has.
+    /// A notification is lost that is not at the broker.
     Forget(usize),
     Operate(Operation),
 }
 
-/// What operators do, and time.
+/// Operators' actions, and time.
 #[derive(Clone, Debug)]
 enum Operation {
     RunNow(usize, bool),
@@ -71,7 +71,7 @@ enum Failure {
     Death {
         halts: bool,
     },
-    /// Its owner dies. The broker has what it was given, and nothing else.
+    /// Its owner dies. The broker still has what it delivered, and nothing else remains.
     Owner,
 }
 
@@ -132,7 +132,7 @@ fn operations() -> impl Strategy<Value = Operation> {
     ]
 }
 
-/// A program of so many steps, and how many copies of a facet may be in flight.
+/// A program of steps, and how many copies of a facet may be in flight.
 #[test]
 fn no_copy_that_may_run_is_forgotten() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -241,7 +241,7 @@ impl Desk {
         self.bag.extend(self.table.store.arm_firsts(&lanes).await.unwrap());
     }
 
-    /// A notification of the broker's or the worker's.
+    /// Picks a notification of the broker's or the worker's.
     fn pick(&mut self, at: usize) -> Option<(Notification, Kept)> {
         let all = self.bag.len() + self.memory.len();
         let at = at % all.max(1);
@@ -252,7 +252,7 @@ impl Desk {
         }
     }
 
-    /// A copy that nobody runs.
+    /// Picks a copy that is not running.
     async fn waiting(&self, at: usize) -> Option<Notification> {
         let free = "select id, canvas_id from wakeq.events_v2
                      where locked_at is null or locked_at < now() - interval '1 min' order by canvas_id, delay_until, id";
@@ -261,7 +261,7 @@ impl Desk {
         Some(Notification { id: EventId(id), canvas: CanvasId(of) })
     }
 
-    /// A run does not come to its end.
+    /// Ends a run without completing it.
     async fn fail(&mut self, Run { event, kept }: Run, how: Failure) {
         let (store, claim) = (&self.table.store, event.claim);
         let told = Notification { id: claim.id, canvas: event.address.scope.canvas };
@@ -292,8 +292,9 @@ impl Desk {
         }
     }
 
-    /// Of every copy that may run in a facet that is not full one of these is so: somebody has its notification, its promise is as near
-    /// as that of a new one, or the minute's pass finds it.
+    /// For every copy that may run in a facet that is not full, one of these holds: its
+    /// notification exists somewhere, its promise is as near as that of a new one, or the minute's
+    /// pass finds it.
     pub(super) async fn check(&self, after: &str) {
         let known: HashSet<Uuid> = self
             .bag
@@ -313,7 +314,8 @@ impl Desk {
         assert!(alone.is_empty(), "forgotten after {after}: {alone:?}");
     }
 
-    /// Copies that may run in facets that are not full, with a promise that is further away than that of a new copy, or none.
+    /// Copies that may run in facets that are not full, and whose promise is further away than that
+    /// of a new copy, or missing.
     async fn without_a_promise(&self) -> Vec<Uuid> {
         let those = "select e.id from wakeq.events_v2 e
               where e.queue is not null and e.delay_until <= now()
@@ -335,7 +337,8 @@ impl Desk {
         sqlx::query_scalar(those).bind(near).fetch_all(&self.table.pool).await.unwrap()
     }
 
-    /// What the minute's pass would find in facets, in several looks, each with room for what it gives at most.
+    /// What the minute's pass would find in facets, over several searches, each with room for the
+    /// most that it returns.
     async fn found_by_the_minute(&self) -> HashSet<Uuid> {
         let mut transaction = self.table.pool.begin().await.unwrap();
         let roomy = "update wakeq.queues set in_flight_max = in_flight_max + 8";
@@ -349,7 +352,7 @@ impl Desk {
         found.into_iter().collect()
     }
 
-    /// Once all may go on, all has run within the next period of the probe.
+    /// Once everything may run, all of it has run within the next period of the probe.
     async fn come_to_an_end(&mut self) {
         for of in [1, 2] {
             self.lift(of, OPENED, true).await;

@@ -1,4 +1,5 @@
-//! What a claim is worth: while it stands, after it was lost, and between two that want the same event.
+//! What a claim permits: while it stands, after it was lost, and between two workers that want the
+//! same event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ impl Table {
     }
 }
 
-/// EV2-57: every write of an owner whose claim was taken over leaves the row as it is.
+/// EV2-57: no write of an owner whose claim was taken over changes the row.
 #[tokio::test]
 async fn a_lost_claim_writes_nothing() {
     let table = Table::new().await;
@@ -43,7 +44,8 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(table.row(old.id).await, None);
 }
 
-/// ORD-12: a claimed event names its worker until the worker gives it up; a worker that takes it over is named instead.
+/// ORD-12: a claimed event names its worker until the worker gives it up; a worker that takes it
+/// over is named instead.
 #[tokio::test]
 async fn a_claim_is_its_worker_s_until_it_ends() {
     let table = Table::new().await;
@@ -76,7 +78,7 @@ async fn a_claim_is_its_worker_s_until_it_ends() {
     assert_eq!(worker().await, None, "one without a name is nobody's, and not the other's");
 }
 
-/// A renewal that arrives late must not lock a row that nobody owns any more.
+/// A late renewal must not lock a row that no longer has an owner.
 #[tokio::test]
 async fn a_renewal_after_a_release_locks_nothing() {
     let table = Table::new().await;
@@ -101,7 +103,7 @@ async fn a_repeated_retry_writes_the_same_count() {
     assert!(table.holds(columns).await);
 }
 
-/// A delay that no calendar holds is cut to one that Postgres can add.
+/// A delay beyond the calendar is cut to one that Postgres can add.
 #[tokio::test]
 async fn the_longest_delay_of_a_retry_is_a_hundred_years() {
     let table = Table::new().await;
@@ -114,7 +116,7 @@ async fn the_longest_delay_of_a_retry_is_a_hundred_years() {
     );
 }
 
-/// The token outlives retries, releases, death and redrive; retries and losses do not.
+/// The fencing token outlives retries, releases, death and redrive; retries and losses do not.
 #[tokio::test]
 async fn claims_are_never_reset() {
     let table = Table::new().await;
@@ -138,7 +140,8 @@ async fn claims_are_never_reset() {
     assert_eq!(table.store.complete(&[first, second, fourth]).await.unwrap(), [false; 3]);
 }
 
-/// The same worker may lose an event and get it again; both owners' writes may then share a statement.
+/// A worker may lose an event and get it again; then the writes of both its claims may share a
+/// statement.
 #[tokio::test]
 async fn two_claims_on_one_event_in_a_batch_are_told_apart() {
     let table = Table::new().await;
@@ -182,7 +185,7 @@ async fn of_many_claims_on_an_event_one_wins() {
     assert!(table.holds("select bool_and(claims = 1 and losses = 0) from wakeq.events_v2").await);
 }
 
-/// EV2-64: what the checks saw is advice; the claim decides.
+/// EV2-64: the checks are only advice; the claim decides.
 #[tokio::test]
 async fn a_claim_between_check_and_claim_is_noticed() {
     let table = Table::new().await;
@@ -193,7 +196,7 @@ async fn a_claim_between_check_and_claim_is_noticed() {
     assert!(table.store.claim(&told(&ids), &limits()).await.unwrap()[0].is_none());
 }
 
-/// One notification doubled in a batch is one claim.
+/// Two notifications of one event in a batch are one claim.
 #[tokio::test]
 async fn an_event_twice_in_a_batch_is_claimed_once() {
     let table = Table::new().await;
@@ -202,7 +205,8 @@ async fn an_event_twice_in_a_batch_is_claimed_once() {
     assert_eq!(claimed.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false]);
 }
 
-/// A chosen id may be forgotten, emitted again, and die a second time while its first death is still kept.
+/// A chosen id may be forgotten, emitted again, and die a second time while its first death is
+/// still kept.
 #[tokio::test]
 async fn an_id_may_die_twice() {
     let table = Table::new().await;
@@ -228,7 +232,8 @@ async fn an_id_may_die_twice() {
     assert_eq!((dead[0].cause.as_str(), dead[0].last_error.as_deref()), ("poison", Some("second")));
 }
 
-/// What is larger than a statement may claim is left to who has room for it; the others of the batch are claimed.
+/// A value larger than a statement may claim is left to a worker that has room for it; the others
+/// of the batch are claimed.
 #[tokio::test]
 async fn a_claim_leaves_large_values_where_they_are() {
     let table = Table::new().await;

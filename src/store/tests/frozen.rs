@@ -1,4 +1,4 @@
-//! A process that stands still in the middle of a transaction: stopped, without a processor, or cut off.
+//! A process that stalls in the middle of a transaction: stopped, without CPU, or cut off.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::event::{Claim, EventId, RuleKind};
 use crate::store::claims::ClaimedEvent;
 use crate::store::{CronDue, CronStep, FacetSettings, Store, StoreConfig, StoreError, TakenTurn};
 
-/// Every connection says how long it may keep silent.
+/// Every connection limits how long it may be silent.
 #[tokio::test]
 async fn connections_may_not_be_silent_for_long() {
     let table =
@@ -31,7 +31,7 @@ async fn connections_may_not_be_silent_for_long() {
     }
 }
 
-/// What it had locked is free soon: the crons that it was about tick elsewhere.
+/// Its locks are soon released: the crons that it was processing tick elsewhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_process_that_stands_still_keeps_no_locks() {
     let table = Table::new().await;
@@ -76,7 +76,7 @@ async fn a_process_that_stands_still_keeps_no_locks() {
     assert!(matches!(freezing.await.unwrap(), Err(StoreError::Unavailable(_))));
 }
 
-/// Stands before Postgres, and reads none of its answers any more once a client has sent `last`.
+/// A proxy before Postgres that stops reading its answers once a client has sent `last`.
 async fn that_stops_reading(url: &str, last: [u8; 16]) -> String {
     let (server, database) = url.rsplit_once('/').unwrap();
     let (credentials, address) = server.rsplit_once('@').unwrap();
@@ -116,8 +116,8 @@ async fn carry(client: TcpStream, server: TcpStream, last: [u8; 16]) {
     tokio::join!(back, forth);
 }
 
-/// A claim keeps no locks until its answer was read: the largest batch of large values that nobody reads is committed, and
-/// rules and the claims of others go on.
+/// A claim does not keep its locks until its answer is read: the largest batch of large values is
+/// committed although nothing reads it, and rules and other claims proceed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_that_nobody_reads_keeps_no_locks() {
     let table = Table::new().await;
@@ -135,7 +135,7 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     };
     let url = that_stops_reading(table.database.url(), ids[0].0.into_bytes()).await;
     let frozen = Store::connect(&url, fit(patient)).await.unwrap();
-    // Its connection has the statement prepared from then on.
+    // From then on its connection has the statement prepared.
     assert_eq!(
         frozen.claim(&told(&first), &limits()).await.unwrap()[0].as_ref().unwrap().value.len(),
         250_002
@@ -154,7 +154,8 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     freezing.abort();
 }
 
-/// Nor do turns keep the lock of their queue until then: the largest batch of large copies is committed, and others take turns.
+/// Nor do turns keep the lock of their queue until then: the largest batch of large copies is
+/// committed, and others take turns.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     let table = emails(FacetSettings::default()).await;
@@ -174,7 +175,7 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     let turns = |asks: &[EventId]| -> Vec<TakenTurn> {
         asks.iter().map(|id| TakenTurn { queue: queue(EMAILS), asks: *id }).collect()
     };
-    // Its connection has the statement prepared from then on.
+    // From then on its connection has the statement prepared.
     assert_eq!(events(frozen.take_turns(&turns(&first), 2, i32::MAX).await)[0].value.len(), 250_002);
     let all = turns(&copies);
     let freezing = tokio::spawn(async move { frozen.take_turns(&all, 2, i32::MAX).await.len() });
@@ -189,7 +190,8 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     freezing.abort();
 }
 
-/// Nor does a service that leases many large copies: its leases are committed, and others lease theirs.
+/// Nor does a service that leases many large copies: its leases are committed, and others get
+/// theirs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -226,7 +228,7 @@ async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
     freezing.abort();
 }
 
-/// What was claimed with large values, and lost before they were read, is not run; the others are.
+/// Events with large values that were lost before the values were read are not run; the others are.
 #[tokio::test]
 async fn a_value_that_is_read_too_late_is_none() {
     let table = Table::new().await;

@@ -1,4 +1,5 @@
-//! What brokers cost: heartbeats are HOT updates by key, an observer reads its node's rows, a quiet round reads two small tables.
+//! What brokers cost: heartbeats are HOT updates by key, an observer reads its node's rows, a quiet
+//! round reads two small tables.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::store::{Claimed, PositionMove, Registered, Store};
 
 const LEASE: Duration = Duration::from_secs(600);
 
-/// Three nodes with fifty groups of four partitions, each with what it is given.
+/// Three nodes with fifty groups of four partitions, each with its subscription.
 async fn fill(table: &Table) -> (NodeId, Lead) {
     let nodes: Vec<NodeId> = (0..3).map(|_| NodeId::new()).collect();
     let category = EventSource::category("companies").unwrap();
@@ -57,7 +58,7 @@ async fn heartbeats_and_rounds_are_small() {
     let (node, lead) = fill(&table).await;
     let own = table.store.subscriptions_of(node).await.unwrap();
     let beats: Vec<(SubscriberId, i64)> = own.iter().map(|one| (one.subscriber, one.epoch)).collect();
-    // Once: more versions than a page has room for are no cost of a heartbeat's, which come seconds apart.
+    // Once: heartbeats come seconds apart, so a page never has to hold many versions.
     table.store.beat_node(node, LEASE).await.unwrap();
     assert_eq!(table.store.beat_subscribers(&beats, LEASE).await.unwrap().len(), 50);
     table.store.bury_subscribers(&lead).await.unwrap().unwrap();
@@ -92,7 +93,8 @@ async fn heartbeats_and_rounds_are_small() {
 }
 
 impl Table {
-    /// Adds what a group gave up an hour ago, two hours ago, and so on, of a canvas each; its numbers in the log are the hours.
+    /// Adds dead events of a group from one hour ago, two hours ago, and so on, each on a canvas of
+    /// its own; the `seq` is the number of hours.
     pub(crate) async fn add_group_dead(&self, hours: i32) {
         sqlx::query(
             "insert into wakeq.consumer_dead
@@ -107,7 +109,7 @@ impl Table {
         .unwrap();
     }
 
-    /// Adds tombstones of objects of a canvas, of which all but the last are older than any that are kept.
+    /// Adds tombstones of objects of a canvas; all but the last are older than any that are kept.
     pub(crate) async fn add_old_tombstones(&self, canvas: CanvasId, count: i32) {
         sqlx::query(
             "insert into wakeq.tombstones (canvas_id, object, seq, prev, cause, left_at)
@@ -121,18 +123,18 @@ impl Table {
         .unwrap();
     }
 
-    /// How many events groups gave up, and how many tombstones there are.
+    /// How many dead events of groups, and how many tombstones there are.
     pub(crate) async fn dead_of_groups_and_tombstones(&self) -> (i64, i64) {
         let dead = self.number("select count(*) from wakeq.consumer_dead").await;
         (dead, self.number("select count(*) from wakeq.tombstones").await)
     }
 
-    /// As if all numbers of the first partition of the log were taken.
+    /// As if all sequence numbers of the first partition of the log were taken.
     pub(crate) async fn fill_first_partition(&self) {
         self.number("select setval('wakeq.log_seq', 5000001)").await;
     }
 
-    /// Keeps what comes after this number in the log.
+    /// Keeps what comes after this `seq` in the log.
     pub(crate) async fn pin(&self, name: &str, seq: i64) {
         let pin = sqlx::query("insert into wakeq.log_pins (name, seq) values ($1, $2)").bind(name).bind(seq);
         pin.execute(&self.pool).await.unwrap();
@@ -143,7 +145,7 @@ impl Table {
     }
 }
 
-/// What groups gave up is forgotten when it is old, whatever group it is of.
+/// Dead events of groups are deleted by age, whatever their group.
 #[tokio::test]
 async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
     let table = Table::new().await;
@@ -168,10 +170,10 @@ async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
     assert_eq!(left.items.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [29]);
 }
 
-/// Why tests here are skipped where there is one session.
+/// Why tests here are skipped on a server with one session.
 const SESSIONS: &str = "another session while a transaction is open";
 
-/// A session that holds the groups `g` and `h`, as one that registers a member, or removes it, does.
+/// A session that locks the groups `g` and `h`, as registering or removing a member does.
 async fn hold(table: &Table) -> sqlx::Transaction<'static, sqlx::Postgres> {
     table.run("insert into wakeq.consumer_groups (consumer_group) values ('g'), ('h')").await;
     let mut held = table.pool.begin().await.unwrap();
@@ -180,7 +182,7 @@ async fn hold(table: &Table) -> sqlx::Transaction<'static, sqlx::Postgres> {
     held
 }
 
-/// What that one does: a member of `g` that asks for a category.
+/// What that session does: it adds a member of `g` that requests a category.
 const MEMBER: &str = r#"
     insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, expires_at, requests, request_count)
     values ('g', gen_random_uuid(), gen_random_uuid(), now() + interval '1 h',
@@ -192,7 +194,7 @@ async fn register(store: &Store, group: &str, category: &str) -> Registered {
     store.register_subscriber(&group.parse().unwrap(), id, node, &requests, LEASE).await.unwrap()
 }
 
-/// SUB-20: of two that start together the second sees the first, however late that commits.
+/// SUB-20: of two that start together the second sees the first, however late the first commits.
 #[tokio::test]
 async fn members_of_a_group_are_registered_one_by_one() {
     if is_skipped(SESSIONS) {
@@ -246,7 +248,7 @@ async fn a_group_whose_member_starts_is_not_removed() {
     assert_eq!(table.number("select count(*) from wakeq.consumer_positions").await, 1);
 }
 
-/// A process that is to work alone takes its group before that is removed, or after.
+/// A process that works alone takes its group before that is removed, or after.
 #[tokio::test]
 async fn a_group_is_taken_before_it_is_removed_or_after() {
     if is_skipped(SESSIONS) {
@@ -260,7 +262,7 @@ async fn a_group_is_taken_before_it_is_removed_or_after() {
     let claiming = tokio::spawn(async move { store.claim_group(&group, one, LEASE, true).await.unwrap() });
     table.until_waiting(1).await;
     assert_eq!(table.store.claim_group(&h, two, LEASE, true).await.unwrap(), Claimed::Own { epoch: 0 });
-    // It goes on with what it has without the lock.
+    // It renews what it has without the lock.
     assert_eq!(table.store.claim_group(&h, two, LEASE, false).await.unwrap(), Claimed::Own { epoch: 0 });
     held.rollback().await.unwrap();
     assert_eq!(claiming.await.unwrap(), Claimed::Own { epoch: 0 });
@@ -272,8 +274,8 @@ async fn a_group_is_taken_before_it_is_removed_or_after() {
     assert_eq!(table.store.single_groups(None).await.unwrap(), [(h, NodeId(two))]);
 }
 
-/// A move of a position whose answer got lost, and that is still under way, is waited for and seen by its owner. Another group's is none of
-/// its business.
+/// A move of a position whose answer was lost, and that is still in flight, is waited for and seen
+/// by its owner. Another group's move is not.
 #[tokio::test]
 async fn a_position_is_opened_after_a_move_that_is_under_way() {
     if is_skipped(SESSIONS) {

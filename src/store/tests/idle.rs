@@ -1,4 +1,4 @@
-//! What nobody uses any more goes, and nothing else.
+//! What is no longer used is deleted, and nothing else.
 
 use std::time::Duration;
 
@@ -41,8 +41,8 @@ async fn objects(table: &Table) {
         .await;
 }
 
-/// Tombstones go by their age, unless something is left of their object that may follow them; and the oldest of a canvas that has
-/// more than it may, which costs no other.
+/// Tombstones are deleted by age, unless events on their object may still follow; and the oldest of
+/// a canvas with too many, at no other canvas's expense.
 #[tokio::test]
 async fn tombstones_go_by_age_and_by_number() {
     let table = Table::new().await;
@@ -106,7 +106,8 @@ async fn only_objects_that_nobody_uses_go() {
     );
 }
 
-/// What a type's processor has not come to yet stays; what no processor ever read goes with its age, on all canvases.
+/// What the processor of a type has not reached yet stays; what no processor ever read is deleted
+/// by age, on all canvases.
 #[tokio::test]
 async fn events_of_types_without_a_processor_are_forgotten() {
     let table = Table::new().await;

@@ -1,4 +1,4 @@
-//! Emitted rows: promises at the horizon's edge, chosen ids, batches in which one row is refused.
+//! Emitted rows: promises around the horizon, chosen ids, batches in which one row is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,8 @@ fn event(due: Due) -> NewEvent {
     }
 }
 
-/// EV2-18, EV2-27, EV2-34: due within the horizon the promise is the grace after it; later, it is a horizon before.
+/// EV2-18, EV2-27, EV2-34: if due within the horizon, the promise is the grace after the due time;
+/// if later, the horizon before it.
 #[tokio::test]
 async fn promises_are_made_by_one_rule() {
     let table = Table::new().await;
@@ -50,7 +51,8 @@ async fn promises_are_made_by_one_rule() {
            from wakeq.events_v2").await);
 }
 
-/// A chosen id makes one event: while it waits, after it completed, and again when it is forgotten.
+/// A chosen id makes one event: while it waits, after it completed, and again once the id is
+/// forgotten.
 #[tokio::test]
 async fn a_chosen_id_makes_one_event() {
     let table = Table::new().await;
@@ -65,7 +67,7 @@ async fn a_chosen_id_makes_one_event() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
 }
 
-/// What SQL makes of a canvas and a chosen id is what the library makes of them.
+/// SQL and the library derive the same id from a canvas and a chosen id.
 #[tokio::test]
 async fn a_chosen_id_is_the_same_everywhere() {
     let table = Table::new().await;
@@ -85,7 +87,8 @@ async fn a_chosen_id_is_the_same_everywhere() {
     }
 }
 
-/// An id may be forgotten while its event waits on: paused, or far off; or when it died. The row is what counts then.
+/// An id may be forgotten while its event still waits, paused or far off, or is dead. Then the row
+/// counts.
 #[tokio::test]
 async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
     let table = Table::new().await;
@@ -119,7 +122,8 @@ async fn of_callers_with_the_same_id_one_inserts() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10);
 }
 
-/// A stranger's open transaction holds an id: whoever wants the same one is told so soon, nobody else waits.
+/// Another session's open transaction holds an id: callers that want the same one soon get an
+/// error, all others do not wait.
 #[tokio::test]
 async fn an_open_transaction_with_an_id_blocks_nobody_else() {
     let table = Table::with(StoreConfig::default()).await;
@@ -140,7 +144,7 @@ async fn an_open_transaction_with_an_id_blocks_nobody_else() {
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW);
 }
 
-/// One row that Postgres refuses does not cost the others of its statement theirs.
+/// A row that Postgres refuses does not fail the others of its statement.
 #[tokio::test]
 async fn a_refused_row_stands_alone() {
     let table = Table::new().await;
@@ -160,7 +164,7 @@ async fn a_refused_row_stands_alone() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 59);
 }
 
-/// All or none, with made and chosen ids, over several pages.
+/// All or none, with generated and chosen ids, over several pages.
 #[tokio::test]
 async fn events_of_one_transaction_are_all_there_or_none() {
     let table = Table::new().await;
@@ -190,7 +194,7 @@ async fn an_id_twice_in_a_call_is_one_event() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
 }
 
-/// The largest call that is allowed fits into the time of a statement, with ids of the caller's choice too.
+/// The largest call that is allowed completes within the time of a statement, also with chosen ids.
 #[tokio::test]
 async fn ten_thousand_chosen_ids_are_no_ten_thousand_statements() {
     let table = Table::new().await;
@@ -204,7 +208,7 @@ async fn ten_thousand_chosen_ids_are_no_ten_thousand_statements() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10_000);
 }
 
-/// The same ids in another order, by two callers: they wait for each other, but not in a circle.
+/// The same ids in another order, by two callers: they wait for each other, but do not deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_callers_with_the_same_ids_do_not_deadlock() {
     let table = Table::new().await;

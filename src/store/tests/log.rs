@@ -1,4 +1,4 @@
-//! The log: appends and their conditions, readers beside open appenders, what refuses to change, and its partitions.
+//! The log: appends and their conditions, readers beside appenders, immutability, partitions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn append(store: &Store, appends: &[StreamAppend]) -> Result<Vec<Appended>
     store.append_to_log(&LogBatch::of(appends)).await.unwrap()
 }
 
-/// All of a source, page after page.
+/// All of a source, page by page.
 async fn all(store: &Store, source: &EventSource, limit: usize) -> Vec<LogEvent> {
     let (mut read, mut after) = (Vec::new(), 0);
     loop {
@@ -98,13 +98,13 @@ async fn a_condition_that_does_not_hold_appends_nothing_and_says_what_is() {
         assert_eq!((answer.expected, answer.position), (refused, position));
     }
     assert_eq!(table.number("select count(*) from wakeq.log").await, 2);
-    // Together, and about another stream than the one that is appended to.
+    // Several conditions together, also about another stream than the one that is appended to.
     append(&table.store, &[to("a", 0, at(1)), to("b", 1, empty), to("a", 1, NONE)]).await.unwrap();
     append(&table.store, &[to("a", 1, at(2))]).await.unwrap();
     assert_eq!(append(&table.store, &[to("a", 0, at(3))]).await, Ok(Vec::new()));
 }
 
-/// The same condition on a stream that is not there, from many sessions at once.
+/// The same condition on a stream that does not exist, from many sessions at once.
 #[tokio::test]
 async fn of_those_who_want_an_empty_stream_one_gets_it() {
     if is_skipped("several sessions") {
@@ -169,7 +169,7 @@ async fn a_reader_stops_below_an_open_append_and_goes_on_after_it() {
     append(&table.store, &[to("a", 1, NONE)]).await.unwrap();
     let mut open = table.pool.begin().await.unwrap();
     append_batch(&mut open, &LogBatch::of(&[to("late", 1, NONE)])).await.unwrap().unwrap();
-    // A second append of the same transaction has no lock more.
+    // A second append in the same transaction takes no further lock.
     append_batch(&mut open, &LogBatch::of(&[to("later", 1, NONE)])).await.unwrap().unwrap();
     append(&table.store, &[to("b", 1, NONE)]).await.unwrap();
     let page = table.store.read_log(&log, 0, 100).await.unwrap();
@@ -184,7 +184,7 @@ async fn a_reader_stops_below_an_open_append_and_goes_on_after_it() {
     assert_eq!(table.store.log_appenders().await.unwrap(), []);
 }
 
-/// What was rolled back holds nobody back, also when it was only a part of a transaction.
+/// What was rolled back holds back no reader, even if it was only part of a transaction.
 #[tokio::test]
 async fn a_part_that_was_rolled_back_takes_its_floor_with_it() {
     if is_skipped("several sessions") {
@@ -238,7 +238,7 @@ async fn the_log_a_category_and_a_stream_are_read_in_pages_of_any_size() {
     }
 }
 
-/// A page of a source that has few of the events looks at a bounded number, and says how far it came.
+/// A page of a sparse source scans a bounded number of events, and reports how far it came.
 #[tokio::test]
 async fn a_page_with_nothing_in_it_says_how_far_it_looked() {
     let table = Table::new().await;
@@ -259,7 +259,7 @@ async fn a_page_with_nothing_in_it_says_how_far_it_looked() {
 async fn what_is_stored_is_never_changed_by_anybody() {
     let table = Table::new().await;
     append(&table.store, &[to("a", 2, NONE)]).await.unwrap();
-    // Nor by who has every right, where triggers are off for replication, nor by the owner, which is any role that is there.
+    // Nor by a role with all rights, with triggers off for replication, nor by the owner.
     sqlx::raw_sql(
         "grant usage on schema wakeq to pg_read_all_data; alter table wakeq.log owner to pg_read_all_data;
          alter table wakeq.log_0 owner to pg_read_all_data",
@@ -301,13 +301,13 @@ async fn partitions_are_made_ahead_and_an_append_makes_one_that_is_missing() {
     assert!(tenth_pass().await, "the pass makes them");
     assert_eq!(table.store.add_log_partitions().await.unwrap(), 2);
     assert!(!tenth_pass().await);
-    // Nobody has made any, and the last numbers of the last partition are taken.
+    // No partitions were created, and the last sequence numbers of the last one are taken.
     table.run("select setval('wakeq.log_seq', 24999998)").await;
     append(&table.store, &[to("a", 5, NONE)]).await.unwrap();
     assert_eq!(table.number("select count(*) from wakeq.log_5").await, 5);
     assert_eq!(all(&table.store, &EventSource::Stream(stream("a")), 2).await.len(), 5);
     assert_eq!(table.number(parts).await, 8);
-    // Who takes a round number looks ahead.
+    // An append that takes a round number looks ahead.
     table.run("select setval('wakeq.log_seq', 30099998)").await;
     append(&table.store, &[to("a", 5, NONE)]).await.unwrap();
     assert_eq!(table.number(parts).await, 9);
@@ -350,7 +350,7 @@ async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
     assert_eq!(drop().await.as_deref(), Some("log_0"));
     assert_eq!(drop().await, None, "the one that is written to stays");
     assert_eq!(all(&table.store, &EventSource::Log { canvas: None }, 10).await.len(), 1);
-    // The stream goes on where it was.
+    // The stream continues where it was.
     assert_eq!(
         append(&table.store, &[to("old", 1, AppendCondition::Position(2))]).await.unwrap()[0].position,
         3
@@ -359,7 +359,7 @@ async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
     assert!(matches!(refused, StoreError::Refused { .. }), "{refused}");
 }
 
-/// Who may only use the schema drops nothing, old or not.
+/// A role that may only use the schema drops nothing, old or not.
 #[tokio::test]
 async fn a_partition_is_dropped_by_who_was_given_the_right() {
     let table = Table::new().await;
@@ -372,7 +372,7 @@ async fn a_partition_is_dropped_by_who_was_given_the_right() {
     assert_eq!(error.code().as_deref(), Some("42501"), "{error}");
 }
 
-/// As if all of it had been appended long ago: by a table that is put in the partition's place.
+/// As if all of it had been appended long ago: puts a table in the partition's place.
 async fn age(table: &Table) {
     sqlx::raw_sql(
         "alter table wakeq.log disable trigger log_never_changes; alter table wakeq.log_0 disable trigger log_never_changes;
@@ -385,7 +385,7 @@ async fn age(table: &Table) {
     .unwrap();
 }
 
-/// An append that is open holds the table; whoever appends waits behind the chore for a moment at most.
+/// An open append holds the table; other appends wait behind the chore for a moment at most.
 #[tokio::test]
 async fn the_chore_gives_up_where_somebody_has_the_log_open() {
     if is_skipped("several sessions") {
@@ -408,9 +408,9 @@ async fn the_chore_gives_up_where_somebody_has_the_log_open() {
 const WRITERS: usize = 8;
 const EACH: usize = 500;
 
-/// What the reader must not miss: many writers whose commits come late and out of order, one that stays open for two
-/// seconds, and a reader that goes on from where it was. Beside it the naive reader, which only remembers the last number it
-/// saw, loses events in the same run.
+/// What the reader must not miss: many writers whose commits come late and out of order, one that
+/// stays open for two seconds, and a reader that resumes where it was. In the same run, a naive
+/// reader that only remembers the last `seq` it saw loses events.
 #[tokio::test]
 async fn a_reader_misses_nothing_that_is_committed_late() {
     if is_skipped("several sessions") {
@@ -465,7 +465,7 @@ async fn a_reader_misses_nothing_that_is_committed_late() {
     assert!(held > 0 && naive < written, "nothing was committed late: this shows nothing");
 }
 
-/// All of them, and the one that takes its time.
+/// All writers, and the slow one.
 fn writers(pool: &PgPool) -> JoinSet<()> {
     let mut writing = JoinSet::new();
     for writer in 0..WRITERS {

@@ -16,7 +16,7 @@ fn size(event: &LogEvent) -> usize {
     event.payload.len() + event.metadata.len()
 }
 
-/// All of a source by pages of so many events and bytes.
+/// All of a source in pages of at most this many events and bytes.
 async fn all(store: &Store, source: &EventSource, limit: usize, bytes: usize) -> Vec<LogEvent> {
     let (mut read, mut after) = (Vec::new(), 0);
     loop {
@@ -32,7 +32,8 @@ async fn all(store: &Store, source: &EventSource, limit: usize, bytes: usize) ->
     }
 }
 
-/// Whatever the source, a page has no more than its bytes, or one event; and the pages together are the source.
+/// Whatever the source, a page has no more than its bytes, or one event; and the pages together are
+/// the source.
 #[tokio::test]
 async fn a_page_has_no_more_bytes_than_it_may() {
     let table = Table::new().await;
@@ -64,7 +65,7 @@ async fn a_page_has_no_more_bytes_than_it_may() {
     }
 }
 
-/// Who says nothing gets 4 MiB at a time, and behind a large canvas the events of another one.
+/// Without a limit a page has 4 MiB, and behind a large canvas come the events of another.
 #[tokio::test]
 async fn a_page_has_four_mebibytes_by_default() {
     let table = Table::new().await;

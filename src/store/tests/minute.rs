@@ -14,8 +14,9 @@ impl Table {
         self.run("update wakeq.chores set next_at = now()").await;
     }
 
-    /// An event that is due, one that is due in five minutes, one that is parked, one that runs, and one that lost its owner, each probed
-    /// three times and, but for the parked one, promised in ten minutes.
+    /// An event that is due, one that is due in five minutes, one that is parked, one that is
+    /// running, and one that lost its owner; each probed three times and, except the parked one,
+    /// promised in ten minutes.
     async fn one_of_each(&self) -> Vec<EventId> {
         let ids = self.add(5).await;
         let kinds = "update wakeq.events_v2 e
@@ -28,7 +29,8 @@ impl Table {
         ids
     }
 
-    /// In how many seconds, by tens, each of the events is promised, and how often it was probed.
+    /// In how many seconds, rounded to tens, each of the events is promised, and how often it was
+    /// probed.
     async fn promises(&self, ids: &[EventId]) -> Vec<(Option<i64>, i32)> {
         let query = "select round(extract(epoch from notify_at - now()) / 10)::bigint * 10, probes from wakeq.events_v2
                       order by array_position($1, id)";
@@ -40,7 +42,7 @@ fn keys(ids: &[EventId]) -> Vec<uuid::Uuid> {
     ids.iter().map(|id| id.0).collect()
 }
 
-/// EV2-01: of eight processes whose minute is over one is let through.
+/// EV2-01: when the minute is over, one of eight processes is let through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_a_minute_is_let_through() {
     let table = Table::with(StoreConfig {
@@ -65,7 +67,8 @@ async fn one_process_a_minute_is_let_through() {
     }
 }
 
-/// Who was first may be of a release that knows no crons: the others emit what is due all the same, once a pass.
+/// The process that was first may be of a release that does not know crons: the others emit what is
+/// due all the same, once a pass.
 #[tokio::test]
 async fn crons_tick_where_another_process_was_first() {
     let table = Table::new().await;
@@ -89,7 +92,8 @@ async fn crons_tick_where_another_process_was_first() {
     assert!(!table.store.minute(false).await.unwrap().crons, "not yet");
 }
 
-/// A clock that was set back leaves a next pass far ahead; more than two periods ahead it is not believed.
+/// If the clock was set back, the next pass is far ahead; more than two periods ahead is not
+/// believed.
 #[tokio::test]
 async fn a_clock_set_back_heals() {
     let table = Table::new().await;
@@ -107,7 +111,7 @@ async fn a_clock_set_back_heals() {
     );
 }
 
-/// X5: page after page of 1,000 until nothing is overdue; each event once.
+/// X5: pages of 1,000 until nothing is overdue; each event once.
 #[tokio::test]
 async fn overdue_events_are_published_page_after_page() {
     let table = Table::new().await;
@@ -128,7 +132,7 @@ async fn overdue_events_are_published_page_after_page() {
     assert!(!table.store.minute(true).await.unwrap().more);
 }
 
-/// The wait doubles from 10 min to 1 h with each time an event had to be woken.
+/// The wait doubles from 10 min to 1 h each time an event had to be woken.
 #[tokio::test]
 async fn the_probe_backs_off() {
     let table = Table::new().await;
@@ -143,7 +147,8 @@ async fn the_probe_backs_off() {
     assert_eq!(waits, [(1, 10), (2, 20), (3, 40), (4, 60), (11, 60), (32, 60), (1001, 60)]);
 }
 
-/// What runs is not woken: its promise moves to the end of its lease. What lost its owner is.
+/// A running event is not woken: its promise moves to the end of its lease. One that lost its owner
+/// is woken.
 #[tokio::test]
 async fn running_events_are_moved_and_not_published() {
     let table = Table::new().await;
@@ -166,7 +171,8 @@ async fn running_events_are_moved_and_not_published() {
     );
 }
 
-/// EV2-27: an event of next month, inserted by plain SQL, is armed for its time and not published before.
+/// EV2-27: an event of next month, inserted in plain SQL, is promised for its time and not
+/// published before.
 #[tokio::test]
 async fn far_future_events_are_armed_for_their_time() {
     let table = Table::new().await;
@@ -210,7 +216,7 @@ async fn a_promise_behind_the_low_water_mark_is_found_on_the_tenth_pass() {
     assert_eq!(found, [1, 0, 0, 0, 0, 0, 0, 1, 0]);
 }
 
-/// A promise that a pass skipped, because somebody held its row, is kept by the pass after that.
+/// A promise that a pass skipped, because its row was locked, is kept by the next pass.
 #[tokio::test]
 async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {
     let table = Table::new().await;
@@ -236,7 +242,7 @@ async fn a_promise_that_was_skipped_is_kept_by_the_next_pass() {
     assert!(table.holds("select low_water between now() - interval '3 min' and now() from wakeq.chores where name = 'minute'").await);
 }
 
-/// A clock that was set back must not leave the mark in the future, above every promise made from then on.
+/// After the clock was set back, the mark must not stay in the future, above all later promises.
 #[tokio::test]
 async fn the_low_water_mark_follows_a_clock_set_back() {
     let table = Table::new().await;
@@ -247,7 +253,7 @@ async fn the_low_water_mark_follows_a_clock_set_back() {
     assert_eq!(table.store.minute(false).await.unwrap().notifications.len(), 1);
 }
 
-/// `until` reached: lifted by the minute's statement, one rule a statement, each with its job.
+/// `until` is reached: the minute's statement lifts one rule at a time, each with its job.
 #[tokio::test]
 async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     let table = Table::new().await;
@@ -267,7 +273,8 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
     assert_eq!(resume(&table.store, last.jobs[1].1).await, []);
 }
 
-/// What the pass may not publish yet is due at its turn, or once its own time has passed, and nothing counts as lost by it.
+/// What the pass may not publish yet is due when it was put off to, or after its own time, and
+/// nothing counts as lost by that.
 #[tokio::test]
 async fn what_is_put_off_is_due_at_its_turn() {
     let table = Table::new().await;
@@ -279,7 +286,7 @@ async fn what_is_put_off_is_due_at_its_turn() {
     assert_eq!(table.promises(&ids).await, [(turn, 2), (own, 3), (None, 2), (Some(600), 3), (turn, 2)]);
 }
 
-/// A row that somebody holds is passed over by both: the others' promises are made.
+/// Both statements skip a locked row: the promises of the others are made.
 #[tokio::test]
 async fn a_row_that_others_hold_puts_off_nothing_else() {
     let table = Table::new().await;
@@ -300,7 +307,8 @@ async fn a_row_that_others_hold_puts_off_nothing_else() {
     stranger.rollback().await.unwrap();
 }
 
-/// A pass that could not be published is made again after the grace, also of what lost its owner: the back-off is for what got lost.
+/// A pass that could not be published is repeated after the grace, also for events that lost their
+/// owner: the back-off is for lost notifications.
 #[tokio::test]
 async fn what_was_not_published_is_due_after_the_grace() {
     let table = Table::new().await;
@@ -325,7 +333,7 @@ async fn a_thousand_jobs_of_one_canvas_hide_none_of_another() {
     assert_eq!((jobs[0].0, jobs[1].0, jobs[2].0), (MANY, FEW, MANY));
 }
 
-/// Old ids, dead events and notes go; fresh ones stay; once an hour.
+/// Old ids, dead events and notes are deleted, fresh ones stay; once an hour.
 #[tokio::test]
 async fn what_is_old_is_forgotten_once_an_hour() {
     let table = Table::new().await;
@@ -363,7 +371,7 @@ async fn what_is_old_is_forgotten_once_an_hour() {
     assert!(!table.store.minute(false).await.unwrap().open, "the minute is not over");
 }
 
-/// X6: nothing to do is nothing done.
+/// X6: with nothing to do, nothing is done.
 #[tokio::test]
 async fn an_empty_queue_has_nothing_to_publish() {
     let table = Table::new().await;
@@ -371,7 +379,8 @@ async fn an_empty_queue_has_nothing_to_publish() {
     assert!(minute.notifications.is_empty() && minute.jobs.is_empty() && !minute.more);
 }
 
-/// `wakeq wake --all`: whatever waits without reason is due; not what is delayed, parked or on a worker.
+/// `wakeq wake --all` makes everything due that waits without reason; not what is delayed, parked
+/// or on a worker.
 #[tokio::test]
 async fn everything_that_waits_can_be_made_due() {
     let table = Table::new().await;

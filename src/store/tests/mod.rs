@@ -1,4 +1,4 @@
-//! Tests of the statements on a real Postgres: each has a database of its own.
+//! Tests of the statements on a real Postgres, each with a database of its own.
 
 mod asides;
 mod coalescer;
@@ -42,7 +42,7 @@ use wakeq_services::TestDatabase;
 use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
 
-/// A migrated database, the store on it, and connections for the test's own looks.
+/// A migrated database, the store on it, and connections for the test's own queries.
 pub(crate) struct Table {
     pub(crate) store: Store,
     pub(crate) pool: PgPool,
@@ -55,13 +55,14 @@ pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
 }
 
 impl Table {
-    /// What keeps the first partition of the log: its name, how far it is behind, and whether anybody works on it.
+    /// What keeps the first partition of the log: its name, how far it is behind, and whether a
+    /// process works on it.
     pub(crate) async fn log_holders(&self) -> Vec<(String, u64, bool)> {
         let holders = self.store.log_holders().await.unwrap();
         holders.into_iter().map(|one| (one.name, one.behind, one.is_worked_on)).collect()
     }
 
-    /// With more patience for locks than the default: a busy machine is no defect.
+    /// With a longer lock timeout than the default, since a busy machine is not a defect.
     pub(crate) async fn new() -> Self {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
     }
@@ -75,7 +76,7 @@ impl Table {
         Self { store, pool, database }
     }
 
-    /// Another process on the same tables.
+    /// The store of another process on the same tables.
     async fn other_store(&self, config: StoreConfig) -> Store {
         Store::connect(self.database.url(), fit(config)).await.unwrap()
     }
@@ -95,22 +96,22 @@ impl Table {
         Store::connect(&url, fit(config)).await.unwrap()
     }
 
-    /// Runs a statement; how many rows it changed.
+    /// Runs a statement; returns how many rows it changed.
     pub(crate) async fn run(&self, sql: &'static str) -> u64 {
         sqlx::query(sql).execute(&self.pool).await.unwrap().rows_affected()
     }
 
-    /// The number that a statement answers.
+    /// The number that a query returns.
     pub(crate) async fn number(&self, sql: &'static str) -> i64 {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Whether all that the statement looks at is so.
+    /// The condition that a query returns.
     async fn holds(&self, sql: &'static str) -> bool {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Adds events that are due, by plain SQL.
+    /// Adds events that are due, in plain SQL.
     pub(crate) async fn add(&self, count: i32) -> Vec<EventId> {
         self.add_for(count, "known").await
     }
@@ -129,13 +130,14 @@ impl Table {
         ids.into_iter().map(EventId).collect()
     }
 
-    /// How many rows of events were read by an index, as far as connections have reported it: when they rest, or end.
+    /// How many rows of events were read by an index, as far as connections have reported it: they
+    /// do when they are idle, or closed.
     pub(crate) async fn fetched(&self) -> i64 {
         let sum = "select coalesce(sum(idx_tup_fetch), 0)::int8 from pg_stat_user_tables where relname = 'events_v2'";
         self.number(sum).await
     }
 
-    /// Adds a cron of a canvas of its own that ticks each second, from an hour on.
+    /// Adds a cron on a canvas of its own that ticks every second, starting in an hour.
     pub(crate) async fn add_cron(&self, name: &str) {
         sqlx::query(
             "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, next_at,
@@ -149,18 +151,19 @@ impl Table {
         .unwrap();
     }
 
-    /// Lets every cron tick from now on.
+    /// Makes every cron tick from now on.
     pub(crate) async fn start_crons(&self) {
         self.run("update wakeq.cron_records set next_at = now()").await;
     }
 
-    /// How many events there are of a handler's name.
+    /// How many events a handler's name has.
     pub(crate) async fn events_of(&self, name: &str) -> i64 {
         let count = sqlx::query_scalar("select count(*) from wakeq.events_v2 where name = $1").bind(name);
         count.fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Holds the rows of these events in a session of its own, until the answer is dropped.
+    /// Locks the rows of these events in a session of its own, until the returned transaction is
+    /// dropped.
     pub(crate) async fn hold_rows(&self, ids: &[EventId]) -> sqlx::Transaction<'static, sqlx::Postgres> {
         let ids: Vec<uuid::Uuid> = ids.iter().map(|id| id.0).collect();
         let mut stranger = self.pool.begin().await.unwrap();
@@ -169,13 +172,13 @@ impl Table {
         stranger
     }
 
-    /// Claims events, all of which have to be free.
+    /// Claims events, all of which must be free.
     async fn claim(&self, ids: &[EventId]) -> Vec<Claim> {
         let claimed = self.store.claim(&told(ids), &limits()).await.unwrap();
         claimed.into_iter().map(|event| event.expect("it was free").claim).collect()
     }
 
-    /// Lets every standing lease run out.
+    /// Makes every standing lease run out.
     async fn end_leases(&self) {
         self.run(
             "update wakeq.events_v2 set locked_at = locked_at - interval '1 day' where locked_at is not null",
@@ -183,7 +186,7 @@ impl Table {
         .await;
     }
 
-    /// How many statements wait for a lock now.
+    /// How many statements are waiting for a lock.
     async fn waiting(&self) -> i64 {
         self.number(
             "select count(*) from pg_stat_activity
@@ -192,7 +195,7 @@ impl Table {
         .await
     }
 
-    /// Returns once so many statements wait for a lock.
+    /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
         let waiting = async {
             while self.waiting().await < count {
@@ -202,8 +205,8 @@ impl Table {
         tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
     }
 
-    /// Ends every process of the server that waits for a lock, and returns once they are gone: a client hears of its end
-    /// before the server gives up the locks.
+    /// Terminates every server process that waits for a lock, and returns once they are gone: a
+    /// client learns of the end before the server releases the locks.
     async fn end_waiting(&self) {
         let waiting = "select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
         let pids: Vec<i32> = sqlx::query_scalar(waiting).fetch_all(&self.pool).await.unwrap();
@@ -220,8 +223,8 @@ impl Table {
     }
 }
 
-/// The configuration as this run of the tests needs it: with as many connections as `TEST_POOL` says, and with leave to
-/// work on the embedded Postgres.
+/// Adapts the configuration to this test run: the number of connections in `TEST_POOL`, and
+/// permission to use the embedded Postgres.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
     StoreConfig {
@@ -232,13 +235,14 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     }
 }
 
-/// What the signing secrets of the tests are encrypted with.
+/// What encrypts the signing secrets of the tests.
 pub(crate) fn secret_keys() -> crate::event::SecretKeys {
     "5e".repeat(32).parse().unwrap()
 }
 
-/// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a
-/// transaction is open, and that nothing interrupts. Says so past the capturing of output.
+/// Whether a test that needs this can't run: the embedded Postgres has one session, which blocks
+/// all others while a transaction is open, and which nothing interrupts. Reports that outside of
+/// the captured output.
 pub(crate) fn is_skipped(needs: &str) -> bool {
     if TestDatabase::is_embedded() {
         let thread = std::thread::current();
@@ -247,7 +251,7 @@ pub(crate) fn is_skipped(needs: &str) -> bool {
     TestDatabase::is_embedded()
 }
 
-/// A row as a test describes it; moments in milliseconds from the database's clock.
+/// A row as a test describes it; times in milliseconds from the database's clock.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) name: String,
@@ -256,12 +260,13 @@ pub(crate) struct Row {
     pub(crate) losses: i32,
     /// Kind and end.
     pub(crate) rule: Option<(RuleKind, Option<i64>)>,
-    /// On an object of its own, where it is its turn or not.
+    /// The turn of the event on an object of its own; `None`: it is on no object.
     pub(crate) turn: Option<Turn>,
 }
 
 impl Table {
-    /// Empties the tables, then adds these rows and their rules at one moment; the rows' ids.
+    /// Empties the tables, then adds these rows and their rules in one transaction; returns the
+    /// ids.
     pub(crate) async fn set(&self, rows: &[Row]) -> Vec<EventId> {
         self.run("truncate wakeq.events_v2, wakeq.scheduling_rules, wakeq.halted_lanes").await;
         let mut transaction = self.pool.begin().await.unwrap();
@@ -301,7 +306,7 @@ impl Table {
     }
 }
 
-/// Puts rows on objects: where it is not their turn, behind another one, or in a lane that stands still.
+/// Puts rows on objects; if it is not their turn, behind another row, or in a halted lane.
 async fn set_turns(connection: &mut PgConnection, rows: &[Row], ids: &[EventId]) {
     let turns = rows.iter().zip(ids).enumerate();
     for (at, (row, id)) in turns.filter(|(_, (row, _))| row.turn.is_some()) {
@@ -343,7 +348,7 @@ fn scope() -> HandlerScope {
     HandlerScope::worker(CanvasId::DEFAULT, "known").unwrap()
 }
 
-/// Puts things into an order that depends only on the seed.
+/// Shuffles into an order that depends only on the seed.
 fn shuffled<T: Copy>(things: &[T], seed: u64) -> Vec<T> {
     let mut random = seed;
     let mut next = move || {

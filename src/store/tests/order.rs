@@ -1,4 +1,5 @@
-//! Order on Postgres: chains without forks, lanes of which only the first event runs, what stands still and goes on.
+//! Order on Postgres: chains without forks, lanes of which only the first event runs, halting and
+//! resuming.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +31,7 @@ fn lane(object: &str) -> Lane {
     Lane { scope: scope(), object: key(object), queue: None }
 }
 
-/// Emits events on these objects in one transaction; their ids and links.
+/// Emits events on these objects in one transaction; returns their ids and links.
 async fn emit(store: &Store, objects: &[&str]) -> Vec<(EventId, Link)> {
     let events: Vec<NewEvent> = objects.iter().map(|object| event(object)).collect();
     let inserted = loop {
@@ -57,7 +58,7 @@ async fn turn(store: &Store, id: EventId) -> Turn {
     store.load(&[id]).await.unwrap().pop().flatten().unwrap().schedule.turn
 }
 
-/// Runs an event to its end.
+/// Runs an event and completes it.
 async fn complete(store: &Store, id: EventId) {
     let claim = store.claim(&told(&[id]), &limits()).await.unwrap().pop().flatten().expect("its turn").claim;
     assert_eq!(store.complete_links(&[claim]).await.unwrap(), [true]);
@@ -68,8 +69,8 @@ async fn die(store: &Store, id: EventId, halts: bool) {
     assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
 }
 
-/// ORD-07, ORD-08, ORD-10, ORD-11: whoever emits on several objects at a time, each has one chain without forks or gaps,
-/// whose ids grow in the order of the commits.
+/// ORD-07, ORD-08, ORD-10, ORD-11: with concurrent emits on several objects, each object has one
+/// chain without forks or gaps, whose ids increase in commit order.
 #[tokio::test]
 async fn many_emitters_make_one_chain_of_each_object() {
     let table = Table::new().await;
@@ -105,7 +106,7 @@ async fn many_emitters_make_one_chain_of_each_object() {
     assert_eq!(table.number("select count(distinct seq) - count(*) from wakeq.events_v2").await, 0);
 }
 
-/// ORD-08: the schema refuses what would be no chain, whoever writes it.
+/// ORD-08: the schema refuses what would not be a chain, whichever statement writes it.
 #[tokio::test]
 async fn the_schema_refuses_what_is_no_chain() {
     let table = Table::new().await;
@@ -133,7 +134,8 @@ async fn the_schema_refuses_what_is_no_chain() {
     }
 }
 
-/// ORD-18, ORD-19: main event, subevents and state are one; refused, nothing of them stands.
+/// ORD-18, ORD-19: main event, subevents and state are one transaction; if refused, none of them is
+/// stored.
 #[tokio::test]
 async fn a_change_of_an_object_is_whole_or_nothing() {
     let table = Table::new().await;
@@ -154,7 +156,7 @@ async fn a_change_of_an_object_is_whole_or_nothing() {
     assert_eq!(table.store.object(CanvasId::DEFAULT, &key("work:2")).await.unwrap(), None);
 }
 
-/// ORD-26: emitting again adds no event, takes no link, and leaves the state of today.
+/// ORD-26: emitting again adds no event, takes no link, and leaves the current state.
 #[tokio::test]
 async fn a_repeated_change_changes_nothing() {
     let table = Table::new().await;
@@ -173,8 +175,8 @@ async fn a_repeated_change_changes_nothing() {
     assert_eq!(emit(&table.store, &["work:1"]).await[0].1.prev, link.id);
 }
 
-/// ORD-04, ORD-05: only the first event of a lane can be claimed; other objects, other handlers and events without an
-/// object do not wait for it.
+/// ORD-04, ORD-05: only the first event of a lane can be claimed; other objects, other handlers and
+/// events without an object do not wait for it.
 #[tokio::test]
 async fn only_the_first_of_a_lane_runs() {
     let table = Table::new().await;
@@ -200,8 +202,8 @@ async fn only_the_first_of_a_lane_runs() {
     assert!(may_claim(&table.store, ids[2]).await);
 }
 
-/// ORD-22: the removal makes the promise of the next one again, however far it has been moved; and the look that follows
-/// finds what was committed since.
+/// ORD-22: a removal renews the promise of the next event, however far it had been moved; and the
+/// lookup that follows finds what was committed since.
 #[tokio::test]
 async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
     let table = Table::new().await;
@@ -220,7 +222,8 @@ async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
     assert_eq!(table.store.firsts(&lanes).await.unwrap(), [None, None], "somebody runs it already");
 }
 
-/// Somebody holds the row of an object's next event: what has run is gone all the same, and what has died is dead.
+/// Another session locks the row of an object's next event: completed events are deleted all the
+/// same, and dead ones are dead.
 #[tokio::test]
 async fn a_row_that_others_hold_keeps_nobody_from_ending() {
     let table = Table::new().await;
@@ -239,7 +242,8 @@ async fn a_row_that_others_hold_keeps_nobody_from_ending() {
     assert!(may_claim(&table.store, ids[1]).await && may_claim(&table.store, ids[3]).await);
 }
 
-/// ORD-22: emitters and owners race: whoever is turned away was behind somebody who wakes it, or finds it.
+/// ORD-22: emitters and owners race. An event whose turn had not come was behind one whose owner
+/// wakes it, or finds it.
 #[tokio::test]
 async fn nobody_is_forgotten_however_emits_and_removals_fall() {
     let table = Table::new().await;
@@ -282,8 +286,9 @@ async fn what_operators_remove_wakes_the_next() {
     assert_eq!((count, lanes), (2, vec![lane("a"), lane("b")]));
 }
 
-/// Who removes an event, or lets a lane go on, makes the promise of the next one in the same statement: should the process die
-/// before it has woken that one, the probe does it after the grace.
+/// Removing an event, or resuming a lane, renews the promise of the next event in the same
+/// statement: should the process die before it has woken that event, the probe does so after the
+/// grace.
 #[tokio::test]
 async fn what_operators_remove_promises_the_next() {
     let table = Table::new().await;
@@ -307,7 +312,7 @@ async fn what_operators_remove_promises_the_next() {
     table.run(far).await;
     assert_eq!(table.store.skip_lane(&lane("a"), true, &tester()).await.unwrap(), [lane("a")]);
     assert_eq!(promised().await, [ids[2]]);
-    // More than a page: what is left of it is the last.
+    // More than a page: what is left is the last one.
     table.run("delete from wakeq.events_v2").await;
     table.run("insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, notify_at, delay_until)
                select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'known', '_', '1', 'long', n, n - 1,
@@ -317,7 +322,8 @@ async fn what_operators_remove_promises_the_next() {
     assert_eq!(promised().await, [table.store.first(&lane("long")).await.unwrap().unwrap().0]);
 }
 
-/// An event is redriven while its lane is let go on without it: it has lost its place, so that never two of the lane run.
+/// An event is redriven while its lane is resumed without it: it has lost its place, so that never
+/// two of the lane run.
 #[tokio::test]
 async fn a_redrive_beside_a_skip_loses_its_place() {
     let table = Table::new().await;
@@ -346,7 +352,8 @@ async fn a_redrive_beside_a_skip_loses_its_place() {
     assert_eq!(table.number("select count(*) from wakeq.halted_lanes").await, 1, "the other canvas's");
 }
 
-/// An event that dies leaves its link among the dead; the others run, unless its handler wants them to wait.
+/// A dead event leaves a tombstone for its link; the others run, unless its handler wants them to
+/// wait.
 #[tokio::test]
 async fn a_death_is_passed_over_or_halts_its_lane() {
     let table = Table::new().await;
@@ -378,8 +385,8 @@ async fn a_death_is_passed_over_or_halts_its_lane() {
     assert_eq!(table.number("select count(*) from wakeq.audit_log where action = 'skip'").await, 1);
 }
 
-/// A dead event whose lane has stood still takes its own place again, before those that waited; any other becomes the last
-/// of the chain, with a new link.
+/// A dead event whose lane has been halted takes its own place again, before those that waited; any
+/// other becomes the last of the chain, with a new link.
 #[tokio::test]
 async fn a_redriven_event_takes_its_place_or_the_last() {
     let table = Table::new().await;
@@ -413,7 +420,7 @@ async fn a_redriven_event_takes_its_place_or_the_last() {
     assert_eq!((redriven.back.len(), redriven.looked), (3, 3), "with and without objects");
 }
 
-/// A dead event that an object stands still for is kept, however old it is.
+/// A dead event that halts an object is kept, however old it is.
 #[tokio::test]
 async fn the_reason_of_a_halt_does_not_expire() {
     let table = Table::new().await;
@@ -426,8 +433,8 @@ async fn the_reason_of_a_halt_does_not_expire() {
     assert!(table.holds("select array_agg(object::text) = array['stands'] from wakeq.dead_events").await);
 }
 
-/// The chain of an object names no event that is not there: not that of an id which lives already when a redrive gets
-/// the object's row.
+/// The chain of an object never names a missing event: not that of an id which is already live when
+/// a redrive locks the object's row.
 #[tokio::test]
 async fn a_redrive_numbers_nothing_that_lives_already() {
     let table = Table::new().await;

@@ -15,15 +15,16 @@ use crate::store::{
     ClaimLimits, FacetSettings, NewEvent, NewQueueRow, Retry, Store, StoreConfig, StoreError, TakenTurn,
 };
 
-/// The kinds of batches.
+/// How many kinds of batches there are.
 const KINDS: usize = 16;
 
-/// What the writers share: events of three handlers, on objects and not, and their copies in a queue.
+/// What the writers share: events of three handlers, with and without objects, and their copies in
+/// a queue.
 struct Crowd {
     ids: Vec<EventId>,
     copies: Vec<EventId>,
     lanes: Vec<Lane>,
-    /// The tokens seen last.
+    /// The last known fencing tokens.
     tokens: Mutex<HashMap<EventId, i32>>,
     /// How many claims, turns and parked events there were.
     claimed: AtomicUsize,
@@ -36,8 +37,8 @@ fn paused() -> HandlerScope {
     HandlerScope { name: "paused".parse().unwrap(), ..scope() }
 }
 
-/// Eight connections write. The limit on waiting for a lock lies above Postgres' own search for deadlocks, which would
-/// otherwise never find one.
+/// Eight connections write. The lock timeout is longer than Postgres' deadlock timeout, which
+/// otherwise would never detect one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn overlapping_batches_never_deadlock() {
     let timing = Timing { lease: Duration::from_millis(100), ..Timing::default() };
@@ -164,7 +165,7 @@ impl Crowd {
         ids.iter().filter_map(|id| Some(Claim { id: *id, claims: *tokens.get(id)? })).collect()
     }
 
-    /// Notes claims; how many they are.
+    /// Notes claims; returns how many.
     fn note(&self, events: impl Iterator<Item = ClaimedEvent>) -> usize {
         let claims: Vec<Claim> = events.map(|event| event.claim).collect();
         self.tokens.lock().unwrap().extend(claims.iter().map(|claim| (claim.id, claim.claims)));

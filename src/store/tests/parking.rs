@@ -1,4 +1,4 @@
-//! Parking under a rule, lifting it, and whoever comes between the two.
+//! Parking under a rule, lifting it, and what comes between the two.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ impl Table {
         self.store.add_rule(RuleKind::Pause, &scope(), None, None, &tester()).await.unwrap();
     }
 
-    /// Lifts the pause; the number of the job that wakes what waited.
+    /// Lifts the pause; returns the id of the job that wakes what waited.
     pub(super) async fn unpause(&self) -> i64 {
         self.store.lift_rule(RuleKind::Pause, &scope(), &tester()).await.unwrap().job.expect("it stood")
     }
@@ -23,7 +23,7 @@ impl Table {
     }
 }
 
-/// Carries a job on to its end.
+/// Runs a job to its end.
 pub(super) async fn resume(store: &Store, job: i64) -> Vec<EventId> {
     let mut woken = Vec::new();
     loop {
@@ -50,7 +50,7 @@ async fn events_are_parked_only_while_a_rule_stands() {
     assert_eq!(table.store.park(&[held[1]]).await.unwrap(), [false], "the rule is gone");
 }
 
-/// EV2-29, EV2-42: two workers park while the pause is lifted; whatever they parked, the job finds.
+/// EV2-29, EV2-42: two workers park while the pause is lifted; the job finds whatever they parked.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_stays_parked_behind_a_lifted_rule() {
     let table = Table::new().await;
@@ -87,7 +87,7 @@ async fn nothing_stays_parked_behind_a_lifted_rule() {
     assert!(parked > 500 && refused > 500, "the rounds met nothing: {parked} parked, {refused} refused");
 }
 
-/// A rule can be lifted, and renewed, however many workers share its row all the time.
+/// A rule can be lifted and renewed, however many workers constantly share-lock its row.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rule_is_lifted_while_workers_park_without_end() {
     let table = Table::new().await;
@@ -158,7 +158,8 @@ async fn no_claim_commits_after_a_pause_has_returned() {
     assert_eq!(late, 0);
 }
 
-/// A worker without the handler moves the promise and notes the handler; one that has it makes a job, which wakes.
+/// A worker without the handler moves the promise and notes the handler; one that has the handler
+/// creates a job, which wakes.
 #[tokio::test]
 async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
     let table = Table::new().await;
@@ -188,8 +189,8 @@ async fn deferred_events_wait_and_are_woken_when_their_handler_registers() {
     assert_eq!(table.number(deferred).await, 0);
 }
 
-/// Each look that the probe makes doubles the wait for the next, up to an hour; a registration finds all of them, and those
-/// of its canvas only.
+/// Each look by the probe doubles the wait for the next, up to an hour; a registration finds all of
+/// them, and only those of its canvas.
 #[tokio::test]
 async fn events_of_unknown_handlers_are_looked_at_less_and_less_often() {
     let table = Table::new().await;
@@ -223,7 +224,8 @@ async fn events_of_unknown_handlers_are_looked_at_less_and_less_often() {
     assert_eq!(woken, expected, "not that of the other canvas");
 }
 
-/// An event whose owner died waits for its handler like any other; one that runs elsewhere is left alone.
+/// An event whose owner died waits for its handler like any other; one that is running elsewhere is
+/// left alone.
 #[tokio::test]
 async fn only_events_that_run_are_not_deferred() {
     let table = Table::new().await;
@@ -237,7 +239,8 @@ async fn only_events_that_run_are_not_deferred() {
     assert_eq!(table.number("select count(*) from wakeq.unknown_handlers").await, 1);
 }
 
-/// PUSH-07: the nearest of several wishes counts, no promise is put off, and none is made where there is none.
+/// PUSH-07: the nearest of several requests counts, no promise is put off, and none is made where
+/// there is none.
 #[tokio::test]
 async fn a_promise_only_comes_nearer() {
     let table = Table::new().await;

@@ -1,4 +1,5 @@
-//! What happens to queues beside their turns: what the minute's pass does with them, and what operators change at one moment.
+//! Queues apart from their turns: what the minute's pass does with them, and what operators change
+//! at the same time.
 
 use std::collections::HashSet;
 
@@ -12,7 +13,8 @@ use crate::store::{FacetSettings, QueuePut};
 
 const ONE: FacetSettings = FacetSettings { weight: None, in_flight_max: Some(1) };
 
-/// The look for room goes on after the last facet that it visited, over the queues: each is found once.
+/// The search for room continues after the last facet that it visited, across queues: each facet is
+/// found once.
 #[tokio::test]
 async fn every_limited_facet_is_looked_after() {
     let table = emails(ONE).await;
@@ -43,12 +45,12 @@ async fn every_limited_facet_is_looked_after() {
     assert_eq!(found.into_iter().collect::<HashSet<_>>(), all.into_iter().collect());
 }
 
-/// Takes the next copy of a facet of one in flight, within a transaction or alone.
+/// Takes the next copy of a facet with a limit of one, in a transaction or alone.
 const TURN: &str = "select id from wakeq.take_turns('emails', $1, 1, false, '1 min', 2)";
 const RUNNING: &str = "select cardinality(running)::bigint from wakeq.facets where canvas_id = '00000000-0000-0000-0000-000000000001'";
 
-/// A facet that a turn fills while it is about to be forgotten, as one without copies, is kept: what it has in flight is written
-/// there alone.
+/// A facet that a turn fills while it is about to be deleted for having no copies is kept: what it
+/// has in flight is stored only there.
 #[tokio::test]
 async fn a_facet_is_not_forgotten_beside_a_turn() {
     let table = emails(ONE).await;
@@ -74,7 +76,7 @@ async fn a_facet_is_not_forgotten_beside_a_turn() {
     turn.commit().await.unwrap();
     assert_eq!(table.number(RUNNING).await, 1);
 
-    // It is committed after the snapshot in which its facet is empty, and before the deletion.
+    // The turn commits after the snapshot in which its facet is empty, and before the deletion.
     table.run("delete from wakeq.events_v2").await;
     leaves().await;
     let drained = "insert into wakeq.queues (name, draining, created_by, updated_by) values ('old', true, 'test', 'test')";
@@ -95,8 +97,8 @@ async fn a_facet_is_not_forgotten_beside_a_turn() {
     assert_eq!(canvases(&take(&table.store, 5).await), [2], "one of the first canvas runs, and no more may");
 }
 
-/// A registration and a withdrawal of one queue lock in one order: whichever waits for the registry holds nothing of the queue, and
-/// both are done.
+/// A registration and a removal of one queue lock in the same order: whichever waits for the
+/// registry holds nothing of the queue, and both succeed.
 #[tokio::test]
 async fn operators_change_a_queue_one_after_the_other() {
     let table = emails(ONE).await;
@@ -126,7 +128,8 @@ async fn operators_change_a_queue_one_after_the_other() {
     assert_eq!((found.patterns, found.draining), (vec!["other".to_owned()], false));
 }
 
-/// The minute's pass looks after queues when a canvas is let go on, though no facet has a limit.
+/// The minute's pass attends to queues when a canvas is unpaused in one, even if no facet has a
+/// limit.
 #[tokio::test]
 async fn a_canvas_that_is_let_go_on_is_looked_after() {
     let table = emails(FacetSettings::default()).await;

@@ -67,19 +67,19 @@ pub(super) async fn register(
     store.put_queue(&row).await.unwrap()
 }
 
-/// A table with a queue for e-mail events, as the document has it.
+/// A table with a queue for e-mail events, as in the documentation.
 pub(super) async fn emails(facets: FacetSettings) -> Table {
     let table = Table::new().await;
     assert_eq!(register(&table.store, EMAILS, &[".*:email_event:.*"], facets).await, QueuePut::New);
     table
 }
 
-/// Emits events, and announces their copies; the copies.
+/// Emits events, and announces their copies; returns the copies.
 pub(super) async fn emit(store: &Store, events: Vec<NewEvent>) -> Vec<EventId> {
     let events: Vec<Arc<NewEvent>> = events.into_iter().map(Arc::new).collect();
     let inserted = store.insert(&events).await.unwrap();
     let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
-    // A queue's lock that is not to be had within its second is asked for again, as emitters do.
+    // A queue's lock that can't be had within its second is tried again, as emitters do.
     let mut announced = store.announce(&copies).await;
     for _ in 1..5 {
         if announced.as_ref().is_err_and(StoreError::is_contention) {
@@ -94,7 +94,7 @@ pub(super) async fn emit_emails(store: &Store, of: CanvasId, count: usize) -> Ve
     emit(store, (0..count).map(|_| email(of)).collect()).await
 }
 
-/// Takes turns, asked for by an event that is gone long ago.
+/// Takes turns, asked for by an event that is long gone.
 pub(super) async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
     take_of(store, EMAILS, count).await
 }
@@ -104,7 +104,7 @@ async fn take_of(store: &Store, name: &str, count: usize) -> Vec<ClaimedEvent> {
     events(store.take_turns(&vec![turn; count], 2, i32::MAX).await)
 }
 
-/// What turns gave.
+/// The events of turns.
 pub(super) fn events(taken: Vec<Taken>) -> Vec<ClaimedEvent> {
     taken.into_iter().filter_map(Result::unwrap).collect()
 }
@@ -118,8 +118,8 @@ pub(super) async fn complete(store: &Store, taken: Vec<ClaimedEvent>) {
     assert!(store.complete(&claims).await.unwrap().into_iter().all(|done| done));
 }
 
-/// DRV-03, DRV-07: two queues that match are two copies; one that does not match gets none, nor does one for what was
-/// emitted before it.
+/// DRV-03, DRV-07: two queues that match are two copies; one that does not match gets none, nor
+/// does a queue for what was emitted before it.
 #[tokio::test]
 async fn each_queue_that_matches_gets_one_copy_from_its_registration_on() {
     let table = Table::new().await;
@@ -144,8 +144,8 @@ async fn each_queue_that_matches_gets_one_copy_from_its_registration_on() {
     assert_eq!(take_of(&table.store, "pages", 1).await.len(), 0, "DRV-17");
 }
 
-/// Every statement of an emit: alone, with a chosen id, on an object; each from another process, that has not heard of the
-/// queue.
+/// Every statement of an emit: alone, with a chosen id, on an object; each from another process,
+/// which does not know of the queue.
 #[tokio::test]
 async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() {
     let table = Table::new().await;
@@ -172,7 +172,7 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1 + 2 + 3 + 4 + 3);
 }
 
-/// A transaction of a caller's that sees an older registry than this process knows.
+/// A caller's transaction that sees an older registry than this process knows.
 #[tokio::test]
 async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
     let table = Table::new().await;
@@ -192,7 +192,7 @@ async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
     assert_eq!(table.store.insert(&[plain()]).await.unwrap()[0].copies().len(), 1);
 }
 
-/// DRV-05, DRV-09, DRV-10: whoever has much waits his turn like the others.
+/// DRV-05, DRV-09, DRV-10: a canvas with many copies waits its turn like the others.
 #[tokio::test]
 async fn any_k_turns_in_a_row_serve_k_canvases() {
     let table = emails(FacetSettings::default()).await;
@@ -304,8 +304,8 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     assert_eq!(turns.into_iter().filter(|event| event.address.scope.canvas == canvas(1)).count(), 3);
 }
 
-/// Who makes room in a facet that was never full wakes nobody, as those that wait have their notifications; once it was full
-/// that is so again when it was seen to be empty.
+/// Room in a facet that was never full wakes nothing, as what waits there has its notifications.
+/// After it was full, that holds again once it was found empty.
 #[tokio::test]
 async fn room_wakes_others_only_where_there_was_none() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(3) }).await;
@@ -328,7 +328,7 @@ async fn room_wakes_others_only_where_there_was_none() {
     assert_eq!((running.len(), room().await), (2, 0), "it was empty when the last one was taken");
 }
 
-/// What was passed over comes back by its own notification, before what came after it.
+/// What was passed over is recalled by its own notification, before what came after it.
 #[tokio::test]
 async fn what_a_facet_passed_over_is_recalled() {
     let table = emails(FacetSettings::default()).await;
@@ -349,7 +349,8 @@ async fn what_a_facet_passed_over_is_recalled() {
     assert_eq!(ids(take(&table.store, 9).await), [held[0], held[2], free[1], free[2]]);
 }
 
-/// An event that others lost before is nobody's next turn; its own notification takes it, alone.
+/// An event that was lost before is never taken by another's turn; its own notification takes it,
+/// alone.
 #[tokio::test]
 async fn a_suspect_is_only_taken_by_its_own_notification() {
     let table = emails(FacetSettings::default()).await;
@@ -361,7 +362,8 @@ async fn a_suspect_is_only_taken_by_its_own_notification() {
     assert!(table.store.take_alone(&queue(EMAILS), copies[1], i32::MAX, i32::MAX).await.unwrap().is_none());
 }
 
-/// Copies of events on one object run in its order, whatever handlers they name; others are not kept waiting.
+/// Copies of events on one object run in its order, whatever handlers they name; others do not
+/// wait.
 #[tokio::test]
 async fn copies_of_events_on_an_object_run_in_its_order() {
     let table = emails(FacetSettings::default()).await;
@@ -396,7 +398,8 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
     assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await)[0].claim.id, copies[1]);
 }
 
-/// DRV-12, in small: emitters, takers and takers that drop what they took; every copy is completed once.
+/// DRV-12, in small: emitters, takers, and takers that drop what they took; every copy is completed
+/// once.
 #[tokio::test]
 async fn copies_pushed_are_copies_completed_and_waiting() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(50) }).await;

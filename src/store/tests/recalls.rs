@@ -1,4 +1,5 @@
-//! Facets with a limit, in which copies wait without a notification: none of them is forgotten, whatever happens to it.
+//! Facets with a limit, in which copies wait without a notification: none of them is forgotten,
+//! whatever happens to it.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use crate::event::{Cause, Notification, Turn};
 use crate::store::claims::ClaimedEvent;
 use crate::store::{FacetSettings, NewEvent};
 
-/// A copy that was paused while turns went past it finds its facet full when it is let go on: its notification is answered,
-/// and whoever makes room finds the copy.
+/// A copy that turns passed while it was paused finds its facet full when the pause is lifted: its
+/// notification is acknowledged, and the run that makes room finds the copy.
 #[tokio::test]
 async fn what_met_a_full_facet_is_recalled() {
     let mut desk = Desk::new(1).await;
@@ -47,8 +48,8 @@ async fn what_met_a_full_facet_is_recalled() {
     assert_eq!(std::mem::take(&mut desk.bag), [told(copies[2])]);
 }
 
-/// A copy whose owner died has no notification if it was taken by another one's. Whoever looks for room finds it, and a turn
-/// recalls it.
+/// A copy whose owner died has no notification if it was taken by another's. A search for room
+/// finds it, and a turn recalls it.
 #[tokio::test]
 async fn what_lost_its_owner_is_found_again() {
     let mut desk = Desk::new(2).await;
@@ -68,7 +69,7 @@ async fn what_lost_its_owner_is_found_again() {
     assert_eq!(take(&desk.table.store, 1).await[0].claim.id, copies[0], "first in, first out");
 }
 
-/// What stands first in a facet and can't go on may be much: the minute's pass looks past it.
+/// Many copies at the head of a facet may be unable to run: the minute's pass looks past them.
 #[tokio::test]
 async fn the_minute_looks_past_what_can_not_go_on() {
     let mut desk = Desk::new(1).await;
@@ -91,8 +92,8 @@ async fn the_minute_looks_past_what_can_not_go_on() {
     assert_eq!((room, more), (vec![Notification { id: free[0], canvas: canvas(1) }], None));
 }
 
-/// A copy whose notification was answered, because its facet was full, comes under a pause, and turns pass it over. Lifting the pause
-/// wakes what was parked, which it was not: its promise does.
+/// A copy whose notification was acknowledged, because its facet was full, comes under a pause, and
+/// turns pass it. Lifting the pause wakes what was parked, which it was not: its promise does.
 #[tokio::test]
 async fn what_turns_pass_over_under_a_rule_is_promised() {
     let mut desk = Desk::new(1).await;
@@ -115,7 +116,7 @@ async fn what_turns_pass_over_under_a_rule_is_promised() {
     desk.check("the pause").await;
 }
 
-/// A row that somebody else has locked costs no other canvas a turn, and its own no more than itself.
+/// A locked row costs no other canvas a turn, and its own canvas no more than itself.
 #[tokio::test]
 async fn a_locked_copy_costs_only_itself() {
     for in_flight_max in [None, Some(1)] {
@@ -142,14 +143,14 @@ async fn a_locked_copy_costs_only_itself() {
             let room = table.store.room_in_facets(None).await.unwrap().0;
             assert_eq!(room, [Notification { id: locked[0], canvas: canvas(1) }], "nobody else knows of it");
         }
-        // Else its own notification, which nobody has answered, recalls it.
+        // Otherwise its own notification, which was not acknowledged, recalls it.
         table.store.announce(&locked[..1]).await.unwrap();
         assert_eq!(ids(take(&table.store, 3).await), HashSet::from([locked[0]]));
     }
 }
 
-/// DRV-24: copies that were paused and let go on in a facet that may have two in flight take as long as two at a time take, and not
-/// as long as their promises.
+/// DRV-24: copies that were paused and released in a facet with a limit of two take as long as two
+/// at a time take, and not as long as their promises.
 #[tokio::test]
 async fn a_facet_that_is_let_go_on_is_worked_at_its_limit() {
     const COUNT: usize = 60;
@@ -167,7 +168,7 @@ async fn a_facet_that_is_let_go_on_is_worked_at_its_limit() {
     assert_eq!(desk.bag.len(), COUNT);
     let (second, mut seconds) = (Duration::from_secs(1), 0);
     while desk.done <= COUNT {
-        // Each notification is looked at once or twice, and then answered or run.
+        // Each notification is processed once or twice, and then acknowledged or run.
         let mut looks = 0;
         while !desk.bag.is_empty() && looks < 10 * COUNT {
             looks += 1;

@@ -1,5 +1,5 @@
-//! Registering a target while events of its handler are put off, in both orders: none of them waits for its promise.
-//! Registering a queue once more.
+//! Registering a target while events of its handler are deferred, in both orders: none of them
+//! waits for its promise. Registering a queue again.
 
 use sqlx::{Connection, PgConnection};
 
@@ -34,7 +34,8 @@ async fn put(store: &Store, name: &str) -> PutOutcome {
 const PUT_OFF: &str = "select count(*) from wakeq.events_v2 where notify_at > now() + interval '4 min'";
 const NOTES: &str = "select count(*) from wakeq.unknown_handlers";
 
-/// The deferral has written the note of `new` and waits for that of `other`, when `new` is registered.
+/// The deferral has written the note of `new` and waits for that of `other` when `new` is
+/// registered.
 #[tokio::test]
 async fn a_registration_waits_for_what_is_being_deferred_and_wakes_it() {
     let table = Table::new().await;
@@ -61,7 +62,7 @@ async fn a_registration_waits_for_what_is_being_deferred_and_wakes_it() {
     );
 }
 
-/// The registration has begun, when an event is deferred whose target was looked for before.
+/// The registration has begun when an event is deferred whose target was looked up before.
 #[tokio::test]
 async fn what_is_deferred_during_a_registration_is_due_at_once() {
     let table = Table::new().await;
@@ -107,7 +108,8 @@ async fn only_what_has_a_target_and_waits_is_woken() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at is null").await, 1);
 }
 
-/// DRV-20, DRV-22: the same once more is the same; another list of patterns takes the place of the first.
+/// DRV-20, DRV-22: registering the same again changes nothing; another list of patterns replaces
+/// the first.
 #[tokio::test]
 async fn registering_a_queue_again_replaces_it() {
     let table = emails(FacetSettings::default()).await;

@@ -1,4 +1,4 @@
-//! Resume jobs: pages, a worker that dies half way, rows that others hold, two workers at once.
+//! Resume jobs: pages, a worker that dies half way, locked rows, two workers at once.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::event::RuleKind;
 use crate::store::StoreConfig;
 
 impl Table {
-    /// So many parked events under a pause that has just been lifted; the job.
+    /// Adds this many parked events under a pause that was just lifted; returns the job.
     async fn lifted(&self, count: i32) -> i64 {
         self.add(count).await;
         self.pause().await;
@@ -16,7 +16,7 @@ impl Table {
         self.unpause().await
     }
 
-    /// Gives a hundred of the events to another canvas, which has nothing that was lifted or registered.
+    /// Gives a hundred of the events to another canvas, on which nothing was lifted or registered.
     async fn give_away(&self) {
         self.run(
             "update wakeq.events_v2 set canvas_id = '00000000-0000-0000-0000-000000000007'
@@ -30,7 +30,8 @@ impl Table {
     }
 }
 
-/// EV2-42: 2,500 events are three pages; each event is woken once, running ones as well, later ones at their time.
+/// EV2-42: 2,500 events are three pages; each event is woken once, running ones as well, later ones
+/// at their time.
 #[tokio::test]
 async fn a_job_wakes_page_after_page() {
     let table = Table::new().await;
@@ -57,7 +58,7 @@ async fn a_job_wakes_page_after_page() {
     assert!(!table.store.resume_page(job).await.unwrap().more, "a job that has ended");
 }
 
-/// Who finds a job in the hands of another process is told so, and not that it has ended.
+/// A process that finds a job in the hands of another learns that, and not that it has ended.
 #[tokio::test]
 async fn a_job_in_other_hands_goes_on_elsewhere() {
     let table = Table::new().await;
@@ -76,7 +77,7 @@ async fn a_job_in_other_hands_goes_on_elsewhere() {
     assert!(!page.elsewhere && !page.more, "a job that has ended");
 }
 
-/// X5: a page of exactly 1,000 ends with an empty one.
+/// X5: a page of exactly 1,000 is followed by an empty one.
 #[tokio::test]
 async fn a_full_last_page_is_followed_by_an_empty_one() {
     let table = Table::new().await;
@@ -87,7 +88,7 @@ async fn a_full_last_page_is_followed_by_an_empty_one() {
     assert_eq!(table.jobs().await, 0);
 }
 
-/// EV2-29: a row that somebody holds is waited for; skipped, it would stay parked for ever.
+/// EV2-29: a locked row is waited for; if skipped, it would stay parked for ever.
 #[tokio::test]
 async fn a_row_held_by_others_is_waited_for() {
     let table = Table::new().await;
@@ -115,7 +116,8 @@ async fn a_row_held_by_others_is_waited_for() {
     assert_eq!(table.parked().await, 0);
 }
 
-/// A worker dies in the second of three pages: its page is undone or done, never half, and another carries on.
+/// A worker dies in the second of three pages: its page is undone or done, never half, and another
+/// continues.
 #[tokio::test]
 async fn a_job_outlives_its_worker() {
     let table = Table::new().await;
@@ -143,7 +145,7 @@ async fn a_job_outlives_its_worker() {
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
 }
 
-/// Two workers carry the same job on: nobody waits for the other, nothing is woken twice or left.
+/// Two workers run the same job: neither waits for the other, nothing is woken twice or left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_workers_share_a_job() {
     let table = Table::new().await;
@@ -161,7 +163,8 @@ async fn two_workers_share_a_job() {
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
 }
 
-/// EV2-29: paused again while a job is half way, parked behind its cursor, lifted again: the second job finds them.
+/// EV2-29: paused again while a job is half way, parked behind its cursor, lifted again: the second
+/// job finds them.
 #[tokio::test]
 async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
     let table = Table::new().await;
@@ -177,7 +180,8 @@ async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
 }
 
-/// EV2-43, X7: under a standing block the job of a lifted pause runs all the same; workers park the events again.
+/// EV2-43, X7: under a standing block the job of a lifted pause runs all the same; workers park the
+/// events again.
 #[tokio::test]
 async fn a_pause_lifted_under_a_block_has_its_job() {
     let table = Table::new().await;
@@ -190,8 +194,8 @@ async fn a_pause_lifted_under_a_block_has_its_job() {
     assert_eq!(table.parked().await, 0);
 }
 
-/// A worker without the handler may go on deferring while another has just registered it: what is deferred after the
-/// registration is not woken by it again and again.
+/// A worker without the handler may keep deferring after another has registered it: what is
+/// deferred after the registration is not woken by it again and again.
 #[tokio::test]
 async fn a_registration_wakes_what_was_deferred_before_it_once() {
     let table = Table::new().await;
@@ -210,8 +214,8 @@ async fn a_registration_wakes_what_was_deferred_before_it_once() {
     assert_eq!(table.jobs().await, 0);
 }
 
-/// A row that somebody holds for longer than a statement waits for it holds up none of the others, and the job comes back
-/// for it.
+/// A row that is locked for longer than the lock timeout does not hold up the others, and the job
+/// returns to it.
 #[tokio::test]
 async fn a_row_held_for_long_holds_up_no_other() {
     let table = Table::with(StoreConfig::default()).await;
@@ -254,8 +258,8 @@ async fn a_registration_is_not_held_up_by_a_row() {
     assert_eq!(table.jobs().await, 0);
 }
 
-/// Everything that locks several events locks them in the order of their ids, also the job that goes by due times: so no
-/// two wait for each other.
+/// Everything that locks several events locks them in the order of their ids, including the job
+/// that goes by due times, so that no two deadlock.
 #[tokio::test]
 async fn a_registration_locks_in_the_order_of_ids() {
     let table = Table::new().await;

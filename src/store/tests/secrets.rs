@@ -1,4 +1,5 @@
-//! Signing secrets at rest: bound to canvas and address, rotated page by page, cleared when they count no more.
+//! Signing secrets at rest: bound to canvas and address, rotated page by page, cleared when no
+//! longer valid.
 
 use uuid::Uuid;
 
@@ -42,7 +43,7 @@ async fn put(store: &Store, address: &HandlerAddress) -> Secret {
     secret
 }
 
-/// What signs for a handler, by the worker's own look-up: the current secret, and the one before.
+/// What signs for a handler, by the worker's own lookup: the current secret, and the previous one.
 async fn signing(store: &Store, address: &HandlerAddress) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let found = store.targets_at(std::slice::from_ref(address)).await.unwrap().pop().unwrap()?;
     let secrets = &found.target.secrets;
@@ -63,7 +64,7 @@ async fn rotate(store: &Store) -> (u64, Vec<String>) {
     }
 }
 
-/// Neither the reader of the table nor somebody who copies a row of it gets anything signed.
+/// Neither reading the table nor copying a row of it lets anyone get something signed.
 #[tokio::test]
 async fn a_row_is_of_no_use_on_another_canvas_or_address() {
     let table = Table::new().await;
@@ -88,7 +89,8 @@ async fn a_row_is_of_no_use_on_another_canvas_or_address() {
     assert!(signing(&store, &ours).await.is_some());
 }
 
-/// Each moment of a rotation finds every target's own secrets: with the old key alone, with both, with the new one alone.
+/// Each moment of a rotation finds every target's own secrets: with the old key alone, with both,
+/// with the new one alone.
 #[tokio::test]
 async fn a_rotation_leaves_every_target_its_secrets() {
     let table = Table::new().await;
@@ -123,7 +125,8 @@ async fn a_rotation_leaves_every_target_its_secrets() {
     assert_eq!(ours.fetch_one(&table.pool).await.unwrap(), 105, "each canvas has its line");
 }
 
-/// What is in clear is used only where that is allowed, and encrypted by the first rotation; what no key opens is left.
+/// Unencrypted secrets are used only where that is allowed, and encrypted by the first rotation;
+/// what no key opens is left.
 #[tokio::test]
 async fn what_is_in_clear_is_encrypted_and_what_no_key_opens_is_left() {
     let table = Table::new().await;
@@ -145,7 +148,7 @@ async fn what_is_in_clear_is_encrypted_and_what_no_key_opens_is_left() {
     assert!(signing(&plain, &old).await.is_some());
 }
 
-/// The secret before the current one is cleared once it signs no more, and not before.
+/// The previous secret is cleared once it no longer signs, and not before.
 #[tokio::test]
 async fn former_secrets_are_cleared_within_the_hour() {
     let table = Table::new().await;

@@ -1,4 +1,5 @@
-//! A login of the database without a right on the schema: it stops no claim, no turn, no cron, no append and no reader.
+//! A database login without any right on the schema: it stops no claim, no turn, no cron, no append
+//! and no reader.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -32,7 +33,7 @@ async fn hold(stranger: &mut PgConnection, locks: &[&'static str]) {
     }
 }
 
-/// Every number and every name that ever stood for a lock of the queue.
+/// Every number and every name that ever denoted a lock of the queue.
 const ADVISORY: &[&str] = &[
     "select pg_try_advisory_lock(7810752301)",
     "select pg_try_advisory_lock(7810752302)",
@@ -88,7 +89,8 @@ fn append(number: u128, stream: &str) -> StreamAppend {
     StreamAppend::new(stream, vec![NewLogEvent::new("changed", &1).unwrap()])
 }
 
-/// Neither a floor of its own, which would hold readers back, nor a lock in the way of the floors of others.
+/// Neither a floor of its own, which would hold back readers, nor a lock in the way of the floors
+/// of others.
 #[tokio::test]
 async fn a_stranger_holds_up_neither_readers_of_the_log_nor_appenders() {
     if is_skipped("sessions of two roles") {
@@ -118,7 +120,7 @@ async fn a_stranger_holds_up_neither_readers_of_the_log_nor_appenders() {
     let page = table.store.read_log(&log, 0, 10).await.unwrap();
     assert_eq!((page.events.len(), page.through, page.held), (3, 3, false));
 
-    // An appender still holds readers back: further than it must, where its key was taken.
+    // An appender still holds back readers: further than necessary, if its key was taken.
     let mut open = table.pool.begin().await.unwrap();
     let appends = [append(1, "late")];
     append_batch(&mut open, &LogBatch::of(&appends)).await.unwrap().unwrap();

@@ -11,8 +11,8 @@ use crate::store::{CronDue, CronStep};
 const GREEDY: CanvasId = CanvasId(uuid::Uuid::from_u128(1));
 const VICTIM: CanvasId = CanvasId(uuid::Uuid::from_u128(2));
 
-/// A canvas with a thousand crons that are due, each with more ticks than there is room for, holds up no tick of another
-/// canvas, although that is due after all of its own.
+/// A canvas with a thousand due crons, each with more ticks than there is room for, holds up no
+/// tick of another canvas, although that is due after all of its own.
 #[tokio::test]
 async fn a_canvas_with_much_to_tick_holds_up_no_other() {
     let table = Table::new().await;
@@ -29,7 +29,7 @@ async fn a_canvas_with_much_to_tick_holds_up_no_other() {
         .await;
     let mut emitted = BTreeMap::new();
     for _ in 0..3 {
-        // As many as there is room for, and then the schedule goes on.
+        // As many as there is room for; then the schedule continues.
         let step = |due: &CronDue, _, room: usize| {
             let tick = |seconds: usize| due.next_at + TimeDelta::seconds(seconds as i64);
             CronStep::Emit((0..room).map(tick).collect(), Some(tick(room)))

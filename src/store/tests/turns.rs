@@ -1,4 +1,5 @@
-//! Turns where much waits: what may not run keeps nobody else waiting, and is not read again and again.
+//! Turns with a large backlog: what may not run does not hold up the rest, and is not read again
+//! and again.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use super::{Table, is_skipped};
 use crate::event::{Due, EventId, Turn};
 use crate::store::{FacetSettings, Inserted, NewEvent, TakenTurn};
 
-/// Copies that wait for others of their object are many, and stand before all others of their canvas: nobody else waits for
-/// them to be looked through.
+/// Many copies wait for others of their object, in front of all others of their canvas: nothing
+/// else waits for them to be scanned.
 #[tokio::test]
 async fn a_hot_object_keeps_no_other_canvas_waiting() {
     let table = emails(FacetSettings::default()).await;
@@ -34,7 +35,8 @@ async fn a_hot_object_keeps_no_other_canvas_waiting() {
     }
 }
 
-/// One that runs is not held by itself: its notification, when it comes again, has to wait for the lease.
+/// A running copy is not held by itself: its notification, when it comes again, has to wait for the
+/// lease.
 #[tokio::test]
 async fn a_copy_that_runs_is_locked_and_not_held() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(1) }).await;
@@ -47,7 +49,8 @@ async fn a_copy_that_runs_is_locked_and_not_held() {
     assert_eq!(turns, [Turn::First, Turn::Held, Turn::First]);
 }
 
-/// A copy whose queue is gone was emitted by a transaction that was still open then, or is redriven: it runs all the same.
+/// A copy whose queue is gone was emitted by a transaction that was still open then, or is
+/// redriven: it runs all the same.
 #[tokio::test]
 async fn a_copy_outlives_its_queue() {
     let table = emails(FacetSettings::default()).await;
@@ -57,7 +60,7 @@ async fn a_copy_outlives_its_queue() {
     assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await).len(), 1);
 }
 
-/// Two queues in one batch: each is answered for itself.
+/// Two queues in one batch: each is answered separately.
 #[tokio::test]
 async fn a_queue_that_is_held_up_spoils_no_other() {
     let table = emails(FacetSettings::default()).await;
@@ -74,8 +77,8 @@ async fn a_queue_that_is_held_up_spoils_no_other() {
     assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
 }
 
-/// Among thousands of facets, and behind thousands of copies that are not due, a turn and an announcement read what they
-/// are about.
+/// Among thousands of facets, and behind thousands of copies that are not due, a turn and an
+/// announcement read only what they are about.
 #[tokio::test]
 async fn a_turn_costs_what_it_takes() {
     let table = emails(FacetSettings::default()).await;
@@ -92,7 +95,7 @@ async fn a_turn_costs_what_it_takes() {
     let ids: Vec<Uuid> = copies.iter().map(|id| id.0).collect();
     let mut connection = table.pool.acquire().await.unwrap();
     let mut pages = async |sql: &'static str| {
-        // The first time a session reads the catalog, too.
+        // The first time, a session also reads the catalog.
         let mut hits = [0, 0];
         for hit in &mut hits {
             let lines: Vec<String> =
@@ -110,7 +113,8 @@ async fn a_turn_costs_what_it_takes() {
     println!("pages among 2,000 facets and 20,000 copies: {announced} to announce three, {taken} for a turn");
 }
 
-/// A copy whose value is too large for a turn keeps nobody waiting, of its own canvas or another; it is taken alone.
+/// A copy whose value is too large for a turn holds up nothing, of its own canvas or another; it is
+/// taken alone.
 #[tokio::test]
 async fn large_copies_are_passed_over_and_taken_alone() {
     let table = emails(FacetSettings::default()).await;
@@ -128,8 +132,8 @@ async fn large_copies_are_passed_over_and_taken_alone() {
     assert_eq!(alone(1002).await.unwrap().value.len(), 1002);
 }
 
-/// The pages that a statement about queues reads the second time, without what it changed the first time: that one reads the
-/// catalog, too.
+/// The pages that a statement about queues reads the second time, with the changes of the first
+/// undone: the first time also reads the catalog.
 async fn pages(table: &Table, sql: &'static str) -> u64 {
     let mut connection = table.pool.acquire().await.unwrap();
     let mut read = 0;
@@ -146,8 +150,8 @@ async fn pages(table: &Table, sql: &'static str) -> u64 {
     read
 }
 
-/// Under a snapshot that keeps alive what was completed, turns read the dead of a lane once each time they look, and not for each
-/// of its copies; whoever looks for room does so, too.
+/// Under a snapshot that keeps completed copies alive, turns read the dead rows of a lane once per
+/// scan, not for each of its copies; so does a search for room.
 #[tokio::test]
 async fn turns_read_the_dead_of_a_lane_once() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await;
@@ -159,7 +163,7 @@ async fn turns_read_the_dead_of_a_lane_once() {
                 gen_random_uuid(), 'mail:1', n, n - 1, now() - interval '1 h' + n * interval '1 ms'
            from generate_series(1, 20200) n";
     table.run(linked).await;
-    // Their facet was looked through up to the last one that was completed.
+    // Their facet was scanned up to the last one that was completed.
     table.run("insert into wakeq.facets (queue, canvas_id, position, was_full, head_at, head_id)
                select 'emails', canvas_id, nextval('wakeq.facet_seq'), true, delay_until, id from wakeq.events_v2 where seq = 20000").await;
     table.run("vacuum analyze wakeq.events_v2").await;
@@ -181,7 +185,7 @@ async fn turns_read_the_dead_of_a_lane_once() {
     assert_eq!(take(&table.store, 100).await.len(), 1, "the first of the object");
 }
 
-/// The load of many copies counts what runs of their facet once, and not for each of them.
+/// The load of many copies counts the running ones of their facet once, and not for each of them.
 #[tokio::test]
 async fn a_load_counts_what_runs_of_a_facet_once() {
     let table = Table::of_one_connection().await;
