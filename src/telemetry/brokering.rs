@@ -5,7 +5,7 @@ use opentelemetry::{KeyValue, global};
 
 use crate::event::Name;
 
-/// What a coordinator does, on this process.
+/// What the coordinator does, if it is this process.
 pub(crate) struct BrokerMetrics {
     allocations: Counter<u64>,
     refused: Counter<u64>,
@@ -28,7 +28,7 @@ impl BrokerMetrics {
         }
     }
 
-    /// So many subscriptions were written.
+    /// This many subscriptions were written.
     pub(crate) fn moved(&self, count: usize) {
         self.allocations.add(u64::try_from(count).unwrap_or(u64::MAX), &[]);
     }
@@ -39,18 +39,19 @@ impl BrokerMetrics {
     }
 }
 
-/// Consumer groups as the gauges have them. There are few, so their names are labels as they are.
+/// Consumer groups in the gauges. There are few, so their names are used as labels.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct GroupsGauge {
     pub(crate) nodes: u64,
-    /// Of the coordinator, if there is one.
+    /// The coordinator's term, if there is a coordinator.
     pub(crate) term: Option<u64>,
     pub(crate) groups: Vec<(Name, GroupGauge)>,
-    /// What keeps the first partition of the log, and how many numbers it is behind.
+    /// What keeps the first partition of the log from being dropped, and how far it is behind, in
+    /// numbers of the log.
     pub(crate) holders: Vec<(String, u64)>,
 }
 
-/// A consumer group as the gauges have it.
+/// A consumer group in the gauges.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GroupGauge {
     pub(crate) sources: u64,
@@ -58,13 +59,13 @@ pub(crate) struct GroupGauge {
     pub(crate) lag: u64,
 }
 
-/// The gauges about consumer groups, until they are dropped.
+/// The gauges of consumer groups, as long as this exists.
 pub(crate) struct GroupGauges {
     _kept: [ObservableGauge<u64>; 6],
 }
 
 impl GroupGauges {
-    /// Shows what the function says, whenever somebody collects. It must not wait for long.
+    /// Shows what the function returns whenever metrics are collected. It must not block for long.
     pub(crate) fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
         let meter = global::meter("wakeq");
         let of_groups = |name: &'static str,

@@ -5,7 +5,7 @@ use opentelemetry::{KeyValue, global};
 
 use crate::event::Name;
 
-/// What becomes of events in a consumer group, on this process.
+/// What happens to events in a consumer group, on this process.
 pub(crate) struct ConsumerMetrics {
     events: Counter<u64>,
     dead: Counter<u64>,
@@ -38,7 +38,7 @@ impl ConsumerMetrics {
         }
     }
 
-    /// An event was handled, or what went wrong with it.
+    /// An event was handled or, with a fault, failed.
     pub(crate) fn handled(&self, fault: Option<&'static str>) {
         match fault {
             None => self.events.add(1, std::slice::from_ref(&self.group)),

@@ -5,13 +5,14 @@ use std::time::Instant;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use opentelemetry::{KeyValue, global};
 
-/// Upper ends of the buckets of a batch, in seconds: most take milliseconds, and none longer than statements may.
+/// Upper bounds of the buckets for batches, in seconds: most take milliseconds, and none takes
+/// longer than the statement timeout.
 const BATCH_BUCKETS: [f64; 14] =
     [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
-/// Those of a warm-up, which reads up to as much as memory takes.
+/// The buckets for a warm-up, which reads up to twice what fits into memory.
 const WARM_UP_BUCKETS: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0];
 
-/// What a processor has in memory, what leaves it and comes back, and how long it takes.
+/// What a processor has in memory, what is evicted and loaded again, and how long that takes.
 pub(crate) struct EntityMetrics {
     batch: Histogram<f64>,
     warm_up: Histogram<f64>,
@@ -81,18 +82,18 @@ impl EntityMetrics {
         }
     }
 
-    /// A batch that was begun then is committed.
+    /// A batch that was started at this time is committed.
     pub(crate) fn committed(&self, begun: Instant) {
         self.batch.record(begun.elapsed().as_secs_f64(), std::slice::from_ref(&self.entity_type));
     }
 
-    /// Entities are taken into memory from now on, until that is dropped.
+    /// Entities are being loaded into memory, until the result is dropped.
     pub(crate) fn warms_up(&self) -> WarmUp<'_> {
         self.warming.record(1, std::slice::from_ref(&self.entity_type));
         WarmUp { metrics: self, begun: Instant::now() }
     }
 
-    /// What the entities take now, and how many have left.
+    /// The bytes that the entities take now, and how many were evicted.
     pub(crate) fn took(&self, bytes: usize, evicted: usize) {
         let own = std::slice::from_ref(&self.entity_type);
         self.memory.record(u64::try_from(bytes).unwrap_or(u64::MAX), own);
@@ -101,7 +102,7 @@ impl EntityMetrics {
         }
     }
 
-    /// So many are in the repository, were rejected, and are dead.
+    /// How many events were stored, were rejected, and are dead.
     pub(crate) fn decided(&self, processed: usize, rejected: usize, dead: usize) {
         for (count, outcome) in [(processed, "processed"), (rejected, "rejected"), (dead, "dead")] {
             if count > 0 {
@@ -111,31 +112,32 @@ impl EntityMetrics {
         }
     }
 
-    /// A batch was held up.
+    /// A batch stalled.
     pub(crate) fn stalled(&self) {
         self.stalled.add(1, std::slice::from_ref(&self.entity_type));
     }
 
-    /// So many are set aside now.
+    /// How many entities are set aside now.
     pub(crate) fn aside(&self, entities: usize) {
         self.aside
             .record(u64::try_from(entities).unwrap_or(u64::MAX), std::slice::from_ref(&self.entity_type));
     }
 
-    /// So many were looked for.
+    /// How many entities were looked up in the database.
     pub(crate) fn loaded(&self, entities: usize) {
         self.loaded.add(u64::try_from(entities).unwrap_or(u64::MAX), std::slice::from_ref(&self.entity_type));
     }
 }
 
-/// Entities are taken into memory.
+/// A load of entities that is under way.
 pub(crate) struct WarmUp<'a> {
     metrics: &'a EntityMetrics,
     begun: Instant,
 }
 
 impl WarmUp<'_> {
-    /// They are there. One that failed or was cut short says nothing of how long it takes.
+    /// The entities are in memory. A load that failed or was interrupted is not recorded: its
+    /// duration means nothing.
     pub(crate) fn done(self) {
         let EntityMetrics { warm_up, entity_type, .. } = self.metrics;
         warm_up.record(self.begun.elapsed().as_secs_f64(), std::slice::from_ref(entity_type));

@@ -1,19 +1,19 @@
-//! The gauge about what canvases keep: how near those are to their quotas that are near. The only metric that names
-//! canvases, and so few of them.
+//! The gauge of the quotas that canvases have nearly used up. It is the only metric that names
+//! canvases, and so it names few.
 
 use opentelemetry::metrics::ObservableGauge;
 use opentelemetry::{KeyValue, global};
 
 use crate::event::{CanvasId, Quota};
 
-/// What is only looked at when somebody asks for it.
+/// A gauge that is read only when metrics are collected.
 pub(crate) struct QuotaGauge {
     _kept: ObservableGauge<f64>,
 }
 
 impl QuotaGauge {
-    /// Shows what the function says, whenever somebody collects: canvases, and what part of which quota they use. It must
-    /// neither wait nor name many.
+    /// Shows what the function returns whenever metrics are collected: canvases, quotas, and the
+    /// used part of each. The function must not block, and must return few.
     pub(crate) fn over(near: impl Fn() -> Vec<(CanvasId, Quota, f64)> + Send + Sync + 'static) -> Self {
         let gauge = global::meter("wakeq")
             .f64_observable_gauge("wakeq.quota.used")

@@ -1,5 +1,5 @@
-//! Which handlers a metric may name: the first few hundred, and `other` for the rest, so that nobody can make a process, or
-//! what reads its metrics, grow by inventing names.
+//! Which handlers a metric names: the first few hundred, and `other` for the rest, so that invented
+//! names can't make this process, or what collects its metrics, grow.
 
 use std::collections::HashMap;
 use std::sync::{PoisonError, RwLock};
@@ -8,9 +8,9 @@ use opentelemetry::StringValue;
 
 use crate::event::{HandlerScope, Name};
 
-/// Handlers that one metric names.
+/// Most handlers that one metric names.
 pub(super) const HANDLERS_MAX: usize = 200;
-/// What stands for the rest.
+/// The name of all others.
 const OTHER: &str = "other";
 
 /// The names that are in use.
@@ -18,17 +18,17 @@ const OTHER: &str = "other";
 pub(super) struct Labels(RwLock<HashMap<String, StringValue>>);
 
 impl Labels {
-    /// `MODULE/name`, over all canvases.
+    /// `MODULE/name`, without the canvas.
     pub(super) fn of(&self, scope: &HandlerScope) -> StringValue {
         self.named(format!("{}/{}", scope.module, scope.name))
     }
 
-    /// A queue's own name.
+    /// The name of a queue.
     pub(super) fn of_queue(&self, queue: &Name) -> StringValue {
         self.named(queue.to_string())
     }
 
-    /// Whether it has a name of its own already.
+    /// Whether the handler has a name of its own.
     pub(super) fn knows(&self, scope: &HandlerScope) -> bool {
         let name = format!("{}/{}", scope.module, scope.name);
         self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&name)

@@ -1,8 +1,8 @@
-//! Every metric: its name, unit and attributes, as OpenTelemetry's conventions for messaging and HTTP have them where they
-//! have one.
+//! Every metric: its name, unit and attributes, following OpenTelemetry's conventions for messaging
+//! and HTTP where they define one.
 //!
-//! Instruments come from the program's global meter provider, at the moment when what they are about is made. What they
-//! cost where nobody provides one is a call of an empty function.
+//! Instruments come from the program's global meter provider, at the time when what they measure is
+//! made. Without a provider they cost a call of an empty function.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,7 +19,8 @@ use super::Requested;
 use super::labels::Labels;
 use crate::event::{Cause, HandlerScope, Name};
 
-/// Upper ends of the histograms' buckets, in seconds: those that the conventions advise, and for handlers what lies above.
+/// Upper bounds of the histograms' buckets, in seconds: those that the conventions advise and, for
+/// handlers, longer ones.
 #[cfg(feature = "http")]
 const REQUEST_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
@@ -36,7 +37,7 @@ fn meter() -> Meter {
     global::meter("wakeq")
 }
 
-/// What is emitted.
+/// Events that are emitted.
 #[derive(Clone)]
 pub(crate) struct SendMetrics {
     sent: Counter<u64>,
@@ -53,7 +54,7 @@ impl SendMetrics {
         Self { sent, labels: Arc::default() }
     }
 
-    /// Events of a handler that are committed; with what went wrong, if they are not.
+    /// Events of a handler that were committed or, with a fault, that were not.
     pub(crate) fn sent(&self, scope: &HandlerScope, count: u64, fault: Option<&'static str>) {
         let destination = KeyValue::new("messaging.destination.name", self.labels.of(scope));
         let name = KeyValue::new("messaging.operation.name", "send");
@@ -66,7 +67,7 @@ impl SendMetrics {
     }
 }
 
-/// What becomes of events on a worker.
+/// What happens to events on a worker.
 pub(crate) struct RunMetrics {
     duration: Histogram<f64>,
     outcomes: Counter<u64>,
@@ -122,17 +123,17 @@ impl RunMetrics {
         self.duration.record(took.as_secs_f64(), &attributes);
     }
 
-    /// A run took an edge.
+    /// A run took an edge of the state machine.
     pub(crate) fn outcome(&self, outcome: &'static str) {
         self.outcomes.add(1, &[KeyValue::new("outcome", outcome)]);
     }
 
-    /// An attempt failed, and another one will be made.
+    /// An attempt failed and will be retried.
     pub(crate) fn retried(&self, scope: &HandlerScope) {
         self.retries.add(1, &[KeyValue::new("handler", self.labels.of(scope))]);
     }
 
-    /// An event was moved to the dead ones.
+    /// An event became a dead event.
     pub(crate) fn died(&self, scope: &HandlerScope, cause: Cause) {
         let handler = KeyValue::new("handler", self.labels.of(scope));
         self.dead.add(1, &[handler, KeyValue::new("cause", cause.as_str())]);
@@ -180,7 +181,7 @@ impl WorkerGauges {
         gauges
     }
 
-    /// How much there is now.
+    /// Shows the current numbers.
     pub(crate) fn show(&self, running: usize, lot: usize) {
         let change = |shown: &AtomicI64, count: usize| {
             let count = i64::try_from(count).unwrap_or(i64::MAX);
@@ -226,7 +227,7 @@ impl WakeMetrics {
     }
 }
 
-/// What listeners are told of, and what they miss.
+/// Events that were broadcast, and those that listeners miss.
 pub(crate) struct BroadcastMetrics {
     broadcasts: Counter<u64>,
 }
@@ -241,7 +242,8 @@ impl BroadcastMetrics {
         Self { broadcasts }
     }
 
-    /// `sent`; `failed`, since the broker did not take them; or `dropped`, since too many waited.
+    /// The outcome is `sent`; `failed` if the broker did not take them; or `dropped` if too many
+    /// were waiting.
     pub(crate) fn broadcast(&self, outcome: &'static str, count: usize) {
         if count > 0 {
             let count = u64::try_from(count).unwrap_or(u64::MAX);
@@ -250,7 +252,7 @@ impl BroadcastMetrics {
     }
 }
 
-/// How long requests take.
+/// The duration of requests.
 #[cfg(feature = "http")]
 #[derive(Clone)]
 pub(crate) struct HttpMetrics {
@@ -284,7 +286,7 @@ impl HttpMetrics {
     }
 }
 
-/// A handler as the gauges about the queue have it.
+/// A handler in the gauges of the queue.
 #[derive(Clone, Debug)]
 pub(crate) struct HandlerGauge {
     pub(crate) scope: HandlerScope,
@@ -292,7 +294,7 @@ pub(crate) struct HandlerGauge {
     pub(crate) oldest: Option<Duration>,
 }
 
-/// A registered queue as the gauges have it. There are few, so their names are labels as they are.
+/// A registered queue in the gauges. There are few, so their names are used as labels.
 #[derive(Clone, Debug)]
 pub(crate) struct QueueGauge {
     pub(crate) queue: Name,
@@ -300,7 +302,7 @@ pub(crate) struct QueueGauge {
     pub(crate) canvases: u64,
 }
 
-/// What is only looked at when somebody asks for it.
+/// Gauges that are read only when metrics are collected.
 pub(crate) struct Gauges {
     _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
     _of_queues: [ObservableGauge<u64>; 2],
@@ -308,8 +310,9 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
-    /// Shows what the functions say, whenever somebody collects: handlers; how many objects stand still for which; queues;
-    /// for how long readers of the log have been held back; connections, in use and idle. They must not wait for long.
+    /// Shows what the functions return whenever metrics are collected: handlers; how many objects
+    /// are halted for each; queues; how long readers of the log have been held back; connections,
+    /// in use and idle. They must not block for long.
     pub(crate) fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
         halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
@@ -413,12 +416,13 @@ fn gauges_of_queues(
     [depth, canvases]
 }
 
-/// Nothing due is worth saying of who had something once; else events of a far day would take the names away.
+/// A handler without due events is shown only if it has a name already; otherwise events of a far
+/// day would use up the names.
 fn is_shown(handler: &HandlerGauge, labels: &Labels) -> bool {
     handler.depth > 0 || labels.knows(&handler.scope)
 }
 
-/// One number for each name: `other` is many handlers.
+/// One number per name, because `other` stands for many handlers.
 fn sums(handlers: Vec<HandlerGauge>, labels: &Labels) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for handler in handlers.into_iter().filter(|handler| is_shown(handler, labels)) {

@@ -1,7 +1,9 @@
-//! The names of spans, metrics and fields, and the trace that the current task works for. Knows nothing of the rest.
+//! The names of spans, metrics and fields, and the trace that the current task works for. It knows
+//! nothing of the other modules.
 //!
-//! Spans and metrics go to the OpenTelemetry providers of the program; without the feature `telemetry`, or where the
-//! program has none, to nobody. Nothing here exports, and nothing here may fail or slow down what it is about.
+//! Spans and metrics go to the program's OpenTelemetry providers; without the feature `telemetry`,
+//! or without providers, they go nowhere. Nothing here exports, and nothing here may fail or slow
+//! down what it measures.
 
 #[cfg(feature = "telemetry")]
 mod brokering;
@@ -50,11 +52,11 @@ pub(crate) use {
     spans::{failed, process_span, send_span, sends, span_trace},
 };
 
-/// The target of the spans that are made for traces alone, so that logs can leave them out.
+/// The target of spans that are made only for traces, so that logs can leave them out.
 #[cfg(feature = "telemetry")]
 pub(crate) const TRACES: &str = "wakeq::trace";
 
-/// Span of one notification's way through the machine.
+/// The span of one notification's way through the state machine.
 macro_rules! run_span {
     ($notification:expr) => {
         tracing::info_span!(
@@ -73,7 +75,8 @@ macro_rules! run_span {
 }
 pub(crate) use run_span;
 
-/// Span of one HTTP request. Neither path nor headers are in it: they may hold what a log must not.
+/// The span of one HTTP request. It contains neither path nor headers, which may hold what must not
+/// be logged.
 #[cfg(feature = "http")]
 macro_rules! request_span {
     ($method:expr, $id:expr, $client:expr) => {
@@ -89,21 +92,21 @@ macro_rules! request_span {
 #[cfg(feature = "http")]
 pub(crate) use request_span;
 
-/// Events that are emitted by one call.
+/// A call that emits events.
 pub(crate) struct Sending<'a> {
-    /// Their handler, if they have the same.
+    /// The handler of the events, if they have the same.
     pub(crate) scope: Option<&'a HandlerScope>,
-    /// How many, if the call is one for several.
+    /// The number of events, if the call is a batch.
     pub(crate) batch: Option<usize>,
-    /// The trace that caused them, as far as the caller said so.
+    /// The trace that caused them, if the caller named one.
     pub(crate) cause: Option<&'a Traceparent>,
 }
 
-/// A request as its span and its duration have it.
+/// A request, as its span and its duration describe it.
 #[cfg(feature = "http")]
 pub(crate) struct Requested<'a> {
     pub(crate) method: &'static str,
-    /// The template of the route, if there is one.
+    /// The route's template, if there is one.
     pub(crate) route: Option<&'a str>,
     pub(crate) cause: Option<&'a Traceparent>,
 }
@@ -113,7 +116,7 @@ pub(crate) struct Attempted<'a> {
     pub(crate) event: EventId,
     pub(crate) address: &'a HandlerAddress,
     pub(crate) attempt: u32,
-    /// Of the span that emitted it.
+    /// The span that emitted the event.
     pub(crate) emitted_by: Option<&'a Traceparent>,
 }
 
@@ -121,26 +124,26 @@ pub(crate) struct Attempted<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Processed<'a> {
     pub(crate) scope: &'a HandlerScope,
-    /// Of a copy.
+    /// The queue of a copy.
     pub(crate) queue: Option<&'a Name>,
     pub(crate) took: Duration,
-    /// What kind of failure it was.
+    /// The kind of failure, if it failed.
     pub(crate) fault: Option<&'static str>,
 }
 
-/// The kinds of failures of an attempt: `error.type` of what is about it.
+/// The kinds of failures of an attempt: the `error.type` of spans and metrics.
 pub(crate) mod faults {
     /// The handler returned an operational error.
     pub(crate) const ERROR: &str = "error";
-    /// It took longer than it may.
+    /// The attempt timed out.
     pub(crate) const TIMEOUT: &str = "timeout";
-    /// It panicked.
+    /// The handler panicked.
     pub(crate) const PANIC: &str = "panic";
-    /// It says that it is gone for good.
+    /// The handler reported that it is gone for good.
     pub(crate) const GONE: &str = "gone";
-    /// Its claim could not be renewed.
+    /// The claim could not be renewed.
     pub(crate) const LEASE_LOST: &str = "lease_lost";
-    /// It was cut off at the end of a shutdown's grace.
+    /// The attempt was cut off at the end of a shutdown's grace.
     pub(crate) const SHUTDOWN: &str = "shutdown";
 }
 
@@ -162,8 +165,8 @@ fn worked_for() -> Option<Traceparent> {
     TRACE.try_with(Clone::clone).ok()
 }
 
-/// What an event that is emitted now has to carry: the span around this call, unless the caller named a trace that the
-/// span is not of.
+/// The trace context for an event that is emitted now: the span around this call, unless the caller
+/// named another trace.
 pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
     #[cfg(feature = "telemetry")]
     let span = spans::current();
@@ -177,7 +180,8 @@ pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
     }
 }
 
-/// The methods that a span and a metric name: any other would be the caller's choice.
+/// The methods that spans and metrics name; others, which the client could choose freely, are
+/// `_OTHER`.
 #[cfg(feature = "http")]
 pub(crate) fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];

@@ -1,11 +1,11 @@
-//! The metrics of queues that services pull.
+//! The metrics of queues that services pull from.
 
 use opentelemetry::metrics::Counter;
 use opentelemetry::{KeyValue, global};
 
 use crate::event::Name;
 
-/// What becomes of copies that services pull through this process. Cheap to clone.
+/// What happens to copies that services pull through this process. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct PullMetrics {
     pulls: Counter<u64>,
@@ -21,7 +21,7 @@ impl PullMetrics {
         Self { pulls }
     }
 
-    /// So many copies of a registered queue were leased, or given up in this way.
+    /// This many copies of a registered queue were leased, or ended with this outcome.
     pub(crate) fn pulled(&self, queue: &Name, outcome: &'static str, count: usize) {
         if count > 0 {
             let labels = [KeyValue::new("queue", queue.to_string()), KeyValue::new("outcome", outcome)];

@@ -1,4 +1,4 @@
-//! What stands in for metrics and spans without the feature `telemetry`: the same names, and nothing behind them.
+//! Replaces metrics and spans without the feature `telemetry`: the same names, which do nothing.
 
 use std::time::Instant;
 

@@ -1,8 +1,8 @@
-//! The spans that make a trace: a request, what it emits, each attempt at an event; with the names and attributes of
-//! OpenTelemetry's conventions.
+//! The spans of a trace: a request, what it emits, and each attempt at an event, with the names and
+//! attributes of OpenTelemetry's conventions.
 //!
-//! They are spans of `tracing`, with a target of their own, and of the lowest level, so that no log shows them unasked:
-//! where nobody records traces, they are not made.
+//! They are spans of `tracing` with a target of their own and the lowest level, so that logs do not
+//! show them unless asked to. If traces are not recorded, they are not made.
 
 use opentelemetry::trace::{SpanContext, SpanId, Status, TraceContextExt, TraceFlags, TraceId, TraceState};
 use opentelemetry::{Context, KeyValue};
@@ -33,7 +33,8 @@ pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
     if let Some(cause) = sending.cause.and_then(remote)
         && cause.trace_id() != around.trace_id()
     {
-        // Another trace than the one around was named: the span is of that one, and linked to the other.
+        // The caller named another trace than the one around: the span belongs to that, and is
+        // linked to the one around.
         adopt(&span, cause);
         span.add_link(around);
     } else if !around.is_valid()
@@ -79,7 +80,7 @@ pub(crate) fn server_span(request: &super::Requested<'_>) -> Span {
     span
 }
 
-/// Tells a request's span how it was answered.
+/// Records the answer in a request's span.
 #[cfg(feature = "http")]
 pub(crate) fn answered(span: &Span, status: u16) {
     if span.is_disabled() {
@@ -92,8 +93,9 @@ pub(crate) fn answered(span: &Span, status: u16) {
     }
 }
 
-/// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event, whatever runs it; an
-/// attempt after the first is linked to that span besides, so that retries are found.
+/// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event,
+/// wherever it runs; an attempt after the first is also linked to that span, so that retries can be
+/// found.
 pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
     let span = tracing::trace_span!(
         target: TRACES,
@@ -122,7 +124,7 @@ pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
     span
 }
 
-/// Tells the span of an attempt, or of a call that emits, what went wrong.
+/// Records a failure in the span of an attempt, or of a call that emits.
 pub(crate) fn failed(span: &Span, fault: &'static str, words: &str) {
     if span.is_disabled() {
         return;
@@ -138,7 +140,7 @@ pub(crate) fn failed(span: &Span, fault: &'static str, words: &str) {
     }
 }
 
-/// Names the one event of a call in its span.
+/// Records the single event of a call in its span.
 pub(crate) fn sends(event: EventId) {
     let span = Span::current();
     if !span.is_disabled() {
@@ -146,17 +148,17 @@ pub(crate) fn sends(event: EventId) {
     }
 }
 
-/// The trace context of the span that the current task is in, if somebody records traces.
+/// The trace context of the current span, if traces are recorded.
 pub(super) fn current() -> Option<Traceparent> {
     written(Context::current().span().span_context())
 }
 
-/// The same of any span.
+/// The same for any span.
 pub(crate) fn span_trace(span: &Span) -> Option<Traceparent> {
     if span.is_disabled() { None } else { written(span.context().span().span_context()) }
 }
 
-/// A context as it goes over the wire.
+/// A context as it is sent.
 fn written(context: &SpanContext) -> Option<Traceparent> {
     if !context.is_valid() {
         return None;
@@ -176,7 +178,7 @@ fn name(span: &Span, operation: &str, scope: &HandlerScope) {
     span.set_attribute("messaging.destination.name", destination);
 }
 
-/// Makes a span the child of one elsewhere. A span that has begun already keeps its parent.
+/// Makes a span the child of a remote one. A span that has started keeps its parent.
 fn adopt(span: &Span, parent: SpanContext) {
     let parent = Context::new().with_remote_span_context(parent);
     if let Err(error) = span.set_parent(parent) {
@@ -184,7 +186,7 @@ fn adopt(span: &Span, parent: SpanContext) {
     }
 }
 
-/// A span elsewhere.
+/// The context of a remote span.
 fn remote(traceparent: &Traceparent) -> Option<SpanContext> {
     let text = traceparent.as_str();
     let trace = TraceId::from_hex(text.get(3..35)?).ok()?;
