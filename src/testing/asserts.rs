@@ -1,4 +1,4 @@
-//! The assertions, and what they say when they fail.
+//! The assertions, and the messages of failed ones.
 
 use std::fmt::Write as _;
 
@@ -14,11 +14,12 @@ const SHOWN_MAX: usize = 50;
 
 /// Fails unless events were emitted for a handler: at least one, or `count` of them.
 ///
-/// The handler is `name`, `MODULE/name` or `MODULE/name/modifier`. After it may stand, in this order:
+/// The handler is `name`, `MODULE/name` or `MODULE/name/modifier`. It may be followed, in this
+/// order, by:
 ///
 /// | | |
 /// |---|---|
-/// | `count = 2` | exactly so many; 0 says that none was |
+/// | `count = 2` | exactly this many; 0 for none |
 /// | `value = …` | whose value is this, as JSON |
 /// | `like = …` | whose value has at least these fields, with these values |
 /// | `matching = \|value: T\| …` | whose value reads as a `T` for which this is true |
@@ -71,8 +72,9 @@ macro_rules! assert_emitted {
     };
 }
 
-/// Fails unless events of a handler are dead: at least one, or `count` of them; with `error = "…"` only those whose last
-/// error has these words in it. It awaits, so it stands in async tests.
+/// Fails unless events of a handler are dead: at least one, or `count` of them; with `error = "…"`
+/// only those whose last error contains this text. It awaits, so it can be used in async tests
+/// only.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -101,7 +103,7 @@ macro_rules! assert_dead {
     (@ $kit:expr, $handler:expr, $count:expr) => {
         $crate::assert_dead!(@ $kit, $handler, $count, "")
     };
-    // The panic is the macro's, so that it shows the caller's line: a future has none.
+    // The macro panics itself, so that the message shows the caller's line: a future has none.
     (@ $kit:expr, $handler:expr, $count:expr, $error:expr) => {
         if let ::std::option::Option::Some(words) =
             $crate::testing::check_dead(&$kit, &$handler, $count, &$error).await
@@ -113,7 +115,7 @@ macro_rules! assert_dead {
 
 type Fits<'a> = Box<dyn Fn(&EmittedEvent) -> bool + 'a>;
 
-/// What a value has to be.
+/// What a value is expected to be.
 #[doc(hidden)]
 pub struct Expected<'a> {
     words: String,
@@ -121,18 +123,18 @@ pub struct Expected<'a> {
 }
 
 impl<'a> Expected<'a> {
-    /// Anything.
+    /// Any value.
     pub fn any() -> Self {
         Self { words: String::new(), fits: Box::new(|_| true) }
     }
 
-    /// This, as JSON.
+    /// This value, as JSON.
     pub fn value(value: &impl Serialize) -> Self {
         let value = json(value);
         Self { words: format!(" with the value {value}"), fits: Box::new(move |event| event.value == value) }
     }
 
-    /// At least these fields.
+    /// A value with at least these fields.
     pub fn like(value: &impl Serialize) -> Self {
         let value = json(value);
         Self {
@@ -141,22 +143,23 @@ impl<'a> Expected<'a> {
         }
     }
 
-    /// Something for which this is true.
+    /// A value for which this is true.
     pub fn matching<T: DeserializeOwned>(words: &str, matcher: impl Fn(T) -> bool + 'a) -> Self {
         let words = format!(" with a value matching {words}");
         Self { words, fits: Box::new(move |event| event.read().is_ok_and(&matcher)) }
     }
 }
 
-/// Through text, as what was emitted: a `Value` holds other numbers than the text that a float is written as. What can't be
-/// JSON is none that was emitted.
+/// Converts through text, like what was emitted: floats may differ between a `Value` and its text.
+/// A value that can't be JSON equals none that was emitted.
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_string(value)
         .and_then(|text| serde_json::from_str(&text))
         .unwrap_or_else(|error| Value::String(format!("no JSON: {error}")))
 }
 
-/// Whether everything of `part` is in `whole`: an object may have more fields; all else must be equal.
+/// Whether `whole` contains all of `part`: an object may have more fields, everything else must be
+/// equal.
 fn has(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::Object(whole), Value::Object(part)) => {
@@ -166,7 +169,7 @@ fn has(whole: &Value, part: &Value) -> bool {
     }
 }
 
-/// What [`assert_emitted`](crate::assert_emitted) calls.
+/// Called by [`assert_emitted`](crate::assert_emitted).
 #[doc(hidden)]
 #[track_caller]
 pub fn check_emitted(kit: &TestKit, handler: &str, expected: Expected<'_>, count: Option<usize>) {
@@ -182,7 +185,7 @@ pub fn check_emitted(kit: &TestKit, handler: &str, expected: Expected<'_>, count
     }
 }
 
-/// What [`assert_dead`](crate::assert_dead) calls; what it has to say, if there is anything wrong.
+/// Called by [`assert_dead`](crate::assert_dead). Returns the message, if the assertion fails.
 #[doc(hidden)]
 pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, error: &str) -> Option<String> {
     let dead = match kit.dead().await {
@@ -215,7 +218,7 @@ pub(super) fn wanted(count: Option<usize>) -> String {
     }
 }
 
-/// One line each, the latest fifty.
+/// One line each, for the last fifty.
 fn lines(items: &[impl std::fmt::Display]) -> String {
     let mut text = String::new();
     let left_out = items.len().saturating_sub(SHOWN_MAX);

@@ -1,4 +1,4 @@
-//! What a drain did, and how it is told.
+//! What a drain did, and its text.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,37 +9,38 @@ use crate::event::EventId;
 use crate::machine::Outcome;
 use crate::worker::{RunReport, Verdict};
 
-/// Most runs of one drain, for each event that was emitted before it, and at the least: handlers that go on emitting for one
-/// another never come to rest.
+/// Most runs of one drain, per event that was emitted before it, and the minimum of that limit:
+/// handlers that keep emitting for one another never come to rest.
 const RUNS_PER_EVENT_MAX: usize = 100;
 const RUNS_MAX: usize = 10_000;
-/// Most runs that are shown, the latest ones.
+/// Most runs that are shown, the last ones.
 const RUNS_SHOWN: usize = 50;
 
-/// What a drain did. Its text lists the runs, for the message of an assertion: `assert_eq!(drained.retried, 1, "{drained}")`.
+/// What a drain did. Its `Display` lists the runs, for the message of an assertion:
+/// `assert_eq!(drained.retried, 1, "{drained}")`.
 #[derive(Clone, Debug, Default)]
 pub struct Drained {
-    /// Events that completed; those whose handlers answered with an error value are among them.
+    /// Events that completed, including those whose handlers returned an error value.
     pub completed: usize,
-    /// Attempts that failed and are tried again.
+    /// Attempts that failed and will be retried.
     pub retried: usize,
-    /// Events that are dead now.
+    /// Events that became dead.
     pub died: usize,
-    /// Events that wait under a pause or a block, and were looked at.
+    /// Events that were looked at and wait under a pause or a block.
     pub parked: usize,
-    /// Events whose handler is not among the kit's, and that were looked at.
+    /// Events that were looked at and have no handler in the kit.
     pub unknown: usize,
     /// Events that have not ended: they wait for their time, under a rule, or for their handler.
     pub waiting: u64,
-    /// Each run in which a handler was started, in order; and of those that only looked at an event the first with each
-    /// outcome.
+    /// Each run in which a handler was started, in order; of runs that only looked at an event, the
+    /// first with each outcome.
     pub runs: Vec<RunReport>,
     looks: BTreeSet<(EventId, Outcome)>,
     emitted_before: usize,
 }
 
 impl Drained {
-    /// Of a drain that begins after so many events were emitted.
+    /// For a drain that starts after this many events were emitted.
     pub(super) fn after(emitted_before: usize) -> Self {
         Self { emitted_before, ..Self::default() }
     }
@@ -49,8 +50,9 @@ impl Drained {
         self.runs.iter().filter(|run| run.attempt.is_some()).count()
     }
 
-    /// Fails unless the drain ran this many events, each of them once, and every handler was content: no error, no retry,
-    /// nothing dead, no event whose handler the kit has not. It shows what happened instead. Events may be left that wait.
+    /// Fails unless the drain ran this many events, each of them once, and without an error, a
+    /// retry, a dead event, or an event that has no handler in the kit. The message shows what
+    /// happened instead. Events that wait may be left.
     ///
     /// ```
     /// # use wakeq::{Event, Handlers};
@@ -66,7 +68,7 @@ impl Drained {
     /// ```
     ///
     /// # Panics
-    /// That is its purpose.
+    /// If that is not the case.
     #[track_caller]
     pub fn assert_all_fine(&self, events: usize) {
         let fine = self.unknown == 0 && self.runs.iter().all(|run| run.error.is_none());
@@ -121,7 +123,7 @@ impl fmt::Display for Drained {
             formatter,
             "completed {completed}, retried {retried}, died {died}, parked {parked}, unknown {unknown}, waiting {waiting}:"
         )?;
-        // That an event is not due is known of one whose attempt is shown.
+        // An event whose attempt is shown is known not to be due.
         let told_before = |run: &RunReport| {
             run.trail.last() == Some(&Outcome::DelayNotYet)
                 && self.of(run.notification.id).any(|run| run.attempt.is_some())
@@ -138,7 +140,7 @@ impl fmt::Display for Drained {
     }
 }
 
-/// A run in a line.
+/// A run in one line.
 fn told(run: &RunReport) -> String {
     let who = run.address.as_ref().map_or_else(
         || format!("event {}", run.notification.id),

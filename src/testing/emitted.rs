@@ -1,4 +1,4 @@
-//! What was emitted, as tests ask for it.
+//! The events that were emitted, for assertions.
 
 use std::fmt;
 
@@ -36,8 +36,8 @@ impl EmittedEvent {
         serde_json::from_value(self.value.clone())
     }
 
-    /// Whether it is for this handler: `name`, `MODULE/name` or `MODULE/name/modifier`, of any canvas. Without a module it is
-    /// `WORKER`, without a modifier any.
+    /// Whether it is for this handler: `name`, `MODULE/name` or `MODULE/name/modifier`, on any
+    /// canvas. Without a module it means `WORKER`, without a modifier any.
     pub fn is_for(&self, handler: &str) -> bool {
         is_for(&self.address, handler)
     }

@@ -1,7 +1,7 @@
-//! The kit: a queue, a worker that goes step by step, and the clock of both.
+//! The kit: a queue, a worker that runs step by step, and the clock of both.
 //!
-//! It decides nothing that machine, driver or statements decide: it hands notifications to the worker's driver and asks
-//! the store to wake what is due.
+//! It makes no decision that belongs to machine, driver or statements: it hands notifications to
+//! the worker's driver, and has the store wake what is due.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,39 +21,41 @@ use crate::notify::{NoNotifier, Notifier, NotifyError};
 use crate::store::{DeadEvent, DeadFilter, Store, StoreConfig, StoreError};
 use crate::worker::{Handlers, RunReport, Verdict, WorkerError};
 
-/// Most dead events that are looked at.
+/// Most dead events that are read per canvas.
 const DEAD_MAX: u32 = 1_000;
-/// A lease is over after its last moment, so who is told to wait for it no longer at all waits this much.
+/// A lease ends after its last moment, so a wait of zero is rounded up to this.
 const A_MOMENT: Duration = Duration::from_micros(1);
-/// Most waves in a row that only look at events, each at what fell due during the one before.
+/// Most waves in a row in which no handler runs, each for events that fell due during the previous
+/// one.
 const IDLE_WAVES_MAX: usize = 1_000;
 
-/// A queue for tests, with a worker that runs when it is told to and a clock that a test moves.
+/// A queue for tests, with a worker that runs on request and a clock that the test moves.
 ///
-/// Handlers run one at a time, in the order in which their events were published. Everything else is the worker's own
-/// code, so what holds here holds there: retries and their delays, error values, panics, time-outs, routes, limits, pauses
-/// and blocks, dead events.
+/// Handlers run one at a time, in the order in which their events were published. Everything else
+/// is the code of the worker itself: retries and their delays, error values, panics, time-outs,
+/// routes, limits, pauses and blocks, dead events.
 ///
-/// Time stands still until [`TestKit::advance`] moves it. It is the time of the database, by which delays, leases and rules
-/// go; time-outs and whatever handlers themselves wait for go by tokio's clock, which a test can pause.
+/// In memory the clock moves only with [`TestKit::advance`]. It is the clock of the database, for
+/// delays, leases and rules; time-outs, and what handlers wait for themselves, use tokio's clock,
+/// which a test can pause.
 ///
-/// A drain that is dropped half-way, by a time-out around it, is a worker that died: what it ran is taken over by a later
-/// drain, a moment more than a lease (60 s) later.
+/// A drain that is dropped half-way, for example by a time-out, is like a worker that died: what it
+/// was running is taken over by a later drain, a moment more than a lease (60 s) later.
 pub struct TestKit {
     store: Store,
     notifier: MemoryNotifier,
     queue: Queue,
-    /// Emits without waking.
+    /// Emits without waking the worker.
     silent: Queue,
     admin: Admin,
     stepper: Stepper,
     lot: Lot,
 }
 
-/// Why a kit could not do what it was asked for.
+/// Why a call of the kit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KitError {
-    /// The list of handlers, or the worker's configuration.
+    /// The list of handlers, or the worker's configuration, is not valid.
     #[error(transparent)]
     Worker(#[from] WorkerError),
     /// An emit was refused.
@@ -62,22 +64,22 @@ pub enum KitError {
     /// A command was refused.
     #[error(transparent)]
     Admin(#[from] AdminError),
-    /// The database, or what a store in memory does not do.
+    /// The database failed, or a store in memory does not support the call.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The notifier, which a test may have broken.
+    /// The notifier failed; a test may have broken it.
     #[error(transparent)]
     Notify(#[from] NotifyError),
     /// A run got no answer from the database.
     #[error("a run was cut short: {0}")]
     CutShort(String),
-    /// Handlers emit for one another without end.
+    /// Handlers keep emitting for one another.
     #[error(
         "{0} runs and no end (the bound is 100 for each event emitted before the drain, and at least 10000): do handlers \
          emit for one another, or retry without a delay?"
     )]
     Restless(usize),
-    /// Events fall due again and again, and are not run.
+    /// Events keep falling due, and can't run.
     #[error(
         "{IDLE_WAVES_MAX} times in a row events fell due that could not run: move the clock with `advance`"
     )]
@@ -85,7 +87,7 @@ pub enum KitError {
     /// The kit's notifier hands out nothing.
     #[error("{waiting} notifications wait in the kit's notifier, which hands out none: {remedy}")]
     HeldBack {
-        /// How many wait.
+        /// How many notifications wait.
         waiting: usize,
         /// What to call.
         remedy: &'static str,
@@ -102,7 +104,7 @@ impl TestKit {
     /// A queue in memory, with the default durations. Its clock starts at the system's time.
     ///
     /// # Panics
-    /// Outside of a tokio runtime, which an async test has.
+    /// If it is called outside of a tokio runtime, which an async test has.
     pub fn new() -> Self {
         match Self::with_timing(Timing::default()) {
             Ok(kit) => kit,
@@ -115,17 +117,19 @@ impl TestKit {
         Ok(Self::over(Store::in_memory(timing)?))
     }
 
-    /// A queue on a database, for handlers that emit in transactions of their own. It must be the kit's alone: moving the
-    /// clock moves every stored moment, and a worker elsewhere would run the kit's events.
+    /// A queue on a database, for handlers that emit in their own transactions. The kit must be its
+    /// only user: moving the clock moves every stored time, and another worker would run the kit's
+    /// events.
     pub fn on(store: Store) -> Self {
         let mut kit = Self::over(store.remembering());
         kit.lot = Lot::beside_a_database();
         kit
     }
 
-    /// A queue on the database that a URL names, which is migrated first. As with [`TestKit::on`], the database must be the
-    /// kit's alone: give each test one of its own, and they run side by side. The kit has one connection there, and accepts
-    /// a server that does not wait for its disk, as those for tests often do.
+    /// A queue on the database at this URL, which is migrated first. As with [`TestKit::on`], the
+    /// kit must be its only user: give each test a database of its own, and they can run in
+    /// parallel. The kit uses one connection, and accepts a server that does not flush to disk, as
+    /// those for tests often do.
     ///
     /// ```no_run
     /// use wakeq::testing::TestKit;
@@ -156,7 +160,7 @@ impl TestKit {
         Self {
             queue: Queue::new(store.clone(), Arc::clone(&shared), QueueConfig::default()),
             silent: Queue::new(store.clone(), Arc::new(NoNotifier), QueueConfig::default()),
-            // Nobody else waits for a worker here.
+            // No other canvas waits for a worker here, so the rate of waking need not be limited.
             admin: Admin::new(store.clone(), shared).canvas_event_rate(u32::MAX),
             stepper: Stepper::without_handlers(&store, &notifier),
             store,
@@ -165,28 +169,30 @@ impl TestKit {
         }
     }
 
-    /// Gives the worker its handlers, in place of those it had.
+    /// Sets the worker's handlers, in place of previous ones.
     pub fn handlers(&mut self, handlers: Handlers) -> Result<(), KitError> {
         self.stepper = Stepper::new(&self.store, &self.notifier, handlers)?;
         Ok(())
     }
 
-    /// Emits into the kit; clones of it are for handlers and for the code under test.
+    /// Emits into the kit. Clones are for handlers and for the code under test.
     pub fn queue(&self) -> Queue {
         self.queue.clone()
     }
 
-    /// Pauses, blocks, explains, cancels, redrives. In memory it neither lists nor counts.
+    /// Pauses, blocks, explains, cancels and redrives. In memory it does not support lists and
+    /// counts.
     pub fn admin(&self) -> &Admin {
         &self.admin
     }
 
-    /// For code that makes its own `Queue` or `Admin`. What is emitted through it is remembered, too.
+    /// For code that makes its own `Queue` or `Admin`. What is emitted through it is remembered as
+    /// well.
     pub fn store(&self) -> Store {
         self.store.clone()
     }
 
-    /// What wakes the kit's worker. A drain fails while a test has broken it.
+    /// The notifier that wakes the kit's worker. A drain fails while a test has broken it.
     pub fn notifier(&self) -> &MemoryNotifier {
         &self.notifier
     }
@@ -196,29 +202,30 @@ impl TestKit {
         Ok(self.queue.emit(event).await?)
     }
 
-    /// The time.
+    /// The current time of the kit.
     pub async fn now(&self) -> Result<Timestamp, KitError> {
         Ok(self.store.clock().await?)
     }
 
-    /// Moves the clock; nothing runs until the next drain. On a database moments that were stored before are from then on
-    /// earlier by this much, and [`TestKit::now`] is the server's time.
+    /// Moves the clock; nothing runs until the next drain. On a database all stored times become
+    /// earlier by this much, and [`TestKit::now`] remains the server's time.
     pub async fn advance(&self, by: Duration) -> Result<(), KitError> {
         self.store.advance(by).await?;
         self.lot.advance(by);
         Ok(())
     }
 
-    /// Runs what may run at the present time, and what that emits, until nothing is left that may.
+    /// Runs everything that may run now, and what that emits, until nothing is left that may.
     pub async fn drain(&self) -> Result<Drained, KitError> {
         let mut drained = Drained::after(self.store.emitted().len());
         self.drain_into(&mut drained).await?;
         Ok(drained)
     }
 
-    /// Drains, moves the clock to when something happens next, and so on, for at most so long on that clock: retries and
-    /// delayed events run at their time. It ends early when nothing waits for a time; while something does, all of that
-    /// time passes. What waits under a rule, for a handler, or longer than that, is in [`Drained::waiting`].
+    /// Drains, moves the clock to the next time at which something happens, and repeats, for at
+    /// most this long on that clock: retries and delayed events run at their time. It ends early
+    /// when nothing waits for a time; as long as something does, all of that time passes. What
+    /// waits under a rule, for a handler, or for longer is in [`Drained::waiting`].
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
@@ -236,10 +243,10 @@ impl TestKit {
     /// ```
     pub async fn drain_for(&self, longest: Duration) -> Result<Drained, KitError> {
         let mut drained = Drained::after(self.store.emitted().len());
-        // By the kit's clock, which runs by itself beside a database.
+        // By the kit's clock, which also runs by itself beside a database.
         let end = self.lot.age().saturating_add(longest);
         loop {
-            // What fell due since then has not been run, though its moment may be over.
+            // What fell due since then has not been run, even if its time has passed.
             let looked_at = self.drain_into(&mut drained).await?;
             let Some(next) = self.store.next_moment(looked_at).await? else { break };
             let step = (next - self.now().await?).to_std().unwrap_or_default();
@@ -253,7 +260,8 @@ impl TestKit {
         Ok(drained)
     }
 
-    /// Emits an event and runs it once, whatever else waits: what its handler did, and what becomes of the event.
+    /// Emits an event and runs it once, regardless of what else waits. Returns what its handler
+    /// did, and what happens to the event.
     ///
     /// ```
     /// # use wakeq::{Event, Execution, HandlerResult, Handlers, Outcome};
@@ -285,12 +293,14 @@ impl TestKit {
         }
     }
 
-    /// What was emitted since the kit was made, by whomever, in order; the last 100,000. [`assert_emitted`](crate::assert_emitted) asks it.
+    /// The last 100,000 events that were emitted since the kit was made, by anyone, in order.
+    /// [`assert_emitted`](crate::assert_emitted) checks them.
     pub fn emitted(&self) -> Vec<EmittedEvent> {
         self.store.emitted().iter().map(|event| EmittedEvent::of(event)).collect()
     }
 
-    /// Events that are dead, of every canvas that was emitted to, the latest first; 1,000 of each.
+    /// The dead events of every canvas that was emitted to, the latest first; at most 1,000 per
+    /// canvas.
     pub async fn dead(&self) -> Result<Vec<DeadEvent>, KitError> {
         let canvases = self.store.emitted().into_iter().map(|event| event.address.scope.canvas);
         let canvases: BTreeSet<CanvasId> = canvases.chain([CanvasId::DEFAULT]).collect();
@@ -302,14 +312,15 @@ impl TestKit {
         Ok(dead)
     }
 
-    /// Why an event of the default canvas is not running, in the words of the state machine.
+    /// Why an event of the default canvas is not running, in the terms of the state machine.
     pub async fn explain(&self, id: EventId) -> Result<Explanation, KitError> {
         Ok(self.admin.explain(CanvasId::DEFAULT, id).await?)
     }
 
-    /// In waves: what is due is woken, as an operator does who wakes all, and what waited in the lot; then everything
-    /// published is run. A wave in which no handler ran, and nothing fell due meanwhile, is the last: what it met waits for
-    /// something else. When that wave began: beside a database the clock has gone on since.
+    /// Works in waves: wakes what is due, as an operator who wakes everything does, and what has
+    /// waited in the lot; then runs everything that is published. A wave is the last if no handler
+    /// ran and nothing fell due meanwhile: what it met waits for something else. Returns when that
+    /// wave began, because the clock of a database has moved on since.
     async fn drain_into(&self, drained: &mut Drained) -> Result<Timestamp, KitError> {
         self.stepper.register().await?;
         let mut subscription = self.notifier.subscribe(1).await?;
@@ -319,7 +330,8 @@ impl TestKit {
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
             self.notifier.publish(&self.lot.due()).await?;
-            // Who is named twice is looked at once: what changes meanwhile is for the next wave.
+            // An event that is named twice is looked at once: what changes meanwhile is for the
+            // next wave.
             let mut named = BTreeSet::new();
             while self.notifier.pending() > 0 {
                 self.refuse_to_wait_for_ever()?;
@@ -330,7 +342,7 @@ impl TestKit {
                     delivery.acknowledge();
                     continue;
                 };
-                // Never after its time: the run reads the clock later than this.
+                // Never later than its time: the run reads the clock after this.
                 let before = self.lot.age();
                 let report = self.stepper.run(notification).await;
                 if let Verdict::Waits(wait) = report.verdict {
@@ -354,7 +366,8 @@ impl TestKit {
         Ok(looked_at)
     }
 
-    /// A test may have stopped the notifier, also from a handler: nobody would start it again while a drain waits.
+    /// A test, or a handler, may have stopped the notifier, and nothing would start it again while
+    /// a drain waits.
     fn refuse_to_wait_for_ever(&self) -> Result<(), KitError> {
         let waiting = self.notifier.pending();
         match self.notifier.remedy() {

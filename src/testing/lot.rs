@@ -1,4 +1,5 @@
-//! The kit's parking lot: notifications that wait for their time, on the kit's clock. It runs nothing.
+//! The kit's parking lot: notifications that wait for their time, on the kit's clock. It runs
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,19 +11,19 @@ use crate::event::{EventId, Notification};
 #[derive(Default)]
 pub(super) struct Lot {
     waiting: Mutex<Waiting>,
-    /// Since when the time of a database runs beside what the kit moves.
+    /// Since when the clock of a database has run, in addition to what the kit moves.
     running_since: Option<Instant>,
 }
 
 #[derive(Default)]
 struct Waiting {
     moved: Duration,
-    /// Until when, counted from the making of the kit.
+    /// The notifications, each with the time until which it waits, counted from the kit's start.
     notifications: BTreeMap<EventId, (Notification, Duration)>,
 }
 
 impl Lot {
-    /// One beside a database, whose clock runs by itself.
+    /// For a kit on a database, whose clock runs by itself.
     pub(super) fn beside_a_database() -> Self {
         Self { running_since: Some(Instant::now()), ..Self::default() }
     }
@@ -31,7 +32,7 @@ impl Lot {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How long the kit has lived, on its clock.
+    /// The kit's age, on its clock.
     pub(super) fn age(&self) -> Duration {
         let ran = self.running_since.map(|since| since.elapsed());
         self.waiting().moved + ran.unwrap_or_default()
@@ -41,7 +42,7 @@ impl Lot {
         self.waiting().moved += by;
     }
 
-    /// One for each event, for the earlier of two times.
+    /// Keeps one notification per event, for the earlier of two times.
     pub(super) fn keep(&self, notification: Notification, until: Duration) {
         let mut waiting = self.waiting();
         let (_, known) = waiting.notifications.entry(notification.id).or_insert((notification, until));
@@ -52,7 +53,7 @@ impl Lot {
         self.waiting().notifications.remove(&event);
     }
 
-    /// Whether something fell due since [`Lot::due`], as it may beside a database.
+    /// Whether something has fallen due since [`Lot::due`], as can happen beside a database.
     pub(super) fn has_due(&self) -> bool {
         let age = self.age();
         self.waiting().notifications.values().any(|(_, until)| *until <= age)

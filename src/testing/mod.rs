@@ -1,10 +1,11 @@
-//! For the tests of programs that use wakeq: a queue in memory with a clock that a test moves.
+//! For tests of programs that use wakeq: a queue in memory, with a clock that the test moves.
 //!
-//! [`TestKit`] runs handlers as a worker does: the same state machine, driver, retry policies, time-outs and rules. Only
-//! the tables are others, and a test holds their statements to those of Postgres. On a database, the kit's queue is the
-//! real one as a whole. It needs the feature `testing`, which belongs into `dev-dependencies`.
+//! [`TestKit`] runs handlers as a worker does: with the same state machine, driver, retry policies,
+//! time-outs and rules. Only the tables differ, and a test compares their statements with those of
+//! Postgres. On a database, all of the kit's queue is the real one. It needs the feature `testing`,
+//! which belongs in `dev-dependencies`.
 //!
-//! A handler that is tried three more times, ten minutes apart:
+//! A handler that is retried three times, ten minutes apart:
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,7 +1,8 @@
-//! A notifier for tests: honest by default, hostile when told, by a seed. It counts, stands still, forgets, breaks down.
+//! A notifier for tests: reliable by default, hostile on request, by a seed. It counts, pauses,
+//! forgets, and breaks down.
 //!
-//! It runs on tokio's clock, so that a test can pause time. It remembers what was published: never for production,
-//! which has [`LocalNotifier`](crate::notify::LocalNotifier).
+//! It runs on tokio's clock, so that a test can pause time. It remembers what was published, so it
+//! is not for production, which has [`LocalNotifier`](crate::notify::LocalNotifier).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,13 @@ use crate::broadcast::{Broadcasts, Signals};
 use crate::event::{CanvasId, EventId, Notification};
 use crate::notify::{Content, Mailbox, Messages, Notifier, NotifyError, Subscription};
 
-/// How long a message that was put back stays away, unless told otherwise.
+/// The default delay before a message that was put back is delivered again.
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 
-/// How many of the notifications published last are remembered.
+/// How many of the last published notifications are remembered.
 const REMEMBERED_MAX: usize = 100_000;
 
-/// An in-process notifier for tests; clones share their messages.
+/// A notifier within the process, for tests. Clones share their messages.
 ///
 /// ```
 /// use wakeq::{CanvasId, EventId, Notification};
@@ -48,20 +49,21 @@ pub struct MemoryNotifier {
     signals: Signals,
 }
 
-/// How likely each published message meets a mishap, from 0 to 1.
+/// The probability of each fault for a published message, from 0 to 1. Default 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Faults {
-    /// It is never delivered.
+    /// The message is never delivered.
     pub lose: f64,
-    /// It is delivered twice.
+    /// The message is delivered twice.
     pub double: f64,
-    /// It comes late, by up to `longest_delay`.
+    /// The message is late, by up to `longest_delay`.
     pub delay: f64,
-    /// It overtakes messages published before it.
+    /// The message overtakes messages that were published before it.
     pub reorder: f64,
-    /// A message that nobody published comes with it: of an event that does not exist, or no notification at all.
+    /// A forged message comes with it: a notification of an event that does not exist, or something
+    /// that is not a notification.
     pub forge: f64,
-    /// The upper bound of a delay. Default 1 s.
+    /// The longest delay. Default 1 s.
     pub longest_delay: Duration,
 }
 
@@ -85,30 +87,30 @@ impl Default for MemoryNotifier {
 }
 
 impl MemoryNotifier {
-    /// An honest one.
+    /// A reliable notifier.
     pub fn new() -> Self {
         Self::hostile(0, Faults::default())
     }
 
-    /// One that mistreats messages, in a way that depends only on the seed and the order of publishing.
+    /// A notifier with faults, which depend only on the seed and the order of publishing.
     pub fn hostile(seed: u64, faults: Faults) -> Self {
         let mishaps = Mishaps { published: VecDeque::new(), faults, random: SplitMix(seed) };
         let (mailbox, mishaps) = (Mailbox::new(RETRY_DELAY), Arc::new(Mutex::new(mishaps)));
         Self { mailbox, mishaps, broadcasts: None, signals: Signals::alone() }
     }
 
-    /// Broadcasts what is emitted, too, to the listeners of this process.
+    /// Also broadcasts what is emitted, to the listeners of this process.
     pub fn broadcasting(self) -> Self {
         Self { broadcasts: Some(Broadcasts::local()), ..self }
     }
 
-    /// Sets for how long a message that was put back stays away. Default 10 ms.
+    /// Sets the delay before a message that was put back is delivered again. Default 10 ms.
     pub fn with_retry_delay(self, retry_delay: Duration) -> Self {
         self.mailbox.change(|messages| messages.retry_delay = retry_delay);
         self
     }
 
-    /// Every notification published so far, in order, whatever became of it; the last 100,000 of them.
+    /// The last 100,000 notifications that were published, in order, whatever became of them.
     pub fn published(&self) -> Vec<Notification> {
         self.mishaps().published.iter().copied().collect()
     }
@@ -118,7 +120,7 @@ impl MemoryNotifier {
         self.mailbox.look(|messages| messages.waiting())
     }
 
-    /// How many deliveries nobody has answered yet.
+    /// How many deliveries are unanswered.
     pub fn unanswered(&self) -> usize {
         self.mailbox.look(|messages| messages.unanswered())
     }
@@ -128,12 +130,12 @@ impl MemoryNotifier {
         self.mailbox.drained().await;
     }
 
-    /// Delivers a body that no notification was made into.
+    /// Delivers a body that does not come from a notification.
     pub fn inject(&self, body: &[u8]) {
         self.mailbox.change(|messages| messages.push(Content::Body(body.to_vec())));
     }
 
-    /// Loses every message, delivered or not, as a broker does that is killed.
+    /// Drops every message, delivered or not, like a broker that is killed.
     pub fn forget_everything(&self) {
         self.mailbox.change(|messages| messages.clear());
     }
@@ -143,7 +145,7 @@ impl MemoryNotifier {
         self.mailbox.change(|messages| messages.deliveries_left = Some(0));
     }
 
-    /// Lets so many more deliveries out of a paused notifier.
+    /// Hands out this many more deliveries while paused.
     pub fn step(&self, deliveries: usize) {
         self.mailbox.change(|messages| {
             messages.deliveries_left = Some(messages.deliveries_left.unwrap_or(0) + deliveries);
@@ -155,8 +157,8 @@ impl MemoryNotifier {
         self.mailbox.change(|messages| messages.deliveries_left = None);
     }
 
-    /// Until [`MemoryNotifier::mend`], publishing fails with these words, nothing is delivered, and subscriptions
-    /// are in trouble.
+    /// Until [`MemoryNotifier::mend`], publishing fails with this text, nothing is delivered, and
+    /// subscriptions report trouble.
     pub fn break_down(&self, words: &str) {
         self.mailbox.change(|messages| messages.broken = Some(words.to_owned()));
     }
@@ -166,7 +168,7 @@ impl MemoryNotifier {
         self.mailbox.change(|messages| messages.broken = None);
     }
 
-    /// What to call, if nothing is handed out.
+    /// What to call if nothing is handed out.
     pub(super) fn remedy(&self) -> Option<&'static str> {
         self.mailbox.look(|messages| match (&messages.broken, messages.deliveries_left) {
             (Some(_), _) => Some("it was broken, call `kit.notifier().mend()`"),
@@ -209,7 +211,7 @@ impl Notifier for MemoryNotifier {
     }
 }
 
-/// What befalls messages.
+/// The faults of a notifier, and their random numbers.
 #[derive(Debug)]
 struct Mishaps {
     published: VecDeque<Notification>,
@@ -225,8 +227,8 @@ impl Mishaps {
         self.published.push_back(notification);
     }
 
-    /// Takes in a published message, with whatever befalls it. Every chance is drawn, so that changing one fault's
-    /// likelihood does not change the luck of the others.
+    /// Adds a published message, with the faults that it meets. Every random number is always
+    /// drawn, so that a change of one probability does not affect the other faults.
     fn mistreat(&mut self, messages: &mut Messages, notification: Notification) {
         let faults = self.faults;
         let [lose, double, delay, reorder, forge] =
@@ -263,7 +265,7 @@ fn forged_content(random: u64) -> Content {
     Content::Body(format!("forged {random}").into_bytes())
 }
 
-/// The splitmix64 generator: small, seeded, and good enough to be nasty.
+/// The splitmix64 generator: small, seeded, and random enough for this.
 #[derive(Debug, Default)]
 struct SplitMix(u64);
 

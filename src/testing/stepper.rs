@@ -1,5 +1,5 @@
-//! The kit's worker, which runs one notification when it is told to. It is made once for its handlers, not once for each
-//! drain, and decides nothing.
+//! The kit's worker, which runs one notification on request. It is made once per set of handlers,
+//! not per drain, and decides nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::worker::{Driver, Handlers, QueueWorker, RunReport, WorkerConfig, Work
 pub(super) struct Stepper {
     worker: QueueWorker,
     driver: Driver,
-    /// Whether the database knows which handlers these are.
+    /// Whether the handlers are registered in the database.
     registered: AtomicBool,
 }
 
@@ -28,7 +28,7 @@ impl Stepper {
         Ok(Self { worker, driver, registered: AtomicBool::new(false) })
     }
 
-    /// Before the test has named any.
+    /// Before the test has set handlers.
     pub(super) fn without_handlers(store: &Store, notifier: &MemoryNotifier) -> Self {
         match Self::new(store, notifier, Handlers::new()) {
             Ok(stepper) => stepper,
@@ -36,8 +36,8 @@ impl Stepper {
         }
     }
 
-    /// What a worker says at its start: events that waited for one of its handlers may be woken. Once is enough, as they
-    /// wait for no handler that it has.
+    /// Registers the handlers, as a worker does at its start: events that waited for one of them
+    /// can be woken. Once is enough, because no event waits for a handler that is registered.
     pub(super) async fn register(&self) -> Result<(), StoreError> {
         if !self.registered.load(Ordering::Relaxed) {
             self.worker.register().await?;

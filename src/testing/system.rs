@@ -1,10 +1,10 @@
-//! Events that only wakeq itself emits, for the tests of their handlers.
+//! Events that only wakeq itself emits, for tests of their handlers.
 
 use serde::Serialize;
 
 use crate::event::{Event, EventError, Name};
 
-/// An event as a cron of this name emits it.
+/// An event as it is emitted by a cron of this name.
 ///
 /// ```
 /// use wakeq::testing::{TestKit, tick};
@@ -26,7 +26,8 @@ pub fn tick(cron: &str, value: &(impl Serialize + ?Sized)) -> Result<Event, Even
     Ok(Event { module: Name::cron(), ..Event::new(cron, value)? })
 }
 
-/// An event as an entity emits it, with an [`EntityAnswer`](crate::EntityAnswer), for the handler that a `reply_to` names.
+/// An event as it is emitted for an entity, with an [`EntityAnswer`](crate::EntityAnswer), for the
+/// handler that a `reply_to` names.
 pub fn answer(handler: &str, answer: &(impl Serialize + ?Sized)) -> Result<Event, EventError> {
     Ok(Event { module: Name::answer(), ..Event::new(handler, answer)? })
 }
