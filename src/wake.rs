@@ -1,6 +1,7 @@
-//! Publishing what the store says has to be woken: overdue promises, the events behind a lifted rule, and those of crons.
+//! Publishes what has to be woken according to the store: overdue promises, events behind a lifted
+//! rule, and ticks of crons.
 //!
-//! The store moves a promise before anything is published, so a process that dies in between loses nothing.
+//! The store moves a promise before anything is published: a process that dies there loses nothing.
 
 mod backlog;
 mod pace;
@@ -21,22 +22,24 @@ use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 use pace::{Pace, Turn};
 
-/// Most notifications that are published at a time.
+/// Most notifications published at a time.
 const PAGE: usize = 1_000;
-/// Least time between two pages: workers and broker are not to be flooded.
+/// Least time between two pages, so that workers and broker are not flooded.
 const PAGE_PERIOD: Duration = Duration::from_millis(50);
-/// Events of a canvas that are woken in a second, unless the configuration says otherwise: as many as it may emit.
+/// Default number of events of one canvas that are woken per second: as many as it may emit.
 pub(crate) const CANVAS_EVENT_RATE: u32 = 1_000;
 
-/// In how many passes of its own a process looks once for what is old; a row of `chores` lets one through an hour.
+/// A process looks for expired data in one of this many of its passes; a row of `chores` admits one
+/// process per hour.
 const EXPIRE_EVERY: u64 = 60;
 
-/// Most pages of what is old that one pass deletes; the next passes go on, so that none takes minutes.
+/// Most pages of expired data that one pass deletes, so that none takes minutes; the next
+/// continues.
 const EXPIRE_PAGES: usize = 100;
-/// Most pages of what nobody uses that one process looks at in a row.
+/// Most pages of unused data that one process looks at in a row.
 const IDLE_PAGES: usize = 20;
 
-/// Most partitions of the log that one look drops.
+/// Most partitions of the log that one pass drops.
 const LOG_PARTITIONS: usize = 10;
 
 /// Wakes events. Cheap to clone.
@@ -44,40 +47,40 @@ const LOG_PARTITIONS: usize = 10;
 pub(crate) struct Waker {
     store: Store,
     notifier: Arc<dyn Notifier>,
-    /// Passes of those who know how long things are kept.
+    /// Counts passes that know the retention.
     passes: Arc<AtomicU64>,
-    /// When no further page is begun; what is left is for the next pass.
+    /// When to begin no further page; the rest is left to the next pass.
     until: Option<Instant>,
     pace: Arc<Pace>,
     metrics: WakeMetrics,
 }
 
-/// What a pass of the minute's statement did.
+/// What one minute's pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pass {
     /// Overdue events whose notifications were published.
     pub woken: usize,
-    /// Resume jobs that were carried on.
+    /// Resume jobs that were continued.
     pub jobs: usize,
-    /// Events of crons that were emitted: those that are due, and those that will be before the next pass.
+    /// Events emitted by crons: those that are due, and those that will be before the next pass.
     pub ticks: usize,
-    /// Whether there was no time for all of it: the next pass, which is due at once, goes on.
+    /// Whether time ran out: the next pass is due immediately, and continues.
     pub more: bool,
 }
 
-/// Why waking stopped; the promises on the rows make up for it.
+/// Why waking stopped. The promises in the rows make up for it.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeError {
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Pub/Sub.
+    /// An error of the notifier.
     #[error(transparent)]
     Notify(#[from] NotifyError),
 }
 
 impl WakeError {
-    /// What the database said, if it was the database.
+    /// The database's error, if it was one.
     #[cfg(feature = "http")]
     pub(crate) fn of_store(&self) -> Option<&StoreError> {
         match self {
@@ -93,13 +96,13 @@ impl Waker {
         Self { store, notifier, passes: Arc::default(), until: None, pace, metrics: WakeMetrics::new() }
     }
 
-    /// Wakes so many events of a canvas in a second.
+    /// Sets how many events of one canvas are woken per second.
     pub(crate) fn paced(self, canvas_event_rate: u32) -> Self {
         Self { pace: Arc::new(Pace::new(canvas_event_rate)), ..self }
     }
 
-    /// The periodic work of every long-running process: the pass, every period, from a moment that differs between
-    /// processes. A row in the database lets one of them through at a time.
+    /// The periodic work of every long-running process: the pass, once a period, with jitter so
+    /// that processes spread out. A row in the database admits one of them at a time.
     pub(crate) async fn run(self, period: Duration, retention: Option<Retention>) {
         loop {
             match self.pass(retention).await {
@@ -121,7 +124,7 @@ impl Waker {
         }
     }
 
-    /// The minute's pass, with no page begun after this time.
+    /// The minute's pass, with a time limit after which no further page is begun.
     #[cfg(feature = "http")]
     pub(crate) async fn pass_within(
         &self,
@@ -136,15 +139,17 @@ impl Waker {
         Ok(pass)
     }
 
-    /// Whether the time of a pass that has one is over.
+    /// Whether the time limit, if any, has been reached.
     fn is_over(&self) -> bool {
         self.until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// The minute's pass: does nothing unless it is due, and nothing where nobody can be woken: the promises are for
-    /// others to keep. Only who knows the deployment's retention expires what is old.
+    /// The minute's pass. It does nothing unless it is due, nor if the notifier can't wake any
+    /// worker: then the promises are left to others. Expired data is only deleted if the retention
+    /// is known.
     ///
-    /// Crons tick every period however long the rest of the pass takes: with one process no other pass would see to them.
+    /// Crons tick once a period however long the rest of the pass takes: with a single process no
+    /// other pass would emit their ticks.
     pub(crate) async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         if !self.notifier.wakes() {
             return Ok(Pass::default());
@@ -162,20 +167,21 @@ impl Waker {
         let mut pass = Pass::default();
         let mut backlog = Backlog::new(self);
         let (mut again, mut open) = (false, false);
-        // What can't go on now must not hold up the others.
+        // One failing part must not hold up the others.
         let mut trouble = Ok(());
         loop {
             let started = Instant::now();
             let minute = match self.store.minute(again).await {
-                // Another process is at it at this moment.
+                // Another process is running the pass at this moment.
                 Err(error) if error.is_contention() => break,
                 minute => minute?,
             };
-            // Without a horizon the pass is what wakes whatever has a time: nothing was lost.
+            // Without a horizon, the pass is what normally wakes delayed events: nothing was lost.
             if !self.store.timing().horizon.is_zero() {
                 self.metrics.recovered(minute.recovered);
             }
-            // First, because these promises have been moved: who dies before this costs them the back-off.
+            // First, because these promises have been moved: if the process dies before this, they
+            // wait for the back-off.
             let published = self.publish_overdue(minute.notifications, &mut backlog).await?;
             if minute.crons {
                 match self.tick(None).await {
@@ -213,7 +219,8 @@ impl Waker {
         trouble.map(|()| pass)
     }
 
-    /// Publishes what of a page its canvases may publish at once; how many events, or why none. The rest waits for its turn.
+    /// Publishes as much of a page as its canvases may publish at once; returns the number of
+    /// events, or why none were published. The rest waits for its turn.
     async fn publish_overdue(
         &self,
         page: Vec<Notification>,
@@ -222,7 +229,7 @@ impl Waker {
         let shared = backlog.share(page);
         let published = self.publish(&shared.now).await;
         if published.is_err() {
-            // The back-off is for notifications that got lost, not for a broker that is away.
+            // The back-off is meant for lost notifications, not for a broker that is unavailable.
             let ids: Vec<_> = shared.now.iter().map(|notification| notification.id).collect();
             self.store.promise_again(&ids).await?;
         }
@@ -232,8 +239,9 @@ impl Waker {
         Ok(published.map(|()| shared.now.len()))
     }
 
-    /// Carries a resume job of a canvas on to its end, or as long as no other process has it; whether another one has it.
-    /// Counts the events as they are published. Between two pages nothing is held but the turn.
+    /// Continues a resume job of a canvas to its end, or until another process has it, which the
+    /// result says. Counts the events as they are published. Between two pages only the canvas's
+    /// turn is held.
     pub(crate) async fn resume(
         &self,
         canvas: CanvasId,
@@ -253,7 +261,7 @@ impl Waker {
         Ok(false)
     }
 
-    /// The canvas's turn to publish a page, if it comes before the time is over.
+    /// The canvas's turn to publish a page; `None` if it does not come within the time limit.
     async fn turn(&self, canvas: CanvasId) -> Option<Turn> {
         let turn = self.pace.turn(canvas);
         match self.until {
@@ -262,8 +270,8 @@ impl Waker {
         }
     }
 
-    /// Publishes as much of what a change made due as the canvas may publish at once; the promises of the rest are kept by
-    /// the minute's pass.
+    /// Publishes as much of what a change made due as the canvas may publish at once; the minute's
+    /// pass keeps the promises of the rest.
     pub(crate) async fn publish_share(
         &self,
         canvas: CanvasId,
@@ -273,8 +281,8 @@ impl Waker {
         self.publish(&notifications[..taken]).await
     }
 
-    /// Makes partitions for the numbers that come next. Appenders do it themselves when nobody did, so that it is no reason
-    /// to stop.
+    /// Creates partitions of the log for the next sequence numbers. Appenders create missing ones
+    /// themselves, so a failure does not stop the pass.
     async fn provide_for_log(&self) {
         if let Err(error) = self.store.add_log_partitions().await {
             let error = &error as &dyn std::error::Error;
@@ -282,8 +290,8 @@ impl Waker {
         }
     }
 
-    /// Drops partitions of the log that are older than this, and that nobody needs. Where somebody has the log open, the next
-    /// pass that looks for what is old finds them.
+    /// Drops partitions of the log that are older than this and no longer needed. If the log is in
+    /// use, a later pass drops them.
     async fn expire_log(&self, kept: Duration) -> Result<(), StoreError> {
         for _ in 0..LOG_PARTITIONS {
             match self.store.drop_log_partition(kept).await {
@@ -300,7 +308,8 @@ impl Waker {
         Ok(())
     }
 
-    /// Deletes what is old. Of very much the rest is left to the next pass, of this process or another.
+    /// Deletes expired data. If there is too much of it, the rest is left to the next pass, of this
+    /// process or another.
     async fn expire(&self, retention: Retention) -> Result<(), StoreError> {
         if let Some(kept) = retention.log {
             self.expire_log(kept).await?;
@@ -323,7 +332,7 @@ impl Waker {
         self.store.hasten_expiry().await
     }
 
-    /// Deletes what nobody uses any more, a part of it at a time: the next part is left to the next hour.
+    /// Deletes data that is no longer used, a part at a time: the next part an hour later.
     async fn expire_idle(&self, retention: Retention) -> Result<(), StoreError> {
         let Retention { idle, audit, .. } = retention;
         let kept = IdleRetention { objects: idle, entity_events: idle, keys: audit };
@@ -335,7 +344,7 @@ impl Waker {
         Ok(())
     }
 
-    /// Publishes what workers are to be notified of. Copies of pulled queues get their turns instead.
+    /// Publishes notifications for workers. Copies in pulled queues get their turns instead.
     pub(crate) async fn publish(&self, notifications: &[Notification]) -> Result<(), WakeError> {
         if notifications.is_empty() {
             return Ok(());
@@ -348,8 +357,8 @@ impl Waker {
     }
 }
 
-/// Up to a tenth longer than the period, and never shorter: who looks a moment before the pass is due finds nothing to
-/// do, and would be late by a whole period.
+/// The period and up to a tenth more, never less: a process that looks just before the pass is due
+/// finds nothing to do, and would be late by a whole period.
 fn jittered(period: Duration) -> Duration {
     let share = uuid::Uuid::new_v4().as_u128() % 91;
     period.mul_f64(1.01 + 0.001 * share as f64)
@@ -381,7 +390,7 @@ mod tests {
         }
     }
 
-    /// A pass may take minutes, and be the only one: crons tick meanwhile.
+    /// A pass may take minutes, and be the only one: crons tick in the meantime.
     #[tokio::test]
     async fn crons_tick_however_long_a_pass_takes() {
         let timing = crate::event::Timing { probe_period: Duration::from_millis(200), ..Default::default() };
@@ -405,7 +414,7 @@ mod tests {
         assert!(pass.ticks > 0 && pass.woken == 1, "{pass:?}");
     }
 
-    /// A pass forgets what groups gave up, as long after it died as other dead events are kept; whatever canvas it is of.
+    /// A pass deletes a group's dead events after the same time as others, on any canvas.
     #[tokio::test]
     async fn a_pass_forgets_what_groups_gave_up_long_ago() {
         let table = Table::new().await;
@@ -417,7 +426,7 @@ mod tests {
         assert_eq!(left.items.iter().map(|dead| dead.seq).collect::<Vec<_>>(), [2, 1]);
     }
 
-    /// However much of it there is: page after page; and a pass whose time is over leaves the rest to the next.
+    /// However many there are, page by page. A pass whose time is over leaves the rest to the next.
     #[tokio::test]
     async fn a_pass_forgets_several_pages_of_what_is_old() {
         let table = Table::new().await;
@@ -435,7 +444,8 @@ mod tests {
         assert_eq!(table.dead_of_groups_and_tombstones().await, (2, 2), "what is young stays");
     }
 
-    /// A pass without time does a page, says that there is more, and lets the next go on at once.
+    /// A pass without time processes one page, reports that there is more, and has the next pass
+    /// continue immediately.
     #[tokio::test]
     async fn a_pass_whose_time_is_over_is_carried_on_by_the_next() {
         let table = Table::new().await;

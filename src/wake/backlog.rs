@@ -1,7 +1,8 @@
-//! What a pass publishes beside its pages, each canvas at its pace: overdue events beyond what their canvas may publish at
-//! once, and the open resume jobs.
+//! What a pass publishes beside its pages, each canvas at its rate: overdue events beyond what
+//! their canvas may publish at once, and open resume jobs.
 //!
-//! Nothing here is a duty: the promise of what is held stands shortly after its turn, and a job is a row.
+//! Losing it loses nothing: a held event's promise is due shortly after its turn, and a job is a
+//! row.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(super) struct Backlog {
     waker: Waker,
     canvases: HashMap<CanvasId, Behind>,
     jobs: HashSet<i64>,
-    /// Of all canvases.
+    /// Held events of all canvases.
     held: Arc<AtomicUsize>,
     woken: Arc<AtomicUsize>,
     work: JoinSet<Result<(), WakeError>>,
@@ -33,15 +34,15 @@ pub(super) struct Backlog {
 struct Behind {
     given: mpsc::Sender<Notification>,
     held: Arc<AtomicUsize>,
-    /// Those that were left to a later pass.
+    /// Events that were left to a later pass.
     left: usize,
 }
 
-/// What becomes of a page of overdue events.
+/// A page of overdue events, divided into those to publish now and those that wait.
 #[derive(Default)]
 pub(super) struct Shared {
     pub(super) now: Vec<Notification>,
-    /// What waits, and for how long its promise has to be put off.
+    /// Events that wait, and how long to postpone their promises.
     pub(super) later: Vec<(EventId, Duration)>,
 }
 
@@ -57,8 +58,9 @@ impl Backlog {
         }
     }
 
-    /// Divides a page into what may be published at once and what waits. Of that, what has its turn within this pass is held,
-    /// and its promise is for the case that this process dies; the promises of the rest are when they have theirs.
+    /// Divides a page into what may be published at once and what waits. Waiting events whose turn
+    /// comes within this pass are held, with a promise in case this process dies; the promises of
+    /// the others are moved to their turns.
     pub(super) fn share(&mut self, page: Vec<Notification>) -> Shared {
         let mut canvases: BTreeMap<CanvasId, Vec<Notification>> = BTreeMap::new();
         for notification in page {
@@ -74,7 +76,7 @@ impl Backlog {
         shared
     }
 
-    /// Lets events of a canvas wait; for how long their promises have to be put off.
+    /// Makes events of a canvas wait; returns how long to postpone their promises.
     fn wait(&mut self, canvas: CanvasId, events: Vec<Notification>) -> Vec<(EventId, Duration)> {
         if events.is_empty() {
             return Vec::new();
@@ -98,12 +100,13 @@ impl Backlog {
         }
         behind.held.fetch_add(1, Ordering::Relaxed);
         self.held.fetch_add(1, Ordering::Relaxed);
-        // What publishes it may have ended because the broker is away; then the promise does it.
+        // The publishing task may have ended because the broker is unavailable; then the promise
+        // wakes the event.
         let _ = behind.given.try_send(event);
         wait + timing.grace
     }
 
-    /// Begins to publish what will be held of a canvas.
+    /// Starts publishing the held events of a canvas.
     fn begin(&mut self, canvas: CanvasId) -> Behind {
         let (given, mut held_events) = mpsc::channel(HELD_MAX);
         let (waker, woken) = (self.waker.clone(), Arc::clone(&self.woken));
@@ -126,7 +129,7 @@ impl Backlog {
         Behind { given, held, left: 0 }
     }
 
-    /// Carries on resume jobs, for no longer than a period: then it is another pass's turn, of whatever process.
+    /// Continues resume jobs, for one period at most: then the next pass of any process does.
     pub(super) fn carry_on(&mut self, jobs: Vec<(CanvasId, i64)>) {
         let until = Instant::now() + self.waker.store.timing().probe_period;
         let until = self.waker.until.map_or(until, |own| own.min(until));
@@ -139,8 +142,8 @@ impl Backlog {
         }
     }
 
-    /// Waits for the end of it all; how many held events were published, how many jobs carried on, and the first thing that
-    /// went wrong: what can't go on now does not hold up the others.
+    /// Waits for all of it to end. Returns how many held events were published, how many jobs were
+    /// continued, and the first error; a failing part does not hold up the others.
     pub(super) async fn end(self) -> (usize, usize, Result<(), WakeError>) {
         let Self { canvases, jobs, woken, mut work, .. } = self;
         drop(canvases);
@@ -159,7 +162,7 @@ impl Backlog {
 }
 
 impl Behind {
-    /// How many are in front of the next.
+    /// How many events are ahead of the next one.
     fn position(&self) -> usize {
         self.held.load(Ordering::Relaxed) + self.left
     }
@@ -176,7 +179,7 @@ mod tests {
     use crate::store::tests::Table;
     use crate::store::tests::crowds::{FEW, MANY};
 
-    /// A broker that remembers, in their order, whose notifications it was given.
+    /// A broker that records the published notifications in order.
     #[derive(Default)]
     struct Broker {
         published: Mutex<Vec<Notification>>,
@@ -201,7 +204,7 @@ mod tests {
             self.published.lock().unwrap().clone()
         }
 
-        /// How many were published before the first of the other canvas's.
+        /// How many were published before the first one of the other canvas.
         fn before_the_few(&self) -> usize {
             self.published().iter().position(|one| one.canvas == FEW).expect("nothing of the other canvas")
         }
@@ -211,14 +214,14 @@ mod tests {
         }
     }
 
-    /// A waker with a rate.
+    /// A waker with a rate, and its broker.
     fn waker(table: &Table, rate: u32) -> (Waker, Arc<Broker>) {
         let broker = Arc::<Broker>::default();
         (Waker::new(table.store.clone(), Arc::clone(&broker) as Arc<dyn Notifier>).paced(rate), broker)
     }
 
-    /// Of a canvas with many overdue events some are published before those of another that were overdue after them. The
-    /// rest waits for its turn, with promises for just after that.
+    /// Of a canvas with many overdue events, only some are published ahead of another canvas's
+    /// later ones. The rest waits for its turn, with promises for shortly after that.
     #[tokio::test]
     async fn what_is_overdue_of_one_canvas_is_not_in_front_of_another() {
         let timing = Timing { probe_period: Duration::from_secs(20), ..Timing::default() };
@@ -238,7 +241,8 @@ mod tests {
         assert_eq!(broker.events().union(&later.events()).count(), 2_403, "another process keeps them all");
     }
 
-    /// A process that dies over a long resume job has held up nobody meanwhile, and leaves it to the next.
+    /// A process that dies during a long resume job has not held up other canvases, and leaves the
+    /// job to the next process.
     #[tokio::test]
     async fn a_long_job_of_one_canvas_is_not_in_front_of_another() {
         let table = Table::new().await;
@@ -265,7 +269,7 @@ mod tests {
         );
     }
 
-    /// What a change makes due is published as far as its canvas may; its promises stand for the rest.
+    /// What a change makes due is published as far as its canvas may; the promises cover the rest.
     #[tokio::test]
     async fn many_redriven_events_have_the_pace_of_their_canvas() {
         let table = Table::new().await;

@@ -1,7 +1,8 @@
-//! How fast the events of a canvas are published where many wait: some at once, then at a rate. Pub/Sub knows no canvases,
-//! so what one has in there stands in front of what others emit.
+//! Limits how fast the events of a canvas are published when many wait: a burst, then a rate.
+//! Pub/Sub does not distinguish canvases, so one canvas's notifications there delay those of
+//! others.
 //!
-//! It publishes nothing, and knows no events.
+//! It publishes nothing, and does not look at events.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,24 +14,26 @@ use tokio::time::Instant;
 use super::{PAGE, PAGE_PERIOD};
 use crate::event::CanvasId;
 
-/// What a canvas may publish at once, as time at its rate.
+/// The burst of a canvas, as time at its rate.
 const BURST: Duration = Duration::from_secs(2);
-/// Events a second of the canvas that names none, which deployments with one tenant use: there it stands in nobody's way.
+/// Events per second of [`CanvasId::DEFAULT`], the canvas of deployments with one tenant, where
+/// there is no other canvas to delay.
 const RATE_ALONE: u32 = 1_000_000;
-/// From how many canvases on those are looked for whose buckets are full.
+/// Number of canvases from which on full buckets are removed.
 const SWEEP_LEAST: usize = 64;
 const NANOS: u128 = 1_000_000_000;
 
-/// A token bucket for each canvas, and turns: pages of one canvas go one after the other, those of several side by side.
+/// A token bucket for each canvas, and turns: pages of one canvas are published one after the
+/// other, those of different canvases concurrently.
 pub(super) struct Pace {
-    /// Events a second.
+    /// Events per second.
     rate: u32,
     buckets: Mutex<Buckets>,
-    /// When the next page may go, whosever it is.
+    /// When the next page, of any canvas, may be published.
     next_page: tokio::sync::Mutex<Option<Instant>>,
 }
 
-/// A bucket is kept as the moment when it will be full again; whoever has it locked has the turn.
+/// A bucket is stored as the moment when it will be full again. Its lock is the canvas's turn.
 type Bucket = Arc<tokio::sync::Mutex<Instant>>;
 
 struct Buckets {
@@ -38,7 +41,7 @@ struct Buckets {
     sweep_at: usize,
 }
 
-/// The turn of a canvas: no other page of it goes meanwhile.
+/// The turn of a canvas: no other page of it is published until it ends.
 pub(super) struct Turn {
     rate: u32,
     full_at: OwnedMutexGuard<Instant>,
@@ -50,8 +53,9 @@ impl Pace {
         Self { rate: rate.max(1), buckets: Mutex::new(buckets), next_page: tokio::sync::Mutex::default() }
     }
 
-    /// Waits for the canvas's turn, and until a page of it may go. Those who wait for the same canvas are served in the
-    /// order in which they came, so a short job of it is not behind a long one.
+    /// Waits for the canvas's turn, and until a page of it may be published. Waiters for the same
+    /// canvas are served in order of arrival, so they alternate: a short job is not stuck behind a
+    /// long one.
     pub(super) async fn turn(&self, canvas: CanvasId) -> Turn {
         let full_at = self.bucket(canvas).lock_owned().await;
         let spare = BURST - self.time_of(canvas, PAGE).min(BURST);
@@ -64,9 +68,9 @@ impl Pace {
         Turn { rate: self.rate_of(canvas), full_at }
     }
 
-    /// How many of so many events may go at this moment; they count as published.
+    /// How many of this many events may be published now; they count as published.
     pub(super) fn take(&self, canvas: CanvasId, events: usize) -> usize {
-        // Somebody has the turn.
+        // Another page of the canvas has the turn.
         let Ok(full_at) = self.bucket(canvas).try_lock_owned() else { return 0 };
         let left = BURST.saturating_sub(full_at.saturating_duration_since(Instant::now()));
         let rate = self.rate_of(canvas);
@@ -75,7 +79,7 @@ impl Pace {
         taken
     }
 
-    /// How long so many events of a canvas take.
+    /// How long this many events of a canvas take at its rate.
     pub(super) fn time_of(&self, canvas: CanvasId, events: usize) -> Duration {
         time_of(events, self.rate_of(canvas))
     }
@@ -100,7 +104,7 @@ impl Pace {
 }
 
 impl Turn {
-    /// Ends the turn, after so many events.
+    /// Ends the turn after this many events.
     pub(super) fn took(mut self, events: usize) {
         let from = (*self.full_at).max(Instant::now());
         *self.full_at = from + time_of(events, self.rate);
@@ -121,7 +125,7 @@ mod tests {
         CanvasId(Uuid::from_u128(number))
     }
 
-    /// Publishes so many pages; how long it took.
+    /// Publishes this many pages; returns how long it took.
     async fn publish(pace: &Pace, number: u128, pages: usize) -> Duration {
         let start = Instant::now();
         for _ in 0..pages {
@@ -140,7 +144,8 @@ mod tests {
         assert!(publish(&pace, 1, 1).await > Duration::from_millis(900));
     }
 
-    /// The pages of a long backlog and of short ones, as many as there are canvases: the short ones are through first.
+    /// One canvas has a long backlog, and many others a short one each: the short ones are
+    /// published first.
     #[tokio::test(start_paused = true)]
     async fn a_long_backlog_of_one_canvas_is_not_in_front_of_others() {
         let pace = Pace::new(1_000);
@@ -191,7 +196,7 @@ mod tests {
         assert_eq!(pace.take(canvas(1), 100_000), 2_000);
     }
 
-    /// A page is a page however low the rate, and no rate is none.
+    /// A page is published whole, however low the rate, and rate 0 counts as 1.
     #[tokio::test(start_paused = true)]
     async fn rates_from_the_lowest_to_the_highest() {
         for (rate, seconds) in [(0, 2_000), (100, 20), (1_000_000_000, 0)] {

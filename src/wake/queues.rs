@@ -1,5 +1,5 @@
-//! Waking the copies in a queue that may go on: their canvas was paused there, or had as many in flight as it might, or
-//! nobody worked the queue.
+//! Wakes copies in queues that may run again: their canvas was paused there, or was at its limit in
+//! flight, or no process worked on the queue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -9,8 +9,9 @@ use super::{PAGE_PERIOD, WakeError, Waker};
 use crate::event::Name;
 
 impl Waker {
-    /// Publishes the notifications of what is to be woken in a queue, or in all, page by page; counts them as they are
-    /// published. Where a process dies in between, the minute's pass goes on.
+    /// Publishes the notifications of the copies to wake in a queue, or in all queues, page by
+    /// page; counts them as they are published. If the process dies in between, the minute's pass
+    /// continues.
     pub(crate) async fn wake_queue(
         &self,
         queue: Option<&Name>,
@@ -28,8 +29,8 @@ impl Waker {
         }
     }
 
-    /// Ends queues that are drained, goes on with waking what may go on, and wakes what has room in facets with a limit: whoever
-    /// was at it may have died.
+    /// Removes queues that are drained, continues waking copies, and wakes those for which facets
+    /// with a limit have room: the process that should have done it may have died.
     pub(super) async fn tidy_queues(&self) -> Result<(), WakeError> {
         self.store.end_drained().await?;
         self.wake_queue(None, &AtomicUsize::new(0)).await?;
@@ -46,8 +47,8 @@ impl Waker {
         }
     }
 
-    /// Deletes the copies of a queue that is being drained, page by page, and then the queue; counts nothing, since who
-    /// is in the middle of it may be deleting beside another.
+    /// Deletes the copies in a queue that is being drained, page by page, and then the queue.
+    /// Returns no count, since another process may be deleting at the same time.
     pub(crate) async fn drop_queue(&self, queue: &Name) -> Result<(), WakeError> {
         while self.store.drop_copies(queue).await? {
             tokio::task::yield_now().await;

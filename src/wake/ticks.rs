@@ -1,6 +1,6 @@
-//! The ticks of crons: what the schedules say is emitted, and published when it is committed.
+//! The ticks of crons: emits the events of the schedules, and publishes them after the commit.
 //!
-//! Which ticks a schedule has is decided in `cron`, and that none is emitted twice in the store.
+//! Which ticks a schedule has is decided in `cron`; that none is emitted twice, in the store.
 
 use std::time::Duration;
 
@@ -12,11 +12,12 @@ use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, Missed, Moment, pl
 use crate::event::{CanvasId, Name, Timestamp};
 use crate::store::{CronDue, CronStep, Inserted, NewEvent};
 
-/// A tick that is found no later than this is late and not missed, whatever the period of the passes.
+/// A tick found within this time is late rather than missed, however short the passes' period.
 const LATE_LEAST: Duration = Duration::from_secs(60);
 
 impl Waker {
-    /// Emits what is due of all crons, or of one, and what will be before the next pass; how many events.
+    /// Emits the due ticks of all crons, or of one, and those that will be due before the next
+    /// pass. Returns the number of events.
     pub(crate) async fn tick(&self, only: Option<(CanvasId, &Name)>) -> Result<usize, WakeError> {
         let (mut events, mut left, mut reason) = (0, Vec::new(), None);
         let timing = self.store.timing();
@@ -30,7 +31,7 @@ impl Waker {
                 })
             };
             let ticked = match self.store.tick(only, &left, step).await {
-                // Somebody changes a cron at this moment: the next pass finds it.
+                // A cron is being changed at this moment: the next pass finds it.
                 Err(error) if error.is_contention() => break,
                 ticked => ticked?,
             };
@@ -58,7 +59,7 @@ impl Waker {
         Ok(events)
     }
 
-    /// Ticks once a period, for as long as the rest of a pass takes; how many events.
+    /// Ticks once a period until `over` is cancelled; returns the number of events.
     pub(super) async fn tick_until(&self, over: &CancellationToken) -> usize {
         let mut events = 0;
         loop {
@@ -77,15 +78,15 @@ impl Waker {
         }
     }
 
-    /// Tells listeners of ticks that are committed.
+    /// Broadcasts committed ticks to listeners.
     fn broadcast(&self, events: &[NewEvent]) {
         let Some(broadcasts) = self.notifier.broadcasts() else { return };
         let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
         events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|told| broadcasts.send(told));
     }
 
-    /// The same for a cron that was just put or let go on. It stands already, so what goes wrong is only logged: the next
-    /// pass does it.
+    /// Like [`Self::tick`], for a cron that was just put or resumed. The change itself is
+    /// committed, so errors are only logged: the next pass makes up for them.
     pub(crate) async fn tick_one(&self, canvas: CanvasId, name: &Name) {
         if let Err(error) = self.tick(Some((canvas, name))).await {
             let error = &error as &dyn std::error::Error;
@@ -94,7 +95,7 @@ impl Waker {
     }
 }
 
-/// What to do about a due cron, if this release can read it.
+/// What to do for a due cron; an error if this release can't read its schedule.
 fn step(due: &CronDue, at: Moment, room: usize) -> Result<CronStep, InvalidSchedule> {
     crate::fault::point("cron.planned");
     let schedule = CronSchedule::new(&due.expression, &due.zone)?;
