@@ -1,4 +1,5 @@
-//! The claim's conditions and the machine's checks are the same rules written twice; a test holds them together.
+//! The claim's conditions and the machine's checks are the same rules written twice; tests check
+//! that they agree.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -55,7 +56,7 @@ fn rows() -> impl Strategy<Value = (Row, Known)> {
     })
 }
 
-/// Whether the machine comes from the load's answer to the claim.
+/// Whether the machine gets from the load's answer to the claim.
 fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
     let lease = Duration::from_millis(LEASE_MS.cast_unsigned());
     let policy = Policy { lease, horizon: Duration::from_secs(600), losses_max: 5 };
@@ -97,8 +98,9 @@ fn registry(knowns: &[Known]) -> Registry {
     handlers.registry().unwrap()
 }
 
-/// Every row has a twin. The row is loaded, then claimed, then its twin is loaded: time only ever opens a way, so the
-/// claim must succeed if the first load finds one, and the second load must find one if the claim succeeds.
+/// Every row has a twin. The row is loaded, then claimed, then its twin is loaded. Time can only
+/// make a row claimable, so the claim must succeed if the first load finds the row claimable, and
+/// the second load must find the twin claimable if the claim succeeds.
 async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
     let (rows, knowns): (Vec<Row>, Vec<Known>) = drawn.into_iter().unzip();
     let named = rows.into_iter().enumerate().map(|(index, row)| Row { name: format!("h{index}"), ..row });
@@ -141,7 +143,7 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
     (won, claimed.len())
 }
 
-/// A list's states are the machine's words for the same rows, at the same moment.
+/// The states in a list are those of the machine for the same rows at the same moment.
 async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
     let named = drawn.into_iter().enumerate();
     let rows: Vec<Row> = named.map(|(index, (row, _))| Row { name: format!("h{index}"), ..row }).collect();
@@ -177,8 +179,8 @@ fn the_lists_states_and_the_machine_agree_on_every_row() {
     runtime.block_on(async { drop(table) });
 }
 
-/// EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64: on every row the claim succeeds if and only if the machine walks
-/// from the load to the claim, its handler is known and its losses are few.
+/// EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64: on every row the claim succeeds if and only if
+/// the machine gets from the load to the claim, the handler is known and the losses are few.
 #[test]
 fn the_claim_and_the_machine_agree_on_every_row() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
@@ -194,6 +196,6 @@ fn the_claim_and_the_machine_agree_on_every_row() {
         })
         .unwrap();
     assert!(won.get() * 10 > all.get(), "hardly any row could be claimed: {won:?} of {all:?}");
-    // The table keeps a connection, which belongs to the runtime.
+    // The table holds a connection, which belongs to the runtime.
     runtime.block_on(async { drop(table) });
 }

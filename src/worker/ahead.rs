@@ -1,4 +1,4 @@
-//! A second stream of the subscription, for a while: what the broker sends on it comes on top of the first one's.
+//! A second stream of the subscription, opened for a while: the broker sends more on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ type Opened = Result<Box<dyn Subscription>, NotifyError>;
 
 pub(super) struct Ahead {
     notifier: Arc<dyn Notifier>,
-    /// Notifications of it that may be unanswered.
+    /// Most unanswered notifications of this stream.
     size: usize,
     stream: Stream,
     closing: JoinSet<()>,
@@ -29,7 +29,7 @@ enum Stream {
 }
 
 impl Ahead {
-    /// Closed; with a size of 0 it stays that.
+    /// Closed; with a size of 0 it stays closed.
     pub(super) fn new(notifier: Arc<dyn Notifier>, size: usize) -> Self {
         Self { notifier, size, stream: Stream::Closed, closing: JoinSet::new() }
     }
@@ -38,12 +38,13 @@ impl Ahead {
         self.size
     }
 
-    /// How many may be held because of it.
+    /// How many more notifications may be held because of this stream.
     pub(super) fn room(&self) -> usize {
         if matches!(self.stream, Stream::Open(_)) { self.size } else { 0 }
     }
 
-    /// Opens or closes it; what it has handed out can still be answered, and what it has not goes to the others.
+    /// Opens or closes the stream. Deliveries that a closed stream has handed out can still be
+    /// answered; those that it has not are left to the other workers.
     pub(super) fn keep_open(&mut self, wanted: bool, others: Others) {
         while self.closing.try_join_next().is_some() {}
         match (std::mem::replace(&mut self.stream, Stream::Closed), wanted && self.size > 0) {
@@ -58,7 +59,7 @@ impl Ahead {
         }
     }
 
-    /// What comes next on it; never anything while it is closed. Cancel safe.
+    /// The next delivery; pending while the stream is closed. Cancel safe.
     pub(super) async fn next(&mut self) -> Delivery {
         loop {
             match &mut self.stream {
@@ -66,7 +67,7 @@ impl Ahead {
                 Stream::Opening(opening) => {
                     self.stream = match opening.await {
                         Ok(Ok(stream)) => Stream::Open(stream),
-                        // It is tried again at the next look.
+                        // Opened again at the next look.
                         Ok(Err(error)) => {
                             tracing::warn!(
                                 error = &error as &dyn std::error::Error,
@@ -85,7 +86,7 @@ impl Ahead {
         }
     }
 
-    /// Closes it; what is returned ends once all that was ever handed out is answered.
+    /// Closes the stream. The returned tasks end once every delivery it handed out is answered.
     pub(super) fn close(&mut self, others: Others) -> JoinSet<()> {
         self.keep_open(false, others);
         std::mem::take(&mut self.closing)

@@ -1,18 +1,18 @@
-//! What a handler answers, and what that means for the run of its event.
+//! What a handler returns, and what that means for the run of its event.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::machine::Ran;
 
-/// What a handler answers: `Ok` completes the event.
+/// The result of a handler: `Ok` completes the event.
 pub type HandlerResult = Result<(), HandlerError>;
 
-/// Why a handler did not complete: an operational error, which is tried again; an error value, which is not; or that it
-/// is too early for the event.
+/// Why a handler did not complete: an operational error, which is retried; an error value, which is
+/// not; or that it is too early for the event.
 ///
-/// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an outcome that
-/// trying again can't change.
+/// Every error converts into an operational one, so `?` retries. Use [`HandlerError::value`] for an
+/// outcome that a retry can't change.
 #[derive(Debug)]
 pub struct HandlerError {
     message: String,
@@ -29,12 +29,12 @@ enum ErrorKind {
 }
 
 impl HandlerError {
-    /// An operational error: the event is tried again, as its handler's policy says.
+    /// An operational error: the event is retried according to the handler's policy.
     pub fn operational(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), kind: ErrorKind::Operational(None) }
     }
 
-    /// An error value: the event has completed, with this as its result, and is not tried again.
+    /// An error value: the event has completed with this as its result, and is not retried.
     ///
     /// ```
     /// use wakeq::{Execution, HandlerError, HandlerResult};
@@ -51,10 +51,10 @@ impl HandlerError {
         Self { message: message.to_string(), kind: ErrorKind::Value }
     }
 
-    /// It is too early for this event: it comes again after `delay`, at least 100 ms and at most the longest delay of the
-    /// handler's [`RetryPolicy`](crate::RetryPolicy). No attempt is counted while the event is younger than
-    /// [`Route::patience`](crate::Route::patience); from then on
-    /// it counts as an operational error.
+    /// It is too early for this event: it runs again after `delay`, which is at least 100 ms and at
+    /// most the longest delay of the handler's [`RetryPolicy`](crate::RetryPolicy). No attempt is
+    /// counted while the event is younger than [`Route::patience`](crate::Route::patience); from
+    /// then on it counts as an operational error.
     ///
     /// ```
     /// use std::time::Duration;
@@ -75,13 +75,14 @@ impl HandlerError {
         Self { message: "not yet".into(), kind: ErrorKind::NotYet(delay) }
     }
 
-    /// Tried again after this long, whatever the policy's delay; it counts as a retry.
+    /// Makes this an operational error that is retried after `delay` instead of the policy's delay;
+    /// it counts as a retry.
     pub fn retry_after(mut self, delay: Duration) -> Self {
         self.kind = ErrorKind::Operational(Some(delay));
         self
     }
 
-    /// The handler is gone for good, and has to be paused.
+    /// The handler is permanently gone, and has to be paused.
     #[cfg(feature = "http")]
     pub(super) fn gone(reason: impl fmt::Display) -> Self {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
@@ -92,7 +93,7 @@ impl HandlerError {
         &self.message
     }
 
-    /// How a run ends in which the handler said this.
+    /// The machine's input for a run in which the handler returned this error.
     pub(super) fn ran(&self) -> Ran {
         match self.kind {
             ErrorKind::Operational(delay) => Ran::Failed(delay),

@@ -1,4 +1,4 @@
-//! What a worker did: counts by outcome, and a report of each run.
+//! What a worker has done: counts by outcome, and a report of each run.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,7 +9,7 @@ use crate::event::{Cause, HandlerAddress, Name, Notification};
 use crate::machine::Outcome;
 use crate::telemetry::{Processed, RunMetrics};
 
-/// Counts since the worker was made.
+/// Counts since the worker was created.
 #[derive(Debug, Default)]
 pub struct Counters {
     malformed: AtomicU64,
@@ -19,17 +19,18 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Messages that were no notifications.
+    /// Messages that were not notifications.
     pub fn malformed(&self) -> u64 {
         self.malformed.load(Ordering::Relaxed)
     }
 
-    /// Notifications of events that waited here already, or were over before theirs had its turn.
+    /// Notifications that were duplicates: the event was already waiting here, or had ended before
+    /// the notification's turn came.
     pub fn doubled(&self) -> u64 {
         self.doubled.load(Ordering::Relaxed)
     }
 
-    /// How often a run took an edge of the chart.
+    /// How often runs took an edge of the chart.
     pub fn outcome(&self, outcome: Outcome) -> u64 {
         let outcomes = self.outcomes.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         outcomes.get(&outcome).copied().unwrap_or(0)
@@ -43,7 +44,7 @@ impl Counters {
         self.doubled.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A run ended; `fault` is what was the matter with its handler, if it had one.
+    /// Counts a run that ended. `fault` is what went wrong with its handler, if anything.
     pub(super) fn count(&self, report: &RunReport, fault: Option<&'static str>) {
         self.count_outcomes(&report.trail);
         let Some(address) = &report.address else { return };
@@ -77,44 +78,46 @@ impl Counters {
     }
 }
 
-/// How a run ended for its notification.
+/// What happens to the notification of a run that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is acknowledged.
     Acknowledged,
     /// It goes back to the broker.
     PutBack,
-    /// It waits here this long, then runs again.
+    /// It waits here for this long, then runs again.
     Waits(Duration),
     /// It waits here for room at its handler, or for its turn among suspects.
     WaitsForRoom,
-    /// Postgres gave no answer; it runs again in a second, or goes back to the broker where there is no room to wait.
+    /// Postgres did not answer. It runs again in a second, or goes back to the broker if there is
+    /// no room to wait.
     Failed(String),
 }
 
-/// One notification's way through the machine.
+/// The run of one notification.
 #[derive(Clone, Debug)]
 pub struct RunReport {
-    /// What the notification named.
+    /// The notification, or the copy that its queue's turn chose instead.
     pub notification: Notification,
-    /// The event's handler, if the row was there.
+    /// The address of the event's handler, if the row was there.
     pub address: Option<HandlerAddress>,
-    /// The queue, if the event is a copy.
+    /// The registered queue, if the event is a copy.
     pub queue: Option<Name>,
-    /// The edges taken.
+    /// The edges taken, in order.
     pub trail: Vec<Outcome>,
-    /// Which attempt it was, if a handler ran.
+    /// The attempt, counted from 1, if a handler ran.
     pub attempt: Option<u32>,
-    /// What the handler said, if it failed.
+    /// The handler's error message, if it failed.
     pub error: Option<String>,
     /// How long the handler ran.
     pub took: Option<Duration>,
-    /// What becomes of the notification.
+    /// What happens to the notification.
     pub verdict: Verdict,
 }
 
 impl RunReport {
-    /// The last edge that was about this event: a run of an event on an object may go on to wake the next one.
+    /// The last edge that concerned this event: after an event on an object, the run may still have
+    /// woken the next one.
     pub fn ending(&self) -> Option<Outcome> {
         self.trail.iter().rev().copied().find(|outcome| *outcome != Outcome::HandedOver)
     }

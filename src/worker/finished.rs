@@ -1,4 +1,4 @@
-//! What came of a run: why it ended, what it says of itself, and what has to be run after it.
+//! The result of a run: why it ended, its report, and what has to run next.
 
 use std::sync::Arc;
 
@@ -15,24 +15,24 @@ use crate::store::StoreError;
 pub(super) enum Halt {
     Wait(When),
     Answer(Answer),
-    /// It needs so many places in a room that others hold.
+    /// It needs this many permits of a room that has too few left.
     Room(RoomKind, Arc<Semaphore>, u32),
     /// Postgres did not answer.
     Failed(StoreError),
 }
 
-/// What came of a run.
+/// The result of a run.
 pub(super) struct Finished {
     pub(super) halt: Halt,
-    /// What it held and may need again.
+    /// The permits that it held and may need again.
     pub(super) room: Room,
     pub(super) report: RunReport,
-    /// What was the matter with the handler, in a word for metrics.
+    /// What went wrong with the handler, as one word for metrics.
     pub(super) fault: Option<&'static str>,
-    /// The event of the same object whose turn it is now, and those of the same facet that have room.
+    /// The next event of the same lane, and those of the same facet that a freed slot lets run.
     pub(super) next: Vec<Notification>,
-    /// The notification that asked for a turn, when another event had it: it has to be run again. The rest is about the
-    /// other one.
+    /// The notification that asked for a turn, if another event took it: it has to run again.
+    /// Everything else here is about that other event.
     pub(super) again: Option<Notification>,
 }
 

@@ -15,50 +15,51 @@ use crate::event::{
 };
 use crate::machine::RetryPolicy;
 
-/// How long after its emit an event may be told that it is too early, unless its route says otherwise.
+/// Default of [`Route::patience`].
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// An event on its handler.
+/// An event passed to its handler.
 #[derive(Clone, Debug)]
 pub struct Execution {
-    /// The event's id: the same for every attempt, so a key for idempotent effects. If its caller chose one, it is
-    /// [`EventId::chosen`] of that.
+    /// The event's id: the same in every attempt, so it can be a key for idempotent effects. If the
+    /// caller chose an id, this is [`EventId::chosen`] of it.
     pub id: EventId,
-    /// The handler it runs on.
+    /// The handler's address.
     pub address: HandlerAddress,
-    /// The emitted value, as JSON.
+    /// The emitted value as JSON.
     pub json: String,
-    /// Which attempt this is, from 1. Attempts whose process died are not counted.
+    /// The attempt, counted from 1. Attempts whose process died are not counted.
     pub attempt: u32,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it was due.
     pub due_at: Timestamp,
-    /// When this attempt claimed it, on the database's clock.
+    /// When this attempt claimed the event, on the database's clock.
     pub claimed_at: Timestamp,
     /// The trace it belongs to.
     pub traceparent: Option<Traceparent>,
-    /// The object it is about, and its link in the object's chain.
+    /// The object that the event is on, and its link in the object's chain.
     pub place: Option<Place>,
-    /// The registered queue that it is in, and the event that it is a copy of, if it is one.
+    /// If the event is a copy: its registered queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
 }
 
-/// What emitted an event.
+/// What kind of source emitted an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Somebody: a program with the library, or a caller of the API. What it says is theirs.
+    /// A program that uses the library, or a caller of the API. The content is theirs.
     Emitted,
-    /// A tick of a cron of the event's canvas.
+    /// A tick of a cron on the event's canvas.
     Cron,
-    /// An entity of the event's canvas that says what became of an event.
+    /// An entity on the event's canvas, reporting the outcome of another event.
     Entity,
 }
 
 impl Execution {
-    /// What emitted it: events of the modules `CRON` and `ANSWER` come from crons and entities alone, by whatever way somebody
-    /// else tries to emit them. A copy in a queue comes from where its event came from.
+    /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
+    /// `ANSWER`: every other way to emit refuses these modules. A copy in a queue has the origin of
+    /// the event that was copied.
     ///
     /// ```
     /// use wakeq::{Execution, HandlerError, HandlerResult, Origin};
@@ -78,8 +79,8 @@ impl Execution {
         }
     }
 
-    /// The emitted value. A value of another shape is an operational error, so that the event ends among the dead,
-    /// where it can be seen.
+    /// Deserializes the emitted value. A value of another shape is an operational error, so that
+    /// the event ends up among the dead events, where it can be seen.
     pub fn value<T: DeserializeOwned>(&self) -> Result<T, HandlerError> {
         serde_json::from_str(&self.json).map_err(|error| {
             HandlerError::operational(format!("the event's value does not fit the handler: {error}"))
@@ -111,7 +112,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Events for the handler `name` of module `WORKER`, modifier `_`, of every canvas.
+    /// Events for the handler `name` of module `WORKER`, modifier `_`, on every canvas.
     pub fn new(name: &str) -> Self {
         Self {
             canvas: None,
@@ -126,45 +127,46 @@ impl Route {
         }
     }
 
-    /// Only of this canvas; goes before a route for every canvas.
+    /// Restricts the route to this canvas. It takes precedence over a route for every canvas.
     pub fn canvas(mut self, canvas: CanvasId) -> Self {
         self.canvas = Some(canvas);
         self
     }
 
-    /// Of another module.
+    /// Sets the module. Default `WORKER`.
     pub fn module(mut self, module: &str) -> Self {
         self.module = module.into();
         self
     }
 
-    /// With another modifier.
+    /// Sets the modifier. Default `_`.
     pub fn modifier(mut self, modifier: &str) -> Self {
         self.modifier = modifier.into();
         self
     }
 
-    /// How it is tried again.
+    /// Sets when and how often a failed event is retried.
     pub fn retry(mut self, retry: RetryPolicy) -> Self {
         self.retry = retry;
         self
     }
 
-    /// An attempt that takes longer is cut off and counts as an operational error. Default: no limit.
+    /// Sets the time after which an attempt is cut off as an operational error. Default: none.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
     }
 
-    /// How long after its emit an event may be told [`HandlerError::not_yet`] without an attempt being counted. Default 24 h;
-    /// longer where events are emitted with a longer delay, which counts too.
+    /// Sets the age, since its emit, up to which an event can be postponed with
+    /// [`HandlerError::not_yet`] without counting an attempt. Default 24 h. An event's delay is
+    /// part of its age: choose more if events are emitted with a longer delay.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// When an event of an object dies, the object's later events for this handler wait, until somebody brings the dead one
-    /// back or passes over it. Default: they run, and the dead event is all that is left of it.
+    /// When an event of an object dies, halts the object's later events for this handler until the
+    /// dead event is redriven or skipped. Default: they run.
     ///
     /// ```
     /// use wakeq::{Handlers, Route};
@@ -177,7 +179,7 @@ impl Route {
         self
     }
 
-    /// At most this many at a time on a worker. Default: as many as the worker has room for.
+    /// Sets how many of these events run at a time on one worker. Default: the worker's capacity.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
@@ -190,16 +192,16 @@ impl From<&str> for Route {
     }
 }
 
-/// Why a list of handlers is wrong.
+/// Why a list of handlers is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidRoute {
-    /// A part of a route's address is no valid name.
+    /// A part of a route's address is not a valid name.
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// Two handlers for the same events.
     #[error("two handlers are registered for {0}: keep one")]
     Twice(String),
-    /// A handler that may never run.
+    /// A handler that could never run.
     #[error("the handler for {0} has concurrency 0: use at least 1, or leave it out")]
     NoConcurrency(String),
 }
@@ -214,13 +216,13 @@ pub struct Handlers {
 }
 
 impl Handlers {
-    /// None yet.
+    /// An empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a handler for a name, or for a [`Route`]. It must not block its thread, which would stop the renewal of
-    /// leases: what computes for long belongs on [`tokio::task::spawn_blocking`].
+    /// Adds a handler for a name or a [`Route`]. The handler must not block its thread, because
+    /// that stops the renewal of leases: move long computations to [`tokio::task::spawn_blocking`].
     pub fn on<F, R>(mut self, route: impl Into<Route>, handler: F) -> Self
     where
         F: Fn(Execution) -> R + Send + Sync + 'static,
@@ -230,8 +232,8 @@ impl Handlers {
         self
     }
 
-    /// Adds a handler for a registered queue, whatever events are copied into it. Of a [`Route`] the name is the queue's;
-    /// canvas, module and modifier mean nothing.
+    /// Adds a handler for a registered queue, whatever events are copied into it. The name of the
+    /// [`Route`] is the queue's; its canvas, module and modifier are ignored.
     ///
     /// ```
     /// use wakeq::{Handlers, Route};
@@ -250,7 +252,7 @@ impl Handlers {
         self
     }
 
-    /// Whether there is none.
+    /// Whether no handler was added.
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty() && self.queues.is_empty()
     }
@@ -290,24 +292,24 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
     Ok(Handler { run, retry, timeout, room, share: None, halts, patience, revision: None })
 }
 
-/// A registered handler.
+/// A registered handler, or a target.
 pub(super) struct Handler {
     pub(super) run: BoxedHandler,
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
-    /// Room for more runs, where that is limited.
+    /// Limits how many of its events run at a time.
     pub(super) room: Option<Arc<Semaphore>>,
-    /// What its canvas may take of the worker, if others may not wait for that.
+    /// Limits how many events of its canvas run at a time, for the sake of other canvases.
     pub(super) share: Option<Arc<Semaphore>>,
-    /// Whether an object stands still when an event of it dies.
+    /// Whether the death of an event halts its lane.
     pub(super) halts: bool,
-    /// How old an event may be that is told to come again without being counted.
+    /// The age up to which "not yet" is not counted as an attempt.
     pub(super) patience: Duration,
-    /// Which registration it is of, if it is a target and not a function.
+    /// The revision of the target's registration; `None` for a function.
     pub(super) revision: Option<Uuid>,
 }
 
-/// The handlers by their keys.
+/// The handlers by key.
 pub(super) struct Registry {
     handlers: HashMap<String, (bool, Arc<Handler>)>,
     queues: HashMap<Name, Arc<Handler>>,
@@ -321,12 +323,12 @@ impl Registry {
         found.map(|(_, handler)| handler)
     }
 
-    /// The handler of a registered queue.
+    /// The handler for a registered queue.
     pub(super) fn of_queue(&self, queue: &Name) -> Option<&Arc<Handler>> {
         self.queues.get(queue)
     }
 
-    /// The longest time-out of a handler that has one.
+    /// The longest timeout of all handlers that have one.
     pub(super) fn longest_timeout(&self) -> Option<Duration> {
         let all = self.handlers.values().map(|(_, handler)| handler).chain(self.queues.values());
         all.filter_map(|handler| handler.timeout).max()
@@ -342,8 +344,9 @@ impl Registry {
         self.keys(|of_one_canvas, _| of_one_canvas)
     }
 
-    /// Keys of the handlers without a limit, for every canvas and for one: their events may be claimed before anything
-    /// is known of them. A handler for every canvas is not among them if one canvas has a limited one in its place.
+    /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events
+    /// may be claimed before they are loaded. A handler for every canvas is left out if a limited
+    /// one replaces it on some canvas.
     pub(super) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
         let limited: Vec<String> =
             self.keys(|of_one_canvas, handler| of_one_canvas && handler.room.is_some());
@@ -362,12 +365,12 @@ impl Registry {
     }
 }
 
-/// The form in which the claim compares the handlers of one canvas.
+/// A handler's key on one canvas, as the claim compares it.
 pub(super) fn canvas_key(address: &HandlerAddress) -> String {
     format!("{}/{address}", address.scope.canvas)
 }
 
-/// The form in which the claim compares handlers.
+/// A handler's key, as the claim compares it.
 fn key(canvas: Option<CanvasId>, module: &str, name: &str, modifier: &str) -> String {
     match canvas {
         Some(canvas) => format!("{canvas}/{module}/{name}/{modifier}"),

@@ -1,6 +1,7 @@
-//! The worker's loop: holds the notifications that it may, starts one when there is room, canvas by canvas in turns, answers
-//! it when its run has ended, keeps what waits for its time or for a room. What is kept for longer than a turn is
-//! acknowledged, so that the broker goes on sending; what there is no room for is left to other workers.
+//! The worker's loop. It holds a limited number of notifications, starts one when a slot is free,
+//! in rotation over the canvases, answers it when its run has ended, and keeps those that wait for
+//! their time or for room. A notification that is kept for longer than a turn is acknowledged, so
+//! that the broker continues to send; those that exceed the limits are left to other workers.
 
 #[cfg(test)]
 mod tests;
@@ -29,16 +30,17 @@ use crate::machine::{Answer, Outcome, When};
 use crate::notify::{Delivery, Notifier, Subscription};
 use crate::telemetry::WorkerGauges;
 
-/// How long a notification waits here whose run got no answer from Postgres.
+/// How long a notification waits here if its run got no answer from Postgres.
 const FAILED_WAIT: Duration = Duration::from_secs(1);
-/// How long released claims and last answers may take once the grace is over.
+/// How long releasing claims and sending the last answers may take once the grace is over.
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
-/// How long what is left after that may take to be dropped.
+/// How long dropping whatever is left after that may take.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
-/// How often the subscription is asked whether anything is the matter, and what waits for room is offered to others.
+/// How often the subscription is asked for trouble, and notifications that wait for room are
+/// offered to other workers.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
-/// What runs a notification to its end: the machine, or what a test puts in its place.
+/// Runs a notification to its end: the machine, or a replacement in tests.
 pub(super) trait Runs: Send + Sync + 'static {
     fn run(&self, notification: Notification, room: Room) -> impl Future<Output = Finished> + Send;
 }
@@ -49,7 +51,7 @@ impl Runs for Runner {
     }
 }
 
-/// What waits for a start, with the rooms it is in already.
+/// A notification that waits for its start, with the permits that it already holds.
 struct Waits {
     notification: Notification,
     delivery: Delivery,
@@ -59,7 +61,8 @@ struct Waits {
 pub(super) struct Intake<R> {
     runner: Arc<R>,
     capacity: usize,
-    /// Most that runs or came and waits for a start, besides what the second stream adds.
+    /// Most notifications that run or wait for their start after arriving, not counting those of
+    /// the second stream.
     held_max: usize,
     lot_max: usize,
     ahead: Ahead,
@@ -114,7 +117,7 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Whether it ended because it was told to; the other way is that the subscription broke for good.
+    /// Returns whether it ended because it was told to stop, not because the subscription broke.
     pub(super) async fn run(
         mut self,
         mut subscription: Box<dyn Subscription>,
@@ -125,19 +128,20 @@ impl<R: Runs> Intake<R> {
         looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
-            // What was handed over is not counted: chains must not keep what others emit at the broker.
+            // Without handed-over ones: chains must not hold back at the broker what others emit.
             let holds_more = self.held() < self.room();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                // Ready once a second, so it keeps nothing else waiting; further down it would wait itself under load.
+                // Ready only once a second, so it delays no other branch; further down it would
+                // starve under load.
                 _ = looks.tick() => {
                     self.tell(subscription.trouble());
                     self.offer();
                     self.look_ahead();
                 }
                 Some(ended) = self.running.join_next() => {
-                    // It ran until now.
+                    // The run that ended was running until now.
                     self.pace.ran(Instant::now(), self.running.len() + 1);
                     self.pace.ended();
                     self.ended(ended);
@@ -168,24 +172,26 @@ impl<R: Runs> Intake<R> {
         });
     }
 
-    /// What runs, or came and waits for a start.
+    /// How many notifications run, or wait for their start after arriving.
     fn held(&self) -> usize {
         self.running.len() + self.waiting.len() - self.waiting.links()
     }
 
-    /// The most of that now.
+    /// The current limit of `held`.
     fn room(&self) -> usize {
         self.held_max + self.ahead.room()
     }
 
-    /// Most that was handed over and may wait here now: what would wait for long is left to other workers. Each has waited for its turn
-    /// already, and at the broker it may come after all that anybody has emitted.
+    /// Most handed-over notifications that may wait here now; those that would wait for long are
+    /// left to other workers. Each has already waited for its turn, and at the broker it could end
+    /// up behind everything that was emitted.
     fn links_max(&self) -> usize {
         self.held_max.max(self.lot_max.min(self.pace.done_in_time()))
     }
 
-    /// Takes more ahead while what runs is quick: canvases take turns among what is held, and nobody waits for it long. What is
-    /// held beyond the bound when it is slow is left to other workers.
+    /// Takes more notifications ahead while runs are quick: canvases then take turns among
+    /// everything held, and nothing waits for long. Once runs are slow, what exceeds the limit is
+    /// left to other workers.
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());
         let is_quick = self.pace.is_quick(self.ahead.size());
@@ -199,14 +205,14 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Lets it wait for its turn.
+    /// Queues a notification for its turn.
     fn wait(&mut self, notification: Notification, delivery: Delivery) {
         let waits = Waits { notification, delivery, room: Room::default() };
         self.waiting.push(notification.canvas, waits);
         self.shed();
     }
 
-    /// Leaves to other workers what is beyond the bounds: the last of the canvas with the most.
+    /// Leaves to other workers what exceeds the limits: the last of the canvas with the most.
     fn shed(&mut self) {
         while self.held() > self.room()
             && let Some(waits) = self.waiting.shed()
@@ -224,8 +230,9 @@ impl<R: Runs> Intake<R> {
         self.onward.leave(waits.notification, waits.delivery);
     }
 
-    /// Gives back what this worker has done nothing about. One that stops does not have it wait for the retry delay: that is there for
-    /// what comes here again.
+    /// Puts back a notification for which this worker has done nothing. A worker that is stopping
+    /// publishes it again instead, which avoids the retry delay: that is meant for notifications
+    /// that come back here.
     fn put_back(&self, notification: Notification, delivery: Delivery) {
         if self.stopping {
             self.onward.leave(notification, delivery);
@@ -247,7 +254,8 @@ impl<R: Runs> Intake<R> {
 
     fn start_next(&mut self) {
         let Some(waits) = self.waiting.pop() else { return };
-        // One that waits for its time is looked at all the same: it may have become due (`run_now`).
+        // If the event waits for its time, it is run all the same: it may have become due
+        // (`run_now`).
         if self.lot.waits_openly(waits.notification.id) {
             self.double(waits.delivery);
         } else {
@@ -262,7 +270,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// The first of its canvas to start, because others wait for the room that it is in; but not before other canvases.
+    /// Starts first within its canvas, because it already holds a permit that others wait for, but
+    /// not ahead of other canvases.
     fn entered(&mut self, entered: Result<(Notification, Room), tokio::task::JoinError>) {
         let Ok((notification, room)) = entered else { return };
         if let Some(delivery) = self.lot.take(notification.id) {
@@ -271,7 +280,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Answers the notification of a run. One that panicked, which only a defect of ours does, is put back by its drop.
+    /// Answers the notification of a run. If the run panicked, which is a bug in wakeq, dropping
+    /// its delivery puts it back.
     fn ended(&mut self, ended: Result<(Delivery, Finished), tokio::task::JoinError>) {
         let (delivery, finished) = match ended {
             Ok(ended) => ended,
@@ -285,7 +295,8 @@ impl<R: Runs> Intake<R> {
         };
         let Finished { halt, room, report, fault, next, again } = finished;
         let notification = report.notification;
-        // What asked is asked again when another event has had its turn; that one has a delivery of its own.
+        // If another event took the turn, that event gets a delivery of its own, and the
+        // notification that asked runs again.
         let (delivery, asker) = match again {
             Some(asker) => (self.onward.delivery(notification), Some((asker, delivery))),
             None => (delivery, None),
@@ -312,13 +323,14 @@ impl<R: Runs> Intake<R> {
             self.go_on(next, delivery, Rotation::push_link);
         }
         if let Some(reports) = &self.reports {
-            // A slow reader misses reports; the queue does not wait for it.
+            // A slow reader misses reports; runs do not wait for it.
             let _ = reports.try_send(report);
         }
     }
 
-    /// What has its turn because of a run that ended waits for a place: the next event of an object or a facet before what comes later
-    /// than that, since it has waited already and nobody else knows that it may run.
+    /// Queues a notification that may run because another run ended. The next event of an object or
+    /// a facet does not queue behind later arrivals: it has waited already, and no other process
+    /// knows that it may run.
     fn go_on(
         &mut self,
         next: Notification,
@@ -336,8 +348,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Keeps a notification for its time, one per event. It is acknowledged: should this process end, or have no room for
-    /// it, the promise on the row wakes the event.
+    /// Keeps a notification for its time, one per event. It is acknowledged: if this process ends
+    /// or has no room for it, the row's promise wakes the event.
     fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
         if self.stopping {
             return self.onward.leave(notification, delivery);
@@ -352,7 +364,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Keeps one unanswered whose run got no answer from Postgres: a worker without a database takes no more than it holds.
+    /// Keeps a notification, unanswered, whose run got no answer from Postgres: a worker without a
+    /// database must not receive more than it can hold.
     fn try_again(&mut self, notification: Notification, delivery: Delivery) {
         if self.stopping {
             delivery.put_back();
@@ -366,7 +379,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Keeps a notification until there is room, one per event; acknowledged, as what waits for its time.
+    /// Keeps a notification until there is room, one per event. It is acknowledged like those that
+    /// wait for their time.
     fn wait_for_room(
         &mut self,
         notification: Notification,
@@ -395,8 +409,8 @@ impl<R: Runs> Intake<R> {
         self.lot.park_open(notification, self.onward.delivery(notification), entering);
     }
 
-    /// Offers to other workers what came last of what waits for room, of the canvas with the most, where more does than may wait
-    /// for a place.
+    /// Offers notifications that wait for room to other workers: the latest of the canvas with the
+    /// most, as long as more of them wait than may wait for a slot.
     fn offer(&mut self) {
         let kept = self.held_max - self.capacity;
         for _ in 0..self.offers.next() {
@@ -409,7 +423,8 @@ impl<R: Runs> Intake<R> {
         }
     }
 
-    /// Takes nothing more, leaves to others what has not started, lets runs end within the grace, cuts off the rest.
+    /// Stops receiving, leaves to others what has not started, lets runs end within the grace, and
+    /// cuts off the rest.
     async fn stop(mut self, subscription: Box<dyn Subscription>, kill: CancellationToken) {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;
@@ -432,7 +447,7 @@ impl<R: Runs> Intake<R> {
             kill.cancel();
             self.drain(Instant::now() + CLOSE_WAIT).await;
         }
-        // Not awaited: a handler that blocks its thread can't be cut off.
+        // Not awaited indefinitely: a handler that blocks its thread can't be cut off.
         self.running.abort_all();
         self.drain(Instant::now() + ABORT_WAIT).await;
         let Self { running, onward, .. } = self;
@@ -451,7 +466,7 @@ impl<R: Runs> Intake<R> {
     }
 }
 
-/// What a delivery says; a message that is no notification is acknowledged and counted.
+/// The notification in a delivery. Other messages are acknowledged and counted.
 pub(super) fn read(delivery: Delivery, counters: &Counters) -> Option<(Notification, Delivery)> {
     match &delivery.notification {
         Ok(notification) => Some((*notification, delivery)),

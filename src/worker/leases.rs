@@ -1,8 +1,8 @@
-//! The claims that this process holds, kept alive: renewed together, on a connection of their own, and given up for
-//! lost when they could not be renewed in time.
+//! The claims that this process holds: renewed together, on a connection of their own, and given up
+//! as lost if they could not be renewed in time.
 //!
-//! Deadlines are on this process's monotonic clock, counted from the moment before the claim or renewal was sent: they
-//! never lie behind the database's.
+//! Deadlines are on this process's monotonic clock and count from the moment before the claim or
+//! renewal was sent, so they are never later than the database's.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,23 +17,23 @@ use crate::store::{Store, StoreError};
 
 /// Most claims renewed by one statement.
 const PAGE: usize = 1000;
-/// Longest wait before a renewal is tried again that failed.
+/// Longest wait before a failed renewal is repeated.
 const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
     care: Mutex<Care>,
-    /// Rung when a claim was taken into care that runs out before the watch would wake.
+    /// Notified when a new claim expires before the watcher's next wake-up.
     sooner: Notify,
-    /// Rung when a page of renewals was answered, or came to nothing.
+    /// Notified when a page of renewals was answered or failed.
     answered: Notify,
 }
 
 #[derive(Debug)]
 struct Care {
     held: HashMap<EventId, Entry>,
-    /// When the watch wakes next.
+    /// The watcher's next wake-up.
     watched: Instant,
 }
 
@@ -42,16 +42,16 @@ struct Entry {
     claims: i32,
     deadline: Instant,
     lost: CancellationToken,
-    /// Its last write is under way. That a renewal finds no claim may be the doing of that very write, whose answer says
-    /// what came of it; only the deadline ends the claim before that.
+    /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
+    /// this write, whose own answer decides; until then only the deadline ends the claim.
     ends: bool,
-    /// A renewal is under way that asks for it.
+    /// A renewal that includes it is in progress.
     asked: bool,
-    /// That renewal was carried out though the claim was given up meanwhile.
+    /// That renewal took effect although the claim had been given up in the meantime.
     revived: bool,
 }
 
-/// A claim in this process's care, until it is dropped.
+/// A claim that is renewed until this is dropped.
 #[derive(Debug)]
 pub(super) struct Held {
     leases: Arc<Leases>,
@@ -65,12 +65,12 @@ impl Leases {
         Self { lease, care: Mutex::new(care), sooner: Notify::new(), answered: Notify::new() }
     }
 
-    /// Takes a claim into care whose statement was sent at `sent`.
+    /// Keeps a claim, whose statement was sent at `sent`, renewed.
     pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> Held {
         let lost = CancellationToken::new();
         let deadline = sent + self.lease;
         if deadline <= Instant::now() {
-            // The answer took longer than the claim stands, or the process was stopped meanwhile.
+            // The answer took longer than the lease, or the process was suspended in the meantime.
             lost.cancel();
         }
         let mut care = self.care();
@@ -90,7 +90,8 @@ impl Leases {
         care.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
     }
 
-    /// A renewal is about to be sent for those of the claims that still stand here: it would revive what was given up.
+    /// Marks those of the claims that still stand here, and returns them: a renewal is about to be
+    /// sent, and would revive a claim that was given up.
     fn ask(&self, claims: &[Claim]) -> Vec<Claim> {
         let mut care = self.care();
         let mut stands = |claim: &Claim| {
@@ -113,7 +114,7 @@ impl Leases {
         }
     }
 
-    /// The renewal of these claims is over, whatever came of it.
+    /// The renewal of these claims has ended, whatever its result.
     fn answered(&self, claims: &[Claim]) {
         let mut care = self.care();
         for claim in claims {
@@ -124,7 +125,7 @@ impl Leases {
         self.answered.notify_waiters();
     }
 
-    /// Gives up what is past its deadline; the next deadline of the rest.
+    /// Gives up the claims that are past their deadline; returns the next deadline of the others.
     fn expire(&self, now: Instant) -> Instant {
         let mut care = self.care();
         let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
@@ -150,15 +151,16 @@ impl Held {
         self.claim
     }
 
-    /// Its last write is about to be sent.
+    /// Marks that its last write is about to be sent.
     pub(super) fn ends(&self) {
         if let Some(entry) = self.leases.care().entry(self.claim) {
             entry.ends = true;
         }
     }
 
-    /// For a claim that was lost: waits for a renewal that is under way, and says whether that was carried out after the
-    /// claim was given up. Then it stands for another lease, in which nobody runs the event.
+    /// For a lost claim: waits for the renewal in progress, if any, and returns whether it took
+    /// effect after the claim was given up. The claim then stands for another lease in which no
+    /// process runs the event.
     pub(super) async fn was_revived(&self) -> bool {
         loop {
             let answered = self.leases.answered.notified();
@@ -171,7 +173,7 @@ impl Held {
         }
     }
 
-    /// Ends when the claim is lost: another worker may have the event.
+    /// Completes when the claim is lost: another worker may have the event.
     pub(super) async fn lost(&self) {
         self.lost.cancelled().await;
     }
@@ -186,7 +188,7 @@ impl Drop for Held {
     }
 }
 
-/// Renews all held claims every third of a lease; sooner, when that failed.
+/// Renews all held claims every third of a lease, or sooner after a failure.
 pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     let pause = leases.lease / 3;
     loop {
@@ -200,8 +202,9 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
     }
 }
 
-/// Renews one page; whether all of it was renewed or is lost. Somebody else's lock on a row costs the other claims one
-/// wait, however many such rows there are: the next try is for these.
+/// Renews one page; returns whether every claim of it was renewed or is lost. A row lock held by
+/// another session costs the other claims one wait, however many such rows there are: the second
+/// try skips them.
 async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     let page = leases.ask(page);
     if page.is_empty() {
@@ -243,7 +246,7 @@ fn known(renewed: Vec<bool>) -> Vec<Option<bool>> {
     renewed.into_iter().map(Some).collect()
 }
 
-/// Cancels what is past its deadline, also while a renewal hangs.
+/// Cancels claims that are past their deadline, even while a renewal hangs.
 pub(super) async fn watch(leases: Arc<Leases>) {
     loop {
         let next = leases.expire(Instant::now());
@@ -258,7 +261,7 @@ pub(super) async fn watch(leases: Arc<Leases>) {
 mod tests {
     use super::*;
 
-    /// The database's clock may jump at a failover, and give an event to this process a second time.
+    /// After a failover the database's clock may jump, and this process get an event a second time.
     #[tokio::test(start_paused = true)]
     async fn a_second_claim_of_an_event_ends_the_first() {
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
@@ -270,7 +273,8 @@ mod tests {
         assert_eq!(leases.claims(), [second.claim]);
     }
 
-    /// However many rows somebody holds, the claims on the others are renewed at once; and what is lost is lost.
+    /// However many rows are locked by others, the claims on the rest are renewed without delay,
+    /// and lost claims are recognized as lost.
     #[cfg(feature = "http")]
     #[tokio::test]
     async fn rows_that_others_hold_cost_the_other_claims_one_wait() {
@@ -306,7 +310,7 @@ mod tests {
         assert_eq!(renewed(&leases), (PAGE - 1, vec![gone.id]));
     }
 
-    /// The deletion was committed, and a renewal that came after it is answered before it.
+    /// The deletion was committed, and a renewal that came after it is answered first.
     #[tokio::test(start_paused = true)]
     async fn a_renewal_does_not_end_a_claim_whose_last_write_is_under_way() {
         let lease = Duration::from_secs(60);
@@ -323,7 +327,7 @@ mod tests {
         held.lost().await;
     }
 
-    /// A renewal that waits for a stranger's lock outlasts the claims that it asks for.
+    /// A renewal that waits for another session's lock outlasts the claims that it is for.
     #[tokio::test(start_paused = true)]
     async fn what_a_renewal_did_to_a_claim_that_was_given_up_is_told() {
         let lease = Duration::from_secs(60);

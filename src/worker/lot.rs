@@ -1,5 +1,5 @@
-//! The parking lot: notifications that wait here for their time, or for room. Bounded, one per event; when it is full, the
-//! canvas with the most makes room for others.
+//! The parking lot: notifications that wait here for their time or for room. Bounded, one per
+//! event; when it is full, the canvas with the most gives way to others.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub(super) struct Lot {
     size_max: usize,
     waiting: HashMap<EventId, (Delivery, For)>,
     times: DelayQueue<EventId>,
-    /// None of them is empty.
+    /// By canvas; entries are never empty.
     canvases: HashMap<CanvasId, OfCanvas>,
-    /// The canvases by how much they have here.
+    /// The canvases, ordered by how many notifications they have here.
     sizes: BTreeSet<(usize, CanvasId)>,
     open_len: usize,
     last_number: u64,
 }
 
-/// What waits of one canvas.
+/// The waiting notifications of one canvas.
 #[derive(Debug, Default)]
 struct OfCanvas {
-    /// By the time that it waits for.
+    /// Those that wait for a time, ordered by it.
     timed: BTreeSet<(Instant, EventId)>,
-    /// What waits for room, by the order in which it came.
+    /// Those that wait for room, in order of arrival.
     open: BTreeMap<u64, EventId>,
 }
 
@@ -44,7 +44,7 @@ impl OfCanvas {
 #[derive(Debug)]
 enum For {
     Time(CanvasId, Instant, delay_queue::Key),
-    /// Its canvas and number, and what waits for the room.
+    /// With its canvas, its number, and the task that waits for the room.
     Room(CanvasId, u64, AbortHandle),
 }
 
@@ -69,13 +69,15 @@ impl Lot {
         self.waiting.len()
     }
 
-    /// How many wait for room.
+    /// How many notifications wait for room.
     pub(super) fn open_len(&self) -> usize {
         self.open_len
     }
 
-    /// Whether one more of a canvas may wait, for this time or for room. When all places are taken, the canvas with the most gives
-    /// up its last, if it has more than that one would have; and each canvas what waits for a later time.
+    /// Whether another notification of a canvas may wait, for this time or for room. If the lot is
+    /// full, space is made for it: the canvas with the most gives up its last, if it has more than
+    /// this canvas would then have; otherwise this canvas gives up its latest, if that waits for a
+    /// later time.
     pub(super) fn has_room(&mut self, canvas: CanvasId, wait: Option<Duration>) -> bool {
         if self.waiting.len() < self.size_max {
             return true;
@@ -98,7 +100,8 @@ impl Lot {
         }
     }
 
-    /// The last of what a canvas has more of: one that waits for room may have some elsewhere.
+    /// Gives up the last notification of the kind that the canvas has more of. One that waits for
+    /// room is put back, because another worker may have room.
     fn give_up_last(&mut self, canvas: CanvasId) {
         let Some(of_it) = self.canvases.get(&canvas) else { return };
         match (of_it.timed.last(), of_it.open.last_key_value()) {
@@ -114,7 +117,7 @@ impl Lot {
         }
     }
 
-    /// Keeps a notification for a while. The caller has checked that there is room and none of this event.
+    /// Keeps a notification for a while. The caller has checked for space and duplicates.
     pub(super) fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
         let Notification { id, canvas } = notification;
         let time = Instant::now() + wait;
@@ -123,7 +126,7 @@ impl Lot {
         self.waiting.insert(id, (delivery, For::Time(canvas, time, key)));
     }
 
-    /// Keeps a notification until [`Lot::take`] is called for it by what waits for its room.
+    /// Keeps a notification until the task that waits for its room has [`Lot::take`] called.
     pub(super) fn park_open(
         &mut self,
         notification: Notification,
@@ -138,13 +141,13 @@ impl Lot {
         self.waiting.insert(id, (delivery, For::Room(canvas, number, entering)));
     }
 
-    /// Whether the event waits for something else than a time.
+    /// Whether the event waits for something other than a time.
     pub(super) fn waits_openly(&self, id: EventId) -> bool {
         matches!(self.waiting.get(&id), Some((_, For::Room(..))))
     }
 
-    /// Lets an event that waits for a later time come up after `wait` already: the earlier of two looks at it decides,
-    /// and coming up early costs no more than another look.
+    /// Makes an event that waits for a later time come up after `wait`: of two looks at it the
+    /// earlier one decides, and coming up early only costs another look.
     pub(super) fn hasten(&mut self, id: EventId, wait: Duration) {
         let sooner = Instant::now() + wait;
         if let Some((_, For::Time(canvas, time, key))) = self.waiting.get_mut(&id)
@@ -159,7 +162,7 @@ impl Lot {
         }
     }
 
-    /// Takes a notification out before its time.
+    /// Removes a notification before its time.
     pub(super) fn take(&mut self, id: EventId) -> Option<Delivery> {
         let (delivery, reason) = self.waiting.remove(&id)?;
         match reason {
@@ -176,7 +179,7 @@ impl Lot {
         Some(delivery)
     }
 
-    /// Changes what a canvas has here, and what is known of how much that is.
+    /// Changes what a canvas has here, and keeps the order by size up to date.
     fn change<T>(&mut self, canvas: CanvasId, change: impl FnOnce(&mut OfCanvas) -> T) {
         let of_it = self.canvases.entry(canvas).or_default();
         let before = of_it.len();
@@ -190,7 +193,8 @@ impl Lot {
         }
     }
 
-    /// Takes the one out that came last of the canvas with the most that wait for room; of several, of whose came last.
+    /// Removes the latest notification that waits for room, of the canvas with the most of these;
+    /// among several such canvases, the latest.
     pub(super) fn take_last_open(&mut self) -> Option<(EventId, Delivery)> {
         let open = self.canvases.values().map(|of_it| &of_it.open);
         let (_, (_, id)) = open.filter_map(|open| Some((open.len(), open.last_key_value()?))).max()?;
@@ -198,7 +202,7 @@ impl Lot {
         self.take(id).map(|delivery| (id, delivery))
     }
 
-    /// The next notification whose time has come. Cancel safe; waits for ever while none has a time.
+    /// The next notification whose time has come. Cancel safe; pending while none waits for a time.
     pub(super) async fn due(&mut self) -> (EventId, Delivery) {
         loop {
             let Some(expired) = self.times.next().await else {
@@ -212,7 +216,7 @@ impl Lot {
         }
     }
 
-    /// Puts everything back that waits.
+    /// Puts back everything that waits.
     pub(super) fn clear(&mut self) {
         self.times.clear();
         self.canvases.clear();

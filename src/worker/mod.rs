@@ -1,6 +1,6 @@
-//! The worker: takes notifications, runs each through the machine, keeps the claims it holds alive.
+//! The worker: receives notifications, runs each through the machine, and renews its claims.
 //!
-//! Intake and parking lot belong to one loop; each run is a task; leases and chores have tasks of their own.
+//! One loop owns intake and parking lot. Each run is a task, and so are leases and chores.
 
 #[cfg(test)]
 mod agreement;
@@ -58,47 +58,54 @@ use statements::Statements;
 use targets::Targets;
 use values::Values;
 
-/// Largest capacity, prefetch and parking lot.
+/// Upper limit of the capacity, the prefetch and the parking lot.
 const LOT_MAX: usize = 50_000;
-/// What is taken ahead of what runs, in capacities.
+/// Default prefetch, as a multiple of the capacity.
 const PREFETCH_ROUNDS: usize = 4;
-/// What is taken beyond that while handlers are quick.
+/// Notifications taken ahead beyond the prefetch while handlers are quick.
 const AHEAD: usize = 5_000;
-/// Largest room for values.
+/// Upper limit of `value_bytes_max`.
 const VALUE_BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;
 
-/// How much a worker takes on, and how it stops.
+/// How much work a worker takes on, and how it stops.
 #[derive(Clone, Debug)]
 pub struct WorkerConfig {
-    /// What the worker is called where it is shown which events it has in hand. Default none: the name of its host, and eight
-    /// random digits, which the workers of a process have in common.
+    /// The worker's name, shown with the events that it has claimed. Default `None`: the host's
+    /// name and eight random hexadecimal digits, which the workers of a process share.
     pub name: Option<Name>,
-    /// Handlers that run at a time. Default 64.
+    /// Most handlers that run at a time. Default 64.
     pub capacity: usize,
-    /// Handlers of one canvas that are HTTP targets and run at a time. Default none: a quarter of the capacity, so that no
-    /// canvas's slow targets keep the others waiting.
+    /// Most HTTP targets of one canvas, or of one queue, that are called at a time. Default `None`:
+    /// a quarter of the capacity, so that slow targets of one canvas don't hold up the others.
     pub target_share: Option<usize>,
-    /// Notifications that are taken ahead of what runs, and that no other worker has meanwhile. Default none: four times the
-    /// capacity, and 5,000 more while handlers are so quick that those would be done within ten seconds, so that canvases take turns
-    /// among many. Less shares handlers that take minutes more evenly.
+    /// Notifications held ahead beyond the capacity, which no other worker has in the meantime.
+    /// Default `None`: four times the capacity, and 5,000 more while handlers are so quick that
+    /// those would be done within ten seconds, so that canvases take turns among many. A smaller
+    /// value spreads handlers that take minutes more evenly over the workers.
     pub prefetch: Option<usize>,
-    /// Notifications that wait here for their time, or for room at their handler. Default 5,000; beyond that the promise on
-    /// the row wakes the event.
+    /// Notifications that wait here for their time, or for room at their handler. Default 5,000;
+    /// beyond this limit, the row's promise wakes the event.
     pub lot_max: usize,
-    /// Bytes of the values of running events, beyond what is small. Default 64 MiB, at least 1 MiB: events whose value is
-    /// larger than 256 KiB (or than this divided by the capacity, if that is less) run beside each other only as far as
-    /// their values fit into it together, and one that is larger than all of it runs alone.
+    /// Most bytes of large values of running events. Default 64 MiB, at least 1 MiB. A value is
+    /// large if it exceeds 256 KiB, or this limit divided by the capacity if that is less. Events
+    /// with large values run concurrently only as far as the values fit into the limit together;
+    /// one that exceeds it runs alone.
     pub value_bytes_max: usize,
-    /// Events of a canvas that this worker's share of the minute's pass wakes in a second when many wait, twice as many at
-    /// once. Default 1,000: one canvas's backlog is not to stand in front of what others emit. [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT) has no rate.
+    /// Events of one canvas that this worker's share of the minute's pass wakes per second when
+    /// many wait, with a burst of twice as many. Default 1,000. The limit prevents one canvas's
+    /// backlog from delaying what others emit. It does not apply to
+    /// [`CanvasId::DEFAULT`](crate::CanvasId::DEFAULT).
     pub canvas_event_rate: u32,
-    /// How long handlers may run on after a shutdown was asked for. Default 28 s; Cloud Run allows 8.
+    /// How long handlers may continue after a shutdown request. Default 28 s; at most 8 s on Cloud
+    /// Run.
     pub shutdown_grace: Duration,
-    /// Lost claims after which an event is not tried any more. Default 5.
+    /// The number of lost claims at which an event dies as poison, without being started. Default
+    /// 5.
     pub losses_max: u32,
-    /// Lost claims after which an event counts as suspect: a worker runs one suspect at a time. Default 2.
+    /// The number of lost claims from which on an event is a suspect: a worker runs one suspect at
+    /// a time. Default 2.
     pub suspect_losses: u32,
-    /// How long ids and dead events are kept.
+    /// How long data is kept that is removed by age, such as dead events.
     pub retention: Retention,
 }
 
@@ -121,39 +128,39 @@ impl Default for WorkerConfig {
 }
 
 impl WorkerConfig {
-    /// Most notifications that run, or wait for a place, at a time.
+    /// Most notifications that run or wait for a slot at a time.
     fn held_max(&self) -> usize {
         let prefetch = self.prefetch.unwrap_or(PREFETCH_ROUNDS * self.capacity);
         self.capacity + prefetch.min(LOT_MAX)
     }
 
-    /// Most that wait beyond that, while handlers are quick.
+    /// Most that wait beyond that while handlers are quick.
     fn ahead_max(&self) -> usize {
         if self.prefetch.is_none() { AHEAD } else { 0 }
     }
 }
 
-/// Why a worker could not start.
+/// Why a worker could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// A handler's registration is wrong.
+    /// The registration of a handler is not valid.
     #[error(transparent)]
     Route(#[from] InvalidRoute),
-    /// The configuration is wrong.
+    /// The configuration is not valid.
     #[error("{0}")]
     Config(&'static str),
-    /// A part of the worker ended that never should.
+    /// A part of the worker ended that should have run until the shutdown.
     #[error("the worker has shut down because {0} ended by a defect: start it again")]
     Defect(&'static str),
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The notifier.
+    /// An error of the notifier.
     #[error(transparent)]
     Notify(#[from] NotifyError),
 }
 
-/// Pulls notifications and runs events.
+/// Receives notifications and runs their events.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -192,7 +199,7 @@ pub struct QueueWorker {
 }
 
 impl QueueWorker {
-    /// A worker with its handlers; it starts with [`QueueWorker::run`].
+    /// A worker with its handlers. [`QueueWorker::run`] starts it.
     pub fn new(
         store: Store,
         notifier: Arc<dyn Notifier>,
@@ -235,8 +242,8 @@ impl QueueWorker {
         })
     }
 
-    /// Lets it run the events of handlers that are registered as HTTP targets, too. A function for the same events goes
-    /// first.
+    /// Also runs events whose handlers are registered as HTTP targets. A function for the same
+    /// events takes precedence.
     ///
     /// ```
     /// use wakeq::QueueWorker;
@@ -252,7 +259,8 @@ impl QueueWorker {
         self
     }
 
-    /// Tells of each run that ended. When the receiver is slow, reports are left out, not waited for.
+    /// Reports every run that ends. A slow receiver misses reports beyond the channel's 10,000;
+    /// runs do not wait for it.
     pub fn reports(&mut self) -> mpsc::Receiver<RunReport> {
         let (sender, receiver) = mpsc::channel(10_000);
         self.reports = Some(sender);
@@ -264,8 +272,8 @@ impl QueueWorker {
         Arc::clone(&self.counters)
     }
 
-    /// Why the worker receives no notifications now, in words that say what to do; `None` while it is ready. It says so
-    /// before the start and during a shutdown, too.
+    /// Why the worker does not receive notifications at present, in words that say what to do;
+    /// `None` while it is ready. It is also set before the start and during a shutdown.
     ///
     /// ```
     /// # async fn example(worker: wakeq::QueueWorker) {
@@ -278,13 +286,14 @@ impl QueueWorker {
         self.trouble.subscribe()
     }
 
-    /// Cancel it to shut the worker down.
+    /// The token that shuts the worker down when it is cancelled.
     pub fn stop_token(&self) -> CancellationToken {
         self.stop.clone()
     }
 
-    /// Runs until [`QueueWorker::stop_token`] is cancelled: then takes nothing more, gives back what has not started,
-    /// lets handlers end within the grace, and cuts off and releases the rest.
+    /// Runs until [`QueueWorker::stop_token`] is cancelled. It then stops receiving, gives back
+    /// what has not started, lets handlers end within the grace, and cuts off the others and
+    /// releases their claims.
     pub async fn run(self) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
@@ -304,7 +313,8 @@ impl QueueWorker {
         match select(working, select_all([chores, renewing, watching])).await {
             Either::Left((true, _)) => Ok(()),
             Either::Left((false, _)) => Err(WorkerError::Defect("its subscription")),
-            // Without renewals or the probe nothing is right any more: end in good order, to be started again.
+            // Without renewals or the probe the worker can't work correctly: shut down in good
+            // order, to be started again.
             Either::Right((_, working)) => {
                 self.stop.cancel();
                 working.await;
@@ -313,11 +323,13 @@ impl QueueWorker {
         }
     }
 
-    /// Takes one notification from the subscription and runs it to its end; `None` once the subscription has ended.
+    /// Receives one notification from the subscription and runs it to its end; `None` once the
+    /// subscription has ended.
     ///
-    /// For tests, and for callers with a loop of their own. There is no parking lot: what has to wait, for its time or
-    /// for room, is put back. Messages that are no notifications are acknowledged and passed over. Dropped half-way, it leaves
-    /// a claim behind that runs out and counts as lost.
+    /// For tests, and for callers with a loop of their own. There is no parking lot: a notification
+    /// that has to wait, for its time or for room, is put back. Messages that are not notifications
+    /// are acknowledged and skipped. If the future is dropped midway, it leaves a claim that
+    /// expires and counts as lost.
     ///
     /// ```
     /// use std::sync::Arc;
@@ -347,7 +359,7 @@ impl QueueWorker {
         Some(report)
     }
 
-    /// What runs notifications one after the other, without an intake.
+    /// Runs notifications one after the other, without an intake.
     pub(crate) fn driver(&self) -> Driver {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
@@ -355,12 +367,13 @@ impl QueueWorker {
         Driver { runner: self.runner(leases), notifier, counters, _kept: kept }
     }
 
-    /// Tells the database which handlers this worker has: what waited for them is woken. How many did.
+    /// Tells the database which handlers this worker has, which wakes the events that waited for
+    /// them. Returns how many of the handlers had such events.
     pub(crate) async fn register(&self) -> Result<u64, StoreError> {
         self.store.register(&self.registry.any_canvas(), &self.registry.one_canvas()).await
     }
 
-    /// Keeps claims alive until it is dropped.
+    /// Renews claims until the handles are dropped.
     fn keep(&self, leases: &Arc<Leases>) -> [AbortOnDropHandle<()>; 2] {
         let renewing = tokio::spawn(leases::renew(Arc::clone(leases), self.store.clone()));
         let watching = tokio::spawn(leases::watch(Arc::clone(leases)));
@@ -400,7 +413,7 @@ impl QueueWorker {
     }
 }
 
-/// Runs single notifications, as a worker does; keeps their claims alive until it is dropped.
+/// Runs single notifications like a worker; renews their claims until it is dropped.
 pub(crate) struct Driver {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
@@ -409,8 +422,8 @@ pub(crate) struct Driver {
 }
 
 impl Driver {
-    /// Runs one notification to its end. What has to wait, for its time or for room, is the caller's business. The next
-    /// event of an object is published.
+    /// Runs one notification to its end. If it has to wait, for its time or for room, that is up to
+    /// the caller. The next event of an object is published.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
         let finished = self.runner.run(notification, Room::default()).await;
         self.counters.count(&finished.report, finished.fault);

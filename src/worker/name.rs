@@ -1,4 +1,4 @@
-//! What a worker is called where its claims are shown.
+//! The name of a worker, shown with its claims.
 
 use std::sync::OnceLock;
 
@@ -6,10 +6,12 @@ use uuid::Uuid;
 
 use crate::event::Name;
 
-/// Most characters of the host's name that are kept, from its end, where those of pods differ: every claimed row has them.
+/// Most characters of the host's name that are kept, because every claimed row stores them. They
+/// are taken from the end, where the names of pods differ.
 const HOST_MAX: usize = 31;
 
-/// The name of this process, the same until it ends: its host's, which in a container is that of the pod, and eight random digits.
+/// The name of this process, constant until it ends: the host's name, which in a container is that
+/// of the pod, and eight random hexadecimal digits.
 pub(super) fn of_this_process() -> Name {
     static NAME: OnceLock<Name> = OnceLock::new();
     NAME.get_or_init(|| name(&host(), Uuid::new_v4())).clone()

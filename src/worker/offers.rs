@@ -1,17 +1,17 @@
-//! What waits here for the room of a narrow handler is offered to other workers, which may have room: a few a second, fewer
-//! while nobody takes any. Pure.
+//! Notifications that wait here for room at a handler with limited concurrency are offered to other
+//! workers, which may have room: a few per second, fewer while no worker takes any. Pure.
 
 use std::collections::HashSet;
 
 use crate::event::EventId;
 
-/// At least so many at a time: of one alone, this worker might be the one that hears of it each time.
+/// Fewest offers at a time: a single one might come back to this worker each time.
 const FEWEST: usize = 2;
 
-/// How much is offered, and what became of it.
+/// How many are offered, and how many came back.
 #[derive(Debug)]
 pub(super) struct Offers {
-    /// At most so many at a time.
+    /// Most offers at a time.
     most: usize,
     pace: usize,
     offered: HashSet<EventId>,
@@ -23,8 +23,8 @@ impl Offers {
         Self { most, pace: most, offered: HashSet::new(), came_back: 0 }
     }
 
-    /// How many to offer now, by what became of those that were offered before: half as many if all of them are back here,
-    /// else twice as many.
+    /// How many to offer now: half as many as before if all of the last offers came back here,
+    /// otherwise twice as many.
     pub(super) fn next(&mut self) -> usize {
         if !self.offered.is_empty() || self.came_back > 0 {
             let all = self.offered.is_empty();
@@ -39,7 +39,7 @@ impl Offers {
         self.offered.insert(id);
     }
 
-    /// It waits here, or waits here again.
+    /// Records that an event waits here, possibly again.
     pub(super) fn waits_here(&mut self, id: EventId) {
         self.came_back += usize::from(self.offered.remove(&id));
     }

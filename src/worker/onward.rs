@@ -1,6 +1,7 @@
-//! Notifications that no broker has: of events whose turn came here, or that were acknowledged while they wait for their
-//! time. To put one back is to publish it. What this worker leaves to others becomes one: the broker would keep what is put back
-//! for the retry delay.
+//! Notifications that the broker does not hold: of events whose turn came here, and of events that
+//! wait for their time after being acknowledged. Putting one back means publishing it. What this
+//! worker leaves to others is published as well: the broker would hold what is put back for the
+//! retry delay.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,11 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::event::Notification;
 use crate::notify::{Answer, Delivery, Notifier, Subscription};
 
-/// Most notifications that are published at once.
+/// Most notifications published at once.
 const BATCH_MAX: usize = 1_000;
 
-/// Publishes what this worker has no use for, for whichever worker has room. Should the process end meanwhile, or the
-/// broker refuse, the promise of the event makes up for it.
+/// Publishes notifications that this worker has no use for, to any worker that has room. If the
+/// process ends in the meantime, or the broker refuses, the event's promise makes up for it.
 #[derive(Debug)]
 pub(super) struct Onward {
     others: Others,
@@ -23,7 +24,7 @@ pub(super) struct Onward {
 }
 
 impl Onward {
-    /// With room for so many that are not published yet.
+    /// Holds up to `waiting_max` notifications that are not yet published.
     pub(super) fn start(notifier: Arc<dyn Notifier>, waiting_max: usize) -> Self {
         let (others, given) = mpsc::channel(waiting_max.max(1));
         let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, given)));
@@ -35,18 +36,19 @@ impl Onward {
         self.others.clone()
     }
 
-    /// A delivery of this notification that came from no broker.
+    /// A delivery of this notification that did not come from the broker.
     pub(super) fn delivery(&self, notification: Notification) -> Delivery {
         let answer = OnwardAnswer { others: self.others.clone(), notification };
         Delivery::new(&notification.body(), Box::new(answer))
     }
 
-    /// Leaves to the other workers what a broker sent to this one.
+    /// Leaves to the other workers what the broker sent to this one.
     pub(super) fn leave(&self, notification: Notification, delivery: Delivery) {
         self.others.leave(notification, delivery);
     }
 
-    /// Returns once all is published whose delivery was dropped or answered, or after so long.
+    /// Returns once every notification is published whose delivery was dropped or answered, or
+    /// after `within`.
     pub(super) async fn close(self, within: Duration) {
         drop(self.others);
         if tokio::time::timeout(within, self.publishing).await.is_err() {
@@ -55,7 +57,7 @@ impl Onward {
     }
 }
 
-/// The other workers; they get all that is given to them before the last of its clones is dropped.
+/// The other workers. They receive everything given to them before the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(super) struct Others(mpsc::Sender<Notification>);
 
@@ -72,12 +74,12 @@ impl Others {
     }
 }
 
-/// Closes a subscription, and leaves to the others what it was sent and did not hand out. A message that says nothing comes again to
-/// one of them.
+/// Closes a subscription, and leaves to the other workers what it had received and not handed out.
+/// A message that is not a notification is delivered again, to one of them.
 pub(super) async fn close(mut subscription: Box<dyn Subscription>, others: Others, grace: Duration) {
     subscription.stop();
     let mut rest = Vec::new();
-    // Kept until it is all: the broker would send more in the place of what is answered.
+    // Answered only when all are collected: the broker would send more in place of those answered.
     while let Some(delivery) = subscription.next().await {
         rest.push(delivery);
     }

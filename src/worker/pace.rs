@@ -1,26 +1,27 @@
-//! How quick what runs here is, and whether so much would be done soon. Pure.
+//! How quick the runs of this worker are, and whether a given number would be done soon. Pure.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What would be done so soon is kept from nobody; once it is quick, it is that until it would take three times as long: what others do
-/// to the processor for a moment makes no handler slow.
+/// Work that would be done this soon is not worth leaving to others. Once runs count as quick, they
+/// do until it would take three times as long: a brief load on the processor does not make handlers
+/// slow.
 const SOON: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(30);
-/// Looks in a row that find it quick before it counts as quick.
+/// Consecutive looks that must find runs quick before they count as quick.
 const SURE: u32 = 3;
 
-/// Places and the time for which they were taken, between one look and the next.
+/// How busy the slots were between one look and the next.
 #[derive(Debug)]
 pub(super) struct Pace {
     capacity: usize,
     since: Instant,
-    /// The sum, over what ran, of the time for which it did.
+    /// The summed running time of all runs.
     busy: Duration,
     ended: u32,
     quick_looks: u32,
-    /// How many would be done before it is late, by each of the last looks.
+    /// How many runs would be done within `LATE`, by each of the last looks.
     done: [usize; SURE as usize],
 }
 
@@ -36,7 +37,7 @@ impl Pace {
         }
     }
 
-    /// So many have run since this was called before.
+    /// Records that `running` runs were active since the last call.
     pub(super) fn ran(&mut self, now: Instant, running: usize) {
         let running = u32::try_from(running).unwrap_or(u32::MAX);
         self.busy = self.busy.saturating_add(now.duration_since(self.since).saturating_mul(running));
@@ -47,10 +48,12 @@ impl Pace {
         self.ended = self.ended.saturating_add(1);
     }
 
-    /// Whether so many would be done soon, by what ran since the look before; as before, if nothing did.
+    /// Whether `count` runs would be done soon, judging by the runs since the last look; unchanged
+    /// if there were none.
     pub(super) fn is_quick(&mut self, count: usize) -> bool {
         if self.ended > 0 || !self.busy.is_zero() {
-            // A run takes as long as all of them did, by how many ended; what has not ended counts with the time it has had.
+            // The duration of a run is the total running time divided by the runs that ended; those
+            // that have not ended count with the time they have had.
             let (each_s, places) = (self.busy.as_secs_f64(), self.capacity as f64 * f64::from(self.ended));
             let within = if self.quick_looks < SURE { SOON } else { LATE };
             let is_quick = each_s * count as f64 <= within.as_secs_f64() * places;
@@ -62,7 +65,8 @@ impl Pace {
         self.quick_looks >= SURE
     }
 
-    /// How many would be done before it is late: by the best of the last looks, since a moment in which nothing ends says little.
+    /// How many runs would be done within `LATE`: by the best of the last looks, since a moment in
+    /// which nothing ends says little.
     pub(super) fn done_in_time(&self) -> usize {
         self.done.into_iter().max().unwrap_or(usize::MAX)
     }
@@ -74,7 +78,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A second in which all places are taken, and so many end.
+    /// A second in which all slots are busy and `ended` runs end.
     fn look(pace: &mut Pace, ended: u32) -> bool {
         let now = pace.since + SECOND;
         pace.ran(now, pace.capacity);

@@ -1,4 +1,4 @@
-//! Running one handler: its panic, its time-out, a lost lease and a shutdown all end here.
+//! Running one handler: its panic, its timeout, a lost lease and a shutdown all end here.
 
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
@@ -16,16 +16,16 @@ use crate::telemetry::{self, faults};
 /// Longest error text that is kept with an event, in characters.
 const ERROR_MAX: usize = 4000;
 
-/// How a handler ended, and what it said.
+/// How a handler ended, and its error message.
 pub(super) struct Ended {
     pub(super) ran: Ran,
     pub(super) error: Option<String>,
-    /// What went wrong, in a word for metrics; an error value did not.
+    /// What went wrong, as one word for metrics; `None` for an error value.
     pub(super) fault: Option<&'static str>,
 }
 
 impl Ended {
-    /// Of an event that is older than its handler's patience, "not yet" is an operational error.
+    /// "Not yet" is an operational error for an event that is older than its handler's patience.
     pub(super) fn at_age(self, age: Duration, patience: Duration) -> Self {
         let Ran::NotYet(delay) = self.ran else { return self };
         if age <= patience {
@@ -44,7 +44,7 @@ pub(super) async fn process(
     kill: &CancellationToken,
 ) -> Ended {
     let trace = execution.traceparent.clone().unwrap_or_else(Traceparent::root);
-    // Made inside, so that a panic before the first await is caught as well.
+    // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
@@ -98,7 +98,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
-/// As Postgres can hold it: cut, and without NUL.
+/// The text as Postgres can store it: cut to length, and without NUL.
 fn text(error: &str) -> String {
     error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
 }

@@ -1,7 +1,8 @@
-//! Runs notifications that are pushed: one at a time for who hands them over, with the machine and the claims of any
-//! worker, and no parking lot. What has to wait longer than a moment is left to the promise on its row.
+//! Runs pushed notifications, one per call, with the machine and the claims of any worker and
+//! without a parking lot. If an event has to wait longer than a moment, it is left to the promise
+//! on its row.
 //!
-//! It speaks no HTTP, and decides nothing that the machine decides.
+//! Knows nothing about HTTP, and takes no decision that belongs to the machine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -25,29 +26,29 @@ use crate::notify::Notifier;
 use crate::store::{Coalescer, StoreError};
 use crate::telemetry::WorkerGauges;
 
-/// How long after its arrival a notification may still wait here: for its event's time, or for room.
+/// How long after its arrival a notification may wait here, for its event's time or for room.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// When an event is woken again that could not be started, or whose owner lost it: as soon as a pull subscription would
-/// deliver it again.
+/// When an event is woken again that could not be started or whose lease was lost: as soon as a
+/// pull subscription would deliver it again.
 const SOON: Duration = Duration::from_secs(10);
-/// Which part of the capacity may wait in requests for room at one handler: the rest is left to promises at once, so that
-/// what is pushed for others gets through.
+/// The capacity divided by this is how many requests may wait for room at their handlers. The
+/// others are left to promises immediately, so that pushes for other handlers get through.
 const WAITING_SHARE: usize = 4;
 /// How long Pub/Sub waits for an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(600);
-/// How long released claims and last answers may take once the grace is over.
+/// How long releasing claims and sending the last answers may take once the grace is over.
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 
-/// Why a pushed notification has to come again.
+/// Why a pushed notification has to be delivered again.
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
-    /// The process shuts down; another one takes it.
+    /// The process is shutting down; another one will run the event.
     #[error("this process shuts down")]
     Stopping,
-    /// Postgres gave no answer.
+    /// Postgres did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A defect of ours; what it held runs out.
+    /// A bug in wakeq; the claim expires.
     #[error("the run ended by a defect of the worker")]
     Defect,
 }
@@ -87,31 +88,33 @@ pub struct PushRunner {
 struct Inner {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
-    /// Runs at a time.
+    /// Limits how many runs are active at a time.
     places: Arc<Semaphore>,
     capacity: usize,
-    /// Requests that may wait for room at their handler, at a time.
+    /// Limits how many requests wait for room at their handlers at a time.
     waiting: Semaphore,
     rooms: RoomQueues,
     gauges: WorkerGauges,
-    /// Held while the gauges are set, so that the last one to set them has looked last.
+    /// Held while the gauges are set, so that the last to set them was also the last to read.
     showing: Mutex<()>,
     promises: Coalescer<(EventId, Duration), ()>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     shutdown_grace: Duration,
     tasks: TaskTracker,
-    /// Nothing more is taken, and nothing waits any longer.
+    /// When cancelled, nothing more is accepted, and nothing waits any longer.
     stop: CancellationToken,
-    /// Renews what is held, until the last run has ended.
+    /// The tasks that renew claims, until the last run has ended.
     kept: Mutex<Option<[AbortOnDropHandle<()>; 2]>>,
 }
 
 impl QueueWorker {
-    /// This worker as one that is given its notifications, and doesn't fetch them: its capacity, its grace, its handlers.
+    /// Turns the worker into one that is passed its notifications instead of fetching them, with
+    /// the same capacity, grace and handlers.
     ///
-    /// Refused where the deployment's horizon is not 0, because between two pushes there is nowhere to keep what waits
-    /// for its time; and with handlers whose time-out is longer than the 600 s that Pub/Sub waits for an answer.
+    /// Refused if the deployment's horizon is not 0, because between two pushes there is no place
+    /// to keep events until their time, and if a handler's timeout is longer than the 600 s that
+    /// Pub/Sub waits for an answer.
     pub async fn into_push_runner(self) -> Result<PushRunner, WorkerError> {
         if !self.store.timing().horizon.is_zero() {
             return Err(WorkerError::Config(
@@ -132,7 +135,7 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
         let mut runner = self.runner(leases);
-        // Not the deployment's, which is 0 and written into rows: how far ahead a run says "wait" and not "another time".
+        // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
         let promises = batched(&self.store, |store, asked: Vec<(EventId, Duration)>| async move {
             store.bring_forward(&asked).await.map(|()| vec![(); asked.len()])
@@ -159,10 +162,11 @@ impl QueueWorker {
 }
 
 impl PushRunner {
-    /// Runs the event that a message is about: `Ok` if the message is done with, also where it was no notification. What
-    /// has to wait for more than 10 s is done with, too: the promise on its row wakes it.
+    /// Runs the event that a message is about. `Ok` means that the message is done, including one
+    /// that is not a notification. An event that has to wait for more than 10 s is done as well:
+    /// the promise on its row wakes it.
     ///
-    /// The run goes on when nobody waits for this any more.
+    /// The run continues if the caller drops this future.
     pub async fn run(&self, message: &[u8]) -> Result<(), PushError> {
         let notification = match Notification::parse(message) {
             Ok(notification) => notification,
@@ -187,8 +191,8 @@ impl PushRunner {
         Arc::clone(&self.inner.counters)
     }
 
-    /// Takes nothing more, lets handlers end within the grace, then cuts them off and releases their claims: all whose
-    /// event is not done with are told so.
+    /// Stops accepting, lets handlers end within the grace, then cuts them off and releases their
+    /// claims. All callers whose event is not done receive [`PushError::Stopping`].
     pub async fn shut_down(&self) {
         let inner = &self.inner;
         inner.stop.cancel();
@@ -212,7 +216,7 @@ impl Inner {
         let id = notification.id;
         let mut room = Room::default();
         loop {
-            // Left while it waits, so that what waits keeps nobody else from running.
+            // The slot is released while the event waits, so that others can run.
             let entering = async { Arc::clone(&self.places).acquire_owned().await.ok() };
             let Some(place) = self.enter(entering, latest).await? else {
                 return self.leave(id, SOON).await;
@@ -229,7 +233,7 @@ impl Inner {
             }
             room = Room::default();
             if finished.again.is_some() {
-                // Another event had this one's turn, and this one's notification was published once more.
+                // Another event took this one's turn, and this one's notification was republished.
                 return match finished.halt {
                     Halt::Answer(Answer::Acknowledge) => Ok(()),
                     Halt::Wait(When::In(wait)) => self.leave(ran, wait).await,
@@ -251,7 +255,8 @@ impl Inner {
                     self.unless_stopped(tokio::time::sleep_until(due)).await?;
                 }
                 Halt::Room(kind, full, places) => {
-                    // Who waits keeps a request of the deployment, in which an event of another handler could run.
+                    // A waiting request occupies one of the deployment's, in which an event of
+                    // another handler could run.
                     let Ok(_waits) = self.waiting.try_acquire() else {
                         return self.leave(id, SOON).await;
                     };
@@ -266,7 +271,7 @@ impl Inner {
         }
     }
 
-    /// Room, if there is some in time.
+    /// A permit, if one is free in time.
     async fn enter(
         &self,
         entering: impl Future<Output = Option<OwnedSemaphorePermit>>,
@@ -275,8 +280,9 @@ impl Inner {
         Ok(self.unless_stopped(tokio::time::timeout_at(latest, entering)).await?.ok().flatten())
     }
 
-    /// Leaves the event to the promise on its row, which is this long from now at the latest. Once the process shuts down
-    /// it is given back instead: another one may start it at once.
+    /// Leaves the event to the promise on its row, which is brought forward to this long from now
+    /// at the latest. During a shutdown the notification is given back instead: another process may
+    /// start it immediately.
     async fn leave(&self, id: EventId, wait: Duration) -> Result<(), PushError> {
         if self.stop.is_cancelled() {
             return Err(PushError::Stopping);
@@ -295,7 +301,7 @@ impl Inner {
 
     fn tell(&self, report: RunReport) {
         if let Some(reports) = &self.reports {
-            // A slow reader misses reports; the queue does not wait for it.
+            // A slow reader misses reports; runs do not wait for it.
             let _ = reports.try_send(report);
         }
     }

@@ -1,4 +1,4 @@
-//! Room: what a run has to hold before it may claim, where that is limited.
+//! Rooms: semaphores of which a run has to hold permits before it may claim.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::event::CanvasId;
 
-/// The rooms that a run is in.
+/// The permits that a run holds.
 #[derive(Debug, Default)]
 pub(super) struct Room {
     handler: Option<OwnedSemaphorePermit>,
@@ -27,7 +27,8 @@ pub(super) enum RoomKind {
 }
 
 impl Room {
-    /// Takes so many places in one at once, unless the run is in it already; whether it is in it now.
+    /// Tries to take this many permits of a room, unless the run already holds some; returns
+    /// whether it does now.
     pub(super) fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>, places: u32) -> bool {
         let place = self.place(kind);
         if place.is_none() {
@@ -36,7 +37,7 @@ impl Room {
         place.is_some()
     }
 
-    /// Holds what was waited for, too.
+    /// Also holds a permit that was waited for.
     pub(super) fn hold(&mut self, kind: RoomKind, entered: Option<OwnedSemaphorePermit>) {
         *self.place(kind) = entered;
     }
@@ -51,16 +52,17 @@ impl Room {
     }
 }
 
-/// Waiting for room: of each canvas the first that came waits in a room's own queue, and the others behind that one. So canvases
-/// have their turns at what they share, however many wait of one of them.
+/// Queues for rooms. The first waiter of each canvas waits at the semaphore itself, the canvas's
+/// others behind that one. So canvases take turns at a room that they share, however many of one of
+/// them wait.
 #[derive(Debug, Default)]
 pub(super) struct RoomQueues {
-    /// By room and canvas, while something waits; whatever waits holds its room.
+    /// By room and canvas. A waiter keeps its room alive, so addresses are unique.
     queues: Mutex<HashMap<(usize, CanvasId), Arc<Semaphore>>>,
 }
 
 impl RoomQueues {
-    /// Waits for so many places. Cancel safe: it loses its place in the queue, and nothing else.
+    /// Waits for this many permits. Cancel safe: only the place in the queue is lost.
     pub(super) async fn enter(
         &self,
         canvas: CanvasId,
@@ -68,7 +70,7 @@ impl RoomQueues {
         places: u32,
     ) -> Option<OwnedSemaphorePermit> {
         let queued = Queued::at(self, (Arc::as_ptr(&room) as usize, canvas));
-        // Nobody closes either.
+        // Neither semaphore is ever closed.
         let _first = queued.queue.acquire().await.ok()?;
         room.acquire_many_owned(places).await.ok()
     }
@@ -78,7 +80,7 @@ impl RoomQueues {
     }
 }
 
-/// One that waits in the queue of its canvas, which is forgotten with the last one.
+/// A waiter in the queue of its canvas. The queue is removed with its last waiter.
 struct Queued<'a> {
     queues: &'a RoomQueues,
     key: (usize, CanvasId),
@@ -95,7 +97,7 @@ impl<'a> Queued<'a> {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         let mut queues = self.queues.lock();
-        // This one's, and the map's.
+        // Only this waiter's and the map's.
         if Arc::strong_count(&self.queue) == 2 {
             queues.remove(&self.key);
         }
@@ -112,7 +114,7 @@ mod tests {
         CanvasId(uuid::Uuid::from_u128(number))
     }
 
-    /// Lets all that wait come as far as they can.
+    /// Lets all waiting tasks advance as far as they can.
     async fn settle() {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -142,7 +144,7 @@ mod tests {
         assert!(queues.lock().is_empty(), "nothing is kept of what nobody waits for");
     }
 
-    /// One that gives up leaves its turn to the next of its canvas; and the queue of one room is not that of another.
+    /// A waiter that gives up passes its turn on within its canvas; rooms have separate queues.
     #[tokio::test]
     async fn one_that_gives_up_holds_nobody_up() {
         let (queues, room) = (Arc::new(RoomQueues::default()), Arc::new(Semaphore::new(2)));

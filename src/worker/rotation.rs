@@ -1,28 +1,28 @@
-//! Whose turn it is among those who wait: a queue for each, one after the other, round after round.
+//! Round-robin over owners: a queue for each owner that has something waiting, served in turn.
 //!
-//! Pure: it starts nothing and knows no clock. Bounded by who fills it.
+//! Pure: it starts nothing and has no clock. The caller bounds its size.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 
-/// What waits, by whose it is. Between two turns of one who waits, everybody else who waits has at most one.
+/// Waiting items by owner. Between two turns of one owner, every other owner has at most one.
 #[derive(Debug)]
 pub(super) struct Rotation<K, T> {
-    /// None of them is empty.
+    /// By owner; entries are never empty.
     queues: HashMap<K, Queue<T>>,
-    /// Everybody who waits, once; the first is next.
+    /// Every owner that has something waiting, once; the first is next.
     turns: VecDeque<K>,
     came: usize,
     links: usize,
 }
 
-/// What waits of one. What came and what was handed over have every other turn while both wait, each in its order: neither
-/// many that come nor long chains keep the other waiting.
+/// The waiting items of one owner. Arrived and handed-over items alternate while both wait, each in
+/// their order: neither many arrivals nor long chains hold up the other kind.
 #[derive(Debug)]
 struct Queue<T> {
     came: VecDeque<T>,
     links: VecDeque<T>,
-    /// The next turn is for what came, if any of that waits.
+    /// The next turn is for an arrived item, if there is one.
     for_came: bool,
 }
 
@@ -41,12 +41,12 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         Self { queues: HashMap::new(), turns: VecDeque::new(), came: 0, links: 0 }
     }
 
-    /// How much waits altogether.
+    /// How many items wait.
     pub(super) fn len(&self) -> usize {
         self.came + self.links
     }
 
-    /// How much of it was handed over.
+    /// How many of them were handed over.
     pub(super) fn links(&self) -> usize {
         self.links
     }
@@ -55,13 +55,13 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         self.turns.is_empty()
     }
 
-    /// Adds what came to the end of its owner's queue. An owner that had nothing waiting comes after all that have.
+    /// Adds an arrived item to its owner's queue. A newly waiting owner goes to the back.
     pub(super) fn push(&mut self, owner: K, waits: T) {
         self.queue(owner).came.push_back(waits);
         self.came += 1;
     }
 
-    /// Adds what has its owner's next turn.
+    /// Adds an arrived item that gets its owner's next turn.
     pub(super) fn push_first(&mut self, owner: K, waits: T) {
         let queue = self.queue(owner);
         queue.came.push_front(waits);
@@ -69,8 +69,8 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         self.came += 1;
     }
 
-    /// Adds what was handed over by one that ended: the next of an object, say. It comes after all else that was, and not after
-    /// what came.
+    /// Adds an item that was handed over by a run that ended, such as the next event of an object.
+    /// It queues behind other handed-over items, but not behind arrived ones.
     pub(super) fn push_link(&mut self, owner: K, waits: T) {
         self.queue(owner).links.push_back(waits);
         self.links += 1;
@@ -83,12 +83,13 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         })
     }
 
-    /// Takes the last that came of whoever has the most of that waiting; of several, of the one whose turn is last.
+    /// Removes the latest arrived item of the owner with the most; among several such owners, of
+    /// the one whose turn is last.
     pub(super) fn shed(&mut self) -> Option<T> {
         self.shed_of(|queue| &mut queue.came).inspect(|_| self.came -= 1)
     }
 
-    /// The same of what was handed over.
+    /// Like [`Self::shed`], for handed-over items.
     pub(super) fn shed_link(&mut self) -> Option<T> {
         self.shed_of(|queue| &mut queue.links).inspect(|_| self.links -= 1)
     }
@@ -106,7 +107,7 @@ impl<K: Copy + Eq + Hash, T> Rotation<K, T> {
         last
     }
 
-    /// Takes the first of whose turn it is. Who has more left comes after everybody else.
+    /// Takes the first item of the owner whose turn it is. An owner with more goes to the back.
     pub(super) fn pop(&mut self) -> Option<T> {
         let owner = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&owner)?;
@@ -133,7 +134,7 @@ mod tests {
 
     use super::*;
 
-    /// Somebody adds something, or a turn is taken.
+    /// An item is added for an owner, or a turn is taken.
     fn steps() -> impl Strategy<Value = Vec<Option<u8>>> {
         let owner = prop_oneof![3 => Just(0), 2 => 1..4_u8, 1 => 4..12_u8];
         prop::collection::vec(prop_oneof![3 => owner.prop_map(Some), 2 => Just(None)], 0..300)
@@ -143,9 +144,9 @@ mod tests {
         #[test]
         fn everybody_who_waits_has_one_turn_a_round(steps in steps()) {
             let mut rotation = Rotation::new();
-            // What waits of whom, as it is meant to be.
+            // The expected waiting items of each owner.
             let mut waiting: BTreeMap<u8, VecDeque<usize>> = BTreeMap::new();
-            // Of each who waits, whose turns there were since its last one, or since it came.
+            // For each waiting owner, which owners had a turn since its last one or its arrival.
             let mut since: BTreeMap<u8, BTreeSet<u8>> = BTreeMap::new();
             let rest = std::iter::repeat_n(None, 301);
             for (at, step) in steps.into_iter().chain(rest).enumerate() {

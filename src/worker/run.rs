@@ -1,6 +1,7 @@
-//! The driver: performs what the machine asks, for one notification, until it ends.
+//! The driver: performs what the machine asks for, for one notification, until it ends.
 //!
-//! It decides nothing. A claim tried ahead of the questions only means that it holds their answers already.
+//! It decides nothing. Trying the claim before the machine asks only means that the answers to the
+//! first questions are already known.
 
 mod last_writes;
 
@@ -27,9 +28,9 @@ use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Ran, State
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 
-/// How often a run starts over that met a change between two of its statements.
+/// How often a run starts over if something changed between two of its statements.
 const ROUNDS_MAX: usize = 3;
-/// Longest reason of a pause, in characters.
+/// Longest reason for a pause, in characters.
 const REASON_MAX: usize = 1000;
 
 pub(super) struct Runner {
@@ -40,9 +41,9 @@ pub(super) struct Runner {
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
     pub(super) suspect_losses: u32,
-    /// One event that lost its owners before may run here at a time: it might take the others with it.
+    /// Only one suspect runs here at a time: it might take the process and its runs with it.
     pub(super) suspects: Arc<Semaphore>,
-    /// Large values are here one beside the other only as far as there is room for them.
+    /// Limits how many bytes of large values are here at a time.
     pub(super) values: Values,
     /// Cuts handlers off when the grace of a shutdown is over.
     pub(super) kill: CancellationToken,
@@ -134,26 +135,26 @@ struct Run<'a> {
     facts: Facts,
 }
 
-/// What a run has learned.
+/// What a run has learned so far.
 #[derive(Default)]
 struct Facts {
     address: Option<HandlerAddress>,
     handler: Option<Arc<Handler>>,
-    /// Losses that the event will have once it is claimed.
+    /// The event's losses, including the one that a claim would count.
     losses: u32,
-    /// The bytes of its value, once it was looked at.
+    /// The size of its value in bytes, known once it was loaded.
     value_bytes: i32,
     event: Option<ClaimedEvent>,
     place: Option<Place>,
     copy_of: Option<CopyOf>,
-    /// The copy's queue is pulled: no function and no target of this worker is for it.
+    /// The copy's queue is pulled: no function or target of this worker may run it.
     pulled: bool,
-    /// The event of the turn that was taken, if it is a copy: not always the one that was notified of.
+    /// The copy whose turn was taken, if any: not always the one that the notification named.
     turn: Option<Notification>,
     is_limited: bool,
     next: Option<Notification>,
     held: Option<Held>,
-    /// Until when it looks for what has its turn after it.
+    /// Until when the run may look for the events that have their turn after it.
     looks_end: Option<Instant>,
     attempt: Option<u32>,
     error: Option<String>,
@@ -186,7 +187,8 @@ impl Run<'_> {
             Effect::PauseHandler => Input::HandlerPaused(self.pause().await),
             Effect::SaveRetry { claim, retries, delay } => {
                 let saved = self.save(claim, retries, delay).await;
-                // Whatever came of it, this run has the event no longer: a renewal would keep it from others.
+                // Whatever the result, this run no longer has the event: a renewal would keep it
+                // from other workers.
                 self.facts.held = None;
                 Input::RetrySaved(saved)
             }
@@ -205,7 +207,8 @@ impl Run<'_> {
                 match (removed, &self.facts.place) {
                     (true, Some(_)) => Input::LinkRemoved,
                     (false, Some(_)) => {
-                        // It may have happened all the same, and then nobody else wakes the next one.
+                        // The removal may have happened all the same, and then no one else would
+                        // wake the next event.
                         self.facts.next = self.next().await;
                         Input::Removed(false)
                     }
@@ -221,7 +224,7 @@ impl Run<'_> {
         })
     }
 
-    /// Tries the claim first: it answers the load and all checks when it succeeds.
+    /// Tries the claim first: if it succeeds, it answers the load and all checks.
     async fn load(&mut self) -> Result<Option<Schedule>, StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
@@ -231,7 +234,8 @@ impl Run<'_> {
             return Ok(Some(schedule));
         }
         let loaded = statements.loads.call(self.notification.id).await?;
-        // A message is anybody's word: what it says of another canvas's event is about no event.
+        // Anyone can publish a message: one that names an event of another canvas is treated as
+        // naming no event.
         let told_truly = |event: &LoadedEvent| event.address.scope.canvas == self.notification.canvas;
         let Some(event) = loaded.filter(told_truly) else {
             return Ok(None);
@@ -245,7 +249,7 @@ impl Run<'_> {
         Ok(Some(event.schedule))
     }
 
-    /// The function for the event, or the target: a function goes first.
+    /// The function for the event, or else its target.
     async fn find_handler(&self) -> Result<Option<Arc<Handler>>, StoreError> {
         let Some(address) = self.facts.address.as_ref().filter(|_| !self.facts.pulled) else {
             return Ok(None);
@@ -261,7 +265,7 @@ impl Run<'_> {
         }
     }
 
-    /// What the load would have said of an event that could be claimed.
+    /// What the load would have returned for an event that could be claimed.
     fn schedule(&self, event: &ClaimedEvent) -> Schedule {
         let just_expired = event.locked_at - self.runner.policy.lease - Duration::from_micros(1);
         Schedule {
@@ -285,7 +289,7 @@ impl Run<'_> {
     }
 
     async fn claim_with_room(&mut self) -> Result<(), Halt> {
-        // A suspect may wait long for its turn: it must not keep its handler's room from others meanwhile.
+        // A suspect may wait long for its turn: it must not hold its handler's permit meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
             self.enter(RoomKind::Suspect, &self.runner.suspects, 1)?;
@@ -294,12 +298,13 @@ impl Run<'_> {
             if let Some(room) = &handler.room {
                 self.enter(RoomKind::Handler, room, 1)?;
             }
-            // Last, so that whoever waits for a handler's room takes nothing from the canvas's other handlers.
+            // Last, so that an event that waits for its handler takes nothing from the canvas's
+            // other handlers.
             if let Some(share) = &handler.share {
                 self.enter(RoomKind::Canvas, share, 1)?;
             }
         }
-        // Waits for nothing else once it has room for its value.
+        // Nothing else is waited for once there is room for the value.
         let large = self.runner.values.places_of(self.facts.value_bytes);
         if let Some(places) = large {
             self.enter(RoomKind::Value, &self.runner.values.room, places)?;
@@ -386,10 +391,10 @@ impl Run<'_> {
         ended.ran
     }
 
-    /// Pauses the handler of this run, which said that it is gone; whether that was answered.
+    /// Pauses the handler of this run, which is gone; returns whether the database answered.
     async fn pause(&self) -> bool {
         let (Some(address), Some(handler)) = (&self.facts.address, &self.facts.handler) else { return false };
-        // A queue is not paused by a rule, and those handlers that its copies name are not gone.
+        // Rules do not pause queues, and the handlers that a queue's copies name are not gone.
         if self.facts.copy_of.is_some() {
             return false;
         }
@@ -411,7 +416,7 @@ impl Run<'_> {
 }
 
 impl Facts {
-    /// What the claim has to be told of a handler that stands in no list of this worker.
+    /// The key that the claim needs for a handler that is not registered in this worker.
     fn key_of_target(&self) -> Option<String> {
         let handler = self.handler.as_ref()?;
         handler.revision?;

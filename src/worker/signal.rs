@@ -2,8 +2,9 @@
 
 use std::io;
 
-/// Listens from now on for SIGTERM and SIGINT; what it returns ends when the first of them arrives. They don't end the
-/// process any more: shut the worker down, and return from `main`. Elsewhere than on Unix it listens for Ctrl-C.
+/// Listens for SIGTERM and SIGINT from now on; the returned future completes when the first of them
+/// arrives. The signals no longer end the process: shut the worker down, and return from `main`. On
+/// systems other than Unix it listens for Ctrl-C.
 ///
 /// ```no_run
 /// # async fn example(worker: wakeq::QueueWorker) -> Result<(), Box<dyn std::error::Error>> {

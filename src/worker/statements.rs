@@ -1,4 +1,4 @@
-//! The statements of runs, shared by all that arrive together.
+//! The statements of runs, batched over all runs that request them at the same time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,39 +11,39 @@ use crate::store::{
     ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
 };
 
-/// Most events in one statement: the knee of the measured curve lies at 100 to 500.
+/// Most events in one statement: the knee of the measured curve is at 100 to 500.
 const BATCH_MAX: usize = 250;
-/// How many statements of a kind run at a time.
+/// How many statements of a kind are in flight at a time.
 const IN_FLIGHT: usize = 2;
-/// Who pauses a handler that said it is gone, for the record.
+/// The actor in the record of a pause by a handler that said it is gone.
 const GONE_ACTOR: &str = "target";
 
-/// What runs ask of the store.
+/// The requests that runs make to the store.
 pub(super) struct Statements {
     pub(super) loads: Coalescer<EventId, Option<LoadedEvent>>,
-    /// Claims whatever may run without further questions: no limit on its handler, few losses.
+    /// Claims events that need no further checks: no limit on their handlers, few losses.
     claims_ahead: Coalescer<Notification, Option<ClaimedEvent>>,
-    /// Claims events that were looked at and have room at their handlers.
+    /// Claims events that were loaded and have room at their handlers.
     claims: Coalescer<Notification, Option<ClaimedEvent>>,
-    /// Claims events of handlers that stand in no list here, each with the key of its own.
+    /// Claims events whose handlers are not registered in this worker, each with its handler's key.
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
-    /// Claims the next events of queues: not those that ask, but as many.
+    /// Claims the next events of queues: as many as asked, but not necessarily those that asked.
     turns: Coalescer<TakenTurn, Taken>,
     pub(super) completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
-    /// Whose turn it is in lanes whose first event was removed.
+    /// The next events of lanes whose first event was removed.
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
-    /// The copies that have room now because another one of their canvas is over.
+    /// The copies that may run now because another one of their canvas has ended.
     pub(super) rooms: Coalescer<(Name, CanvasId), Vec<Notification>>,
-    /// Copies that have room later: their facets have passed them over.
+    /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
     pub(super) parks: Coalescer<EventId, bool>,
     pub(super) defers: Coalescer<EventId, ()>,
     pub(super) releases: Coalescer<Claim, ()>,
     store: Store,
-    /// Every function of this worker.
+    /// The limits for all functions of this worker.
     every: ClaimLimits,
     /// Whether anything can be claimed ahead.
     claims_any_ahead: bool,
@@ -52,14 +52,14 @@ pub(super) struct Statements {
 /// Why an event is claimed in a statement of its own.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alone {
-    /// It lost its owners before.
+    /// It is a suspect: claims on it were lost.
     pub(super) suspect: bool,
     /// Its value is large.
     pub(super) large: bool,
 }
 
 impl Alone {
-    /// With which losses and which value it may be claimed.
+    /// The bounds on losses and value size with which it may be claimed.
     fn bounds(self, usual: (i32, i32)) -> (i32, i32) {
         let bound = |beyond, usual| if beyond { i32::MAX } else { usual };
         (bound(self.suspect, usual.0), bound(self.large, usual.1))
@@ -67,8 +67,8 @@ impl Alone {
 }
 
 impl Statements {
-    /// `value_max`: bytes of the largest value that is claimed with others. `with_targets`: whether runs look for targets,
-    /// too.
+    /// `value_max` is the size in bytes of the largest value that is claimed together with others.
+    /// `with_targets` says whether runs also look up targets.
     pub(super) fn new(
         store: &Store,
         registry: &Registry,
@@ -123,12 +123,14 @@ impl Statements {
         }
     }
 
-    /// Claims an event of a function without further questions, if that is possible at all.
+    /// Claims an event of a function without further checks, if this worker has any function
+    /// without a limit.
     pub(super) async fn claim_ahead(&self, told: Notification) -> Result<Option<ClaimedEvent>, StoreError> {
         if self.claims_any_ahead { self.claims_ahead.call(told).await } else { Ok(None) }
     }
 
-    /// Claims an event that was looked at. `key`: of its handler, if that stands in no list here.
+    /// Claims an event that was loaded. `key` is its handler's, if this worker has not registered
+    /// it.
     pub(super) async fn claim(
         &self,
         told: Notification,
@@ -144,7 +146,7 @@ impl Statements {
         }
     }
 
-    /// Claims the next event of a queue; or the one that asks, if it is one that has to be claimed alone.
+    /// Claims the next event of a queue, or the event that asks if it has to be claimed alone.
     pub(super) async fn take_turn(
         &self,
         queue: &Name,
@@ -159,7 +161,7 @@ impl Statements {
         }
     }
 
-    /// Claims an event whatever its losses, or however large its value is; a run that does so has room for that.
+    /// Claims an event whatever its losses or its size; the run holds the permits for that.
     async fn claim_alone(
         &self,
         told: Notification,
@@ -174,7 +176,7 @@ impl Statements {
         Ok(self.store.claim(&[told], &limits).await?.into_iter().next().flatten())
     }
 
-    /// Pauses a handler that said it is gone, unless another one has taken its place: rare, so alone.
+    /// Pauses a handler that said it is gone, unless it was replaced. Rare, so not batched.
     pub(super) async fn pause_gone(
         &self,
         address: &HandlerAddress,
@@ -184,7 +186,7 @@ impl Statements {
         self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR)).await
     }
 
-    /// Moves an event to the dead ones: rare, so alone.
+    /// Moves an event to the dead events. Rare, so not batched.
     pub(super) async fn die(
         &self,
         claim: Claim,
@@ -195,14 +197,14 @@ impl Statements {
         self.store.die(claim, cause, error, halts).await
     }
 
-    /// How long to wait before a write is repeated that got no answer.
+    /// Wait before a write that got no answer is repeated.
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
 #[cfg(feature = "http")]
 async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(), StoreError> {
     store.defer(ids).await?;
-    // One without targets would wake what it can't run, again and again.
+    // A worker without targets would repeatedly wake events that it can't run.
     if with_targets { store.wake_registered(ids).await } else { Ok(()) }
 }
 

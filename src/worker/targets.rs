@@ -1,4 +1,5 @@
-//! Handlers that are reached over HTTP: looked up when an event needs one, so that one registered anywhere counts at once.
+//! Handlers that are reached over HTTP. They are looked up when an event needs one, so that a new
+//! registration takes effect immediately.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,10 +17,10 @@ use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
 use crate::telemetry;
 
-/// Rooms that are kept though nobody is in them.
+/// Rooms kept before unused ones are removed.
 const ROOMS_KEPT: usize = 10_000;
-/// A delivery ends within its target's time-out, and what it may wait for room before; should it not, it is cut off this
-/// much later.
+/// A delivery ends within its target's timeout plus the time that it may wait for room; if it does
+/// not, it is cut off this much later.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// What a worker needs to call targets.
@@ -32,7 +33,7 @@ pub(super) struct Targets {
 }
 
 impl Targets {
-    /// `share`: how many deliveries of one canvas, or of one queue, are made at a time.
+    /// `share` is how many deliveries of one canvas, or of one queue, are made at a time.
     pub(super) fn new(store: &Store, deliverer: Deliverer, share: usize) -> Self {
         let lookups = batched(store, |store, addresses: Vec<HandlerAddress>| async move {
             store.targets_at(&addresses).await
@@ -40,7 +41,7 @@ impl Targets {
         Self { deliverer, lookups, rooms: Mutex::default(), shares: Mutex::default(), share }
     }
 
-    /// The handler at an address, if there is a target now.
+    /// The handler at an address, if it has a target now.
     pub(super) async fn find(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
         let found = self.lookups.call(address.clone()).await?;
         Ok(found.map(|found| Arc::new(self.handler(address, found))))
@@ -96,7 +97,8 @@ fn room<K: Clone + Eq + Hash>(rooms: &Mutex<Rooms<K>>, whose: &K, limit: usize) 
     rooms.lock().unwrap_or_else(PoisonError::into_inner).of(whose, limit)
 }
 
-/// Whose deliveries have a share together: a canvas's, or those of a queue, whose targets are all on one reserved canvas.
+/// What shares a limit on deliveries: a canvas, or a queue, since the targets of all queues are on
+/// one reserved canvas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Sharer {
     Canvas(CanvasId),
@@ -110,8 +112,8 @@ impl Sharer {
     }
 }
 
-/// How many deliveries of an address, or of a sharer, this worker makes at a time: one semaphore each, kept while it is
-/// in use.
+/// How many deliveries this worker makes at a time to an address, or for a sharer: one semaphore
+/// each, kept while it is in use.
 struct Rooms<K> {
     rooms: HashMap<K, (usize, Arc<Semaphore>)>,
 }
@@ -123,7 +125,7 @@ impl<K> Default for Rooms<K> {
 }
 
 impl<K: Clone + Eq + Hash> Rooms<K> {
-    /// With another limit than before it is a new room: those in the old one are not counted any more.
+    /// A changed limit makes a new room: permits held in the old one no longer count.
     fn of(&mut self, whose: &K, limit: usize) -> Arc<Semaphore> {
         if let Some((known, room)) = self.rooms.get(whose)
             && *known == limit

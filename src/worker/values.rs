@@ -1,17 +1,18 @@
-//! Room for the values of running events: small ones always have it, large ones wait for it before they are claimed.
+//! Room for the values of running events: small values always have it, large ones wait for it
+//! before they are claimed.
 //!
-//! It counts bytes; it reads no value.
+//! It counts bytes and does not read values.
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// Largest value that is small, whatever the capacity: the usual limit of the library.
+/// Largest small value in bytes, whatever the capacity: the library's usual limit.
 const SMALL_MAX: usize = 256 * 1024;
-/// Bytes of one place.
+/// Bytes per permit.
 const PLACE: usize = 1024;
 
-/// How many bytes of values may be here at a time.
+/// Limits how many bytes of large values are here at a time.
 pub(super) struct Values {
     pub(super) room: Arc<Semaphore>,
     places: u32,
@@ -19,7 +20,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Small is what may be here once for each of the runs that the capacity allows, and fits together.
+    /// A value is small if `capacity` values of its size fit into `bytes_max` together, and it does
+    /// not exceed `SMALL_MAX`.
     pub(super) fn new(bytes_max: usize, capacity: usize) -> Self {
         let places = (bytes_max / PLACE).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let small_max = SMALL_MAX.min(bytes_max / capacity.max(1));
@@ -30,12 +32,12 @@ impl Values {
         }
     }
 
-    /// Bytes of the largest value that is claimed without a look at it.
+    /// Size in bytes of the largest value that is claimed without looking at it first.
     pub(super) fn small_max(&self) -> i32 {
         self.small_max
     }
 
-    /// How many places a value needs, if it is large: all of them, if it is larger than the room.
+    /// How many permits a value needs, if it is large; all of them, if it exceeds the room.
     pub(super) fn places_of(&self, bytes: i32) -> Option<u32> {
         let places = || u32::try_from(bytes).unwrap_or(0).div_ceil(PLACE as u32).min(self.places);
         (bytes > self.small_max).then(places)

@@ -1,4 +1,5 @@
-//! Whose turn it is, on a clock that stands still while anything runs: what runs is made up here.
+//! The order in which notifications start, on a paused clock that advances only while nothing runs,
+//! with made-up runs.
 
 mod fairness;
 mod stand;
@@ -11,7 +12,7 @@ use stand::{LONGEST, LOOK, Plan, Scene, Stand, Start, Work};
 use super::*;
 use crate::notify::{LocalNotifier, NotifyError};
 
-/// As Pub/Sub does, it sends some to each of two streams, whoever would have taken them first.
+/// Like Pub/Sub, it spreads messages over two streams, whichever would take them first.
 #[derive(Default)]
 struct Streams {
     streams: [LocalNotifier; 2],
@@ -41,8 +42,9 @@ impl Notifier for Streams {
     }
 }
 
-/// A narrow handler's events wait on the first of two workers, which has room for one of them at a time: the second, which
-/// comes later, gets some at once, and all that is left when the first one stops.
+/// Events of a handler with limited concurrency wait on the first of two workers, which can run one
+/// at a time: the second worker, which starts later, gets some immediately, and the rest when the
+/// first stops.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_room_is_offered_to_others() {
     let mut scene = Scene { rooms: vec![1], ..Scene::default() };
@@ -65,7 +67,8 @@ async fn what_waits_for_room_is_offered_to_others() {
     }
 }
 
-/// One of two workers stops while it holds what waits for a place: the other starts all of it at once, and waits for no retry delay.
+/// One of two workers stops while notifications wait for a slot on it: the other starts all of them
+/// immediately, without the retry delay.
 #[tokio::test(start_paused = true)]
 async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
     let mut scene = Scene::default();
@@ -88,9 +91,9 @@ async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
     assert!(first.working.await.unwrap());
 }
 
-/// Two events of a canvas wait for its own narrow handler, and came last of all that waits for one: what another canvas has
-/// more of is offered in their place, so that the second is still here when its room is free, and not in the broker, behind
-/// a flood.
+/// Two events of a canvas wait for a limited handler of its own, and came after all others that
+/// wait for room. Events of the canvas that has more are offered in their place, so that the second
+/// event is still here when its handler has room, and not at the broker behind a flood.
 #[test]
 fn what_is_offered_is_of_the_canvas_that_has_the_most() {
     let mut scene = Scene { rooms: vec![1, 1], ..Scene::default() };
@@ -104,7 +107,7 @@ fn what_is_offered_is_of_the_canvas_that_has_the_most() {
     assert!(at.len() == 2 && at[1] - at[0] <= 2 * LONGEST + LONGEST / 10, "{at:?}");
 }
 
-/// So many more are published, and then one of another canvas; how many start before that one.
+/// Publishes `flood`, then one event of another canvas; returns how many start before that one.
 async fn ahead_of_another(
     scene: &Scene,
     work: &Work,
@@ -123,7 +126,8 @@ async fn ahead_of_another(
     started() - before
 }
 
-/// What is quick is taken ahead, so that a canvas waits for no flood of another; once it is slow, it is left to other workers.
+/// Quick runs are taken ahead, so that a canvas does not wait for another's flood; once they are
+/// slow, they are left to other workers.
 #[tokio::test(start_paused = true)]
 async fn a_worker_with_quick_handlers_takes_more_ahead() {
     const FLOOD: usize = 2_000;
@@ -157,8 +161,8 @@ fn canvases(starts: &[Start]) -> Vec<u128> {
     starts.iter().map(|start| start.notification.canvas.0.as_u128()).collect()
 }
 
-/// One canvas has more that waits, for its time or for room, than a worker keeps: what another canvas has to wait for comes when its
-/// time has come, or its room is free, as if it were alone.
+/// One canvas has more notifications waiting for their time or for room than a worker keeps. Those
+/// of another canvas start when they are due or have room, as if it were alone.
 #[test]
 fn a_canvas_does_not_fill_the_lot_for_others() {
     let mut scene = Scene { rooms: vec![1, 1], ..Scene::default() };
@@ -176,7 +180,7 @@ fn a_canvas_does_not_fill_the_lot_for_others() {
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// What a canvas has to wait for soon takes the place of what it has to wait for long.
+/// If a canvas fills the lot, events that are due soon replace those that are due later.
 #[test]
 fn what_is_due_first_is_kept() {
     let mut scene = Scene::default();
@@ -188,18 +192,18 @@ fn what_is_due_first_is_kept() {
     assert!(starts.iter().all(|start| start.at - start.due <= LONGEST / 10), "{starts:?}");
 }
 
-/// The next event of an object waits for its turn, as any event of its canvas.
+/// The next event of an object waits for its turn like any event of its canvas.
 #[test]
 fn a_chain_takes_turns_with_other_canvases() {
     let mut scene = Scene::default();
     scene.chain_at(Duration::ZERO, 1, 3, LONGEST);
     scene.publish(2, Plan { due: LONGEST / 2, ..Plan::default() });
-    // It is found to be early only when there is a place for a look at it; so its own is kept from the start.
+    // Finding out that a notification is early takes a free slot, so this one comes first.
     scene.published.reverse();
     assert_eq!(canvases(&scene.play(1, 4)), [1, 2, 1, 1]);
 }
 
-/// Chains of one canvas, and what comes for it, have every other turn.
+/// Chains of one canvas and its other arrivals alternate.
 #[test]
 fn chains_take_turns_with_each_other_and_with_what_comes() {
     let mut scene = Scene::default();
@@ -210,8 +214,8 @@ fn chains_take_turns_with_each_other_and_with_what_comes() {
     assert_eq!(ids, [3, 2, 6, 1, 5, 4]);
 }
 
-/// More chains of one canvas than a worker may hold notifications: what another emits does not wait at the broker until one of them
-/// comes to its end.
+/// One canvas has more chains than a worker may hold notifications: what another canvas emits does
+/// not wait at the broker until a chain ends.
 #[test]
 fn chains_of_a_canvas_do_not_keep_what_others_emit_at_the_broker() {
     let mut scene = Scene::default();
@@ -222,8 +226,8 @@ fn chains_of_a_canvas_do_not_keep_what_others_emit_at_the_broker() {
     assert!(before <= 4 * 8, "{before} of the other canvas started before it");
 }
 
-/// Objects do not stand still because much comes for their canvas: what has its turn waits for a place or two, and not for all that
-/// came before.
+/// Objects do not stall while their canvas has many arrivals: an event that has its turn waits for
+/// a slot or two, not for all earlier arrivals.
 #[test]
 fn an_object_goes_on_before_all_that_came() {
     let mut scene = Scene::default();
@@ -235,8 +239,9 @@ fn an_object_goes_on_before_all_that_came() {
     assert!(waited.all(|start| start.at - start.due <= LONGEST + LOOK));
 }
 
-/// More objects than a worker may hold notifications, behind a flood, and a second in which nothing ends: what has its turn stays
-/// here, and waits for as many others as there are objects.
+/// There are more objects than a worker may hold notifications, a flood behind them, and a second
+/// in which nothing ends: events that have their turn stay here, and wait for no more others than
+/// there are objects.
 #[test]
 fn no_object_waits_behind_a_flood_at_the_broker() {
     const OBJECTS: u32 = 200;

@@ -1,6 +1,7 @@
-//! The last writes of a run: an event saved for another attempt or removed, and what has its turn then.
+//! The last writes of a run: saving an event for another attempt or removing it, and finding the
+//! events whose turn it is then.
 //!
-//! A fenced write is the judge of what it did: what a renewal finds meanwhile is not.
+//! The answer to a fenced write decides what it did, not what a renewal finds in the meantime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,7 +60,7 @@ impl Run<'_> {
         }
     }
 
-    /// The event whose turn it is in the lane of the one that this run removed.
+    /// The event whose turn it is in the lane from which this run removed one.
     pub(super) async fn next(&mut self) -> Option<Notification> {
         crate::fault::point("link.removed");
         let end = self.looks_end();
@@ -74,7 +75,8 @@ impl Run<'_> {
         next.flatten()
     }
 
-    /// The events that have room now in a facet with a limit: nobody else may hold their notifications any more.
+    /// The events that may run now in a facet with a limit: no other process may hold their
+    /// notifications any longer.
     pub(super) async fn room_in_facet(&mut self) -> Vec<Notification> {
         let end = self.looks_end();
         let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return Vec::new() };
@@ -89,12 +91,12 @@ impl Run<'_> {
         next.unwrap_or_default()
     }
 
-    /// A lease after the first look: what keeps its place for longer keeps others from running.
+    /// One lease after the first look: a run that keeps its slot longer holds up others.
     fn looks_end(&mut self) -> Instant {
         *self.facts.looks_end.get_or_insert_with(|| Instant::now() + self.runner.policy.lease)
     }
 
-    /// Repeats a look that gets no answer, until then at most, and not once handlers are cut off: nobody else looks.
+    /// Repeats a look without an answer, until `end` or the cut-off: no other process looks.
     async fn until_answered<T, F>(&self, look: impl Fn() -> F, end: Instant) -> Option<T>
     where
         F: Future<Output = Result<T, StoreError>>,
@@ -114,8 +116,8 @@ impl Run<'_> {
         }
     }
 
-    /// Releases a claim that was given up and then revived: a renewal that was on its way may have been carried out since,
-    /// and nobody would run the event for another lease.
+    /// Releases a claim that was revived after being given up: a renewal that was on its way may
+    /// have taken effect since, and no process would run the event for another lease.
     pub(super) async fn give_up(&self, held: &Held) {
         let waiting = tokio::time::timeout(self.runner.policy.lease, held.was_revived());
         let revived = self.runner.kill.run_until_cancelled(waiting).await;
@@ -127,8 +129,9 @@ impl Run<'_> {
         }
     }
 
-    /// Repeats a last write. One that finds no claim after a try without an answer may have been carried out by that try:
-    /// what the row says then tells, since nobody else can have written it while the lease stood.
+    /// Repeats a last write until it is answered. If a repetition finds no claim, an earlier try
+    /// without an answer may have taken effect; the row tells, since no other process can have
+    /// written it while the lease stood.
     async fn until_settled<F>(
         &self,
         claim: Claim,
@@ -152,8 +155,9 @@ impl Run<'_> {
         self.until_lost(settle).await
     }
 
-    /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at most: a write that
-    /// Postgres goes on refusing, while it renews the lease, must not keep its place for ever.
+    /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at
+    /// most: a write that Postgres keeps refusing, while it renews the lease, must not keep its
+    /// slot for ever.
     async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
     where
         F: Future<Output = Result<bool, StoreError>>,

@@ -1,4 +1,5 @@
-//! Whatever others do, a canvas waits for one handler at most: mixes of everything that waits in a worker.
+//! Whatever other canvases do, a canvas waits for one handler at most: random mixes of everything
+//! that can wait in a worker.
 
 use std::collections::BTreeMap;
 
@@ -7,11 +8,11 @@ use proptest::prelude::*;
 use super::stand::{LONGEST, Plan, Scene};
 use super::*;
 
-/// How many places a worker has, and canvases there are: the quiet one is 0.
+/// The number of slots of a worker, and of canvases. The quiet one is canvas 0.
 const PLACES: usize = 6;
-/// Queues that all canvases may have copies in.
+/// Queues in which all canvases may have copies.
 const QUEUES: usize = 2;
-/// As much as may wait for its time or for room, if that is little: nobody has more of it than the quiet canvas may.
+/// Size of a small parking lot: an equal share of it is more than the quiet canvas ever needs.
 const LITTLE: usize = PLACES * 24;
 
 /// One of the things that a canvas does.
@@ -21,11 +22,11 @@ enum Kind {
     Chain(usize),
     Retries(u32),
     Delays(usize),
-    /// Of a function with a limit.
+    /// Events for a function with a concurrency limit.
     Narrow(usize, usize),
-    /// Of as many targets, of which the first has a limit.
+    /// Events for this many targets, the first of which has a concurrency limit.
     Targets(Vec<usize>),
-    /// Copies in a queue, each with so many retries.
+    /// Copies in a queue, each with this many retries.
     Copies(usize, usize, u32),
 }
 
@@ -54,14 +55,14 @@ fn kind(most: usize) -> impl Strategy<Value = Kind> {
     ]
 }
 
-/// Others emit much, most of it at once; their handlers last.
+/// Other canvases emit a lot, mostly at the start, and their handlers are slow.
 fn noise() -> impl Strategy<Value = Does> {
     let at = prop_oneof![4 => Just(Duration::ZERO), 1 => seconds(0..=60)];
     (1..PLACES as u8, kind(80), at, seconds(1..=LONGEST.as_secs()))
         .prop_map(|(canvas, kind, at, lasts)| Does { canvas, kind, at, lasts })
 }
 
-/// The quiet canvas emits little, before the flood or amid it.
+/// The quiet canvas emits little, before or during the flood.
 fn quiet() -> impl Strategy<Value = Does> {
     (kind(6), seconds(0..=90), seconds(0..=LONGEST.as_secs())).prop_map(|(kind, at, lasts)| Does {
         canvas: 0,
@@ -71,7 +72,7 @@ fn quiet() -> impl Strategy<Value = Does> {
     })
 }
 
-/// What each canvas's targets may take of the worker.
+/// The share of the worker that each canvas's targets may take.
 type Shares = [usize; PLACES];
 
 fn scene_of(all: &[Does], shares: &Shares) -> Scene {
@@ -117,11 +118,13 @@ fn scene_of(all: &[Does], shares: &Shares) -> Scene {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever as many canvases do as there are places, and while whatever flood of theirs is held: what another canvas has, be it
-    /// an event, one of a chain, a retry, one for a target or a copy in a queue that they share, starts when the handlers
-    /// that ran when it could have are over, if it was the first of its canvas then: each look at an event is a turn of its
-    /// canvas. And everything runs as often as it should, however little may be held; where little may wait, others' events are
-    /// left to their promises, which nobody keeps here.
+    /// There are as many other canvases as slots, doing anything, and any flood of theirs is held.
+    /// An event of the quiet canvas (plain, in a chain, a retry, for a target, or a copy in a
+    /// shared queue) starts at the latest when the handlers that were running when it could have
+    /// started have ended, provided that it was the first of its canvas then: each look at an event
+    /// is a turn of its canvas. Everything also runs as often as it should, however little may be
+    /// held. With a small parking lot, events of other canvases are left to their promises, which
+    /// no process keeps in this test.
     #[test]
     fn a_due_event_waits_for_one_handler_at_most(
         noises in prop::collection::vec(noise(), 1..12),

@@ -1,4 +1,4 @@
-//! What runs in the place of the machine, on a clock that stands still while anything runs, and what is made up for it.
+//! A test bench: made-up runs instead of the machine, on a paused clock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -9,24 +9,24 @@ use super::*;
 use crate::notify::{LocalNotifier, NotifyError};
 use crate::worker::WorkerConfig;
 
-/// The longest handler.
+/// Duration of the longest handler.
 pub(super) const LONGEST: Duration = Duration::from_secs(10);
-/// How long a look at an event takes, as a statement would.
+/// How long a look at an event takes, like a statement.
 pub(super) const LOOK: Duration = Duration::from_micros(10);
 
-/// What an event does when it is looked at.
+/// What happens when an event is run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Plan {
     pub(super) lasts: Duration,
-    /// Not before this long after the start.
+    /// It is not due before this long after the start.
     pub(super) due: Duration,
-    /// It fails so often, and is tried again this much later.
+    /// It fails this often, and is retried after this delay.
     pub(super) retries: u32,
     pub(super) retry_delay: Duration,
-    /// The rooms that it has to be in, by their numbers: its handler's, and its canvas's share of the places for targets.
+    /// The rooms that it needs, by number: its handler's, and its canvas's share for targets.
     pub(super) room: Option<usize>,
     pub(super) share: Option<usize>,
-    /// The next one of its object.
+    /// The next event of its object.
     pub(super) next: Option<Notification>,
     /// The queue whose next copy it asks for.
     pub(super) queue: Option<usize>,
@@ -34,19 +34,19 @@ pub(super) struct Plan {
 
 #[derive(Debug, PartialEq)]
 pub(super) struct Start {
-    /// What runs.
+    /// The event that runs.
     pub(super) notification: Notification,
-    /// What it runs for: the same, or another copy of its queue.
+    /// The notification that it runs for: its own, or that of another copy in its queue.
     pub(super) asker: Notification,
     /// When it was due.
     pub(super) due: Duration,
-    /// When, and since when it could have: it was due, this worker had heard of it, its rooms had a place, and the turn of its
-    /// canvas before this one, for whatever look, was over.
+    /// When it started, and since when it could have: it was due, this worker had received it, its
+    /// rooms had a free permit, and the previous turn of its canvas, for any event, was over.
     pub(super) at: Duration,
     pub(super) since: Duration,
 }
 
-/// A room, and when it was full for the last time.
+/// A room, and when it was last full.
 struct Place {
     semaphore: Arc<Semaphore>,
     size: usize,
@@ -54,10 +54,10 @@ struct Place {
     full_until: Duration,
 }
 
-/// The copies of a queue by their canvases, the first of which has the next turn.
+/// The copies in a queue by canvas; the first canvas has the next turn.
 type Facets = VecDeque<(CanvasId, VecDeque<Notification>)>;
 
-/// Runs plans in the place of the machine.
+/// Runs plans instead of the machine.
 pub(super) struct Stand {
     began: Instant,
     plans: Mutex<HashMap<EventId, Plan>>,
@@ -65,9 +65,10 @@ pub(super) struct Stand {
     queues: Mutex<Vec<Facets>>,
     /// When each canvas had its last turn.
     turns: Mutex<HashMap<CanvasId, Duration>>,
-    /// When this worker heard of what, for the last time, and when what asks for others had run one of them.
+    /// When this worker last received each event, or, for one that asks for others, when it last
+    /// ran one.
     pub(super) heard: Arc<Mutex<HashMap<EventId, Duration>>>,
-    /// In their order.
+    /// All starts, in order.
     pub(super) starts: Mutex<Vec<Start>>,
 }
 
@@ -76,7 +77,7 @@ impl Stand {
         of.lock().unwrap()
     }
 
-    /// The next copy that is due: of the canvas whose turn it is, that goes to the end then.
+    /// The next due copy: of the canvas whose turn it is, which then moves to the end.
     fn turn(&self, queue: usize) -> Option<Notification> {
         let (mut queues, plans) = (Self::lock(&self.queues), Self::lock(&self.plans));
         let facets = &mut queues[queue];
@@ -90,7 +91,7 @@ impl Stand {
         taken
     }
 
-    /// Whether it is in both of its rooms, the share last; and which it lacks.
+    /// Takes permits of both of its rooms, the share last; the error names the one that is missing.
     fn enter(&self, plan: &Plan, room: &mut Room) -> Result<(), Halt> {
         let places = Self::lock(&self.places);
         for (kind, number) in [(RoomKind::Handler, plan.room), (RoomKind::Canvas, plan.share)] {
@@ -103,7 +104,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Counts one more, or fewer, in the rooms of a plan; since when they all had a place.
+    /// Counts a run in or out of the rooms of a plan; returns since when all had a free permit.
     fn in_rooms(&self, plan: &Plan, begins: bool) -> Duration {
         let (mut places, mut since) = (Self::lock(&self.places), Duration::ZERO);
         for number in [plan.room, plan.share].into_iter().flatten() {
@@ -146,7 +147,7 @@ impl Stand {
         (if plan.retries > 0 { self.fail(ran) } else { Halt::Answer(Answer::Acknowledge) }, ran)
     }
 
-    /// It is tried again, in its queue behind those that are there.
+    /// The event is retried; in a queue it goes behind the copies that are there.
     fn fail(&self, ran: Notification) -> Halt {
         let mut plans = Self::lock(&self.plans);
         let known = plans.get_mut(&ran.id).unwrap();
@@ -192,16 +193,16 @@ impl Runs for Stand {
     }
 }
 
-/// What is published, and everything that has to be run for it.
+/// What is published, and all events that have to run as a result.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scene {
-    /// At the beginning.
+    /// Published at the start.
     pub(super) published: Vec<Notification>,
-    /// Later than that.
+    /// Published later.
     pub(super) later: Vec<(Duration, Notification)>,
     pub(super) plans: HashMap<EventId, Plan>,
     pub(super) canvases: HashMap<EventId, CanvasId>,
-    /// The sizes of rooms.
+    /// The number of permits of each room.
     pub(super) rooms: Vec<usize>,
     pub(super) queues: Vec<Facets>,
 }
@@ -219,7 +220,7 @@ impl Scene {
         self.publish_at(Duration::ZERO, canvas, plan);
     }
 
-    /// A copy in a queue is one of its queue from then on.
+    /// From then on, a copy is also in its queue.
     pub(super) fn publish_at(&mut self, when: Duration, canvas: u8, mut plan: Plan) {
         plan.due = plan.due.max(when);
         let queue = plan.queue;
@@ -238,7 +239,7 @@ impl Scene {
         }
     }
 
-    /// So many events of one object.
+    /// Adds a chain of `count` events on one object.
     pub(super) fn chain_at(&mut self, when: Duration, canvas: u8, count: usize, lasts: Duration) {
         let mut next = None;
         for _ in 0..count {
@@ -247,18 +248,18 @@ impl Scene {
         next.into_iter().for_each(|first| self.say_at(when, first));
     }
 
-    /// A room of so many places; its number.
+    /// Adds a room with `size` permits and returns its number.
     pub(super) fn room(&mut self, size: usize) -> usize {
         self.rooms.push(size);
         self.rooms.len() - 1
     }
 
-    /// Every start, in order, once all has run.
+    /// Runs everything and returns all starts, in order.
     pub(super) fn play(self, capacity: usize, prefetch: impl Into<Option<usize>>) -> Vec<Start> {
         self.play_until(&config(capacity, prefetch), |_| true)
     }
 
-    /// The same, once all of these have.
+    /// Like [`Scene::play`], until all of these events have run.
     pub(super) fn play_until(
         mut self,
         config: &WorkerConfig,
@@ -297,7 +298,7 @@ impl Scene {
         })
     }
 
-    /// What these events do.
+    /// The plans of these events.
     pub(super) fn plans_of(
         &self,
         events: impl Fn(Notification) -> bool,
@@ -327,7 +328,7 @@ fn config(capacity: usize, prefetch: impl Into<Option<usize>>) -> WorkerConfig {
     WorkerConfig { capacity, prefetch: prefetch.into(), ..WorkerConfig::default() }
 }
 
-/// A worker's intake that runs.
+/// The intake of a worker, running.
 pub(super) struct Work {
     pub(super) stand: Arc<Stand>,
     pub(super) ended: mpsc::Receiver<RunReport>,
@@ -366,7 +367,7 @@ impl Work {
     }
 }
 
-/// Notes when the worker hears of what; again, if it gave it away.
+/// Records when the worker receives each event; again, if it had left it to others.
 struct Listening {
     local: LocalNotifier,
     heard: Arc<Mutex<HashMap<EventId, Duration>>>,
