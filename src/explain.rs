@@ -10,18 +10,18 @@ use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explanation {
-    /// The row is there.
+    /// It has not ended.
     Live(Box<Live>),
-    /// It died, and is kept.
+    /// It died, and is kept among the dead events.
     Dead(Box<DeadEvent>),
-    /// Its id was chosen by the caller and is remembered: it completed, or was cancelled or purged.
+    /// The caller chose its id, which is remembered: it completed, or was cancelled or purged.
     Gone {
         /// Its id.
         id: EventId,
         /// When it was emitted.
         emitted_at: Timestamp,
     },
-    /// Nothing: it completed, was cancelled or purged, or never was.
+    /// Nothing is known: it completed, was cancelled or purged, or never existed.
     Unknown,
 }
 
@@ -34,47 +34,47 @@ pub struct Live {
     pub address: HandlerAddress,
     /// What a notification would find now; [`Standing::outcome`] is its name in the chart.
     pub standing: Standing,
-    /// Since when that is so.
+    /// Since when that has been the case.
     pub since: Timestamp,
-    /// Until when, as far as that is known.
+    /// Until when, if known.
     pub until: Option<Timestamp>,
-    /// The rule that holds it.
+    /// The rule that holds it, if any.
     pub rule: Option<Rule>,
-    /// When its notification is published anew if nothing else happens; none while a rule holds it.
+    /// When its notification is next published if nothing else happens; `None` while it is parked.
     pub notify_at: Option<Timestamp>,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it is or was due.
     pub delay_until: Timestamp,
-    /// The worker that has it in hand, while its lease stands; none of a copy that is leased over HTTP.
+    /// The worker that has claimed it, while the lease stands; `None` for a pulled copy.
     pub worker: Option<Name>,
     /// Retries so far.
     pub retries: i32,
-    /// Owners it has outlived.
+    /// Claims that were lost because their workers died or stalled.
     pub losses: i32,
-    /// Since when some worker has known no handler for it.
+    /// Since when a worker has found no handler for it.
     pub unknown_since: Option<Timestamp>,
-    /// Where its handler is reached, if that is over HTTP; a worker that has a function for it runs that.
+    /// The URL of its handler's target, if any. A worker that has a function for it runs that.
     pub target: Option<String>,
-    /// What its handler said last.
+    /// The last error of its handler.
     pub last_error: Option<String>,
     /// The trace it belongs to.
     pub traceparent: Option<String>,
-    /// The object it is about, and its link there.
+    /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
-    /// The queue that it is in, and the event that it is a copy of, if it is one.
+    /// If it is a copy: its queue, and the event that was copied.
     pub copy_of: Option<CopyOf>,
-    /// Whether services lease the copies of its queue over HTTP: no worker takes it.
+    /// Whether its queue is pulled: services lease its copies over HTTP, and no worker runs it.
     pub pulled: bool,
-    /// The first event of its object that is left for the same handler, and its link, if that is another one: it has to
-    /// end first.
+    /// The first event left in its lane, with its link, if that is another one: it has to end
+    /// first.
     pub first: Option<(EventId, Link)>,
     /// The database's clock.
     pub now: Timestamp,
 }
 
 impl Live {
-    /// What happens next, in a sentence.
+    /// What happens next, in one sentence.
     pub fn next(&self) -> &'static str {
         match self.standing {
             Standing::Behind => {
@@ -143,7 +143,8 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
         Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
         Standing::Running => {
             let locked_at = schedule.locked_at.unwrap_or(schedule.now);
-            // A lease of a pulled copy is written by its end.
+            // A pulled copy's stored time is derived from its lease's end, and may be in the
+            // future.
             (locked_at.min(schedule.now), Some(locked_at + timing.lease))
         }
         Standing::Held(_) => {
@@ -177,7 +178,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
     })
 }
 
-/// The first event of the lane that an event is in, where it matters: the event waits for its turn.
+/// The first event of an event's lane, if the event waits for its turn.
 async fn first(store: &Store, event: &LoadedEvent) -> Result<Option<(EventId, Link)>, StoreError> {
     match (&event.place, event.schedule.turn) {
         (Some(Place { object, .. }), Turn::Behind | Turn::Halted) => {

@@ -1,7 +1,7 @@
-//! Points where a test can kill the process, or stop it. In builds that are not for tests there are none.
+//! Points at which a test can kill or stop the process. Builds that are not for tests have none.
 
-/// Ends the process at once, without any clean-up, when `WAKEQ_FAULT` names this point; after `stop:` the process is stopped
-/// there instead, once, until somebody continues it.
+/// Aborts the process, without clean-up, if `WAKEQ_FAULT` names this point. With the prefix `stop:`
+/// the process is stopped there instead, once, until it is continued.
 #[cfg(all(debug_assertions, feature = "testing"))]
 pub(crate) fn point(name: &str) {
     let Ok(chosen) = std::env::var("WAKEQ_FAULT") else { return };
@@ -13,8 +13,8 @@ pub(crate) fn point(name: &str) {
     }
 }
 
-/// The signal goes to this very thread, which then stops the process: one to the process may be taken by another thread, and this
-/// one would go on until that is scheduled.
+/// The signal is sent to this very thread, which then stops the process. Sent to the process,
+/// another thread might receive it, and this one would continue until that is scheduled.
 #[cfg(all(debug_assertions, feature = "testing"))]
 fn stop_once() {
     use std::sync::atomic::{AtomicBool, Ordering};

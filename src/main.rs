@@ -1,4 +1,5 @@
-//! The `wakeq` command, without handlers: for a binary with handlers of your own see [`wakeq::cli::run`].
+//! The `wakeq` command, without handlers. For a binary with handlers of your own see
+//! [`wakeq::cli::run`].
 
 use std::process::ExitCode;
 

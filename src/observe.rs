@@ -1,7 +1,8 @@
-//! The gauges about the queue itself: what waits, and the connections to Postgres. Asks the database only when somebody
-//! collects metrics, and seldom even then.
+//! The gauges of the queue itself: what waits, and the connections to Postgres. It queries the
+//! database only when metrics are collected, and rarely even then.
 //!
-//! Where many processes are scraped, each of them asks. That is wanted: any of them may be the last that is left.
+//! If many processes are scraped, each of them queries. That is intended: any of them may be the
+//! last one left.
 
 mod groups;
 
@@ -15,19 +16,20 @@ use crate::event::HandlerScope;
 use crate::store::{HandlerDepth, LogAppender, QueueDepth, Store, StoreError};
 use crate::telemetry::{self, GroupsGauge, HandlerGauge, QueueGauge};
 
-/// How long an answer holds, and how long nothing is asked after a failure.
+/// How long a result is used, and how long to wait after a failure.
 const HOLDS: Duration = Duration::from_secs(15);
-/// How long a collection waits for an answer.
+/// How long a collection waits for a result.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's global OpenTelemetry
-/// meter provider, until it is dropped: `wakeq.handler.depth`, `wakeq.handler.oldest`, `wakeq.handler.halted`,
-/// `wakeq.queue.depth`, `wakeq.queue.canvases`, `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`, and of consumer groups
-/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`, `wakeq.group.lag`; and
-/// `wakeq.log.holders`, what keeps the log from being dropped.
+/// Shows what waits for each handler, and the connections to Postgres, as metrics of the program's
+/// global OpenTelemetry meter provider, until it is dropped: `wakeq.handler.depth`,
+/// `wakeq.handler.oldest`, `wakeq.handler.halted`, `wakeq.queue.depth`, `wakeq.queue.canvases`,
+/// `wakeq.log.held`, `wakeq.quota.used`, `wakeq.pool.connections`; for consumer groups
+/// `wakeq.group.nodes`, `wakeq.group.coordinator.term`, `wakeq.group.sources`, `wakeq.group.owned`,
+/// `wakeq.group.lag`; and `wakeq.log.holders`, what keeps the log from being dropped.
 ///
-/// What events, runs and requests are counted by needs no more than the provider; these have to be asked for. They ask the
-/// database when metrics are collected, at most every 15 s.
+/// The metrics that count events, runs and requests need only the provider; these have to be
+/// queried. They query the database when metrics are collected, at most every 15 s.
 ///
 /// ```no_run
 /// # async fn example(url: &str) -> Result<(), Box<dyn std::error::Error>> {
@@ -46,12 +48,12 @@ pub struct Observer {
     _of_quotas: telemetry::QuotaGauge,
 }
 
-/// What was seen last.
+/// The last results.
 struct Look {
     store: Store,
     runtime: Handle,
     seen: Mutex<Seen>,
-    /// Held by who asks.
+    /// Held during a query.
     asking: tokio::sync::Mutex<()>,
 }
 
@@ -66,7 +68,7 @@ struct Seen {
 }
 
 impl Observer {
-    /// Begins to show them. Must be called inside a tokio runtime.
+    /// Starts showing them. Must be called inside a tokio runtime.
     pub fn watch(store: &Store) -> Self {
         let look = Arc::new(Look {
             store: store.clone(),
@@ -89,11 +91,12 @@ impl Observer {
         Self { look, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }
     }
 
-    /// Asks now what waits, unless that is known, for who is about to collect.
+    /// Queries now, unless the last result is recent, for a caller that is about to collect. Waits
+    /// for at most 2 s.
     pub async fn refresh(&self) {
         let look = Arc::clone(&self.look);
         let asking = tokio::spawn(async move { look.refresh().await });
-        // What takes longer is there for the next collection.
+        // If it takes longer, the next collection has the result.
         let _ = tokio::time::timeout(PATIENCE, asking).await;
     }
 }
@@ -116,7 +119,7 @@ impl Look {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
     }
 
-    /// For how long readers of the log have been held back; none, if that is not known.
+    /// How long readers of the log have been held back; `None` if that is unknown.
     fn held(self: Arc<Self>) -> Option<Duration> {
         self.bring_up_to_date();
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).held
@@ -138,15 +141,16 @@ impl Look {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).groups.clone()
     }
 
-    /// Asks again, unless that was done just now, as far as the caller's thread may wait for it: one of a runtime must
-    /// not, and has it with the next collection.
+    /// Queries again, unless the last result is recent. Waits for the result only if the thread
+    /// does not belong to a runtime; a thread that does must not block, and gets it with the next
+    /// collection.
     fn bring_up_to_date(self: &Arc<Self>) {
         if !self.is_fresh() {
             let (told, done) = mpsc::channel();
             let look = Arc::clone(self);
             self.runtime.spawn(async move {
                 look.refresh().await;
-                // Nobody may wait for it any more.
+                // The receiver may have stopped waiting.
                 let _ = told.send(());
             });
             if Handle::try_current().is_err() {

@@ -1,4 +1,5 @@
-//! What is shown of consumer groups: nodes, the coordinator's term, and of each group its sources and its lag.
+//! The metrics of consumer groups: nodes, the coordinator's term, and the sources and the lag of
+//! each group.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use crate::event::Name;
 use crate::store::{Store, StoreError};
 use crate::telemetry::{GroupGauge, GroupsGauge};
 
-/// Asks for them; none: there are no groups, and nothing that holds the log.
+/// Queries them. `None` if there are no groups, and nothing keeps the log.
 pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreError> {
     let positions = store.group_positions(None).await?;
     let nodes = store.nodes().await?.into_iter().filter(|node| !node.lapsed).count();
@@ -22,7 +23,8 @@ pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreErro
     for subscription in store.subscriptions(None).await? {
         groups.entry(subscription.group).or_default().owned += count(subscription.sources.len());
     }
-    // One that is worked on alone has no subscribers: its sources are those it has opened.
+    // A group that a process works on alone has no subscribers: its sources are those that it has
+    // opened.
     for (name, _) in store.single_groups(None).await? {
         let opened = count(positions.iter().filter(|position| position.group == name).count());
         let group = groups.entry(name).or_default();
@@ -47,7 +49,7 @@ mod tests {
     use super::*;
     use crate::store::tests::Table;
 
-    /// What holds the log is shown where nothing else of a group is left.
+    /// What keeps the log is shown even if nothing else is left of a group.
     #[tokio::test]
     async fn a_pin_without_a_group_is_shown() {
         let table = Table::new().await;
@@ -62,7 +64,8 @@ mod tests {
         assert!(look(&table.store).await.unwrap().is_none());
     }
 
-    /// A group that a process works on alone has sources, and all of them are worked on; when it is gone, nobody does.
+    /// A group that a process works on alone owns all of its sources; once the process is gone, it
+    /// owns none.
     #[tokio::test]
     async fn who_works_alone_owns_what_it_has_opened() {
         let table = Table::new().await;
