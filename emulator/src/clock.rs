@@ -1,6 +1,6 @@
-//! Where the emulator's time comes from: the system, tokio, or a hand.
+//! The source of the emulator's time: the system, tokio, or a test.
 //!
-//! The broker never reads a clock; the server reads this one and waits by it.
+//! The broker never reads a clock; the server reads this one and sleeps by it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use crate::broker::Time;
 
-/// The emulator's time. The default is the system's.
+/// The emulator's time; the system's by default.
 ///
-/// Leases, back-offs, retention and expiry go by it. How long a request waits for its answer does not: that is a
-/// matter of the network, whose patience is real.
+/// It governs leases, back-offs, retention and expiry, but not how long a request waits for its
+/// answer, which concerns the network.
 #[derive(Clone, Debug, Default)]
 pub struct Clock(Source);
 
@@ -29,13 +29,14 @@ enum Source {
 }
 
 impl Clock {
-    /// The time of the machine.
+    /// The machine's clock.
     pub fn system() -> Self {
         Self::default()
     }
 
-    /// Tokio's: begins at the machine's time and goes on as tokio's clock does, so that a test which pauses tokio's
-    /// clock and advances it moves the emulator's time. Call it in the runtime that the emulator is started in.
+    /// Tokio's clock: starts at the machine's time and then follows tokio's, so that a test that
+    /// pauses and advances tokio's clock moves the emulator's time. Call it in the runtime in which
+    /// the emulator is started.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -59,7 +60,8 @@ impl Clock {
         }
     }
 
-    /// Until it is that time or, by a hair, sooner: timers count in milliseconds, and a machine's clock may be set.
+    /// Returns at that time or slightly sooner: timers have a resolution of milliseconds, and a
+    /// machine's clock may be set.
     pub(crate) async fn sleep_until(&self, time: Time) {
         match &self.0 {
             Source::System | Source::Tokio { .. } => {
@@ -70,10 +72,11 @@ impl Clock {
     }
 }
 
-/// A clock that says something is due while the timer says it isn't must not become a busy loop.
+/// Prevents a busy loop while the clock says that something is due and the timer says that it is
+/// not.
 const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 
-/// A clock that stands still until it is moved: a test moves days in microseconds.
+/// A clock that only moves when it is told to: a test can skip days in microseconds.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -93,24 +96,24 @@ const SHORTEST_SLEEP: Duration = Duration::from_millis(1);
 pub struct ManualClock(Arc<watch::Sender<Time>>);
 
 impl ManualClock {
-    /// Stands at that time.
+    /// A clock that is stopped at this time.
     pub fn starting_at(time: Time) -> Self {
         Self(Arc::new(watch::Sender::new(time)))
     }
 
-    /// What it says.
+    /// Its current time.
     pub fn now(&self) -> Time {
         *self.0.borrow()
     }
 
-    /// Moves it on. Every request that is made afterwards sees what became of that.
+    /// Moves it forward. Every later request sees the effects.
     pub fn advance(&self, by: Duration) {
         self.0.send_modify(|time| *time = *time + by);
     }
 
     async fn reaches(&self, due: Time) {
         let mut moves = self.0.subscribe();
-        // The sender is this clock's own and outlives the wait.
+        // This clock owns the sender, which therefore outlives the wait.
         let _reached = moves.wait_for(|time| *time >= due).await;
     }
 }

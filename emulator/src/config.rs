@@ -1,7 +1,8 @@
-//! Configuration files: what an emulator starts with, and what goes wrong in it.
+//! Configuration files: what an emulator starts with, and its faults.
 //!
-//! TOML, or JSON if the file's name ends so. Resources are written as the API's JSON has them, so that whatever the API
-//! can make a file can make. It only reads: the text comes in, and nothing is made here.
+//! The format is TOML, or JSON if the file's name ends in `.json`. Resources are written in the
+//! API's JSON form, so that a file can create whatever the API can. This module only reads, and
+//! creates nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use crate::broker::Faults;
 use crate::proto::pubsub::{DeadLetterPolicy, Subscription, Topic};
 use crate::provision::Provision;
 
-/// What a configuration file says.
+/// The content of a configuration file.
 ///
 /// ```
 /// use std::path::Path;
@@ -39,17 +40,17 @@ use crate::provision::Provision;
 pub struct Config {
     /// Topics and subscriptions.
     pub provision: Provision,
-    /// What goes wrong, if it says so.
+    /// The faults, if the file has any.
     pub faults: Option<Faults>,
 }
 
-/// A file that can't be used.
+/// A file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// It is not there, or not readable.
+    /// It does not exist, or is not readable.
     #[error("{}: can't be read", .0.display())]
     Unreadable(PathBuf, #[source] std::io::Error),
-    /// It is no configuration; the words say where and why.
+    /// It is not a valid configuration.
     #[error("{}: {words}", .path.display())]
     Invalid {
         /// The file.
@@ -70,7 +71,7 @@ pub enum ConfigError {
     },
 }
 
-/// A file with resources of a kind that may or may not say where they stand.
+/// A file with resources of a type that may or may not record their position.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File<T, S> {
@@ -87,16 +88,16 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// When it is not there, or has something in it that is not known; the words say where.
+    /// If the file does not exist, or something in it is unknown; the message says where.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(path, &text(path)?)
     }
 
-    /// What such a file with this text says.
+    /// Parses the text of such a file; `path` determines the format, and is named in errors.
     ///
     /// # Errors
     ///
-    /// When something in it is not known; the words say where.
+    /// If something in it is unknown; the message says where.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let mut provision = Provision::default();
         if is_json(path) {
@@ -131,16 +132,16 @@ impl Config {
 }
 
 impl Faults {
-    /// Reads a file that has faults and nothing else: TOML, or JSON if its name ends so.
+    /// Reads a file with faults alone: TOML, or JSON if its name ends in `.json`.
     ///
     /// # Errors
     ///
-    /// When it is not there, or has something in it that is no fault; the words say where.
+    /// If the file does not exist, or something in it is not a fault; the message says where.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         Self::parse(path, &text(path)?)
     }
 
-    /// What such a file with this text says.
+    /// Parses the text of such a file; `path` determines the format, and is named in errors.
     ///
     /// ```
     /// use std::path::Path;
@@ -152,7 +153,7 @@ impl Faults {
     ///
     /// # Errors
     ///
-    /// When something in it is no fault; the words say where.
+    /// If something in it is not a fault; the message says where.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         if is_json(path) { json(path, text) } else { toml(path, text) }
     }
@@ -167,7 +168,7 @@ fn is_json(path: &Path) -> bool {
 }
 
 fn json<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ConfigError> {
-    // Or a list would be read as the fields in their order.
+    // Otherwise a list would be read as the fields in order.
     if !text.trim_start().starts_with('{') {
         let words = "an object is expected, as in {\"seed\": 7}".to_owned();
         return Err(ConfigError::Invalid { path: path.to_owned(), words });
@@ -207,7 +208,8 @@ fn with_subscription(
     Ok(provision.subscription_from(origin, subscription))
 }
 
-/// An id becomes a full name in the file's project. What is empty stays so: the broker says what it needs.
+/// Turns an id into a full name in the file's project. Leaves an empty name: the broker reports
+/// what it requires.
 fn complete(
     name: &mut String,
     collection: &str,

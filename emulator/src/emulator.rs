@@ -1,6 +1,6 @@
-//! A running emulator: started, asked, told to misbehave, stopped.
+//! A running emulator: starting, inspecting, injecting faults, stopping.
 //!
-//! It puts the broker and the server together, and holds neither's rules.
+//! It combines the broker and the server, and contains no rules of either.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,20 +14,20 @@ use crate::clock::Clock;
 use crate::provision::Provision;
 use crate::server::{Core, Server, Tokens};
 
-/// What an emulator starts with. The default is nothing: no topics, no faults, and the machine's time.
+/// Options of an emulator. By default it has no topics and no faults, and uses the machine's time.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// What goes wrong from the start.
+    /// The initial faults.
     pub faults: Faults,
-    /// The topics and subscriptions that are there from the start.
+    /// The initial topics and subscriptions.
     pub provision: Provision,
-    /// Who the tokens of authenticated pushes say has issued them; `https://accounts.google.com` if nothing is said.
+    /// The issuer in the tokens of authenticated pushes; `https://accounts.google.com` by default.
     pub oidc_issuer: Option<String>,
-    /// Whose time it goes by.
+    /// The source of its time.
     pub clock: Clock,
 }
 
-/// A Pub/Sub service in this process, stopped when it is dropped.
+/// A Pub/Sub service in this process, which is stopped when it is dropped.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -49,7 +49,7 @@ pub struct Emulator {
     stop: DropGuard,
 }
 
-/// Starts an emulator with these faults, and nothing else.
+/// Starts an emulator with these faults, and otherwise default options.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")]
@@ -65,12 +65,13 @@ pub async fn start(address: SocketAddr, faults: Faults) -> io::Result<Emulator> 
 }
 
 impl Emulator {
-    /// Starts one in the present runtime. Port 0 is any free one: [`Emulator::address`] says which. It is ready when
-    /// this returns.
+    /// Starts an emulator in the current runtime; it is ready when this returns. Port 0 selects any
+    /// free one, which [`Emulator::address`] returns.
     ///
     /// # Errors
     ///
-    /// When it can't listen there, or can't make a resource that it is to start with; the words say what to do.
+    /// If it cannot listen there, or cannot create one of its initial resources; the message says
+    /// what to do.
     pub async fn start(address: SocketAddr, options: Options) -> io::Result<Self> {
         let stop = CancellationToken::new();
         let core = Arc::new(Core::new(Broker::new(options.faults), options.clock, stop.clone()));
@@ -82,13 +83,13 @@ impl Emulator {
         Ok(Self { address, core, server, stop: stop.drop_guard() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What to set `PUBSUB_EMULATOR_HOST` to for clients on this machine: `127.0.0.1:8085`. An emulator that listens on
-    /// all addresses is reached by the loopback one.
+    /// The value of `PUBSUB_EMULATOR_HOST` for clients on this machine, like `127.0.0.1:8085`. If
+    /// the emulator listens on all addresses, this is the loopback one.
     pub fn host(&self) -> String {
         let mut address = self.address;
         if address.ip().is_unspecified() {
@@ -101,8 +102,9 @@ impl Emulator {
         address.to_string()
     }
 
-    /// Asks or changes the broker itself, at the emulator's time; whoever waits for what has changed is woken. Everything
-    /// else waits meanwhile: be short.
+    /// Inspects or changes the broker directly, with the emulator's time; wakes the requests that
+    /// wait for what has changed. All other requests are blocked meanwhile, so `work` should be
+    /// short.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -118,21 +120,22 @@ impl Emulator {
         self.core.with(work)
     }
 
-    /// What goes wrong from now on.
+    /// Replaces the faults.
     pub fn set_faults(&self, faults: Faults) {
         self.broker(|broker, _| broker.set_faults(faults));
     }
 
-    /// Topics, subscriptions, messages: all gone, as after a kill of an emulator that keeps nothing on disk.
+    /// Removes all topics, subscriptions and messages, like a restart of an emulator without
+    /// persistence.
     pub fn forget_everything(&self) {
         self.broker(|broker, _| broker.forget_everything());
     }
 
-    /// Ends everything: open streams and pulls hear UNAVAILABLE, connections are closed, and the port is free when this
-    /// returns.
+    /// Shuts down: open streams and pulls end with UNAVAILABLE, connections are closed, and the
+    /// port is free when this returns.
     pub async fn stop(self) {
         drop(self.stop);
-        // A panic of the server's has been said already, and it is over then as well.
+        // A panic of the server has already been reported, and it has ended then too.
         let _over = self.server.await;
     }
 }

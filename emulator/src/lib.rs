@@ -1,6 +1,6 @@
 //! A Pub/Sub emulator for tests and development.
 //!
-//! It must never need anything of `wakeq`, and never starts a process.
+//! It must never depend on `wakeq`, nor start a process.
 
 pub mod broker;
 mod clock;

@@ -13,41 +13,43 @@ use wakeq_emulator::{Config, Emulator, Faults, Options, Provision};
 
 /// A Google Cloud Pub/Sub emulator: gRPC and REST on one port, in memory.
 ///
-/// Point clients at it with PUBSUB_EMULATOR_HOST=host:port; any project id will do. Nothing is kept on disk: what was
-/// published is gone when it ends.
+/// Set PUBSUB_EMULATOR_HOST=host:port for clients; any project id works. Nothing is stored on disk:
+/// all messages are lost when it exits.
 #[derive(Debug, Parser)]
 #[command(name = "pubsub-emulator", version)]
 struct Arguments {
-    /// The address or name to listen at: 127.0.0.1 for this machine alone, 0.0.0.0 or :: for everybody who can reach it
+    /// Address or name to listen on: 127.0.0.1 for local clients only, 0.0.0.0 or :: for all
+    /// interfaces
     #[arg(long, default_value = "127.0.0.1", env = "PUBSUB_EMULATOR_LISTEN_HOST")]
     host: String,
 
-    /// The port; 0 is any free one, which is then printed
+    /// Port to listen on; 0 picks a free port and prints it
     #[arg(long, default_value_t = 8085, env = "PUBSUB_EMULATOR_PORT")]
     port: u16,
 
-    /// What it starts with, topics, subscriptions and faults: a file in TOML, or JSON (.json)
+    /// Configuration file with initial topics, subscriptions and faults: TOML, or JSON (.json)
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_CONFIG")]
     config: Option<PathBuf>,
 
-    /// What goes wrong from the start: a file in TOML, or JSON (.json); counts instead of the faults in --config
+    /// File with initial faults: TOML, or JSON (.json); overrides the faults in --config
     #[arg(long, value_name = "FILE", env = "PUBSUB_EMULATOR_FAULTS")]
     faults: Option<PathBuf>,
 
-    /// Topics of a project with their subscriptions, as in demo,orders:worker:audit,bills; what the variables
-    /// PUBSUB_PROJECT1, PUBSUB_PROJECT2, … say is made as well
+    /// Topics of a project with their subscriptions, such as demo,orders:worker:audit,bills; the
+    /// variables PUBSUB_PROJECT1, PUBSUB_PROJECT2, … add more
     #[arg(long, value_name = "PROJECT,TOPIC:SUBSCRIPTION…")]
     project: Vec<Provision>,
 
-    /// A topic to start with: projects/PROJECT/topics/TOPIC
+    /// Topic to create: projects/PROJECT/topics/TOPIC
     #[arg(long, value_name = "NAME", value_parser = Provision::parse_topic)]
     topic: Vec<Provision>,
 
-    /// A subscription to start with: projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC, and ,URL after it to push
+    /// Subscription to create: projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC; append ,URL for
+    /// push
     #[arg(long, value_name = "NAME=TOPIC", value_parser = Provision::parse_subscription)]
     subscription: Vec<Provision>,
 
-    /// Who the tokens of authenticated pushes say has issued them
+    /// Issuer (iss) of the tokens of authenticated pushes
     #[arg(long, value_name = "URL", default_value = "https://accounts.google.com")]
     oidc_issuer: String,
 }
@@ -57,7 +59,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // With stderr gone there is nobody left to tell.
+            // Without stderr, there is nowhere to report it.
             let _unheard = writeln!(std::io::stderr(), "pubsub-emulator: {error:#}");
             ExitCode::FAILURE
         }
@@ -65,7 +67,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    // Before anything is said: whoever waits for the line below may at once send a signal.
+    // Before any output: a process that waits for the line below may send a signal at once.
     let mut terminate = signal(SignalKind::terminate()).context("cannot hear SIGTERM")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot hear Ctrl-C")?;
     let address = resolve(&arguments.host, arguments.port).await?;
@@ -79,12 +81,12 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What was said in files, in flags and in variables, in this order.
+/// Combines what was given in files, in flags and in variables, in this order.
 fn options(arguments: Arguments) -> anyhow::Result<Options> {
     let config = arguments.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let faults = arguments.faults.as_deref().map(Faults::read).transpose()?;
     let flags = arguments.topic.into_iter().chain(arguments.subscription).chain(arguments.project);
-    // Variables that are no text are none of ours.
+    // Variables that are not valid text are not ours.
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let provision = flags.fold(config.provision, Provision::and);
@@ -96,7 +98,8 @@ fn options(arguments: Arguments) -> anyhow::Result<Options> {
     })
 }
 
-/// `PUBSUB_PROJECT1`, `PUBSUB_PROJECT2`, …: what the popular images of Google's emulator start with.
+/// `PUBSUB_PROJECT1`, `PUBSUB_PROJECT2`, …: the variables of the popular images of Google's
+/// emulator.
 fn of_variables(variables: impl Iterator<Item = (String, String)>) -> anyhow::Result<Provision> {
     let mut projects: Vec<(u32, String)> = variables
         .filter_map(|(name, value)| Some((name.strip_prefix("PUBSUB_PROJECT")?.parse().ok()?, value)))
@@ -108,7 +111,7 @@ fn of_variables(variables: impl Iterator<Item = (String, String)>) -> anyhow::Re
     })
 }
 
-/// An address, or the first that a name has.
+/// An address, or the first one of a host name, preferring IPv4.
 async fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if let Ok(address) = host.parse::<IpAddr>() {
@@ -116,7 +119,7 @@ async fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     }
     let mut addresses =
         lookup_host((host, port)).await.with_context(|| format!("--host {host}: no such name"))?;
-    // Clients that are told `localhost` often try IPv4 only.
+    // Clients that are given `localhost` often try IPv4 only.
     let (mut first, mut v4) = (None, None);
     for address in addresses.by_ref() {
         first = first.or(Some(address));

@@ -1,7 +1,7 @@
-//! Topics and subscriptions that an emulator starts with: as they are given in code, in a short form on a command line,
-//! or by a file.
+//! The topics and subscriptions that an emulator starts with, given in code, in a short form on a
+//! command line, or in a file.
 //!
-//! It makes what is missing and leaves what is there. The rules for resources are the broker's.
+//! It creates what is missing and leaves what exists. The broker enforces the rules for resources.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use tonic::Code;
 use crate::broker::{Broker, Refusal, Time};
 use crate::proto::pubsub::{PushConfig, Subscription, Topic};
 
-/// Topics and subscriptions to start with. The default is none.
+/// Topics and subscriptions to start with; none by default.
 ///
 /// ```
 /// use wakeq_emulator::proto::pubsub::{Subscription, Topic};
@@ -34,14 +34,14 @@ pub struct Provision {
     subscriptions: Vec<Wanted<Subscription>>,
 }
 
-/// A resource, and who wants it.
+/// A resource, and where it was requested.
 #[derive(Clone, Debug, PartialEq)]
 struct Wanted<T> {
     resource: T,
     origin: String,
 }
 
-/// How many resources were made; those that were there already are not counted.
+/// How many resources were created, not counting those that existed already.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Provisioned {
     /// Topics.
@@ -50,19 +50,19 @@ pub struct Provisioned {
     pub subscriptions: usize,
 }
 
-/// A resource that the broker refuses to make. Those before it were made.
+/// The broker refused to create a resource. Those before it were created.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{origin}: {name}: {reason}")]
 pub struct ProvisionError {
-    /// Where it was asked for: a file and line, a flag, or `Provision`.
+    /// Where the resource was requested: a file and line, a flag, or `Provision`.
     pub origin: String,
     /// The resource's name.
     pub name: String,
-    /// The broker's words.
+    /// The broker's message.
     pub reason: String,
 }
 
-/// A short form that can't be read.
+/// A malformed short form.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ShortFormError {
     /// The form of a whole project.
@@ -82,19 +82,19 @@ pub enum ShortFormError {
 }
 
 impl Provision {
-    /// And this topic.
+    /// Adds a topic.
     #[must_use]
     pub fn topic(self, topic: Topic) -> Self {
         self.topic_from("Provision", topic)
     }
 
-    /// And this subscription; its topic is made before it if it is one of these.
+    /// Adds a subscription. Its topic is created first if it is part of this provision too.
     #[must_use]
     pub fn subscription(self, subscription: Subscription) -> Self {
         self.subscription_from("Provision", subscription)
     }
 
-    /// And everything of the other.
+    /// Adds everything from another provision.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.topics.extend(other.topics);
@@ -102,18 +102,19 @@ impl Provision {
         self
     }
 
-    /// One topic by its full name.
+    /// Parses a topic's full name.
     ///
     /// # Errors
     ///
-    /// When it has no such form.
+    /// If `text` does not have that form.
     pub fn parse_topic(text: &str) -> Result<Self, ShortFormError> {
         let name = full(text, "topics").ok_or_else(|| ShortFormError::Topic(text.to_owned()))?;
         Ok(Self::default().topic_from("--topic", bare_topic(name)))
     }
 
-    /// One subscription: `projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC`, and after a comma the URL that it pushes to,
-    /// if it does. The topic, an id of the same project or a full name, is made if it is missing.
+    /// Parses a subscription: `projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC`, followed by a
+    /// comma and a URL for a push subscription. The topic, an id in the same project or a full
+    /// name, is created if it is missing.
     ///
     /// ```
     /// use wakeq_emulator::Provision;
@@ -124,7 +125,7 @@ impl Provision {
     ///
     /// # Errors
     ///
-    /// When it has no such form.
+    /// If `text` does not have that form.
     pub fn parse_subscription(text: &str) -> Result<Self, ShortFormError> {
         let refused = || ShortFormError::Subscription(text.to_owned());
         let (name, rest) = text.split_once('=').ok_or_else(refused)?;
@@ -160,11 +161,11 @@ impl Provision {
         self
     }
 
-    /// Makes what is missing, topics first.
+    /// Creates what is missing, topics first.
     ///
     /// # Errors
     ///
-    /// With the first resource that is refused, and why.
+    /// For the first resource that the broker refuses; those before it have been created.
     pub fn apply(&self, broker: &mut Broker, now: Time) -> Result<Provisioned, ProvisionError> {
         let mut made = Provisioned::default();
         for Wanted { resource, origin } in &self.topics {
@@ -179,8 +180,9 @@ impl Provision {
     }
 }
 
-/// A project's topics and their subscriptions: `PROJECT,TOPIC,TOPIC:SUBSCRIPTION:SUBSCRIPTION,…`, as the popular images of
-/// Google's emulator take it in `PUBSUB_PROJECT1`.
+/// Parses a project's topics with their subscriptions:
+/// `PROJECT,TOPIC,TOPIC:SUBSCRIPTION:SUBSCRIPTION,…`, the format of `PUBSUB_PROJECT1` in the
+/// popular images of Google's emulator.
 impl FromStr for Provision {
     type Err = ShortFormError;
 
@@ -224,16 +226,16 @@ fn bare_subscription(name: &str, topic: &str) -> Subscription {
     Subscription { name: name.to_owned(), topic: topic.to_owned(), ..Subscription::default() }
 }
 
-/// An id by itself: what it may look like in detail is the broker's to say.
+/// A bare id; the broker checks its details.
 fn id(text: &str) -> Option<&str> {
     (!text.is_empty() && !text.contains(['/', '=', ',', ':', ' '])).then_some(text)
 }
 
-/// `projects/PROJECT/COLLECTION/ID`.
+/// Checks for the form `projects/PROJECT/COLLECTION/ID`.
 fn full<'a>(name: &'a str, collection: &str) -> Option<&'a str> {
     let parts: Vec<&str> = name.split('/').collect();
     let [projects, project, kind, resource] = parts[..] else { return None };
-    // Ids of projects may have a domain with a colon before them.
+    // Project ids may be prefixed with a domain and a colon.
     let sound = projects == "projects" && kind == collection && !project.is_empty();
     (sound && id(resource).is_some()).then_some(name)
 }

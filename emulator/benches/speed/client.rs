@@ -1,4 +1,5 @@
-//! The program that both emulators run under: the official client publishes, subscribes and acknowledges.
+//! The workload that both emulators run under: the official client publishes, subscribes and
+//! acknowledges.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -15,9 +16,9 @@ use wakeq_emulator::proto::pubsub::subscriber_client::SubscriberClient;
 use wakeq_emulator::proto::pubsub::{DeleteSubscriptionRequest, DeleteTopicRequest, Subscription, Topic};
 
 const PER_SECOND: u32 = 300;
-/// As long as what a queue or a log would send.
+/// Like a message of a queue or a log.
 const DATA_BYTES: usize = 100;
-/// Limits that no round reaches: ours honours them, Google's does not.
+/// Limits that no round reaches: ours enforces them, Google's does not.
 const OUTSTANDING: i64 = 1_000_000;
 const OUTSTANDING_BYTES: i64 = 1 << 30;
 const PUBLISHED_AT_ONCE: usize = 10_000;
@@ -76,7 +77,7 @@ impl Client {
             .unwrap()
     }
 
-    /// On a connection of its own.
+    /// Opens a streaming pull on a connection of its own.
     async fn stream(&self, pair: &Pair) -> MessageStream {
         let subscriber = Subscriber::builder()
             .with_endpoint(self.endpoint.clone())
@@ -103,13 +104,14 @@ impl Client {
         }
     }
 
-    /// Messages that wait and are never taken.
+    /// Publishes messages that are never pulled.
     pub(crate) async fn park(&self, count: usize) {
         let pair = self.pair().await;
         self.backlog(&pair, count).await;
     }
 
-    /// Messages a second with which so many streams empty a backlog, from the first message to the last, each acknowledged.
+    /// Messages per second at which this many streams drain a backlog, from the first message to
+    /// the last, each acknowledged.
     pub(crate) async fn throughput(&self, streams: usize, count: usize) -> f64 {
         let pair = self.pair().await;
         self.backlog(&pair, count).await;
@@ -141,7 +143,8 @@ impl Client {
         (count - 1) as f64 / taken.as_secs_f64()
     }
 
-    /// Milliseconds from publishing to receiving that 99 of 100 messages stay below, at 300 a second.
+    /// The 99th percentile of the time from publishing to receiving, in milliseconds, at 300
+    /// messages per second.
     pub(crate) async fn p99_ms(&self, count: usize) -> f64 {
         let pair = self.pair().await;
         let publisher = self.publisher(&pair, Duration::from_millis(1)).await;

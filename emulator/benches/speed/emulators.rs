@@ -39,13 +39,13 @@ impl Emulators {
         self.google.host()
     }
 
-    /// Ours, then Google's.
+    /// The process ids of ours and of Google's, in this order.
     pub(crate) fn pids(&self) -> [u32; 2] {
         [self.ours.pid(), self.google.pid()]
     }
 }
 
-/// What a process holds in memory.
+/// The resident memory of a process.
 pub(crate) fn resident_kb(pid: u32) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,7 +1,8 @@
-//! Our emulator beside Google's, under the same program with the official Rust client: `cargo bench --bench speed`.
+//! Our emulator beside Google's, under the same workload with the official Rust client:
+//! `cargo bench --bench speed`.
 //!
-//! Every figure is the median of rounds that take turns within one run, and the claims of the README are checked: the
-//! program fails where one of them does not hold. Each emulator is a process of its own.
+//! Every figure is the median of interleaved rounds within one run. The program checks the claims
+//! of the README, and fails if one of them does not hold. Each emulator is a process of its own.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -17,10 +18,10 @@ use client::Client;
 use emulators::{Emulators, resident_kb};
 
 const ROUNDS: usize = 5;
-/// Messages a round, for each emulator so many that a round takes it a second or so.
+/// Messages per round; for each emulator, about a second's worth.
 const ONE_STREAM: [usize; 2] = [100_000, 3_000];
 const EIGHT_STREAMS: [usize; 2] = [100_000, 16_000];
-/// At 300 a second.
+/// At 300 per second.
 const TIMED: usize = 1_500;
 const PARKED: usize = 100_000;
 
@@ -31,12 +32,12 @@ const CLAIM_PARKED_MB: f64 = 100.0;
 
 const SIDES: [&str; 2] = ["ours", "Google's"];
 
-/// What was measured of ours and of Google's, in this order.
+/// A figure for ours and for Google's, in this order.
 type Pair = [f64; 2];
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -62,7 +63,7 @@ async fn main() -> ExitCode {
         eight.push(figures[1]);
         p99.push(figures[2]);
     }
-    // What the rounds freed, a process keeps, and would put parked messages into.
+    // A process keeps the memory that the rounds freed, and would reuse it for the parked messages.
     drop(emulators);
     let parked = parked_mb(&Emulators::start().await).await;
     report(median(&one), median(&eight), median(&p99), parked)
@@ -72,7 +73,7 @@ async fn clients(emulators: &Emulators) -> [Client; 2] {
     [Client::connect(emulators.ours()).await, Client::connect(emulators.google()).await]
 }
 
-/// The resident memory of a fresh process with so many messages that nobody takes.
+/// The resident memory, in MB, that this many untaken messages add to a fresh process.
 async fn parked_mb(emulators: &Emulators) -> Pair {
     let mut resident = [0.0; 2];
     for (side, client) in clients(emulators).await.iter().enumerate() {

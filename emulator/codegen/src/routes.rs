@@ -1,4 +1,5 @@
-//! The REST form of every method, as the protos' `google.api.http` annotations state it, written as a table in Rust.
+//! The REST form of every method, as stated by the protos' `google.api.http` annotations, written
+//! as a table in Rust.
 
 use std::fmt::Write;
 
@@ -7,7 +8,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, MethodDescriptor, Value};
 
 const VERBS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
-/// The table, every binding of a method as a line of its own.
+/// Writes the table, with a line for every binding of a method.
 pub(crate) fn table(pool: &DescriptorPool) -> anyhow::Result<String> {
     let http = pool.get_extension_by_name("google.api.http").context("google.api.http")?;
     let mut text = String::from(

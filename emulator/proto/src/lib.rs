@@ -1,8 +1,8 @@
-//! The messages and services of `google.pubsub.v1` and `google.iam.v1`, generated; the well-known types that they have;
-//! their JSON forms; and the REST routes that the protos state.
+//! The messages and services of `google.pubsub.v1` and `google.iam.v1`, generated; the well-known
+//! types that they have; their JSON forms; and the REST routes that the protos state.
 //!
-//! `emulator/codegen` writes `generated/`. Nothing here knows what any method does. It is a crate of its own so that who works
-//! on the emulator does not compile it again with every change.
+//! `emulator/codegen` writes `generated/`. Nothing here knows what any method does. It is a crate
+//! of its own so that who works on the emulator does not compile it again with every change.
 
 pub mod protobuf;
 

@@ -1,23 +1,24 @@
-//! When which resource needs a look: leases that lapse, messages that get too old, subscriptions and snapshots that
-//! expire. An entry may come too early (what it was for was settled meanwhile), never too late.
+//! The due-time index of resources: expiring leases, messages past their retention, subscriptions
+//! and snapshots that expire. An entry may be too early (its reason was settled meanwhile), but
+//! never too late.
 //!
-//! It does not know what is to be done then.
+//! It does not know what has to be done then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Name, Time};
 
-/// Whose turn it is.
+/// The resource that is due.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Entry {
     Subscription(Name),
     Snapshot(Name),
     Topic(Name),
-    /// A subscription's pushes, when they go on after a pause.
+    /// A subscription's pushes, which resume after a pause.
     Push(Name),
 }
 
-/// One time for each resource that waits for one.
+/// At most one due time per resource.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     by_time: BTreeSet<(Time, Entry)>,
@@ -25,7 +26,7 @@ pub(super) struct Agenda {
 }
 
 impl Agenda {
-    /// Looks at a resource at this time at the latest.
+    /// Schedules a resource for this time at the latest.
     pub(super) fn no_later(&mut self, entry: Entry, due: Time) {
         if let Some(time) = self.times.get_mut(&entry) {
             if *time <= due {
@@ -39,19 +40,19 @@ impl Agenda {
         self.by_time.insert((due, entry));
     }
 
-    /// A resource is gone.
+    /// Removes the entry of a resource.
     pub(super) fn forget(&mut self, entry: Entry) {
         if let Some(time) = self.times.remove(&entry) {
             self.by_time.remove(&(time, entry));
         }
     }
 
-    /// When the first is due.
+    /// The earliest due time.
     pub(super) fn next(&self) -> Option<Time> {
         self.by_time.first().map(|(time, _)| *time)
     }
 
-    /// Takes the first that is due, if one is, and says since when.
+    /// Takes the first due entry, if there is one, with its due time.
     pub(super) fn take(&mut self, now: Time) -> Option<(Time, Entry)> {
         if self.next()? > now {
             return None;

@@ -1,6 +1,8 @@
-//! What is due: leases that lapse, dead letters, what is too old to keep, subscriptions and snapshots that expire.
+//! Handles what is due: expired leases, dead letters, retention, and the expiry of subscriptions
+//! and snapshots.
 //!
-//! Each is done at the moment it was due, in order, however far time has moved since.
+//! Each is handled as of the time at which it was due, in order, however far the time has advanced
+//! since.
 
 use super::agenda::Entry;
 use super::delivery::DeadLetter;
@@ -9,11 +11,11 @@ use super::names;
 use super::{Broker, Message, Name, Time};
 
 impl Broker {
-    /// Does what is due.
+    /// Handles everything that is due.
     pub fn advance(&mut self, now: Time) {
         let mut moment = Time::default();
         while let Some((due, entry)) = self.agenda.take(now) {
-            // Something that became due before it was planned is done late, not in the past.
+            // An entry that was due before it was scheduled is handled late, not in the past.
             moment = moment.max(due);
             match entry {
                 Entry::Subscription(name) => self.attend_due(moment, &name),
@@ -24,13 +26,13 @@ impl Broker {
         }
     }
 
-    /// When `advance` should be called next, if at all. There may turn out to be nothing to do.
+    /// When `advance` should be called next, if ever. There may turn out to be nothing to do.
     pub fn next_due(&self) -> Option<Time> {
         self.agenda.next()
     }
 
-    /// After anything that may have changed what a subscription has to do and when: does what is due at once, and plans
-    /// the rest.
+    /// Must be called after any change that may affect what a subscription has to do and when:
+    /// handles what is due at once, and schedules the rest.
     pub(super) fn attend(&mut self, now: Time, name: &str) {
         let Some(subscription) = self.subscriptions.get(name) else { return };
         match subscription.next_due() {
@@ -74,7 +76,7 @@ impl Broker {
         self.fan_out(now, &topic, letters);
     }
 
-    /// The message once more, with where it comes from.
+    /// Copies a dead message, adding its origin.
     fn letter(&mut self, now: Time, source: &str, letter: &DeadLetter) -> Message {
         let message = &letter.message;
         let mut attributes = message.attributes.clone();
@@ -111,7 +113,7 @@ impl Broker {
     }
 }
 
-/// When a snapshot expires that is made now of a backlog whose oldest message is from then.
+/// When a snapshot created now expires; `oldest` is the time of the backlog's oldest message.
 pub(super) fn snapshot_expiry(now: Time, oldest: Option<Time>) -> Time {
     oldest.unwrap_or(now) + LONGEST_SNAPSHOT
 }

@@ -1,4 +1,4 @@
-//! What befalls calls, of any method and whichever way they come: refused with a status that was asked for, or slow.
+//! Faults of calls: refused with a requested status, or slowed down, for any method and transport.
 //!
 //! It decides; it neither waits nor carries anything out.
 
@@ -12,7 +12,7 @@ use tonic::Code;
 use super::faults::Chance;
 use super::{Broker, Faults, Refusal};
 
-/// Names, as they are written in configurations, with what they stand for.
+/// Defines an enum with the names that configurations use.
 macro_rules! named {
     ($(#[$meta:meta])* $name:ident { $($(#[$item:meta])* $variant:ident = $text:literal,)* }) => {
         $(#[$meta])*
@@ -22,10 +22,10 @@ macro_rules! named {
         }
 
         impl $name {
-            /// All there are.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// As it is written.
+            /// The name in configurations.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$variant => $text,)*
@@ -42,7 +42,8 @@ macro_rules! named {
 }
 
 named! {
-    /// A method that faults can befall. Those of schemas are refused anyway.
+    /// A method in which faults can be injected. The schema methods are missing, as they are always
+    /// refused.
     #[allow(missing_docs)]
     Method {
         CreateTopic = "CreateTopic",
@@ -100,7 +101,7 @@ named! {
 }
 
 impl Method {
-    /// By its own name or its full one, `google.pubsub.v1.Publisher/Publish`.
+    /// Finds a method by its name or its full name, `google.pubsub.v1.Publisher/Publish`.
     pub fn named(name: &str) -> Option<Self> {
         let name = name.rsplit('/').next().unwrap_or(name);
         Self::ALL.iter().copied().find(|method| method.as_str() == name)
@@ -108,7 +109,7 @@ impl Method {
 }
 
 impl FaultCode {
-    /// What it is on the wire.
+    /// The gRPC status code.
     pub const fn code(self) -> Code {
         match self {
             Self::Cancelled => Code::Cancelled,
@@ -131,31 +132,31 @@ impl FaultCode {
     }
 }
 
-/// The next so many calls are refused, for certain and before any chance.
+/// A number of calls that are certain to be refused, before any probability applies.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct NextCalls {
-    /// How many are still to be.
+    /// How many calls are left to refuse.
     pub times: u32,
-    /// With which status.
+    /// The status to refuse them with.
     pub code: FaultCode,
-    /// Of these methods; of all if empty.
+    /// The affected methods; all if empty.
     #[serde(default)]
     pub methods: BTreeSet<Method>,
 }
 
-/// What befalls one call.
+/// The faults of one call.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CallFate {
-    /// It takes so much longer.
+    /// How much longer it takes.
     pub slow: Duration,
-    /// It is refused so, and not carried out.
+    /// The refusal, if there is one; the call is not carried out then.
     pub refusal: Option<Refusal>,
 }
 
 impl Faults {
-    /// The next `times` calls of these methods (of any, if there are none) are refused. What was asked for first is
-    /// used up first.
+    /// Adds a refusal of the next `times` calls of these methods (of any, if there are none).
+    /// Earlier entries are used up first.
     ///
     /// ```
     /// use wakeq_emulator::{FaultCode, Faults, Method};
@@ -203,7 +204,7 @@ impl Faults {
 }
 
 impl Broker {
-    /// What befalls a call that comes now. Each call asks once: the counted faults are used up by it.
+    /// Decides the faults of a call. Must be called once per call, as it uses up the counted ones.
     pub fn befall(&mut self, method: Method) -> CallFate {
         let fate = self.faults.befall(&mut self.call_chance, method);
         self.fault_counts.refused_calls += u64::from(fate.refusal.is_some());
@@ -211,7 +212,7 @@ impl Broker {
     }
 }
 
-/// Whoever reads it in a log must not look for the reason elsewhere.
+/// The message names the emulator, so that a log's reader does not look for another cause.
 fn injected(code: FaultCode) -> Refusal {
     Refusal::new(code.code(), format!("{code}: a fault that the emulator was told to make."))
 }

@@ -1,5 +1,5 @@
-//! Pulling, acknowledging and deadlines, by the subscription's name: what the requests must be, and how their results
-//! are told. What happens to the messages is `delivery`'s matter.
+//! Pulling, acknowledging and deadlines, by the subscription's name: checks the requests and
+//! reports their results. What happens to the messages is decided in `delivery`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const INVALID_ACK_ID: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
 const UNORDERED_ACK_ID: &str = "TRANSIENT_FAILURE_UNORDERED_ACK_ID";
 
 impl Broker {
-    /// What is there at once; nothing if nothing is. The caller waits, and asks again.
+    /// Returns what is available at once, which may be nothing. The caller waits, and calls again.
     pub fn pull(&mut self, now: Time, request: &pubsub::PullRequest) -> Answer<pubsub::PullResponse> {
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         check_consumable(subscription)?;
@@ -27,7 +27,8 @@ impl Broker {
         let deadline = subscription.ack_deadline();
         let taken = subscription.delivery.take(now, Holder::Pull, most, limits::LARGEST_PULL_BYTES, deadline);
         if taken.is_empty() {
-            // What is left only others can take: woken by this, the pull would ask again at once, and so for ever.
+            // What is left is for other takers only: waking the waiters would make this pull retry
+            // at once, forever.
             self.attend(now, &request.subscription);
         } else {
             self.settled(now, &request.subscription);
@@ -35,13 +36,13 @@ impl Broker {
         Ok(pubsub::PullResponse { received_messages: taken.into_iter().map(received).collect() })
     }
 
-    /// Settles messages.
+    /// Acknowledges messages.
     pub fn acknowledge(&mut self, now: Time, request: &pubsub::AcknowledgeRequest) -> Answer<()> {
         let subscription = self.subscription_mut("subscription", &request.subscription)?;
         check_ack_ids(&request.ack_ids, request.encoded_len())?;
         subscription.touch(now);
         if subscription.config.detached {
-            // Its messages were dropped, whoever held them.
+            // Its messages have been dropped, even those that were leased.
             return Ok(());
         }
         let acked = subscription.delivery.acknowledge(now, &request.ack_ids);
@@ -50,7 +51,7 @@ impl Broker {
         answer
     }
 
-    /// Gives leases more time, or gives them back.
+    /// Extends leases, or gives them back.
     pub fn modify_ack_deadline(
         &mut self,
         now: Time,
@@ -70,15 +71,17 @@ impl Broker {
         answer
     }
 
-    /// A response that nobody heard: its messages are there again, and no delivery of theirs has failed.
+    /// A response did not reach its client: its messages are available again, without a failed
+    /// delivery.
     pub(crate) fn give_back(&mut self, now: Time, subscription: &str, ack_ids: &[String]) {
-        // Gone meanwhile, it took the messages with it.
+        // If the subscription has been deleted meanwhile, so have its messages.
         let Some(found) = self.subscriptions.get_mut(subscription) else { return };
         found.delivery.give_back(now, ack_ids);
         self.settled(now, subscription);
     }
 
-    /// After leases were taken, settled or given back, or ran out meanwhile: others may get something now.
+    /// Called after leases were granted, settled, given back or expired: other takers may get
+    /// messages now.
     pub(super) fn settled(&mut self, now: Time, name: &str) {
         if let Some(subscription) = self.subscriptions.get(name)
             && subscription.delivery.deliverable()
@@ -90,7 +93,7 @@ impl Broker {
     }
 }
 
-/// Refuses to hand out messages of a subscription that has none, or pushes them.
+/// Refuses to hand out messages of a subscription that is detached or pushes them.
 pub(super) fn check_consumable(subscription: &Subscription) -> Answer<()> {
     check_attached(subscription)?;
     if subscription.pushes() {
@@ -102,7 +105,7 @@ pub(super) fn check_consumable(subscription: &Subscription) -> Answer<()> {
     Ok(())
 }
 
-/// A deadline that a request may set: up to ten minutes, and zero to give the lease back.
+/// Checks a deadline in a request: up to ten minutes, or zero to give the lease back.
 pub(super) fn ack_deadline(seconds: i32) -> Answer<Duration> {
     let longest = limits::LONGEST_ACK_DEADLINE;
     u64::try_from(seconds).ok().filter(|_| seconds <= longest).map(Duration::from_secs).ok_or_else(|| {
@@ -113,12 +116,12 @@ pub(super) fn ack_deadline(seconds: i32) -> Answer<Duration> {
     })
 }
 
-/// The refusal of what no subscription ever gave out.
+/// The refusal of an ack id that no subscription ever issued.
 pub(super) fn invalid_ack_id(ack_id: &str) -> Refusal {
     Refusal::invalid(format!("You have passed an invalid ack ID to the service (ack_id={ack_id})."))
 }
 
-/// A message as it is received.
+/// A message in the form in which it is received.
 pub(super) fn received(delivered: Delivered) -> pubsub::ReceivedMessage {
     let attempt = delivered.attempt.unwrap_or_default();
     pubsub::ReceivedMessage {
@@ -141,7 +144,8 @@ fn check_ack_ids(ack_ids: &[String], size: usize) -> Answer<()> {
     Ok(())
 }
 
-/// With exactly-once delivery, each id that failed is named with why; without, only ids that never were are refused.
+/// Reports the results. With exactly-once delivery, each failed id is named with the reason;
+/// without, only ids that were never issued are refused.
 fn told(subscription: &Subscription, acked: Acked) -> Answer<()> {
     if !subscription.delivery.settings().exactly_once {
         return acked.invalid.first().map_or(Ok(()), |ack_id| Err(invalid_ack_id(ack_id)));

@@ -1,6 +1,7 @@
-//! Misbehaviour on demand: what may go wrong, how often, and the seeded chance that decides it.
+//! Faults on demand: what may go wrong, how often, and the seeded random source that decides it.
 //!
-//! Decides only; the broker and the server carry it out. The same seed and the same calls give the same faults.
+//! It only decides; the broker and the server carry it out. The same seed and the same calls give
+//! the same faults.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::calls::{Method, NextCalls};
 use super::delivery::Fate;
 
-/// What goes wrong, and how often. The default is nothing at all.
+/// What goes wrong, and how often; nothing by default.
 ///
 /// Probabilities are between 0 (never) and 1 (always).
 ///
@@ -23,53 +24,55 @@ use super::delivery::Fate;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Faults {
-    /// Where chance starts: the same seed and the same calls give the same faults.
+    /// The seed of the random source: the same seed and the same calls give the same faults.
     pub seed: u64,
 
-    /// A message never reaches a subscription. Drawn for each subscription by itself, as are the next three.
+    /// Probability that a message never reaches a subscription. Drawn separately for each
+    /// subscription, like the next three.
     #[serde(deserialize_with = "probability")]
     pub lose: f64,
-    /// A message is there twice. Never with exactly-once delivery.
+    /// Probability that a message is delivered twice. Never with exactly-once delivery.
     #[serde(deserialize_with = "probability")]
     pub duplicate: f64,
-    /// A message becomes deliverable only later, after up to `longest_delay`. In a subscription with ordering, the
-    /// later ones of its key wait for it.
+    /// Probability that a message only becomes available after a delay of up to `longest_delay`.
+    /// With ordering, the later ones of its key wait for it.
     #[serde(deserialize_with = "probability")]
     pub delay: f64,
-    /// The longest delay; how long each is, is drawn. `"1.5s"` in JSON.
+    /// The longest delay; each one is drawn. `"1.5s"` in JSON.
     #[serde(with = "seconds")]
     pub longest_delay: Duration,
-    /// A message overtakes the ones that wait. In a subscription with ordering, its key overtakes the other keys.
+    /// Probability that a message overtakes the waiting ones. With ordering, its key overtakes the
+    /// other keys.
     #[serde(deserialize_with = "probability")]
     pub reorder: f64,
 
-    /// A streaming pull ends with `UNAVAILABLE` instead of its next response.
+    /// Probability that a streaming pull ends with `UNAVAILABLE` instead of its next response.
     #[serde(deserialize_with = "probability")]
     pub break_streams: f64,
 
-    /// A call is answered `UNAVAILABLE`, and not carried out.
+    /// Probability that a call is answered `UNAVAILABLE`, and not carried out.
     #[serde(deserialize_with = "probability")]
     pub unavailable: f64,
-    /// A call is answered `NOT_FOUND`, and not carried out.
+    /// Probability that a call is answered `NOT_FOUND`, and not carried out.
     #[serde(deserialize_with = "probability")]
     pub not_found: f64,
-    /// A call is answered `RESOURCE_EXHAUSTED`, and not carried out.
+    /// Probability that a call is answered `RESOURCE_EXHAUSTED`, and not carried out.
     #[serde(deserialize_with = "probability")]
     pub resource_exhausted: f64,
-    /// A call is answered `DEADLINE_EXCEEDED`, and not carried out.
+    /// Probability that a call is answered `DEADLINE_EXCEEDED`, and not carried out.
     #[serde(deserialize_with = "probability")]
     pub deadline_exceeded: f64,
-    /// What each call takes longer. `"0.2s"` in JSON.
+    /// How much longer each call takes. `"0.2s"` in JSON.
     #[serde(with = "seconds")]
     pub slow: Duration,
-    /// The methods that these five befall; all if empty.
+    /// The methods that the five fields from `unavailable` to `slow` apply to; all if empty.
     pub methods: BTreeSet<Method>,
-    /// Calls that fail for certain, as many as are counted here. [`Faults::fail_next`] adds some.
+    /// Calls that are certain to fail, by number. [`Faults::fail_next`] adds entries.
     pub next: Vec<NextCalls>,
 }
 
 impl Faults {
-    /// What befalls a message on its way into one subscription; `None`: it is lost.
+    /// Decides what happens to a message on its way into one subscription; `None` if it is lost.
     pub(crate) fn fate(&self, chance: &mut Chance) -> Option<Fate> {
         if chance.strikes(self.lose) {
             return None;
@@ -86,7 +89,8 @@ impl Faults {
     }
 }
 
-/// How often which fault has struck since the broker was made; forgetting everything does not reset it.
+/// How often each fault has occurred since the broker was created; forgetting everything does not
+/// reset it.
 ///
 /// ```
 /// use wakeq_emulator::Faults;
@@ -97,22 +101,23 @@ impl Faults {
 /// ```
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct FaultCounts {
-    /// Messages that never reached a subscription. One that is published to three subscriptions may be lost thrice.
+    /// Messages that never reached a subscription. One that is published to three subscriptions may
+    /// be lost three times.
     pub lost: u64,
-    /// Messages that were put into a subscription twice.
+    /// Messages that entered a subscription twice.
     pub duplicated: u64,
-    /// Messages that became deliverable later.
+    /// Messages that were delayed.
     pub delayed: u64,
-    /// Messages that were put before those that waited, if any did.
+    /// Messages that were put before the waiting ones, if there were any.
     pub reordered: u64,
     /// Streaming pulls that ended with `UNAVAILABLE`.
     pub broken_streams: u64,
-    /// Calls that were refused, by chance or because it was asked for.
+    /// Calls that were refused, whether by chance or on request.
     pub refused_calls: u64,
 }
 
 impl FaultCounts {
-    /// A message fares so.
+    /// Counts the fate of a message.
     pub(super) fn count(&mut self, fate: Option<Fate>) {
         match fate {
             None => self.lost += 1,
@@ -124,19 +129,19 @@ impl FaultCounts {
     }
 }
 
-/// A seeded source of chance (SplitMix64).
+/// A seeded random source (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Chance(u64);
 
 impl Chance {
-    /// Sources of one seed with different purposes do not disturb one another.
+    /// Sources with the same seed but different purposes are independent.
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
         let mut chance = Self(seed ^ purpose.salt());
         chance.next();
         chance
     }
 
-    /// Whether something of this probability happens. What never or always happens draws nothing.
+    /// Whether an event of this probability happens. Draws nothing for probabilities of 0 and 1.
     pub(crate) fn strikes(&mut self, probability: f64) -> bool {
         if probability <= 0.0 || probability.is_nan() {
             return false;
@@ -144,7 +149,7 @@ impl Chance {
         probability >= 1.0 || self.fraction() < probability
     }
 
-    /// Any duration up to the longest.
+    /// A random duration up to the longest.
     pub(crate) fn up_to(&mut self, longest: Duration) -> Duration {
         longest.mul_f64(self.fraction())
     }
@@ -166,14 +171,14 @@ impl Chance {
     }
 }
 
-/// What a source of chance decides.
+/// What a random source decides.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Purpose {
-    /// What befalls messages.
+    /// The faults of messages.
     Messages,
-    /// What befalls calls.
+    /// The faults of calls.
     Calls,
-    /// What befalls streams.
+    /// The faults of streams.
     Streams,
 }
 
@@ -195,7 +200,7 @@ fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64,
     Err(serde::de::Error::custom(format!("{value} is no probability: give one from 0 (never) to 1 (always)")))
 }
 
-/// Durations as the JSON form of protocol buffers has them: `"1.5s"`.
+/// Durations in the JSON form of protocol buffers: `"1.5s"`.
 pub(super) mod seconds {
     use std::time::Duration;
 

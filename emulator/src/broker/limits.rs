@@ -1,4 +1,4 @@
-//! The service's limits, and its words for what goes beyond them.
+//! The service's limits, and its messages for requests beyond them.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -11,19 +11,19 @@ use super::{Answer, Refusal};
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Of one publish request.
+/// The most messages in one publish request.
 pub(super) const MOST_MESSAGES: usize = 1_000;
-/// Of one publish request, and of one message.
+/// The size of one publish request, and of one message.
 pub(super) const LARGEST_PUBLISH: usize = 10_000_000;
 pub(super) const MOST_ATTRIBUTES: usize = 100;
 pub(super) const LONGEST_ATTRIBUTE_KEY: usize = 256;
 pub(super) const LONGEST_ATTRIBUTE_VALUE: usize = 1_024;
 pub(super) const LONGEST_ORDERING_KEY: usize = 1_024;
-/// Of an acknowledgement or a change of deadlines.
+/// The size of a request to acknowledge or to modify deadlines.
 pub(super) const LARGEST_ACKNOWLEDGEMENT: usize = 512 * 1_024;
-/// A pull may say more, and gets no more.
+/// A pull may request more, but receives no more.
 pub(super) const LARGEST_PULL: usize = 1_000;
-/// A pull's response carries no more bytes of messages, unless its only message is larger.
+/// The limit for the messages of a pull's response, unless a single message is larger.
 pub(super) const LARGEST_PULL_BYTES: usize = 10_000_000;
 pub(super) const LONGEST_FILTER: usize = 256;
 pub(super) const MOST_LABELS: usize = 64;
@@ -40,14 +40,14 @@ pub(super) const DEFAULT_MINIMUM_BACKOFF: Duration = Duration::from_secs(10);
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(600);
 pub(super) const DEFAULT_DELIVERY_ATTEMPTS: i32 = 5;
 pub(super) const MOST_DELIVERY_ATTEMPTS: i32 = 100;
-/// What a snapshot lives at most, and least.
+/// The bounds of a snapshot's lifetime.
 pub(super) const LONGEST_SNAPSHOT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 pub(super) const SHORTEST_SNAPSHOT: Duration = Duration::from_secs(60 * 60);
-/// Subscriptions of one topic.
+/// The most subscriptions of one topic.
 pub(super) const MOST_SUBSCRIPTIONS_OF_A_TOPIC: usize = 10_000;
-/// Snapshots of one topic: each keeps what is published after it.
+/// The most snapshots of one topic, each of which keeps what is published after it.
 pub(super) const MOST_SNAPSHOTS_OF_A_TOPIC: usize = 5_000;
-/// Of one policy.
+/// Per policy.
 pub(super) const MOST_MEMBERS: usize = 1_500;
 pub(super) const MOST_PERMISSIONS: usize = 100;
 
@@ -65,12 +65,12 @@ pub(super) fn too_small(field: &str, passed: impl Display, minimum: impl Display
     ))
 }
 
-/// Refuses a size over a limit.
+/// Refuses a size beyond a limit.
 pub(super) fn at_most(field: &str, passed: usize, maximum: usize) -> Answer<()> {
     if passed > maximum { Err(too_large(field, passed, maximum)) } else { Ok(()) }
 }
 
-/// Refuses one resource more than a topic may have.
+/// Refuses a resource beyond a topic's limit.
 pub(super) fn room_for(what: &str, present: usize, most: usize) -> Answer<()> {
     if present >= most {
         let words = format!("The topic has {present} {what}, which is the most: delete some first.");
@@ -79,12 +79,12 @@ pub(super) fn room_for(what: &str, present: usize, most: usize) -> Answer<()> {
     Ok(())
 }
 
-/// Refuses what the service's documentation calls an invalid argument without saying more.
+/// Refuses what the service's documentation calls an invalid argument without details.
 pub(super) fn bad_argument(argument: &str) -> Refusal {
     Refusal::invalid(format!("You have passed an invalid argument to the service (argument={argument})."))
 }
 
-/// A duration within bounds.
+/// Checks that a duration is within its bounds.
 pub(super) fn duration(
     field: &str,
     passed: &ProtoDuration,
@@ -105,7 +105,7 @@ pub(super) fn duration(
     }
 }
 
-/// A back-off within its bounds, which are said in seconds.
+/// Checks that a back-off is within its bounds; the refusal states them in seconds.
 pub(super) fn backoff(field: &str, passed: &ProtoDuration) -> Answer<Duration> {
     match std_duration(passed) {
         Some(duration) if duration <= LONGEST_BACKOFF => Ok(duration),
@@ -125,23 +125,23 @@ pub(super) fn seconds(duration: Duration) -> String {
     format!("{}s", duration.as_secs_f64())
 }
 
-/// The longest duration that protobuf allows: what is longer has no JSON form.
+/// The longest duration in protobuf; longer ones have no JSON form.
 const LONGEST_DURATION: Duration = Duration::from_secs(315_576_000_000);
 
-/// A message's duration, unless it is negative, malformed or too long.
+/// Converts a duration, unless it is negative, malformed or too long.
 pub(super) fn std_duration(duration: &ProtoDuration) -> Option<Duration> {
     let nanos = u32::try_from(duration.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     let duration = Duration::new(u64::try_from(duration.seconds).ok()?, nanos);
     (duration <= LONGEST_DURATION).then_some(duration)
 }
 
-/// A duration as messages say it.
+/// Converts a duration to protobuf.
 pub(super) fn proto_duration(duration: Duration) -> ProtoDuration {
     let seconds = i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
     ProtoDuration { seconds, nanos: duration.subsec_nanos().cast_signed() }
 }
 
-/// A duration in the service's words: `9m59s`, `744h`.
+/// A duration in the service's notation: `9m59s`, `744h`.
 pub(super) fn words(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (hours, minutes) = (seconds / 3_600, seconds % 3_600 / MINUTE.as_secs());
@@ -158,7 +158,7 @@ pub(super) fn words(duration: Duration) -> String {
     text
 }
 
-/// Refuses labels that break the rules of labels.
+/// Refuses invalid labels.
 pub(super) fn check_labels(labels: &BTreeMap<String, String>) -> Answer<()> {
     at_most("labels", labels.len(), MOST_LABELS)?;
     for (key, value) in labels {

@@ -1,23 +1,24 @@
-//! Field masks of updates: which paths an update may name, and the service's words for those it may not.
+//! Field masks of updates: which paths an update may name, and the service's messages for the
+//! others.
 //!
-//! It doesn't apply them: each resource does that itself.
+//! It does not apply them: each resource does that itself.
 
 use super::{Answer, Refusal};
 use crate::proto::protobuf::FieldMask;
 
-/// The fields of a resource as an update sees them.
+/// The fields of a resource in updates.
 pub(super) struct Fields {
-    /// `Topic`.
+    /// The resource type, like `Topic`.
     pub(super) resource: &'static str,
-    /// A field's name as a mask says it, and as it must not.
+    /// A field's name as it has to be in a mask, and as it must not be.
     pub(super) example: (&'static str, &'static str),
     pub(super) mutable: &'static [&'static str],
-    /// Known, but not to be changed.
+    /// Known, but not changeable.
     pub(super) immutable: &'static [&'static str],
 }
 
 impl Fields {
-    /// The mask's paths: at least one, and all of them of fields that can be changed.
+    /// The mask's paths: at least one, and all of them changeable.
     pub(super) fn paths<'mask>(&self, mask: Option<&'mask FieldMask>) -> Answer<&'mask [String]> {
         let paths = mask.map(|mask| mask.paths.as_slice()).unwrap_or_default();
         if paths.is_empty() {
@@ -51,7 +52,7 @@ impl Fields {
     }
 }
 
-/// A path that `Fields` lets through and the resource doesn't apply: its two lists of fields differ.
+/// A path that `Fields` accepts but the resource does not apply: its two lists of fields differ.
 pub(super) fn unapplied(path: &str) -> Refusal {
     Refusal::new(tonic::Code::Internal, format!("The field '{path}' cannot be updated."))
 }

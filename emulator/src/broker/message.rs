@@ -1,4 +1,4 @@
-//! A published message: shared by all the subscriptions it waits in, never copied.
+//! A published message: shared by all its subscriptions, never copied.
 
 use std::collections::BTreeMap;
 
@@ -7,29 +7,30 @@ use bytes::Bytes;
 use super::Time;
 use crate::proto::pubsub::PubsubMessage;
 
-/// What was published, as the broker keeps it.
+/// A published message, as the broker keeps it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Message {
-    /// Unique in the broker and rising; its decimal text is the `message_id`.
+    /// Unique in the broker, and increasing; in decimal, it is the `message_id`.
     pub id: u64,
-    /// When.
+    /// When it was published.
     pub published: Time,
     /// The body.
     pub data: Bytes,
-    /// By key.
+    /// The attributes, by key.
     pub attributes: BTreeMap<String, String>,
-    /// Empty for none.
+    /// The ordering key; empty if there is none.
     pub ordering_key: String,
 }
 
 impl Message {
-    /// Its size in bytes as limits and flow control count it: everything that is delivered.
+    /// The size in bytes that counts for limits and flow control: data, attributes and ordering
+    /// key.
     pub fn size(&self) -> usize {
         let attributes: usize = self.attributes.iter().map(|(key, value)| key.len() + value.len()).sum();
         self.data.len() + attributes + self.ordering_key.len()
     }
 
-    /// As it is delivered.
+    /// The message in the form in which it is delivered.
     pub fn to_proto(&self) -> PubsubMessage {
         PubsubMessage {
             data: self.data.clone(),

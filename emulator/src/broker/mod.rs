@@ -1,8 +1,9 @@
-//! The broker: topics, subscriptions, snapshots, messages and leases, and how they hang together: which topic feeds
-//! which subscription, who has something new to take, and when something is due.
+//! The broker: topics, subscriptions, snapshots, messages and leases, and their relations: which
+//! topic feeds which subscription, which subscriptions have news for their waiters, and what is due
+//! when.
 //!
-//! It does no I/O, reads no clock, starts no threads: every method is told the time. What happens inside one
-//! subscription is `delivery`'s.
+//! It does no I/O, reads no clock and starts no threads: every method takes the time. What happens
+//! within a subscription is decided in `delivery`.
 
 mod agenda;
 mod attend;
@@ -74,27 +75,28 @@ pub struct Broker {
     snapshots: BTreeMap<Name, Snapshot>,
     policies: Policies,
     pushes: Pushes,
-    /// Which subscriptions send their dead letters to a topic.
+    /// The subscriptions that send their dead letters to a topic.
     dead_letter_sources: BTreeMap<Name, BTreeSet<Name>>,
-    /// When which resource needs a look.
+    /// The due times of resources.
     agenda: Agenda,
     /// Subscriptions with something new to take, to end, or to push.
     woken: BTreeSet<Name>,
     streams: Streams,
     faults: Faults,
     fault_counts: FaultCounts,
-    /// Decides what befalls messages.
+    /// Decides the faults of messages.
     chance: Chance,
-    /// What decides the faults of calls.
+    /// Decides the faults of calls.
     call_chance: Chance,
     /// The number of the last message.
     last_message: u64,
-    /// The number of the last resource: tells a new one from a deleted one of the same name, and makes up names.
+    /// The number of the last resource: distinguishes a new one from a deleted one of the same
+    /// name, and is part of assigned names.
     last_resource: u64,
 }
 
 impl Broker {
-    /// An empty one.
+    /// An empty broker.
     pub fn new(faults: Faults) -> Self {
         let chance = Chance::new(faults.seed, Purpose::Messages);
         Self {
@@ -116,13 +118,13 @@ impl Broker {
         }
     }
 
-    /// The subscriptions that have something new to take, to end, or to push since this was last asked: whoever waits
-    /// on one of them should look again.
+    /// Takes the subscriptions that have had something new to take, to end, or to push since the
+    /// last call; waiters on them should look again.
     pub fn take_woken(&mut self) -> Vec<String> {
         std::mem::take(&mut self.woken).iter().map(ToString::to_string).collect()
     }
 
-    /// What goes wrong from now on. Chance begins anew at the seed.
+    /// Replaces the faults. The random sequence restarts from their seed.
     pub fn set_faults(&mut self, faults: Faults) {
         self.chance = Chance::new(faults.seed, Purpose::Messages);
         self.streams.reseed(faults.seed);
@@ -130,18 +132,19 @@ impl Broker {
         self.faults = faults;
     }
 
-    /// What goes wrong at present.
+    /// The faults in force.
     pub fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// How often which fault has struck.
+    /// How often each fault has occurred.
     pub fn fault_counts(&self) -> FaultCounts {
         self.fault_counts
     }
 
-    /// Everything is gone as if it had never been; faults go on, from their seed. Numbers of messages and of resources
-    /// go on too, so that nothing that was handed out before fits anything made later.
+    /// Forgets all resources and messages. Faults stay in force and restart from their seed. The
+    /// numbers of messages and resources keep increasing, so that an id issued before matches
+    /// nothing created later.
     pub fn forget_everything(&mut self) {
         let mut broker = Self::new(std::mem::take(&mut self.faults));
         broker.woken = self.subscriptions.keys().cloned().collect();

@@ -1,17 +1,18 @@
-//! Resource names: `projects/{project}/topics/{topic}` and its siblings, and the service's rules for them.
+//! Resource names: `projects/{project}/topics/{topic}` and its siblings, and the service's rules
+//! for them.
 //!
 //! It does not know which resources exist.
 
 use super::{Answer, Name, Refusal};
 
-/// What a subscription or a snapshot names as its topic once that is deleted.
+/// The topic of a subscription or a snapshot whose topic was deleted.
 pub(super) const DELETED_TOPIC: &str = "_deleted-topic_";
 
 const SHORTEST_ID: usize = 3;
 const LONGEST_ID: usize = 255;
 const LONGEST_PROJECT: usize = 255;
 
-/// The kinds of resources, by the collection that their names contain.
+/// The kinds of resources, by the collection in their names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Kind {
     Topic,
@@ -28,29 +29,29 @@ impl Kind {
         }
     }
 
-    /// The kind that a well-formed name says, if it is one.
+    /// The kind of a well-formed name.
     pub(super) fn of(name: &str) -> Option<Self> {
         [Self::Topic, Self::Subscription, Self::Snapshot].into_iter().find(|kind| well_formed(*kind, name))
     }
 
-    /// What the names of a project's resources of this kind begin with.
+    /// The common prefix of the names of a project's resources of this kind.
     pub(super) fn prefix(self, project: &str) -> String {
         format!("projects/{project}/{}/", self.collection())
     }
 }
 
-/// Refuses what isn't a name of the kind. The field is the one that the refusal names.
+/// Refuses what is not a name of the kind. `field` is named in the refusal.
 pub(super) fn check(kind: Kind, field: &str, name: &str) -> Answer<()> {
     if well_formed(kind, name) { Ok(()) } else { Err(misnamed(field, name)) }
 }
 
-/// A checked name to keep.
+/// Checks a name and returns an owned copy.
 pub(super) fn own(kind: Kind, field: &str, name: &str) -> Answer<Name> {
     check(kind, field, name)?;
     Ok(name.into())
 }
 
-/// The project's id out of `projects/{project}`.
+/// Extracts the project's id from `projects/{project}`.
 pub(super) fn project(name: &str) -> Answer<&str> {
     name.strip_prefix("projects/")
         .filter(|project| is_project(project))
@@ -83,7 +84,7 @@ fn well_formed(kind: Kind, name: &str) -> bool {
         && parts.next().is_none()
 }
 
-/// Any project exists, so any id will do.
+/// Every project exists, so any id is valid.
 fn is_project(project: &str) -> bool {
     (1..=LONGEST_PROJECT).contains(&project.len())
         && !project.contains(|character: char| character == '/' || character.is_control())

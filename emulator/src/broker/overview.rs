@@ -1,10 +1,11 @@
-//! What is in the broker, as figures: for the page, the admin endpoints and tests. It changes nothing.
+//! Figures of everything in the broker, for the page, the admin endpoints and tests. It changes
+//! nothing.
 
 use super::StreamOverview;
 use super::delivery::Figures;
 use super::{Broker, PushFigures, Time};
 
-/// Everything in the broker, in the order of names.
+/// Everything in the broker, sorted by name.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Overview {
     /// The topics.
@@ -20,7 +21,7 @@ pub struct Overview {
 /// A topic.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct TopicOverview {
-    /// Its full name.
+    /// The full name.
     pub name: String,
     /// How many subscriptions it feeds.
     pub subscriptions: usize,
@@ -33,33 +34,33 @@ pub struct TopicOverview {
 /// A subscription and its messages.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SubscriptionOverview {
-    /// Its full name.
+    /// The full name.
     pub name: String,
-    /// Its topic's, or `_deleted-topic_`.
+    /// The topic's full name, or `_deleted-topic_`.
     pub topic: String,
-    /// How its pushes stand, if it pushes.
+    /// The state of its pushes, if it pushes.
     pub push: Option<PushFigures>,
     /// Whether it was detached.
     pub detached: bool,
     /// When it expires unless it is used, in seconds since 1970.
     pub expires: Option<i64>,
-    /// Its messages.
+    /// The figures of its messages.
     pub messages: Figures,
 }
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct SnapshotOverview {
-    /// Its full name.
+    /// The full name.
     pub name: String,
-    /// Its topic's, or `_deleted-topic_`.
+    /// The topic's full name, or `_deleted-topic_`.
     pub topic: String,
     /// How many messages it keeps.
     pub messages: usize,
 }
 
 impl Broker {
-    /// What is in the broker.
+    /// Returns the figures of everything in the broker.
     pub fn overview(&self, now: Time) -> Overview {
         let topics = self.topics.values().map(|topic| TopicOverview {
             name: topic.name.to_string(),

@@ -1,5 +1,5 @@
-//! Lists a page at a time. A page token says after which name the next page begins, so that a list stays complete
-//! whatever is made or deleted between two pages.
+//! Paginated lists. A page token names the resource after which the next page begins, so that a
+//! list stays complete whatever is created or deleted between two pages.
 //!
 //! A token belongs to one list: any other refuses it.
 
@@ -10,16 +10,16 @@ use super::{Answer, Name, Refusal, limits};
 const DEFAULT_PAGE: usize = 100;
 const LARGEST_PAGE: usize = 1_000;
 
-/// What a request asks of a list.
+/// A request for a page of a list.
 pub(super) struct Page<'list> {
-    /// Tells lists apart: what its names begin with, or whose list it is.
+    /// Identifies the list: the prefix of its names, or the name of its owner.
     list: &'list str,
     size: usize,
     after: Option<String>,
 }
 
 impl<'list> Page<'list> {
-    /// Refuses a negative size, and a token that this list didn't give.
+    /// Refuses a negative size, and a token that this list did not issue.
     pub(super) fn of(list: &'list str, size: i32, token: &str) -> Answer<Self> {
         let size = match usize::try_from(size) {
             Ok(0) => DEFAULT_PAGE,
@@ -30,13 +30,15 @@ impl<'list> Page<'list> {
         Ok(Self { list, size, after })
     }
 
-    /// The names that this page may contain, as a range of an ordered map: from the beginning, or after the last page.
+    /// The names that this page may contain, as a range of an ordered map: from the beginning, or
+    /// after the last page.
     pub(super) fn range<'page>(&'page self, beginning: &'page str) -> (Bound<&'page str>, Bound<&'page str>) {
         let start = self.after.as_deref().map_or(Bound::Included(beginning), Bound::Excluded);
         (start, Bound::Unbounded)
     }
 
-    /// The page out of what comes in that range, and the next page's token: empty after the last.
+    /// Cuts the page out of the items in that range; returns it with the next page's token, which
+    /// is empty after the last page.
     pub(super) fn cut<'name, T>(&self, names: impl Iterator<Item = (&'name Name, T)>) -> (Vec<T>, String) {
         let mut names = names.peekable();
         let mut page = Vec::new();

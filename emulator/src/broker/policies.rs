@@ -1,4 +1,4 @@
-//! IAM policies: stored and returned, and not enforced: whoever reaches the emulator may do everything.
+//! IAM policies: stored and returned, but not enforced; every client may do everything.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,16 @@ use crate::proto::iam::{self, audit_log_config::LogType};
 const NO_POLICY: [u8; 3] = [0x00, 0x20, 0x01];
 const VERSIONS: [i32; 3] = [0, 1, 3];
 
-/// By the resource they are set on.
+/// Policies by the resource on which they are set.
 #[derive(Default)]
 pub(super) struct Policies {
     by_resource: BTreeMap<Name, iam::Policy>,
-    /// How many were set: makes up etags.
+    /// How many were set so far; the source of etags.
     set: u64,
 }
 
 impl Policies {
-    /// The resource is gone.
+    /// Forgets the policy of a deleted resource.
     pub(super) fn forget(&mut self, resource: &str) {
         self.by_resource.remove(resource);
     }
@@ -58,13 +58,14 @@ impl Broker {
         Ok(self.policies.set(&request.resource, policy))
     }
 
-    /// A resource's policy; empty if none was set.
+    /// Returns a resource's policy; an empty one if none was set.
     pub fn get_iam_policy(&mut self, _now: Time, request: iam::GetIamPolicyRequest) -> Answer<iam::Policy> {
         self.check_resource(&request.resource)?;
         Ok(self.policies.of(&request.resource))
     }
 
-    /// All the permissions that are asked about, as none is enforced; none on what doesn't exist.
+    /// Grants all requested permissions, as none is enforced; none on a resource that does not
+    /// exist.
     pub fn test_iam_permissions(
         &mut self,
         _now: Time,

@@ -1,4 +1,4 @@
-//! What is published: its limits, and into which subscriptions it goes.
+//! Publishing: its limits, and the subscriptions that a message enters.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Answer, Broker, Message, Refusal, Time, limits};
 use crate::proto::pubsub;
 
 impl Broker {
-    /// Publishes messages into all of the topic's subscriptions whose filters let them through.
+    /// Publishes messages to all of the topic's subscriptions whose filters admit them.
     pub fn publish(&mut self, now: Time, request: pubsub::PublishRequest) -> Answer<pubsub::PublishResponse> {
         names::check(Kind::Topic, "topic", &request.topic)?;
         check(&request)?;
@@ -34,7 +34,8 @@ impl Broker {
         Ok(pubsub::PublishResponse { message_ids })
     }
 
-    /// Puts messages where a topic's messages go. A topic that isn't there loses them.
+    /// Distributes messages to a topic's retention, snapshots and subscriptions. Drops them if the
+    /// topic does not exist.
     pub(super) fn fan_out(&mut self, now: Time, topic: &str, messages: Vec<Message>) {
         let Some(topic) = self.topics.get_mut(topic) else { return };
         let messages: Vec<Arc<Message>> = messages.into_iter().map(Arc::new).collect();

@@ -1,35 +1,37 @@
-//! Why a request is refused: a gRPC status code, the service's words for it, and its machine-readable reason.
+//! Why a request is refused: a gRPC status code, the service's message, and its machine-readable
+//! reason.
 
 use std::collections::BTreeMap;
 
 use tonic::Code;
 
-/// A request that was not carried out; nothing was changed by it.
+/// The refusal of a request, which has changed nothing.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
     /// The status code.
     pub code: Code,
-    /// The words for whoever reads the log.
+    /// The message, for logs.
     pub message: String,
-    /// What goes into the status' details, where the service has such a reason.
+    /// The content of the status details, if the service has a reason for this refusal.
     pub reason: Option<Reason>,
 }
 
-/// `google.rpc.ErrorInfo`: a reason for programs.
+/// A machine-readable reason: `google.rpc.ErrorInfo`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reason {
-    /// `RESOURCE_NOT_FOUND`, …; empty where only the metadata counts (acknowledgements of exactly-once delivery).
+    /// Like `RESOURCE_NOT_FOUND`; empty if only the metadata counts (acknowledgements with
+    /// exactly-once delivery).
     pub reason: String,
-    /// More about it, by key: an ack id and what became of it.
+    /// Details by key: an ack id and what became of it.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// What the broker answers.
+/// The result of a request to the broker.
 pub type Answer<T> = Result<T, Refusal>;
 
 impl Refusal {
-    /// With a code and words, and no reason for programs.
+    /// A refusal with a code and a message, without a machine-readable reason.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), reason: None }
     }
@@ -38,13 +40,13 @@ impl Refusal {
         Self::new(Code::InvalidArgument, message)
     }
 
-    /// The service's words for something that isn't there.
+    /// The service's refusal for a resource that does not exist.
     pub(crate) fn not_found(name: &str) -> Self {
         let resource = name.rsplit('/').next().unwrap_or(name);
         Self::new(Code::NotFound, format!("Resource not found (resource={resource})."))
     }
 
-    /// The service's words for a name that is taken.
+    /// The service's refusal for a name that is taken.
     pub(crate) fn already_exists(name: &str) -> Self {
         let resource = name.rsplit('/').next().unwrap_or(name);
         Self::new(

@@ -1,6 +1,6 @@
-//! Snapshots: create, get, list, update, delete; and seeking, to one of them or to a time.
+//! Snapshots: create, get, list, update, delete; and seeking, to a snapshot or to a time.
 //!
-//! What a snapshot contains, and what seeking does to messages, is `delivery`'s matter.
+//! What a snapshot contains, and what seeking does to messages, is decided in `delivery`.
 
 use super::agenda::Entry;
 use super::attend::snapshot_expiry;
@@ -21,10 +21,10 @@ const FIELDS: Fields = Fields {
     immutable: &["name", "topic"],
 };
 
-/// What a subscription hadn't acknowledged at some time, and everything published since.
+/// A subscription's unacknowledged messages at some time, and everything published since.
 pub(super) struct Snapshot {
     pub(super) name: Name,
-    /// The number of its topic, which may be deleted by now.
+    /// The number of its topic, which may have been deleted.
     pub(super) topic: u64,
     pub(super) config: pubsub::Snapshot,
     pub(super) contents: Contents,
@@ -33,7 +33,8 @@ pub(super) struct Snapshot {
 }
 
 impl Broker {
-    /// Keeps what a subscription hasn't acknowledged, and what its topic publishes from now on.
+    /// Creates a snapshot: it keeps a subscription's unacknowledged messages, and what its topic
+    /// publishes from now on.
     pub fn create_snapshot(
         &mut self,
         now: Time,
@@ -86,7 +87,7 @@ impl Broker {
         Ok(config)
     }
 
-    /// How a snapshot is configured.
+    /// Returns a snapshot's configuration.
     pub fn get_snapshot(
         &mut self,
         _now: Time,
@@ -95,7 +96,7 @@ impl Broker {
         self.snapshot("snapshot", &request.snapshot).map(|snapshot| snapshot.config.clone())
     }
 
-    /// A project's snapshots, a page at a time.
+    /// Lists a project's snapshots, one page at a time.
     pub fn list_snapshots(
         &mut self,
         _now: Time,
@@ -144,14 +145,14 @@ impl Broker {
         Ok(config)
     }
 
-    /// Deletes a snapshot and what it keeps.
+    /// Deletes a snapshot and its messages.
     pub fn delete_snapshot(&mut self, _now: Time, request: pubsub::DeleteSnapshotRequest) -> Answer<()> {
         let name = self.snapshot("snapshot", &request.snapshot)?.name.clone();
         self.remove_snapshot(&name);
         Ok(())
     }
 
-    /// Sets what a subscription has acknowledged to how it was at a time, or in a snapshot.
+    /// Seeks a subscription to a time or a snapshot: resets which of its messages are acknowledged.
     pub fn seek(&mut self, now: Time, request: pubsub::SeekRequest) -> Answer<pubsub::SeekResponse> {
         let subscription = self.subscription("subscription", &request.subscription)?;
         check_attached(subscription)?;
@@ -164,7 +165,7 @@ impl Broker {
             }
             Some(Target::Time(time)) => {
                 let malformed = || limits::bad_argument("time");
-                // What is before the epoch is before every message.
+                // A time before the epoch is before every message.
                 let time = if time.seconds < 0 { Some(Time::default()) } else { Time::from_timestamp(&time) };
                 self.seek_to_time(now, &name, time.ok_or_else(malformed)?);
             }
@@ -176,7 +177,7 @@ impl Broker {
         Ok(pubsub::SeekResponse {})
     }
 
-    /// It is gone: deleted, or expired.
+    /// Forgets a snapshot that was deleted or has expired.
     pub(super) fn remove_snapshot(&mut self, name: &Name) {
         let Some(snapshot) = self.snapshots.remove(name) else { return };
         if let Some(topic) = self.topics.get_mut(snapshot.config.topic.as_str()) {
@@ -186,7 +187,8 @@ impl Broker {
         self.policies.forget(name);
     }
 
-    /// What the topic still has comes back too, to a subscription that was not there yet or has dropped it.
+    /// Also restores what the topic still retains, for a subscription that did not exist yet or has
+    /// dropped it.
     fn seek_to_time(&mut self, now: Time, name: &Name, time: Time) {
         let Some(subscription) = self.subscriptions.get(name) else { return };
         let kept = self.feeding(subscription).into_iter().flat_map(|topic| topic.kept_since(time));
@@ -219,7 +221,7 @@ impl Broker {
         Ok(())
     }
 
-    /// A subscription is in use.
+    /// Records that a subscription is in use.
     pub(super) fn touch(&mut self, now: Time, name: &str) {
         if let Some(subscription) = self.subscriptions.get_mut(name) {
             subscription.touch(now);
@@ -227,7 +229,7 @@ impl Broker {
     }
 }
 
-/// Refuses what has no messages any more.
+/// Refuses a detached subscription, which has no messages.
 pub(super) fn check_attached(subscription: &Subscription) -> Answer<()> {
     if subscription.config.detached {
         return Err(Refusal::new(
@@ -238,7 +240,7 @@ pub(super) fn check_attached(subscription: &Subscription) -> Answer<()> {
     Ok(())
 }
 
-/// No later than a snapshot may live from when it was made, and not in the past.
+/// A valid expiry lies in the future, at most the maximum lifetime after the snapshot's creation.
 fn expiry(now: Time, snapshot: &Snapshot, update: &pubsub::Snapshot) -> Answer<Time> {
     let expires = update.expire_time.as_ref().and_then(Time::from_timestamp);
     expires

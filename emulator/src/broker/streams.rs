@@ -1,5 +1,5 @@
-//! Open streaming pulls: which subscription each reads, its lease time, its flow control; what its requests ask, and
-//! what it is sent. What happens to the messages is `delivery`'s matter.
+//! Open streaming pulls: the subscription, lease duration and flow control of each; its requests
+//! and responses. What happens to the messages is decided in `delivery`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -21,33 +21,33 @@ mod tests;
 
 const SHORTEST_DEADLINE: i32 = 10;
 
-/// An open streaming pull; unique in the broker, never used again.
+/// The id of a streaming pull; unique in the broker, and never reused.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, serde::Serialize)]
 pub struct StreamId(pub(super) u64);
 
 /// What a stream has to send now.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StreamTurn {
-    /// This.
+    /// This response.
     Response(pubsub::StreamingPullResponse),
     /// Nothing at present.
     Nothing,
-    /// The end.
+    /// The end of the stream.
     Ended(Refusal),
 }
 
-/// An open streaming pull, as figures.
+/// The figures of an open streaming pull.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct StreamOverview {
-    /// Its number.
+    /// The stream's id.
     pub id: StreamId,
     /// The subscription's full name.
     pub subscription: String,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub client_id: String,
-    /// Messages it holds.
+    /// How many messages it holds.
     pub messages: usize,
-    /// Their size.
+    /// Their size, in bytes.
     pub bytes: usize,
 }
 
@@ -56,19 +56,19 @@ pub struct StreamOverview {
 pub(super) struct Streams {
     opened: u64,
     open: BTreeMap<StreamId, Stream>,
-    /// Decides which break.
+    /// Decides which ones break.
     chance: Chance,
 }
 
 #[derive(Debug)]
 struct Stream {
     subscription: Name,
-    /// Of the subscription: another one of the same name is not the one it reads.
+    /// The serial of the subscription: another one of the same name is not the one that it reads.
     serial: u64,
     client_id: String,
-    /// What messages are leased for.
+    /// How long messages are leased.
     deadline: Duration,
-    /// How many messages may be out, and of which size together.
+    /// The flow control: how many messages may be outstanding, and their total size.
     max_messages: usize,
     max_bytes: usize,
 }
@@ -78,22 +78,22 @@ impl Streams {
         Self { opened: 0, open: BTreeMap::new(), chance: Chance::new(seed, Purpose::Streams) }
     }
 
-    /// Chance begins anew.
+    /// Restarts the random sequence.
     pub(super) fn reseed(&mut self, seed: u64) {
         self.chance = Chance::new(seed, Purpose::Streams);
     }
 
-    /// None is open any more; numbers go on.
+    /// Closes all streams; ids continue.
     pub(super) fn forgotten(&self, seed: u64) -> Self {
         Self { opened: self.opened, ..Self::new(seed) }
     }
 
-    /// Whether a subscription has one.
+    /// Whether a subscription has an open stream.
     pub(super) fn any_on(&self, subscription: &str) -> bool {
         self.on(subscription).next().is_some()
     }
 
-    /// Those of a subscription.
+    /// The open streams of a subscription.
     fn on(&self, subscription: &str) -> impl Iterator<Item = (&StreamId, &Stream)> {
         self.open.iter().filter(move |(_, stream)| &*stream.subscription == subscription)
     }
@@ -104,8 +104,8 @@ impl Streams {
 }
 
 impl Broker {
-    /// Opens a streaming pull; its first request says how, and may already settle messages, which is answered as in
-    /// [`Broker::stream_request`].
+    /// Opens a streaming pull. The first request configures it, and may already settle messages,
+    /// which is answered as in [`Broker::stream_request`].
     pub fn open_stream(
         &mut self,
         now: Time,
@@ -130,8 +130,8 @@ impl Broker {
         Ok((id, answer))
     }
 
-    /// A further request on it: acknowledgements, deadlines, another lease time. With exactly-once delivery it is answered; a
-    /// refusal ends the stream.
+    /// Handles a further request: acknowledgements, deadlines, another lease duration. With
+    /// exactly-once delivery it is answered; a refusal ends the stream.
     pub fn stream_request(
         &mut self,
         now: Time,
@@ -149,7 +149,7 @@ impl Broker {
         answer
     }
 
-    /// What the stream can be sent now, within its flow control.
+    /// Takes what the stream can be sent now, within its flow control.
     pub fn take_for_stream(&mut self, now: Time, id: StreamId, max_messages: usize) -> StreamTurn {
         match self.turn(now, id, max_messages) {
             Ok(Some(response)) => StreamTurn::Response(response),
@@ -158,7 +158,8 @@ impl Broker {
         }
     }
 
-    /// Whether another stream of the subscription holds less and has room: it is to be asked first.
+    /// Whether another stream of the subscription holds fewer messages and has room, and so should
+    /// be served first.
     pub(crate) fn should_step_back(&self, id: StreamId) -> bool {
         let Some(stream) = self.streams.open.get(&id) else { return false };
         let Some(subscription) = self.subscriptions.get(&stream.subscription) else { return false };
@@ -171,8 +172,9 @@ impl Broker {
         })
     }
 
-    /// A response without messages, which tells a client that its stream lives. Every response says how the subscription
-    /// delivers: a client that reads no word of exactly-once delivery takes it to be off.
+    /// A response without messages, which shows a client that its stream is alive. Every response
+    /// states how the subscription delivers: a client that finds no mention of exactly-once
+    /// delivery assumes that it is off.
     pub fn stream_heartbeat(&self, id: StreamId) -> pubsub::StreamingPullResponse {
         let stream = self.streams.open.get(&id);
         let subscription = stream.and_then(|stream| self.subscriptions.get(&stream.subscription));
@@ -182,7 +184,7 @@ impl Broker {
         }
     }
 
-    /// The stream has ended. What it held stays leased: its client may settle it elsewhere.
+    /// Closes a stream. What it held stays leased: its client may settle it elsewhere.
     pub fn close_stream(&mut self, now: Time, id: StreamId) {
         let Some(stream) = self.streams.open.remove(&id) else { return };
         let Some(subscription) = self.subscriptions.get_mut(&stream.subscription) else { return };
@@ -244,7 +246,7 @@ impl Broker {
         Ok(response)
     }
 
-    /// The subscription that a stream was opened on, if it is still there.
+    /// The subscription that a stream was opened on, if it still exists.
     fn streamed(&mut self, id: StreamId) -> Answer<&mut Subscription> {
         let stream = self.streams.open(id)?;
         self.subscriptions
@@ -312,7 +314,7 @@ fn properties(subscription: &Subscription) -> SubscriptionProperties {
     }
 }
 
-/// What only the first request may say.
+/// Refuses fields that only the first request may set.
 fn check_further(request: &pubsub::StreamingPullRequest) -> Answer<()> {
     let field = [
         ("subscription", !request.subscription.is_empty()),
@@ -343,7 +345,7 @@ fn stream_deadline(seconds: i32) -> Answer<Duration> {
         })
 }
 
-/// None at all if it is not above zero.
+/// No limit unless it is above zero.
 fn limit(outstanding: i64) -> usize {
     usize::try_from(outstanding).ok().filter(|most| *most > 0).unwrap_or(usize::MAX)
 }

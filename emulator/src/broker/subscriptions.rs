@@ -1,6 +1,7 @@
-//! Subscriptions: create, get, list, update, delete, detach; when they expire.
+//! Subscriptions: create, get, list, update, delete, detach; and their expiry.
 //!
-//! What is a valid configuration is `settings`' matter, and what becomes of messages `delivery`'s.
+//! Valid configurations are defined in `settings`; what happens to messages is decided in
+//! `delivery`.
 
 mod settings;
 
@@ -49,9 +50,9 @@ const FIELDS: Fields = Fields {
 /// A subscription and its messages.
 pub(super) struct Subscription {
     pub(super) name: Name,
-    /// The number of the topic that it was made for, which may be deleted by now.
+    /// The number of the topic that it was created for, which may have been deleted.
     pub(super) topic: u64,
-    /// As it is answered: defaults filled in.
+    /// As returned to clients, with defaults filled in.
     pub(super) config: pubsub::Subscription,
     pub(super) filter: Option<Filter>,
     pub(super) delivery: Delivery,
@@ -59,12 +60,12 @@ pub(super) struct Subscription {
 }
 
 impl Subscription {
-    /// It is in use: it expires later.
+    /// Records that it is in use, which postpones its expiry.
     pub(super) fn touch(&mut self, now: Time) {
         self.last_used = self.last_used.max(now);
     }
 
-    /// Whether its filter lets a message through.
+    /// Whether its filter admits a message.
     pub(super) fn admits(&self, message: &super::Message) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.matches(&message.attributes))
     }
@@ -79,24 +80,24 @@ impl Subscription {
         endpoint.filter(|endpoint| !endpoint.is_empty())
     }
 
-    /// Where its dead letters go; `None` if nowhere, or to a topic that is deleted.
+    /// The topic for its dead letters; `None` if there is none, or it was deleted.
     pub(super) fn dead_letter_topic(&self) -> Option<String> {
         let policy = self.config.dead_letter_policy.as_ref()?;
         (policy.dead_letter_topic != DELETED_TOPIC).then(|| policy.dead_letter_topic.clone())
     }
 
-    /// When it is deleted, unless it is used before.
+    /// When it expires, unless it is used before.
     pub(super) fn expires(&self) -> Option<Time> {
         let ttl = self.config.expiration_policy.as_ref()?.ttl.as_ref().and_then(limits::std_duration)?;
         Some(self.last_used + ttl)
     }
 
-    /// When it needs a look.
+    /// When it has to be attended to next.
     pub(super) fn next_due(&self) -> Option<Time> {
         [self.delivery.next_due(), self.expires()].into_iter().flatten().min()
     }
 
-    /// Its delivery follows its configuration.
+    /// Applies its configuration to its delivery.
     pub(super) fn configure(&mut self, now: Time) {
         self.delivery.configure(now, settings::delivery(&self.config));
     }
@@ -108,7 +109,7 @@ impl Subscription {
 }
 
 impl Broker {
-    /// Makes a subscription; without a name, it gets one in its topic's project.
+    /// Creates a subscription; without a name, it gets one in its topic's project.
     pub fn create_subscription(
         &mut self,
         now: Time,
@@ -152,14 +153,14 @@ impl Broker {
             self.send_dead_letters(&name, &topic);
         }
         self.subscriptions.insert(name.clone(), subscription);
-        // Who waited on an earlier one of that name learns that it is another.
+        // A client that waits on an earlier one of that name learns that it is another.
         self.follow_push_config(&name);
         self.wake(&name);
         self.attend(now, &name);
         Ok(config)
     }
 
-    /// How a subscription is configured.
+    /// Returns a subscription's configuration.
     pub fn get_subscription(
         &mut self,
         now: Time,
@@ -195,7 +196,7 @@ impl Broker {
         Ok(config)
     }
 
-    /// A project's subscriptions, a page at a time.
+    /// Lists a project's subscriptions, one page at a time.
     pub fn list_subscriptions(
         &mut self,
         _now: Time,
@@ -254,14 +255,14 @@ impl Broker {
         Ok(())
     }
 
-    /// It is gone: deleted, or expired.
+    /// Removes a subscription that was deleted or has expired.
     pub(super) fn remove_subscription(&mut self, name: &Name) {
         if let Some(subscription) = self.subscriptions.remove(name) {
             self.forget_subscription(name, &subscription);
         }
     }
 
-    /// A name that nobody has yet, in the same project as another resource.
+    /// An unused name in the same project as another resource.
     pub(super) fn free_name(&mut self, kind: Kind, neighbour: &str) -> String {
         let prefix = kind.prefix(names::project_of(neighbour));
         loop {
@@ -295,7 +296,7 @@ impl Broker {
                 self.send_dead_letters(name, &topic);
             }
         }
-        // An expiration that comes earlier now has to be planned anew.
+        // Its expiry may be earlier now, and has to be rescheduled.
         self.agenda.forget(Entry::Subscription(name.clone()));
         self.follow_push_config(name);
         self.wake(name);

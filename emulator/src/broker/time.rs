@@ -1,4 +1,4 @@
-//! The broker's time: handed in by whoever asks, never read from a clock here.
+//! The broker's time: passed in by its callers, never read from a clock here.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -6,7 +6,7 @@ use crate::proto::protobuf::Timestamp;
 
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// A point in time: what has passed since 1970 (UTC).
+/// A point in time: the duration since 1970 (UTC).
 ///
 /// ```
 /// use std::time::Duration;
@@ -19,27 +19,27 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 pub struct Time(Duration);
 
 impl Time {
-    /// So many seconds after the beginning of 1970.
+    /// This many seconds after the beginning of 1970.
     pub const fn from_secs(seconds: u64) -> Self {
         Self(Duration::from_secs(seconds))
     }
 
-    /// How long it is after an earlier time; zero if that is not earlier.
+    /// The duration since an earlier time; zero if that is not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// So much earlier, but not before 1970.
+    /// This much earlier, but not before 1970.
     pub fn before(self, duration: Duration) -> Self {
         Self(self.0.saturating_sub(duration))
     }
 
-    /// What this machine's clock says.
+    /// The time of this machine's clock.
     pub(crate) fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// As a message says it. `None` before 1970, or when the nanoseconds are not some.
+    /// Converts from protobuf. `None` if it is before 1970, or the nanoseconds are invalid.
     pub(crate) fn from_timestamp(timestamp: &Timestamp) -> Option<Self> {
         let seconds = u64::try_from(timestamp.seconds).ok()?;
         let nanos =
@@ -47,13 +47,13 @@ impl Time {
         Some(Self(Duration::new(seconds, nanos)))
     }
 
-    /// As a message says it.
+    /// Converts to protobuf.
     pub(crate) fn timestamp(self) -> Timestamp {
         let seconds = i64::try_from(self.0.as_secs()).unwrap_or(i64::MAX);
         Timestamp { seconds, nanos: self.0.subsec_nanos().cast_signed() }
     }
 
-    /// In words: `2023-11-14T22:13:20.000+00:00`.
+    /// Formats the time like `2023-11-14T22:13:20.000+00:00`.
     pub(crate) fn rfc3339(self) -> String {
         let (days, seconds) = (self.0.as_secs() / 86_400, self.0.as_secs() % 86_400);
         let (year, month, day) = date(days);
@@ -67,8 +67,8 @@ impl Time {
     }
 }
 
-/// The date so many days after the beginning of 1970. Counted from a first of March, leap days come last in their years
-/// (and months have 153 days in every five).
+/// The date this many days after the beginning of 1970. Years are counted from 1 March, so that a
+/// leap day is the last of its year (and every five months have 153 days).
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_IN_400_YEARS: u64 = 146_097;
     const FROM_MARCH_OF_YEAR_0_TO_1970: u64 = 719_468;

@@ -1,4 +1,4 @@
-//! Topics: create, get, list, update, delete; what they keep of their messages for their retention.
+//! Topics: create, get, list, update, delete; and the messages that they retain.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,25 +26,26 @@ const FIELDS: Fields = Fields {
     immutable: &["name", "satisfies_pzs", "state", "tags"],
 };
 
-/// A topic and who hangs on it.
+/// A topic and the resources that refer to it.
 pub(super) struct Topic {
     pub(super) name: Name,
-    /// Tells it from a deleted one of the same name.
+    /// Distinguishes it from a deleted one of the same name.
     pub(super) number: u64,
     pub(super) config: pubsub::Topic,
-    /// Those it feeds.
+    /// The subscriptions that it feeds.
     pub(super) subscriptions: BTreeSet<Name>,
-    /// Those it fed until they were detached.
+    /// The subscriptions that it fed until they were detached.
     pub(super) detached: BTreeSet<Name>,
     pub(super) snapshots: BTreeSet<Name>,
-    /// How long it keeps messages itself.
+    /// How long it retains messages itself.
     pub(super) retention: Option<Duration>,
-    /// What it keeps, in the order of publication.
+    /// The retained messages, in the order of publication.
     kept: VecDeque<Arc<Message>>,
 }
 
 impl Topic {
-    /// Keeps messages for as long as its retention says. `Some` when it keeps any: when the first of them is too old.
+    /// Retains messages if it has a retention. Returns when the oldest retained message expires, if
+    /// there is one.
     pub(super) fn keep(&mut self, now: Time, messages: &[Arc<Message>]) -> Option<Time> {
         if self.retention.is_some() {
             self.kept.extend(messages.iter().cloned());
@@ -52,7 +53,7 @@ impl Topic {
         self.prune(now)
     }
 
-    /// Drops what is too old, and says when more will be.
+    /// Drops expired messages, and returns when the next one expires.
     pub(super) fn prune(&mut self, now: Time) -> Option<Time> {
         let Some(retention) = self.retention else {
             self.kept.clear();
@@ -68,20 +69,20 @@ impl Topic {
         None
     }
 
-    /// What it keeps from a time on.
+    /// The retained messages from a time on.
     pub(super) fn kept_since(&self, time: Time) -> impl Iterator<Item = &Arc<Message>> {
         let first = self.kept.partition_point(|message| message.published < time);
         self.kept.range(first..)
     }
 
-    /// How many messages it keeps.
+    /// How many messages it retains.
     pub(super) fn kept(&self) -> usize {
         self.kept.len()
     }
 }
 
 impl Broker {
-    /// Makes a topic.
+    /// Creates a topic.
     pub fn create_topic(&mut self, _now: Time, request: pubsub::Topic) -> Answer<pubsub::Topic> {
         let name = names::own(Kind::Topic, "name", &request.name)?;
         let retention = check(&request)?;
@@ -108,7 +109,7 @@ impl Broker {
         Ok(config)
     }
 
-    /// How a topic is configured.
+    /// Returns a topic's configuration.
     pub fn get_topic(&mut self, _now: Time, request: pubsub::GetTopicRequest) -> Answer<pubsub::Topic> {
         self.topic("topic", &request.topic).map(|topic| topic.config.clone())
     }
@@ -130,7 +131,7 @@ impl Broker {
         Ok(config)
     }
 
-    /// A project's topics, a page at a time.
+    /// Lists a project's topics, one page at a time.
     pub fn list_topics(
         &mut self,
         _now: Time,
@@ -144,7 +145,7 @@ impl Broker {
         Ok(pubsub::ListTopicsResponse { topics, next_page_token })
     }
 
-    /// The names of the subscriptions that a topic feeds, a page at a time.
+    /// Lists the names of the subscriptions that a topic feeds, one page at a time.
     pub fn list_topic_subscriptions(
         &mut self,
         _now: Time,
@@ -160,7 +161,7 @@ impl Broker {
         Ok(pubsub::ListTopicSubscriptionsResponse { subscriptions, next_page_token })
     }
 
-    /// The names of a topic's snapshots, a page at a time.
+    /// Lists the names of a topic's snapshots, one page at a time.
     pub fn list_topic_snapshots(
         &mut self,
         _now: Time,
@@ -176,7 +177,7 @@ impl Broker {
         Ok(pubsub::ListTopicSnapshotsResponse { snapshots, next_page_token })
     }
 
-    /// Deletes a topic. Its subscriptions stay, and so do its snapshots.
+    /// Deletes a topic. Its subscriptions and snapshots stay.
     pub fn delete_topic(&mut self, now: Time, request: pubsub::DeleteTopicRequest) -> Answer<()> {
         let name = self.topic("topic", &request.topic)?.name.clone();
         if let Some(topic) = self.topics.remove(&name) {
@@ -187,7 +188,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Changes a topic, and what its subscriptions have of it.
+    /// Changes a topic, and the settings that its subscriptions inherit.
     fn configure_topic(
         &mut self,
         now: Time,
@@ -216,7 +217,8 @@ impl Broker {
     }
 }
 
-/// Refuses a topic that the service would refuse, or that this one doesn't have, and says how long it keeps messages.
+/// Refuses a topic that the service would refuse or that is not supported here; returns how long it
+/// retains messages.
 fn check(topic: &pubsub::Topic) -> Answer<Option<Duration>> {
     limits::check_labels(&topic.labels)?;
     check_support(topic)?;
@@ -233,7 +235,7 @@ fn check(topic: &pubsub::Topic) -> Answer<Option<Duration>> {
         .transpose()
 }
 
-/// Refuses what is not built, and says why.
+/// Refuses what is not supported, with the reason.
 fn check_support(topic: &pubsub::Topic) -> Answer<()> {
     let unsupported = if !topic.kms_key_name.is_empty() {
         "kms_key_name: messages are kept in memory only, and no keys are managed"

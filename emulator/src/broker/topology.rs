@@ -1,5 +1,5 @@
-//! Which resources refer to which: a topic's subscriptions and snapshots, and the subscriptions that send it their dead
-//! letters. A deleted topic leaves `_deleted-topic_` wherever it was named.
+//! Which resources refer to which: a topic's subscriptions and snapshots, and the subscriptions
+//! that send it their dead letters. Whatever named a deleted topic names `_deleted-topic_` instead.
 //!
 //! It moves no messages.
 
@@ -10,31 +10,31 @@ use super::topics::Topic;
 use super::{Answer, Broker, Name, Refusal, Time};
 
 impl Broker {
-    /// A topic, by a name that is checked.
+    /// Finds a topic by name, after checking the name.
     pub(super) fn topic(&self, field: &str, name: &str) -> Answer<&Topic> {
         names::check(Kind::Topic, field, name)?;
         self.topics.get(name).ok_or_else(|| Refusal::not_found(name))
     }
 
-    /// A subscription, by a name that is checked.
+    /// Finds a subscription by name, after checking the name.
     pub(super) fn subscription(&self, field: &str, name: &str) -> Answer<&Subscription> {
         names::check(Kind::Subscription, field, name)?;
         self.subscriptions.get(name).ok_or_else(|| Refusal::not_found(name))
     }
 
-    /// The same to change it.
+    /// The same, mutably.
     pub(super) fn subscription_mut(&mut self, field: &str, name: &str) -> Answer<&mut Subscription> {
         names::check(Kind::Subscription, field, name)?;
         self.subscriptions.get_mut(name).ok_or_else(|| Refusal::not_found(name))
     }
 
-    /// A snapshot, by a name that is checked.
+    /// Finds a snapshot by name, after checking the name.
     pub(super) fn snapshot(&self, field: &str, name: &str) -> Answer<&Snapshot> {
         names::check(Kind::Snapshot, field, name)?;
         self.snapshots.get(name).ok_or_else(|| Refusal::not_found(name))
     }
 
-    /// The topic that feeds a subscription, unless it is deleted or the subscription is detached.
+    /// The topic that feeds a subscription, unless it was deleted or the subscription is detached.
     pub(super) fn feeding(&self, subscription: &Subscription) -> Option<&Topic> {
         if subscription.config.detached {
             return None;
@@ -42,7 +42,7 @@ impl Broker {
         self.topics.get(subscription.config.topic.as_str())
     }
 
-    /// Takes a topic out of everything that names it.
+    /// Removes a topic from everything that refers to it.
     pub(super) fn forget_topic(&mut self, now: Time, name: &str, topic: &Topic) {
         for subscription in topic.subscriptions.iter().chain(&topic.detached) {
             if let Some(subscription) = self.subscriptions.get_mut(subscription) {
@@ -68,7 +68,8 @@ impl Broker {
         }
     }
 
-    /// Takes a subscription out of everything that names it, and its policy and its entry in the agenda with it.
+    /// Removes a subscription from everything that refers to it, with its policy and its entry in
+    /// the agenda.
     pub(super) fn forget_subscription(&mut self, name: &Name, subscription: &Subscription) {
         if let Some(topic) = self.topics.get_mut(subscription.config.topic.as_str()) {
             topic.subscriptions.remove(name);
@@ -83,12 +84,12 @@ impl Broker {
         self.wake(name);
     }
 
-    /// From now on this subscription's dead letters go to that topic.
+    /// Sends this subscription's dead letters to that topic from now on.
     pub(super) fn send_dead_letters(&mut self, name: &Name, topic: &str) {
         self.dead_letter_sources.entry(topic.into()).or_default().insert(name.clone());
     }
 
-    /// From now on they don't.
+    /// Stops sending them there.
     pub(super) fn send_no_dead_letters(&mut self, name: &Name, topic: &str) {
         if let Some(sources) = self.dead_letter_sources.get_mut(topic) {
             sources.remove(name);
@@ -98,7 +99,7 @@ impl Broker {
         }
     }
 
-    /// Whoever waits on a subscription should look again.
+    /// Wakes the waiters on a subscription.
     pub(super) fn wake(&mut self, name: &Name) {
         self.woken.insert(name.clone());
         self.pushes.stir(name);

@@ -1,8 +1,8 @@
-//! The broker, its lock, and its time: everything that happens goes through [`Core::with`], which tells the broker
-//! what time it is, and afterwards wakes whoever waits for what has changed.
+//! The broker, its lock, and its time. Every access goes through [`Core::with`], which passes the
+//! broker the time, and afterwards wakes the tasks that wait for what has changed.
 //!
-//! The lock is held for one request's work in memory and never across an await. A panic under it is a bug of the
-//! broker's; those who ask next get what it left, rather than nothing.
+//! The lock is held for one request's work in memory, and never across an await. A panic while it
+//! is held is a bug in the broker; later requests use the state that it left, rather than none.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,18 +17,18 @@ pub(crate) struct Core {
     state: Mutex<State>,
     clock: Clock,
     waiting: Arc<Waiting>,
-    /// The broker has something due sooner than [`Core::drive`] sleeps until.
+    /// Notified when the broker has something due before [`Core::drive`] would wake up.
     sooner: Notify,
-    /// Something happened in some subscription since this was last asked.
+    /// Notified when something happened in any subscription.
     stirred: Notify,
     stop: CancellationToken,
 }
 
 struct State {
     broker: Broker,
-    /// A machine's clock may be set back; the broker's time never goes back.
+    /// A machine's clock may be set back; the broker's time never runs backwards.
     latest: Time,
-    /// When [`Core::drive`] looks next; `None` for never.
+    /// When [`Core::drive`] wakes up next; `None` for never.
     alarm: Option<Time>,
 }
 
@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Does something with the broker at the present time, after whatever was due before.
+    /// Runs `work` with the broker and the current time, after everything that was due before.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Broker, Time) -> T) -> T {
         self.turn(|state, now| work(&mut state.broker, now))
     }
@@ -75,7 +75,7 @@ impl Core {
         answer
     }
 
-    /// Keeps the broker's appointments, until it is stopped.
+    /// Advances the broker whenever something is due, until it is stopped.
     pub(super) async fn drive(&self) {
         loop {
             let alarm = self.turn(|state, _| {
@@ -101,7 +101,8 @@ impl Core {
         self.waiting.at(subscription)
     }
 
-    /// Something happened in some subscription since this was last awaited, by the one task that awaits it.
+    /// Waits until something has happened in any subscription since the last call; only one task
+    /// may wait.
     pub(super) async fn stirred(&self) {
         self.stirred.notified().await;
     }

@@ -21,36 +21,38 @@ use super::core::Core;
 use super::port::Port;
 use super::push::{Pushing, Tokens};
 
-/// Connections that are served at once; more wait to be accepted.
+/// The most connections that are served at once; more wait to be accepted.
 const MOST_CONNECTIONS: usize = 4_096;
 
-/// Connections that the system holds until they are accepted.
+/// The most connections that the system queues until they are accepted.
 const BACKLOG: u32 = 1_024;
 
-/// How long a connection may take to hear that it is over.
+/// How long a connection has to end gracefully.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Waited after the system had no means for another connection.
+/// The delay after the system could not provide another connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// What a client may send ahead on one call, on one connection, and in one frame: a whole request of the largest size
-/// need not stop half-way.
+/// How much a client may send ahead on one call, on one connection, and in one frame: so much that
+/// large requests rarely have to wait for the server.
 const STREAM_WINDOW_BYTES: u32 = 4 * 1024 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 16 * 1024 * 1024;
 const FRAME_BYTES: u32 = 1024 * 1024;
 
-/// What is encoded ahead for one call: a response or two, so that the client's window decides how much is on the way.
+/// How much is encoded ahead for one call: a response or two, so that the client's window decides
+/// how much is in flight.
 const SEND_BUFFER_BYTES: usize = 1024 * 1024;
 
-/// Calls at once on one connection.
+/// The most calls at once on one connection.
 const MOST_STREAMS: u32 = 1_000;
 
-/// After so long without a word a client is asked whether it is still there, and after so long without an answer it is
-/// gone, and its streams with it: a machine that sleeps, or a process that is stopped, closes no connection.
+/// A silent client is pinged after the first of these, and counts as gone, along with its streams,
+/// if it has not answered after the second: a suspended machine or a stopped process closes no
+/// connection.
 const SILENCE: Duration = Duration::from_secs(20);
 const PING_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A listener that has its port, and what it serves.
+/// A listener that is bound to its port, and what it serves.
 pub(crate) struct Server {
     listener: Listener,
     address: SocketAddr,
@@ -59,7 +61,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Takes the port.
+    /// Binds the port.
     pub(crate) fn bind(address: SocketAddr, core: Arc<Core>, tokens: Tokens) -> io::Result<Self> {
         let listener = listen(address).map_err(|error| explain(address, &error))?;
         let address = listener.0.local_addr()?;
@@ -70,7 +72,7 @@ impl Server {
         self.address
     }
 
-    /// Serves until the core is stopped; returns when every connection is over.
+    /// Serves until the core is stopped; returns once every connection has ended.
     pub(crate) async fn serve(self) {
         let pages = admin::routes(&self.core, &self.tokens);
         let port = Port::new(&Calls::new(Arc::clone(&self.core)), pages);
@@ -91,14 +93,15 @@ impl Server {
         tasks.wait().await;
     }
 
-    /// The next connection, when there is room for it; `None` once the core is stopped.
+    /// The next connection, once there is a permit for it; `None` once the core is stopped.
     async fn accept(&self, room: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
         let next = async {
             let place = Arc::clone(room).acquire_owned().await.ok()?;
             loop {
                 match self.listener.0.accept().await {
                     Ok((stream, _)) => return Some((stream, place)),
-                    // The client is gone again, or the system is short of something: neither ends the server.
+                    // The client has gone again, or the system is out of a resource: neither ends
+                    // the server.
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
                 }
             }
@@ -113,7 +116,7 @@ impl Server {
 
 /// Serves one connection until it ends or the server is stopped.
 async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
-    // Only costs time where it can't be set.
+    // If it cannot be set, only latency suffers.
     let _slower = stream.set_nodelay(true);
     let service = service_fn(move |request| port.clone().answer(request));
     let mut builder = Builder::new(TokioExecutor::new());
@@ -128,7 +131,7 @@ async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
         .keep_alive_interval(SILENCE)
         .keep_alive_timeout(PING_PATIENCE);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    // How a connection ends is its client's business.
+    // Errors of a connection are its client's business.
     tokio::select! {
         _ended = served.as_mut() => {}
         () = stop.cancelled() => {
@@ -138,20 +141,21 @@ async fn connection(stream: TcpStream, port: Port, stop: CancellationToken) {
     }
 }
 
-/// Refuses connections from the moment it is dropped. Closing is not enough: a process that another thread is just
-/// starting has a copy of the socket until it executes its program, and the system accepts connections for that copy.
+/// Refuses connections from the moment it is dropped. Closing is not enough: a process that another
+/// thread is just starting has a copy of the socket until its exec, and the system accepts
+/// connections for that copy.
 struct Listener(TcpListener);
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // It fails where the system knows no such thing for a listener, which is closed right after.
+        // Fails on systems that do not support it for listeners; the socket is closed right after.
         let _closed_only = SockRef::from(&self.0).shutdown(Shutdown::Both);
     }
 }
 
 fn listen(address: SocketAddr) -> io::Result<Listener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Or a port could not be taken again for a minute after its last connection.
+    // Otherwise the port could not be bound again for a minute after its last connection.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG).map(Listener)
@@ -163,7 +167,7 @@ fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot listen on {address}: {words}"))
 }
 
-/// What to do about the usual reasons.
+/// What to do about the usual errors.
 const ADVICE: &[(io::ErrorKind, &str)] = &[
     (io::ErrorKind::AddrInUse, "something listens there already; choose another port, or 0 for any free one"),
     (
@@ -184,7 +188,7 @@ mod tests {
     async fn nothing_listens_after_it_though_another_process_still_has_the_socket() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.0.local_addr().unwrap();
-        let copy = listener.0.as_fd().try_clone_to_owned().unwrap(); // as a fork has it until it executes its program
+        let copy = listener.0.as_fd().try_clone_to_owned().unwrap(); // like a fork's until its exec
 
         drop(listener);
         let refused = TcpStream::connect(address).await.unwrap_err();

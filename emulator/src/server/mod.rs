@@ -1,6 +1,7 @@
-//! The server: one port for gRPC, REST and the page, and everything that waits, sleeps or talks on the broker's behalf.
+//! The server: one port for gRPC, REST and the page, and everything that waits, sleeps or
+//! communicates on the broker's behalf.
 //!
-//! It decides nothing about messages: each request is the broker's to answer.
+//! It decides nothing about messages: the broker answers every request.
 
 mod admin;
 mod calls;

@@ -1,10 +1,12 @@
-//! Which page a request comes from: other sites' pages may look at the emulator, and change nothing.
+//! The page that a request comes from: pages of other sites may read from the emulator, but change
+//! nothing.
 //!
-//! It refuses nothing itself, and is no protection against programs: those say what they like.
+//! It refuses nothing itself, and does not protect against programs, which can send any header.
 
 use axum::http::{HeaderMap, Uri, header};
 
-/// A browser says which site's page a request comes from. Programs say nothing, and are welcome.
+/// Whether the request comes from another site's page: browsers say so. Programs do not, and are
+/// let through.
 pub(super) fn is_foreign(headers: &HeaderMap, uri: &Uri) -> bool {
     let Some(origin) = headers.get(header::ORIGIN) else { return false };
     let host = headers.get(header::HOST).map(|host| host.as_bytes());

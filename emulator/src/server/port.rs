@@ -17,7 +17,7 @@ use super::origin::is_foreign;
 use super::{grpc, rest};
 use crate::broker::Refusal;
 
-/// What answers requests on the port.
+/// Answers all requests on the port.
 #[derive(Clone)]
 pub(super) struct Port {
     grpc: axum::Router,
@@ -25,13 +25,14 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// gRPC and REST; `pages` is what else there is, by paths of its own.
+    /// Serves gRPC and REST, and `pages` under their own paths.
     pub(super) fn new(calls: &Calls, pages: axum::Router) -> Self {
         Self { grpc: grpc::routes(calls), rest: rest::routes(calls).merge(pages) }
     }
 
     pub(super) async fn answer(self, request: Request<Incoming>) -> Result<Response<Body>, Infallible> {
-        // A page can send no gRPC: browsers ask before they send its content type, and nobody grants it.
+        // A page cannot send gRPC: browsers request permission for its content type first, and it
+        // is never granted.
         let mut router = if is_grpc(request.headers()) {
             self.grpc
         } else if !request.method().is_safe() && is_foreign(request.headers(), request.uri()) {
@@ -50,7 +51,7 @@ fn is_grpc(headers: &HeaderMap) -> bool {
     headers.get(header::CONTENT_TYPE).is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// Tells a pull's guard when the answer was written.
+/// Tells a pull's guard when the response has been written.
 fn guarded(mut response: Response<Body>) -> Response<Body> {
     match response.extensions_mut().remove::<PutBack>() {
         None => response,

@@ -1,7 +1,7 @@
-//! Who waits for something to happen in a subscription: pulls and streams without a message.
+//! Pulls and streams that wait for something to happen in a subscription.
 //!
-//! A bell a subscription, rung once for whatever happened in one request, however many messages that was. It knows
-//! nothing of what happened: whoever hears it looks again.
+//! There is one bell per subscription, rung once for everything that happened in a request, however
+//! many messages that was. It carries no information: a waiter that hears it looks again.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// The bells of the subscriptions that somebody waits on.
+/// The bells of the subscriptions that have waiters.
 #[derive(Debug, Default)]
 pub(super) struct Waiting(Mutex<HashMap<String, Bell>>);
 
-/// A bell, and how many places there are at it.
+/// A bell, and how many waiters it has.
 #[derive(Debug, Default)]
 struct Bell {
     bell: Arc<Notify>,
     places: usize,
 }
 
-/// Somebody's place at a subscription's bell; left when it is dropped.
+/// A waiter's place at a subscription's bell; given up when it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     bell: Arc<Notify>,
@@ -37,7 +37,7 @@ impl Waiting {
         Place { bell, subscription: subscription.to_owned(), waiting: Arc::clone(self) }
     }
 
-    /// Everybody who waits there now looks again.
+    /// Wakes all present waiters of these subscriptions.
     pub(super) fn ring(&self, subscriptions: &[String]) {
         if subscriptions.is_empty() {
             return;
@@ -105,7 +105,7 @@ mod tests {
     fn of_two_who_leave_at_once_nothing_is_kept() {
         let waiting = Arc::new(Waiting::default());
         let place = waiting.at("orders");
-        // Of another one, who has said farewell and is not quite gone.
+        // Held by another waiter that is just leaving.
         let rest = Arc::clone(&place.bell);
         drop(place);
         assert!(waiting.bells().is_empty());

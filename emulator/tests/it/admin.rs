@@ -1,4 +1,5 @@
-//! What the emulator serves beside the API: faults, forgetting, state, the page; and what it starts with.
+//! What the emulator serves besides the API: faults, forgetting, state, the page; and what it
+//! starts with.
 
 use serde_json::{Value, json};
 use wakeq_emulator::proto::pubsub::Topic;

@@ -7,7 +7,7 @@ use crate::stage::{Stage, message, texts, with};
 struct Dead {
     topic: String,
     subscription: String,
-    /// Of the dead-letter topic.
+    /// The subscription to the dead-letter topic.
     letters: String,
 }
 
@@ -19,14 +19,14 @@ async fn dead(stage: &Stage, max_delivery_attempts: i32) -> Dead {
     Dead { topic, subscription, letters }
 }
 
-/// Gives the only message back five times; what arrives at the dead-letter topic.
+/// Gives the only message back five times; returns what arrives at the dead-letter topic.
 async fn fail(stage: &Stage, subscription: &str, letters: &str) -> ReceivedMessage {
     for attempt in 1..=5 {
         let received = stage.pull_one(subscription).await;
         assert_eq!(received.delivery_attempt, attempt);
         stage.nack(subscription, &[received]).await;
     }
-    // Google's emulator forwards a message when it is asked for once more.
+    // Google's emulator forwards a message only at the next pull.
     assert_eq!(stage.pull_once(subscription, 1, true).await.unwrap(), []);
     stage.pull_one(letters).await
 }

@@ -1,4 +1,4 @@
-//! Where an emulator does not do what the service's documentation says.
+//! Where an emulator deviates from the service's documentation.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(crate) struct Difference {
     pub(crate) does: &'static str,
     /// What the documentation says, and where: `proto` is `google/pubsub/v1/pubsub.proto`.
     pub(crate) documented: &'static str,
-    /// Words of the failure, so that no other failure hides behind this one.
+    /// A part of the failure's message, so that this entry does not hide another failure.
     pub(crate) sign: &'static str,
 }
 

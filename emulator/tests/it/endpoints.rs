@@ -1,4 +1,4 @@
-//! Pushes over HTTP: which answers acknowledge, what a request carries, and tokens that check.
+//! Pushes over HTTP: which answers acknowledge, what a request contains, and tokens that verify.
 
 use std::time::Duration;
 
@@ -51,7 +51,8 @@ fn backlog(emulator: &Emulator) -> usize {
     emulator.broker(|broker, now| broker.overview(now)).subscriptions[0].messages.backlog
 }
 
-/// Of one ordering key, the next push is of the next message if the first was acknowledged, and of the first if not.
+/// With an ordering key, the next push carries the next message if the first was acknowledged, else
+/// the first again.
 async fn check(statuses: &'static [u16], acknowledges: bool) {
     check_with(Inbox::open(statuses).await, &format!("{statuses:?}"), acknowledges).await;
 }

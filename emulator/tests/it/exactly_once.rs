@@ -1,4 +1,4 @@
-//! Exactly-once delivery: which acknowledgements count, and how a client is told.
+//! Exactly-once delivery: which acknowledgements count, and how a client learns that.
 
 use tonic::{Code, Status};
 use wakeq_emulator::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
@@ -12,7 +12,7 @@ async fn exact(stage: &Stage) -> (String, String) {
     stage.pair_with(|wish| wish.enable_exactly_once_delivery = true).await
 }
 
-/// The client libraries look for the ack id and what became of it in the details of the status.
+/// The client libraries look for the ack id and its failure in the status details.
 #[track_caller]
 fn failed_for_good(answer: Result<(), Status>, ack_id: &str) {
     let status = answer.expect_err("an ack id that has lapsed was accepted");
@@ -23,14 +23,15 @@ fn failed_for_good(answer: Result<(), Status>, ack_id: &str) {
     }
 }
 
-/// A confirmation that names anything.
+/// Whether a confirmation names any id.
 fn acknowledged(response: &StreamingPullResponse) -> bool {
     let confirmation = response.acknowledge_confirmation.as_ref();
     confirmation.is_some_and(|named| !named.ack_ids.is_empty() || !named.invalid_ack_ids.is_empty())
 }
 
-/// What a stream says of acknowledgements until so many are named: the ids that count, and those that came too late.
-/// Messages follow one another meanwhile, because Google's emulator confirms beside messages only.
+/// Collects a stream's confirmations until this many ids are named: those that count, and those
+/// that came too late. Publishes messages meanwhile, because Google's emulator only confirms along
+/// with messages.
 async fn confirmed(
     stage: &Stage,
     topic: &str,
@@ -50,7 +51,7 @@ async fn confirmed(
     (valid, late)
 }
 
-/// Two messages that a stream holds, and the topic they came from.
+/// Two messages that a stream holds, and their topic.
 async fn two_held(stage: &Stage) -> (String, Stream, Vec<String>, Vec<String>) {
     let (topic, subscription) = exact(stage).await;
     let mut stream = stage.stream(first(&subscription)).await;

@@ -1,4 +1,4 @@
-//! Filters: the documented grammar, and what becomes of messages that do not match.
+//! Filters: the documented grammar, and what happens to messages that do not match.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use wakeq_emulator::proto::pubsub::Subscription;
 
 use crate::stage::{refused_as, sorted, texts, with};
 
-/// Each filter, and which of the messages below it lets through.
+/// Each filter, and which of the messages below it admits.
 const FILTERS: [(&str, &str); 16] = [
     ("attributes:colour", "blue red reddish"),
     ("NOT attributes:colour", "plain"),
@@ -49,7 +49,8 @@ cases! {
         let topic = stage.topic("a-topic").await;
         let mut subscriptions = BTreeMap::new();
         for (at, (filter, _)) in FILTERS.iter().enumerate() {
-            // Matches the last message too, which shows that all before it have been decided.
+            // Also matches the last message, whose arrival shows that all before it have been
+            // filtered.
             let filter = format!("({filter}) OR attributes:last");
             let subscription = Subscription { filter, ..stage.to(&topic, &format!("filter-{at}")) };
             subscriptions.insert(at, stage.subscribe(subscription).await);

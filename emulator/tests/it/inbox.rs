@@ -1,6 +1,6 @@
-//! An HTTP endpoint for pushes, and a client for what the emulator serves beside the API.
+//! An HTTP endpoint for pushes, and a client for what the emulator serves besides the API.
 //!
-//! The endpoint that stays silent is raw, and so is the client.
+//! The endpoint that stays silent uses a plain socket, and so does the client.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-/// A request, its line without the version, or an answer; names of headers in lower case.
+/// A request (its line is without the version) or an answer; header names are in lower case.
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) line: String,
@@ -75,12 +75,12 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Answers with these statuses, the last of them for ever. A redirect leads to another path.
+    /// Answers with these statuses, repeating the last one. A redirect leads to another path.
     pub(crate) async fn open(statuses: &'static [u16]) -> Self {
         let (sender, requests) = mpsc::channel(64);
         let answered = AtomicUsize::new(0);
         let answer = move |request: &Request| {
-            // The test may have seen enough.
+            // The test may have stopped reading.
             let _ = sender.try_send(request.into());
             let number = answered.fetch_add(1, Ordering::SeqCst);
             let answer = ResponseTemplate::new(statuses[number.min(statuses.len() - 1)]);
@@ -91,7 +91,8 @@ impl Inbox {
         Self { url: format!("{}/inbox", server.uri()), requests, _server: Some(server) }
     }
 
-    /// Says these bytes to each request, and nothing more for as long as the other side waits: raw.
+    /// Writes these bytes in answer to each request, and nothing more for as long as the peer
+    /// waits.
     pub(crate) async fn mute(words: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/inbox", listener.local_addr().unwrap());
@@ -117,7 +118,7 @@ impl Inbox {
     }
 }
 
-/// Asks the emulator.
+/// Sends a request to the emulator.
 pub(crate) async fn ask(
     address: SocketAddr,
     request: &str,

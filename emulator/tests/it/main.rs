@@ -1,9 +1,11 @@
-//! How Pub/Sub behaves, by its documentation: each case runs on our emulator and on Google's.
+//! The behaviour of Pub/Sub according to its documentation: each case runs on our emulator and on
+//! Google's.
 //!
-//! `server` is the exception: only ours, and how it is reached, waits and ends.
+//! `server` is the exception: it covers ours alone, and how it is reached, waits and ends.
 //!
-//! Where one of them does not do what the service's documentation says, `differences.rs` lists it with the reason, and a
-//! case that is listed must fail: a difference that vanishes fails the suite until it is struck from the list.
+//! Where one of them deviates from the service's documentation, `differences.rs` lists it with the
+//! reason. A listed case has to fail: once a difference is gone, the suite fails until it is
+//! removed from the list.
 
 #![allow(clippy::unwrap_used, clippy::result_large_err, reason = "tests")]
 
@@ -31,7 +33,7 @@ mod subscriptions;
 mod topics;
 mod updates;
 
-// What only ours has.
+// Features of ours alone.
 mod admin;
 mod endpoints;
 mod inbox;

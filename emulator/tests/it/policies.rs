@@ -1,4 +1,4 @@
-//! IAM policies: kept and returned.
+//! IAM policies: stored and returned.
 
 use tonic::Code;
 use wakeq_emulator::proto::iam::{

@@ -1,4 +1,4 @@
-//! Publishing: what is accepted, and what a message is afterwards.
+//! Publishing: what is accepted, and what a published message looks like.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use wakeq_emulator::proto::pubsub::PubsubMessage;
 
 use crate::stage::{keyed, message, refused, refused_as, text, texts, with};
 
-/// So many attributes.
+/// A message with this many attributes.
 fn attributes(count: usize) -> PubsubMessage {
     let attributes: BTreeMap<_, _> = (0..count).map(|at| (format!("key-{at}"), String::new())).collect();
     PubsubMessage { attributes, ..text("data") }

@@ -1,4 +1,4 @@
-//! Push subscriptions: what arrives at the endpoint, and what its answers do.
+//! Push subscriptions: what arrives at the endpoint, and the effect of its answers.
 
 use wakeq_emulator::proto::pubsub::push_config::{NoWrapper, Wrapper};
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription};

@@ -1,4 +1,4 @@
-//! The same over REST: JSON at the paths that the protos state.
+//! The cases over REST: JSON at the paths in the protos.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Runs a case on either emulator, and holds what comes of it against the list of known differences.
+//! Runs a case on either emulator, and compares the result with the list of known differences.
 
 use std::any::Any;
 use std::io::Write;
@@ -13,14 +13,14 @@ use wakeq_services::{GoogleEmulator, PubSub};
 use crate::differences::{DIFFERENCES, Difference};
 use crate::stage::Stage;
 
-/// Whose emulator it is.
+/// Whose emulator a case runs on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
     Ours,
     Google,
 }
 
-/// Boxed, so that what runs it is compiled once.
+/// Boxed, so that the code that runs it is compiled once.
 type Case = BoxFuture<'static, ()>;
 
 /// Makes two tests of each case, `ours::NAME` and `google::NAME`, and lists the names.
@@ -46,7 +46,7 @@ macro_rules! cases {
     };
 }
 
-/// One for each case: it starts in milliseconds.
+/// Each case has an emulator of its own, as it starts in milliseconds.
 pub(crate) async fn on_ours(name: &str, case: fn(Stage) -> Case) {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
     run(Side::Ours, name, case(Stage::new(emulator.host(), project()).await)).await;
@@ -58,8 +58,9 @@ pub(crate) async fn on_google(name: &str, case: fn(Stage) -> Case) {
     run(Side::Google, name, case(Stage::new(host, project()).await)).await;
 }
 
-/// One for all tests, started by the first: from a container, if that is asked for and Google's is in it, else the
-/// installed one. `None`, with a loud line, where it is not installed and need not be.
+/// All tests share one, started by the first: from a container, if one was requested and contains
+/// Google's, else the installed one. `None`, with a line on stderr, if it is not installed and not
+/// required.
 async fn google() -> Option<String> {
     static SHARED: OnceCell<Option<GoogleEmulator>> = OnceCell::const_new();
     if let Some(container) = PubSub::googles_container().await.unwrap() {
@@ -79,12 +80,12 @@ async fn google() -> Option<String> {
     started.await.as_ref().map(GoogleEmulator::host)
 }
 
-/// Past the capturing of test output, which would hide it.
+/// Writes past the capture of test output, which would hide it.
 fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Its own for each case.
+/// Each case has a project of its own.
 fn project() -> String {
     static LAST: AtomicU32 = AtomicU32::new(0);
     format!("conformance-{}", LAST.fetch_add(1, Ordering::Relaxed))

@@ -1,4 +1,5 @@
-//! What a case works with: the generated clients, a project of its own, and the few calls that most cases make.
+//! The tools of a case: the generated clients, a project of its own, and the calls that most cases
+//! make.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,11 +16,11 @@ use wakeq_emulator::proto::pubsub::{
     PullRequest, ReceivedMessage, Subscription, Topic,
 };
 
-/// Nothing is expected to take so long; whoever waits longer waits for nothing.
+/// Nothing is expected to take this long.
 const PATIENCE: Duration = Duration::from_secs(15);
 const LARGEST: usize = 64 << 20;
 
-/// An emulator, and a project that nobody else uses.
+/// An emulator, and a project that no other case uses.
 #[derive(Clone)]
 pub(crate) struct Stage {
     pub(crate) publisher: PublisherClient<Channel>,
@@ -30,7 +31,7 @@ pub(crate) struct Stage {
     pub(crate) project: String,
 }
 
-/// Fails if it takes too long.
+/// Fails if the future takes longer than [`PATIENCE`].
 #[track_caller]
 pub(crate) fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
@@ -63,18 +64,18 @@ impl Stage {
         format!("projects/{}/snapshots/{id}", self.project)
     }
 
-    /// Creates a topic; its name.
+    /// Creates a topic; returns its name.
     pub(crate) async fn topic(&self, id: &str) -> String {
         let topic = Topic { name: self.topic_name(id), ..Topic::default() };
         self.publisher.clone().create_topic(topic).await.unwrap().into_inner().name
     }
 
-    /// A subscription to be created.
+    /// A subscription to create.
     pub(crate) fn to(&self, topic: &str, id: &str) -> Subscription {
         Subscription { name: self.subscription_name(id), topic: topic.to_owned(), ..Subscription::default() }
     }
 
-    /// Creates a subscription; its name.
+    /// Creates a subscription; returns its name.
     pub(crate) async fn subscribe(&self, subscription: Subscription) -> String {
         self.try_subscribe(subscription).await.unwrap().name
     }
@@ -83,12 +84,12 @@ impl Stage {
         self.subscriber.clone().create_subscription(subscription).await.map(Response::into_inner)
     }
 
-    /// A topic and a subscription as they are by default.
+    /// Creates a topic and a subscription with default settings; returns their names.
     pub(crate) async fn pair(&self) -> (String, String) {
         self.pair_with(|_| ()).await
     }
 
-    /// A topic and a subscription that is not quite as by default.
+    /// The same with changes to the subscription.
     pub(crate) async fn pair_with(&self, change: impl FnOnce(&mut Subscription)) -> (String, String) {
         let topic = self.topic("a-topic").await;
         let mut subscription = self.to(&topic, "a-subscription");
@@ -102,7 +103,7 @@ impl Stage {
         self.subscriber.clone().get_subscription(request).await.unwrap().into_inner()
     }
 
-    /// Publishes in one request; the ids.
+    /// Publishes in one request; returns the ids.
     pub(crate) async fn publish(&self, topic: &str, messages: &[PubsubMessage]) -> Vec<String> {
         self.try_publish(topic, messages).await.unwrap()
     }
@@ -122,7 +123,7 @@ impl Stage {
         self.publish(topic, &messages).await
     }
 
-    /// One answer to one pull.
+    /// The answer to a single pull.
     #[allow(deprecated, reason = "`return_immediately` is part of the protocol")]
     pub(crate) async fn pull_once(
         &self,
@@ -135,7 +136,7 @@ impl Stage {
         Ok(self.subscriber.clone().pull(request).await?.into_inner().received_messages)
     }
 
-    /// Pulls until there is something.
+    /// Pulls until there is a message.
     pub(crate) async fn pull(&self, subscription: &str, max_messages: i32) -> Vec<ReceivedMessage> {
         soon("a pull", async {
             loop {
@@ -155,7 +156,7 @@ impl Stage {
         received.remove(0)
     }
 
-    /// Pulls until it has so many messages, in the order of their arrival.
+    /// Pulls until it has this many messages, in the order of their arrival.
     pub(crate) async fn pull_all(&self, subscription: &str, count: usize) -> Vec<ReceivedMessage> {
         let mut received = Vec::new();
         while received.len() < count {
@@ -190,13 +191,13 @@ impl Stage {
     }
 }
 
-/// The code of a refusal.
+/// Checks that a request was refused with this code; returns the status.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> Status {
     refused_as("it", answer, code)
 }
 
-/// The code of one refusal among several.
+/// The same for one of several requests, named in the message.
 #[track_caller]
 pub(crate) fn refused_as<T: std::fmt::Debug>(what: &str, answer: Result<T, Status>, code: Code) -> Status {
     let status = match answer {
@@ -235,12 +236,12 @@ pub(crate) fn ack_ids(received: &[ReceivedMessage]) -> Vec<String> {
     received.iter().map(|received| received.ack_id.clone()).collect()
 }
 
-/// What is in them, in their order.
+/// The texts of messages, in their order.
 pub(crate) fn texts(received: &[ReceivedMessage]) -> Vec<String> {
     received.iter().map(|received| String::from_utf8_lossy(&message(received).data).into_owned()).collect()
 }
 
-/// What is in them, sorted.
+/// The texts of messages, sorted.
 pub(crate) fn sorted(received: &[ReceivedMessage]) -> Vec<String> {
     let mut texts = texts(received);
     texts.sort();

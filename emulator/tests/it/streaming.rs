@@ -1,4 +1,5 @@
-//! Streaming pulls: acknowledgements and deadlines in the stream, flow control, and how a stream ends.
+//! Streaming pulls: acknowledgements and deadlines in the stream, flow control, and how a stream
+//! ends.
 
 use tonic::Code;
 use wakeq_emulator::proto::pubsub::{
@@ -8,13 +9,13 @@ use wakeq_emulator::proto::pubsub::{
 use crate::stage::{Stage, ack_ids, message, sorted, texts};
 use crate::streams::{acks, deadlines, first};
 
-/// A stream's first request must be refused.
+/// The first request of a stream has to be refused.
 async fn refused(stage: &Stage, what: &str, request: StreamingPullRequest, code: Code) {
     let status = stage.stream(request).await.end().await;
     assert_eq!(status.code(), code, "{what}: {}", status.message());
 }
 
-/// A later request must end the stream.
+/// A later request has to end the stream.
 async fn ends(stage: &Stage, what: &str, change: impl FnOnce(&mut StreamingPullRequest, &[String])) {
     let topic = stage.topic_name("a-topic");
     let subscription = Subscription { name: String::new(), ..stage.to(&topic, "unused") };
@@ -25,7 +26,7 @@ async fn ends(stage: &Stage, what: &str, change: impl FnOnce(&mut StreamingPullR
     let mut request = StreamingPullRequest::default();
     change(&mut request, &held);
     stream.send(request).await;
-    let _ = stream.try_send(deadlines(&held, 0)).await; // comes back where the stream goes on
+    let _ = stream.try_send(deadlines(&held, 0)).await; // returns if the stream continues
     let status = stream.end().await;
     assert_eq!(status.code(), Code::InvalidArgument, "{what}: {}", status.message());
 }

@@ -7,7 +7,8 @@ use wakeq_emulator::proto::pubsub::{ReceivedMessage, StreamingPullRequest, Strea
 
 use crate::stage::{Stage, soon};
 
-/// Both halves. The call itself waits in a task: not every server answers before it has something to say.
+/// Both halves. The call itself waits in a task: not every server responds before it has something
+/// to send.
 pub(crate) struct Stream {
     requests: mpsc::Sender<StreamingPullRequest>,
     responses: mpsc::Receiver<Result<StreamingPullResponse, Status>>,
@@ -63,12 +64,12 @@ impl Stream {
         self.requests.send(request).await.unwrap();
     }
 
-    /// An error where the stream has ended.
+    /// Fails if the stream has ended.
     pub(crate) async fn try_send(&self, request: StreamingPullRequest) -> Result<(), impl std::fmt::Debug> {
         self.requests.send(request).await
     }
 
-    /// The next response that holds anything of interest.
+    /// The next response of interest.
     pub(crate) async fn response(
         &mut self,
         interest: impl Fn(&StreamingPullResponse) -> bool,
@@ -89,7 +90,7 @@ impl Stream {
         self.response(|response| !response.received_messages.is_empty()).await.received_messages
     }
 
-    /// At least so many messages.
+    /// At least this many messages.
     pub(crate) async fn take(&mut self, count: usize) -> Vec<ReceivedMessage> {
         let mut received = Vec::new();
         while received.len() < count {
@@ -98,7 +99,7 @@ impl Stream {
         received
     }
 
-    /// What the stream ends with; it sends no messages before.
+    /// The status that the stream ends with; it must send no messages before.
     pub(crate) async fn end(&mut self) -> Status {
         soon("the end of the stream", async {
             loop {

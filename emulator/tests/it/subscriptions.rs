@@ -18,7 +18,8 @@ fn delete(name: &str) -> DeleteSubscriptionRequest {
     DeleteSubscriptionRequest { subscription: name.to_owned() }
 }
 
-/// Creates a subscription for each, of which the first lot must be refused and the second accepted.
+/// Creates a subscription for each change: those of the first list have to be refused, those of the
+/// second accepted.
 async fn ranges(stage: &Stage, refused: &[(&str, Change)], accepted: &[(&str, Change)]) {
     let topic = stage.topic("a-topic").await;
     for (at, (what, change)) in refused.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Updates: what a field mask names is changed, and nothing else.
+//! Updates change the fields that the mask names, and nothing else.
 
 use tonic::Code;
 use wakeq_emulator::proto::protobuf::FieldMask;

@@ -38,8 +38,8 @@ pub enum InvalidDuration {
         "a duration is written in seconds, with at most nine digits after the point, and ends in s: 1.5s"
     )]
     Form,
-    /// More than ten thousand years; of a message also: a second or more of nanoseconds, or with another sign than the
-    /// seconds.
+    /// More than ten thousand years; of a message also: a second or more of nanoseconds, or with
+    /// another sign than the seconds.
     #[error(
         "a duration has at most 315576000000 s, either way, and less than a second of nanoseconds with the same sign"
     )]

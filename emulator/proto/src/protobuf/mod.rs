@@ -1,8 +1,8 @@
-//! The well-known types of `google.protobuf` that the service's messages have: as on the wire, and in the JSON form that
-//! proto3 prescribes.
+//! The well-known types of `google.protobuf` that the service's messages have: as on the wire, and
+//! in the JSON form that proto3 prescribes.
 //!
-//! What is no JSON form is refused with words that say what one looks like. Whether a value makes sense where it stands
-//! is for others.
+//! What is no JSON form is refused with words that say what one looks like. Whether a value makes
+//! sense where it stands is for others.
 
 mod duration;
 mod field_mask;

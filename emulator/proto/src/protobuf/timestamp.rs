@@ -40,7 +40,8 @@ pub enum InvalidTimestamp {
          2026-11-21T17:38:07.195Z"
     )]
     Form,
-    /// Before the year 1 or after 9999; of a message also: a second or more of nanoseconds, or negative ones.
+    /// Before the year 1 or after 9999; of a message also: a second or more of nanoseconds, or
+    /// negative ones.
     #[error(
         "a time lies in the years 1 to 9999 (UTC), and has less than a second of nanoseconds, none of them negative"
     )]

@@ -1,17 +1,18 @@
-//! Ack ids: which subscription, which place in it, which lease. To a client they are opaque.
+//! Ack ids: the subscription, the slot in it, and the lease. They are opaque to clients.
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 const SERIAL: usize = 16;
 const SLOT: usize = 8;
 const LEASE: usize = 16;
 
-/// What an ack id says.
+/// The content of an ack id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct AckId {
-    /// Of the subscription: an id of another one, or of an earlier one of the same name, is none of this one.
+    /// The subscription's serial: an id of another subscription, or of an earlier one of the same
+    /// name, does not match.
     pub(super) serial: u64,
     pub(super) slot: u32,
-    /// Counts the leases of the subscription.
+    /// The number of the lease in its subscription.
     pub(super) lease: u64,
 }
 
@@ -24,7 +25,7 @@ impl AckId {
         text
     }
 
-    /// `None` if no emulator wrote it.
+    /// `None` if no emulator issued it.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         if bytes.len() != SERIAL + SLOT + LEASE {

@@ -1,4 +1,4 @@
-//! Messages enter.
+//! How messages enter a subscription.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use super::slot::{Lane, State};
 use super::{Delivery, Fate, Message, Time, Timer};
 
 impl Delivery {
-    /// A message was published. With exactly-once delivery none is there twice, whatever its fate.
+    /// Adds a published message. With exactly-once delivery it is never duplicated, whatever its
+    /// fate.
     pub(crate) fn enqueue(&mut self, now: Time, message: Arc<Message>, fate: Fate) {
         self.catch_up(now);
         match fate {
@@ -28,7 +29,7 @@ impl Delivery {
         self.make_pending(at, not_before, ahead);
     }
 
-    /// A new message, or one that was acknowledged, is to be delivered from now on.
+    /// Makes a new or acknowledged message pending.
     pub(super) fn make_pending(&mut self, at: u32, not_before: Time, ahead: bool) {
         let slot = &self.slots[at];
         self.tally.pending += 1;
@@ -42,7 +43,7 @@ impl Delivery {
         }
     }
 
-    /// It has no key, and can be taken now.
+    /// Makes a message without a key available now.
     pub(super) fn make_ready(&mut self, at: u32, ahead: bool) {
         self.slots[at].state = State::Ready { ahead };
         let list = if ahead { &mut self.ahead } else { &mut self.ready };
@@ -50,13 +51,13 @@ impl Delivery {
         self.wake();
     }
 
-    /// It has no key, and can be taken later.
+    /// Makes a message without a key available later.
     pub(super) fn make_waiting(&mut self, at: u32, until: Time) {
         self.slots[at].state = State::Waiting { until };
         self.timers.insert((until, Timer::Message(at)));
     }
 
-    /// Into the order of all messages: a new one at the end, an older one where it belongs.
+    /// Inserts a message by age: a new one at the end, an older one where it belongs.
     fn age_in(&mut self, at: u32) {
         let order = self.slots[at].order();
         let mut follower = NONE;

@@ -1,6 +1,7 @@
-//! The places that ordering keys have in a subscription: the line of messages of each, and where the key stands.
+//! The ordering keys of a subscription: the line of each key's messages, and the key's place.
 //!
-//! A line begins with the oldest message not acknowledged and ends with the newest. Keeps no rules.
+//! A line reaches from the oldest unacknowledged message to the newest. This module contains no
+//! rules.
 
 use std::collections::HashMap;
 use std::ops::{Index, IndexMut};
@@ -9,20 +10,20 @@ use std::sync::Arc;
 use super::list::{Linked, Links, List, NONE};
 use super::{Holder, StreamId, Time};
 
-/// Where a key stands.
+/// Which takers a key's next message is available to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
-    /// Nothing of it is left to hand out.
+    /// There is nothing left to hand out.
     Idle,
-    /// Anybody can take its next message.
+    /// Any taker.
     Ready,
-    /// Only the stream that has earlier ones can.
+    /// Only the stream that holds earlier ones.
     Held(StreamId),
-    /// Only the unary pull that is under way and has earlier ones can.
+    /// Only the unary pull in progress, which has taken earlier ones.
     Session,
-    /// Its next message waits.
+    /// None before this time.
     Waiting(Time),
-    /// Earlier ones are out, and nobody can take more until those are settled.
+    /// None until the earlier ones that are leased have been settled.
     Blocked,
 }
 
@@ -32,13 +33,13 @@ pub(super) struct Key {
     name: Arc<str>,
     /// Its messages, in order.
     pub(super) line: List,
-    /// The first that can be handed out next.
+    /// The next one to hand out.
     pub(super) cursor: u32,
-    /// How many are out.
+    /// How many are leased.
     pub(super) leased: u32,
-    /// Who had the last of them.
+    /// The holder of the one that was leased last.
     pub(super) holder: Option<Holder>,
-    /// Perhaps not all of them are with one holder, or from one pull.
+    /// Set if they may belong to several holders, or to several pulls.
     pub(super) mixed: bool,
     pub(super) place: Place,
     links: Links,
@@ -62,9 +63,9 @@ pub(super) struct Keys {
     pub(super) items: Vec<Key>,
     free: Vec<u32>,
     by_name: HashMap<Arc<str>, u32>,
-    /// Those in `Place::Ready`.
+    /// The keys in `Place::Ready`.
     pub(super) ready: List,
-    /// Those in `Place::Session`.
+    /// The keys in `Place::Session`.
     pub(super) session: List,
 }
 
@@ -79,7 +80,7 @@ impl Keys {
         }
     }
 
-    /// The key of this name, which gets a place if it has none.
+    /// The key of this name; allocates it if it is new.
     pub(super) fn named(&mut self, name: &str) -> u32 {
         if let Some(at) = self.by_name.get(name) {
             return *at;
@@ -106,14 +107,14 @@ impl Keys {
         at
     }
 
-    /// Its line is empty, and it is in no list.
+    /// Frees a key. Its line must be empty, and it must not be in any list.
     pub(super) fn vacate(&mut self, at: u32) {
         let name: Arc<str> = std::mem::replace(&mut self[at].name, Arc::from(""));
         self.by_name.remove(&name);
         self.free.push(at);
     }
 
-    /// Those in use, always in the same order.
+    /// The keys in use, always in the same order.
     pub(super) fn in_use(&self) -> impl Iterator<Item = u32> {
         (0_u32..).zip(&self.items).filter(|(_, key)| !key.line.is_empty()).map(|(at, _)| at)
     }

@@ -1,4 +1,5 @@
-//! Time passes: leases run out, failed deliveries wait and come again or are dead, back-offs end.
+//! The effects of time: leases expire, failed deliveries back off, are redelivered or are dead,
+//! back-offs end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +9,8 @@ use super::slot::{Lane, State};
 use super::{DeadLetter, Delivery, Holder, Time, Timer};
 
 impl Delivery {
-    /// Everything that is due, at its time: a leap is the same as many steps.
+    /// Handles everything that is due, each at its time, so that one leap has the same effect as
+    /// many steps.
     pub(super) fn catch_up(&mut self, now: Time) {
         while let Some(event) = self.next_event().filter(|event| *event <= now) {
             self.latest = self.latest.max(event);
@@ -19,13 +21,13 @@ impl Delivery {
         self.latest = self.latest.max(now);
     }
 
-    /// When the next thing may happen by itself; not after it does.
+    /// When the next event may happen; never later than it does.
     fn next_event(&self) -> Option<Time> {
         let timer = self.timers.first().map(|(time, _)| *time);
         [self.first_lapse, timer, self.oldest_ends()].into_iter().flatten().min()
     }
 
-    /// Leases run out in the order of their ends, whatever was granted when.
+    /// Leases expire in the order of their ends, regardless of when they were granted.
     fn end_leases(&mut self) {
         while self.first_lapse.is_some_and(|first| first <= self.latest) {
             let next = self.next_lapse();
@@ -36,7 +38,7 @@ impl Delivery {
         }
     }
 
-    /// The lease that runs out first: when, its grant, whose. One look at each length of lease there is.
+    /// The lease that expires next: when, its grant, and its slot. Examines one lease per duration.
     pub(super) fn next_lapse(&self) -> Option<(Time, u64, u32)> {
         let heads = self.leases.values().filter(|list| !list.is_empty()).map(|list| list.head);
         let ends = heads.filter_map(|at| match self.slots[at].state {
@@ -62,7 +64,7 @@ impl Delivery {
         }
     }
 
-    /// A delivery has failed: the client said so, or its lease ran out at that time.
+    /// Records a failed delivery: the client said so, or its lease expired at that time.
     pub(super) fn fail(&mut self, at: u32, since: Time) {
         self.end_lease(at);
         let slot = &mut self.slots[at];
@@ -75,7 +77,7 @@ impl Delivery {
         self.come_again(at, since + self.back_off(failures));
     }
 
-    /// A message whose lease is over can be taken again from then on.
+    /// Makes a message whose lease has ended available again from that time on.
     pub(super) fn come_again(&mut self, at: u32, not_before: Time) {
         let key = self.slots[at].key;
         if key != NONE {
@@ -99,7 +101,7 @@ impl Delivery {
         retry.minimum.saturating_mul(factor).min(retry.maximum.max(retry.minimum))
     }
 
-    /// Nobody could use it; here it counts as acknowledged from now on.
+    /// Hands a message over as dead; here it counts as acknowledged from now on.
     fn bury(&mut self, at: u32, attempts: u32) {
         self.dead.push(DeadLetter { message: Arc::clone(&self.slots[at].message), attempts });
         self.tally.pending -= 1;
@@ -111,7 +113,7 @@ impl Delivery {
         self.retire(at);
     }
 
-    /// Nobody has it any more. Its state is for the caller to set.
+    /// Ends a lease. The caller has to set the message's state.
     pub(super) fn end_lease(&mut self, at: u32) {
         let State::Leased { holder, span, .. } = self.slots[at].state else {
             return;
@@ -130,7 +132,7 @@ impl Delivery {
             if let Some(held) = self.streams.get_mut(&stream) {
                 held.messages -= 1;
                 held.bytes -= size;
-                // It has room for others, whenever this one comes again.
+                // The stream has room for others, whenever this message becomes available again.
                 self.awakened |= !held.closed;
             }
             self.forget_idle_stream(stream);

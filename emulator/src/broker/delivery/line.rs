@@ -1,4 +1,4 @@
-//! Lines: the messages of an ordering key, and where the key stands.
+//! Lines: the messages of an ordering key, and the key's place.
 
 use super::key::{Key, Place};
 use super::list::{List, NONE};
@@ -6,12 +6,12 @@ use super::slot::{Lane, State};
 use super::{Delivery, Held, Holder, StreamId, Time, Timer};
 
 impl Delivery {
-    /// A message takes its place in its key's line.
+    /// Inserts a message into its key's line.
     pub(super) fn line_up(&mut self, at: u32, not_before: Time, ahead: bool) {
         let key = self.keys.named(&self.slots[at].message.ordering_key);
         let order = self.slots[at].order();
         let line = &self.keys[key].line;
-        // New ones come last; old ones that come again are older than all that are left.
+        // New ones come last; redelivered ones are older than all that are left.
         let newest = line.is_empty() || self.slots[line.tail].order() < order;
         let mut follower = if newest { NONE } else { line.head };
         while follower != NONE && self.slots[follower].order() < order {
@@ -29,7 +29,7 @@ impl Delivery {
         }
     }
 
-    /// This queued message of the key is the next to hand out, if no earlier one is.
+    /// Makes this queued message the next to hand out, unless an earlier one is.
     pub(super) fn point_at(&mut self, key: u32, at: u32) {
         let cursor = self.keys[key].cursor;
         if cursor == NONE || self.slots[at].order() < self.slots[cursor].order() {
@@ -37,7 +37,7 @@ impl Delivery {
         }
     }
 
-    /// The first queued one from here on.
+    /// The first queued message from here on.
     pub(super) fn next_queued(&self, mut at: u32) -> u32 {
         while at != NONE && !self.slots[at].is_queued() {
             at = self.slots[at].after(Lane::Queue);
@@ -45,8 +45,8 @@ impl Delivery {
         at
     }
 
-    /// What was handed out after a message that comes again comes again too; what was acknowledged as well. Exactly-once
-    /// delivery forbids both.
+    /// Requeues what was handed out or acknowledged after a message that is redelivered.
+    /// Exactly-once delivery forbids both.
     pub(super) fn take_back_after(&mut self, key: u32, at: u32) {
         if self.settings.exactly_once {
             return;
@@ -70,8 +70,8 @@ impl Delivery {
         }
     }
 
-    /// In every line, what stands behind the next one to hand out has not been handed out: so it is without exactly-once
-    /// delivery.
+    /// Requeues, in every line, what has been handed out behind the next message to hand out, as
+    /// delivery that is not exactly-once requires.
     pub(super) fn take_back_gaps(&mut self) {
         let keys: Vec<u32> = self.keys.in_use().collect();
         for key in keys {
@@ -84,7 +84,7 @@ impl Delivery {
         }
     }
 
-    /// Takes a message out of its key's line; the key stands where that leaves it.
+    /// Removes a message from its key's line, and updates the key's place.
     pub(super) fn leave_line(&mut self, at: u32) {
         let key = self.slots[at].key;
         if self.keys[key].cursor == at {
@@ -95,7 +95,8 @@ impl Delivery {
         self.trim(key);
     }
 
-    /// Acknowledged messages at the head of a line have nothing before them that could bring them again.
+    /// Retires acknowledged messages at the head of a line: nothing before them could bring them
+    /// back.
     pub(super) fn trim(&mut self, key: u32) {
         loop {
             let head = self.keys[key].line.head;
@@ -112,13 +113,13 @@ impl Delivery {
         }
     }
 
-    /// The wait for its next message is over.
+    /// The wait for the key's next message is over.
     pub(super) fn time_is_up(&mut self, key: u32) {
         self.keys[key].place = Place::Idle;
         self.replace_key(key);
     }
 
-    /// Puts the key where it belongs now, behind the others there.
+    /// Updates the key's place, behind the others there.
     pub(super) fn replace_key(&mut self, key: u32) {
         let place = self.place_of(key);
         if place == self.keys[key].place {
@@ -129,7 +130,7 @@ impl Delivery {
         self.attach(key, false);
     }
 
-    /// It had its turn.
+    /// Moves the key to the end of its list after its turn.
     pub(super) fn requeue_key(&mut self, key: u32) {
         self.detach(key);
         self.keys[key].place = self.place_of(key);
@@ -158,15 +159,17 @@ impl Delivery {
             None => Place::Ready,
             Some(Holder::Stream(stream)) if self.is_open(stream) => Place::Held(stream),
             Some(Holder::Pull) if self.pulling.is_some() => Place::Session,
-            // Those that are out are later ones.
+            // The leased ones are later ones.
             Some(_) if key.cursor == key.line.head => Place::Ready,
             Some(Holder::Stream(_) | Holder::Pull | Holder::Push) => Place::Blocked,
         }
     }
 
-    /// Where a key stands of which several have messages: before its next one, or behind it.
+    /// The place of a key with several holders, whose messages come before its next one or after
+    /// it.
     fn place_among_several(&self, key: &Key) -> Place {
-        // No more than one of them is a stream that is open: while it has any, nobody else gets the next.
+        // At most one of them is an open stream, and as long as that holds any, no other taker gets
+        // the next.
         let (mut earlier, mut place) = (true, Place::Ready);
         let mut at = key.line.head;
         while at != NONE {
@@ -236,14 +239,15 @@ impl Delivery {
         }
     }
 
-    /// The unary pull is over: what it took of its keys has to be settled before anybody gets more of them.
+    /// Ends the unary pull in progress: what it took of its keys has to be settled before more of
+    /// them is handed out.
     pub(super) fn end_session(&mut self) {
         while self.keys.session.head != NONE {
             self.replace_key(self.keys.session.head);
         }
     }
 
-    /// A stream that holds nothing needs no place here.
+    /// Forgets a stream that holds nothing.
     pub(super) fn forget_idle_stream(&mut self, stream: StreamId) {
         let idle = |held: &Held| held.messages == 0 && held.keys.is_empty();
         if self.streams.get(&stream).is_some_and(idle) {

@@ -1,12 +1,12 @@
-//! Doubly linked lists through the items of one vector: an item enters and leaves a list in constant time, wherever it
-//! stands, and without an allocation.
+//! Doubly linked lists through the items of one vector: inserting or removing an item takes
+//! constant time and no allocation, wherever it is.
 //!
-//! Knows nothing of what the items are.
+//! It knows nothing of what the items are.
 
 /// No item.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Where an item stands in a list.
+/// An item's neighbours in a list.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Links {
     pub(super) before: u32,
@@ -17,14 +17,14 @@ impl Links {
     pub(super) const UNLINKED: Self = Self { before: NONE, after: NONE };
 }
 
-/// An item of the vector. `Lane` tells the lists apart that it can be in at the same time.
+/// An item of the vector. `Lane` distinguishes the lists that it can be in at the same time.
 pub(super) trait Linked {
     type Lane: Copy;
     fn links(&self, lane: Self::Lane) -> Links;
     fn links_mut(&mut self, lane: Self::Lane) -> &mut Links;
 }
 
-/// The ends of a list; the rest of it is in the items.
+/// The ends of a list; the items hold the rest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct List {
     pub(super) head: u32,
@@ -46,7 +46,7 @@ impl List {
         self.insert_before(items, lane, item, self.head);
     }
 
-    /// Before one that is in the list; at the end if that is none.
+    /// Inserts an item before another one of the list; at the end if that is [`NONE`].
     pub(super) fn insert_before<T: Linked>(
         &mut self,
         items: &mut [T],

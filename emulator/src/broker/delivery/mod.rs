@@ -1,25 +1,30 @@
-//! One subscription's delivery: which of its messages may be handed out now, who holds them until when, and what becomes
-//! of them after that.
+//! One subscription's delivery: which of its messages may be handed out now, who holds them until
+//! when, and what happens to them after that.
 //!
-//! Knows nothing of names, topics, filters or other subscriptions. Time is handed in; nothing here waits.
+//! It knows nothing of names, topics, filters or other subscriptions. Time is passed in; nothing
+//! here waits.
 //!
 //! # What the service's documentation leaves open, and how it is read here
 //!
-//! - **A lease that is over.** Without exactly-once delivery an acknowledgement still counts as long as the message was not
-//!   handed out again meanwhile; after that it changes nothing. Neither is an error. With exactly-once delivery it is refused,
-//!   unless this very lease was acknowledged already: a client may ask again when an answer was lost.
-//! - **Order after a failed delivery.** The failed message comes again, and with it every later one of its key that was handed
-//!   out or acknowledged meanwhile, in order. Those later ones have not failed: their attempts do not count. What is left of
-//!   their leases counts no more.
-//! - **Order with exactly-once delivery.** A later one that is still leased is not sent again before its lease is over, and what
-//!   is acknowledged never. So a key's messages are acknowledged in their order, or in one request; others are refused as unordered.
-//! - **Who gets the next of a key.** The stream that has earlier ones, and nobody else until they are settled. A unary pull can
-//!   take several of a key at once; the next pull gets more when they are settled. Push has one of a key at a time. With
-//!   exactly-once delivery only later ones may be out: then the stream that has those, or else anybody.
-//! - **A stream that ends** leaves what it held leased: the ids stay valid on other streams and in unary calls until the leases
-//!   run out, and then the messages come again.
-//! - **Dead messages** of a key do not hold up the later ones.
-//! - **Seeking back** brings acknowledged messages again as if for the first time.
+//! - **Expired leases.** Without exactly-once delivery, an acknowledgement still counts if the
+//!   message has not been handed out again meanwhile; after that it has no effect. Neither is an
+//!   error. With exactly-once delivery it is refused, unless this very lease was acknowledged
+//!   already: a client may retry if an answer was lost.
+//! - **Order after a failed delivery.** The failed message is redelivered, followed in order by
+//!   every later one of its key that has been handed out or acknowledged meanwhile. Those later
+//!   ones have not failed: their attempts do not count. The rest of their leases is void.
+//! - **Order with exactly-once delivery.** A later message that is still leased is not sent again
+//!   before its lease has ended, and an acknowledged one never. So a key's messages have to be
+//!   acknowledged in order, or in one request; others are refused as unordered.
+//! - **Who gets a key's next message.** The stream that holds earlier ones, and no other taker
+//!   until they are settled. A unary pull can take several of a key at once; the next pull gets
+//!   more when they are settled. Push has one of a key in flight at a time. With exactly-once
+//!   delivery, only later ones may be leased: then the stream that holds those gets it, or else any
+//!   taker.
+//! - **A stream that ends** leaves its messages leased: the ids stay valid on other streams and in
+//!   unary calls until the leases expire, and then the messages are redelivered.
+//! - **Dead messages** of a key do not block the later ones.
+//! - **Seeking back** redelivers acknowledged messages as if for the first time.
 
 mod ack_id;
 mod enter;
@@ -49,7 +54,7 @@ pub(crate) use vocabulary::{
 
 use super::{Message, StreamId, Time};
 
-/// How many acknowledged leases exactly-once delivery remembers, to answer a client that asks again.
+/// How many acknowledged leases exactly-once delivery remembers, to answer a client that retries.
 const REMEMBERED: usize = 16_384;
 
 /// One subscription's messages.
@@ -57,34 +62,34 @@ const REMEMBERED: usize = 16_384;
 pub(crate) struct Delivery {
     serial: u64,
     settings: Settings,
-    /// The latest time that was handed in: time does not run back, even if a clock does.
+    /// The latest time that was passed in: time does not run backwards, even if a clock does.
     latest: Time,
     slots: Slots,
     keys: Keys,
     /// All messages, the oldest first.
     age: List,
-    /// What can be taken and has no ordering key.
+    /// Available messages without an ordering key.
     ready: List,
-    /// The same, but overtakes: what was delivered before, above all.
+    /// The same, but overtaking the others: mainly redelivered messages.
     ahead: List,
-    /// By how long they were granted for; so each list is in the order in which its leases run out.
+    /// By the duration of the lease, so that each list is in the order of expiry.
     leases: BTreeMap<Duration, List>,
-    /// No lease runs out before.
+    /// No lease expires before this.
     first_lapse: Option<Time>,
     /// Back-offs and delays.
     timers: BTreeSet<(Time, Timer)>,
-    /// The streams that hold something.
+    /// The streams that hold messages.
     streams: BTreeMap<StreamId, Held>,
     rotation: Rotation,
-    /// The last lease before the unary pull that is under way.
+    /// The last lease before the unary pull in progress.
     pulling: Option<u64>,
     last_lease: u64,
     last_grant: u64,
-    /// Acknowledged with exactly-once delivery, the latest last.
+    /// Leases acknowledged with exactly-once delivery, in ascending order.
     remembered: VecDeque<u64>,
     dead: Vec<DeadLetter>,
-    /// Something can be taken that could not be before, or by a stream that had no room before, since `advance` last
-    /// said so.
+    /// Something has become available, or a stream has room again, since `advance` last reported
+    /// it.
     awakened: bool,
     tally: Tally,
 }
@@ -99,7 +104,7 @@ struct Held {
     closed: bool,
 }
 
-/// Whose back-off or delay it is.
+/// What a back-off or delay is for.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Timer {
     Message(u32),
@@ -115,7 +120,8 @@ struct Tally {
 }
 
 impl Delivery {
-    /// Empty. The serial is one that no other subscription of the broker has or had: ack ids carry it.
+    /// An empty one. The serial must never have been used by another subscription of the broker, as
+    /// ack ids carry it.
     pub(crate) fn new(serial: u64, settings: Settings) -> Self {
         Self {
             serial,
@@ -141,17 +147,17 @@ impl Delivery {
         }
     }
 
-    /// What it was made with.
+    /// The serial that it was created with.
     pub(crate) fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// How it delivers.
+    /// The current settings.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Delivers so from now on. Ordering stays as it was: the service never changes it.
+    /// Applies new settings from now on, except for ordering: the service never changes it.
     pub(crate) fn configure(&mut self, now: Time, settings: Settings) {
         self.catch_up(now);
         let ordering = self.settings.ordering;
@@ -166,7 +172,7 @@ impl Delivery {
         self.catch_up(now);
     }
 
-    /// Lets time pass: leases run out, back-offs end, what is too old goes.
+    /// Lets time pass: leases expire, back-offs end, and expired messages are dropped.
     pub(crate) fn advance(&mut self, now: Time) -> Advanced {
         self.catch_up(now);
         Advanced {
@@ -183,7 +189,7 @@ impl Delivery {
         [lapse, timer, self.oldest_ends(), dead].into_iter().flatten().min()
     }
 
-    /// Whether somebody can take something now: reason to wake those who wait.
+    /// Whether any taker could get a message now, so that waiters should be woken.
     pub(crate) fn deliverable(&self) -> bool {
         !self.ahead.is_empty()
             || !self.ready.is_empty()
@@ -191,7 +197,7 @@ impl Delivery {
             || self.streams.values().any(|held| !held.closed && !held.keys.is_empty())
     }
 
-    /// How many messages nobody holds, those included whose time has not come.
+    /// How many messages no one holds, including those whose time has not come.
     pub(crate) fn at_hand(&self) -> usize {
         self.tally.pending.saturating_sub(self.tally.leased)
     }
@@ -201,7 +207,7 @@ impl Delivery {
         self.streams.get(&stream).map_or((0, 0), |held| (held.messages, held.bytes))
     }
 
-    /// The stream has ended. What it held stays leased; nobody has a claim to its keys any more.
+    /// Closes a stream. What it held stays leased; its keys are no longer reserved for it.
     pub(crate) fn release(&mut self, now: Time, stream: StreamId) {
         self.catch_up(now);
         let Some(held) = self.streams.get_mut(&stream) else {
@@ -215,7 +221,7 @@ impl Delivery {
         }
     }
 
-    /// How it stands.
+    /// Its current figures.
     pub(crate) fn figures(&self, now: Time) -> Figures {
         let blocked = |key: &u32| matches!(self.keys[*key].place, Place::Waiting(_) | Place::Blocked);
         Figures {
@@ -229,7 +235,7 @@ impl Delivery {
         }
     }
 
-    /// What is not acknowledged, the oldest first.
+    /// The messages that are not acknowledged, the oldest first.
     fn pending(&self) -> impl Iterator<Item = u32> {
         self.all().filter(|at| self.slots[*at].is_pending())
     }

@@ -1,4 +1,4 @@
-//! What stays, for how long, and what can be brought back: retention, seek, snapshots.
+//! What is retained, for how long, and what can be restored: retention, seek, snapshots.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -8,17 +8,19 @@ use super::slot::{Lane, State};
 use super::{Contents, Delivery, Message, Time, Timer};
 
 impl Delivery {
-    /// Messages published before that time are acknowledged from now on; those published since, and still here, are not.
+    /// Acknowledges the messages published before that time; those published since, and still here,
+    /// become pending.
     pub(crate) fn seek_to_time(&mut self, now: Time, time: Time) {
         self.catch_up(now);
         let (since, before): (Vec<u32>, Vec<u32>) =
             self.all().partition(|at| self.slots[*at].message.published >= time);
-        // In this order: with an earlier message of its key, one that was acknowledged behind it would be gone for good.
+        // In this order: acknowledging an earlier message of a key would remove an acknowledged one
+        // behind it for good.
         self.revive_all(since);
         self.acknowledge_all(before);
     }
 
-    /// What a snapshot of now retains.
+    /// The content of a snapshot taken now.
     pub(crate) fn snapshot(&self, now: Time) -> Contents {
         let keeps = |at: &u32| {
             !self.slots[*at].copy && self.slots[*at].message.published + self.settings.retention > now
@@ -26,7 +28,7 @@ impl Delivery {
         Contents::new(self.pending().filter(keeps).map(|at| Arc::clone(&self.slots[at].message)).collect())
     }
 
-    /// What the snapshot retains is not acknowledged from now on; everything else is.
+    /// Makes the snapshot's messages pending, and acknowledges everything else.
     pub(crate) fn seek_to(&mut self, now: Time, contents: &Contents) {
         self.catch_up(now);
         let retained: HashSet<u64> = contents.messages().iter().map(|message| message.id).collect();
@@ -35,7 +37,8 @@ impl Delivery {
         self.restore(now, contents.messages());
     }
 
-    /// These are here, and not acknowledged, from now on: what a topic or a snapshot still has. Those too old are not.
+    /// Makes messages pending that a topic or a snapshot still has, adding the missing ones.
+    /// Expired ones are skipped.
     pub(crate) fn restore(&mut self, now: Time, messages: &[Arc<Message>]) {
         self.catch_up(now);
         let mut here: HashMap<u64, u32> = self.all().map(|at| (self.slots[at].message.id, at)).collect();
@@ -66,21 +69,22 @@ impl Delivery {
 
     fn acknowledge_all(&mut self, slots: Vec<u32>) {
         for at in slots {
-            // A message in a line can be gone by now, with the one before it.
+            // A message in a line may have gone with the one before it.
             if self.slots[at].is_pending() {
                 self.mark_acknowledged(at);
             }
         }
     }
 
-    /// Acknowledged ones are to be delivered as if for the first time. Given the oldest first.
+    /// Makes acknowledged messages pending, as if for the first time. They must be ordered from the
+    /// oldest.
     fn revive_all(&mut self, slots: Vec<u32>) {
         let (lined, free): (Vec<u32>, Vec<u32>) =
             slots.into_iter().filter(|at| !self.slots[*at].is_pending()).partition(|at| self.has_line(*at));
         for at in free {
             self.revive(at);
         }
-        // The newest first: each finds its place at the head of its line.
+        // The newest first, so that each is inserted at the head of its line.
         for at in lined.into_iter().rev() {
             self.revive(at);
         }
@@ -91,7 +95,7 @@ impl Delivery {
     }
 
     fn revive(&mut self, at: u32) {
-        // One that a message before it has brought again already is.
+        // A message before it may have made it pending already.
         if self.slots[at].is_pending() {
             return;
         }
@@ -103,7 +107,7 @@ impl Delivery {
         self.make_pending(at, self.latest, false);
     }
 
-    /// Takes a message out of whatever it is doing, except out of its key's line.
+    /// Removes a message from its current state, but not from its key's line.
     pub(super) fn withdraw(&mut self, at: u32) {
         let slot = &self.slots[at];
         let (state, size) = (slot.state, slot.size as usize);
@@ -130,7 +134,7 @@ impl Delivery {
         self.slots[at].state = State::Free;
     }
 
-    /// An acknowledged message, in no line any more, is retained or gone.
+    /// Retains an acknowledged message that is not in a line, or removes it.
     pub(super) fn retire(&mut self, at: u32) {
         if self.settings.retain_acked && !self.is_expired(&self.slots[at].message) {
             self.slots[at].state = State::Kept;
@@ -145,7 +149,7 @@ impl Delivery {
         self.slots.vacate(at);
     }
 
-    /// Acknowledged messages are not retained any more.
+    /// Removes the retained acknowledged messages.
     pub(super) fn drop_kept(&mut self) {
         let kept: Vec<u32> = self.all().filter(|at| self.slots[*at].state == State::Kept).collect();
         for at in kept {
@@ -158,12 +162,12 @@ impl Delivery {
         message.published + self.settings.retention <= self.latest
     }
 
-    /// When the oldest message has been retained long enough.
+    /// When the oldest message's retention ends.
     pub(super) fn oldest_ends(&self) -> Option<Time> {
         (!self.age.is_empty()).then(|| self.slots[self.age.head].message.published + self.settings.retention)
     }
 
-    /// What has been retained long enough goes, whatever it is doing.
+    /// Drops messages whose retention has ended, whatever their state.
     pub(super) fn drop_expired(&mut self) {
         while self.oldest_ends().is_some_and(|end| end <= self.latest) {
             let at = self.age.head;

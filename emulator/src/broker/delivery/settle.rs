@@ -1,4 +1,4 @@
-//! Clients settle what they hold: acknowledge, give more time, give back.
+//! How clients settle their leases: acknowledge, extend, give back.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use super::list::NONE;
 use super::slot::State;
 use super::{Acked, Delivery, REMEMBERED, Time};
 
-/// What an ack id stands for at present.
+/// What an ack id currently refers to.
 #[derive(Clone, Copy, Debug)]
 enum Found {
-    /// A lease that runs.
+    /// A running lease.
     Leased(u32),
-    /// A lease that is over; the message was not handed out since.
+    /// An expired lease; the message has not been handed out since.
     Over(u32),
-    /// A lease that was acknowledged.
+    /// An acknowledged lease.
     Settled,
-    /// A lease that is over; the message is gone, or somebody else's.
+    /// An expired lease; the message is gone, or has a newer lease.
     Past,
-    /// No id of this subscription.
+    /// No lease of this subscription.
     Foreign,
 }
 
 impl Delivery {
-    /// Acknowledges messages, each by the id it was handed out with.
+    /// Acknowledges messages by the ack ids with which they were handed out.
     pub(crate) fn acknowledge(&mut self, now: Time, ack_ids: &[String]) -> Acked {
         self.catch_up(now);
         let mut answer = Acked { acked: Vec::with_capacity(ack_ids.len()), ..Acked::default() };
@@ -49,7 +49,8 @@ impl Delivery {
         answer
     }
 
-    /// Those that came before their predecessors, now that all of the request are known.
+    /// Handles the ids that came before their predecessors, now that the rest of the request is
+    /// done.
     fn acknowledge_in_order(&mut self, mut early: Vec<(u32, &String)>, answer: &mut Acked) {
         early.sort_by_key(|(at, _)| self.slots[*at].order());
         for (_, id) in early {
@@ -65,7 +66,7 @@ impl Delivery {
         }
     }
 
-    /// Gives leases more time, from now; none at all gives the message back.
+    /// Extends leases, counting from now; zero gives the message back as a failed delivery.
     pub(crate) fn modify_deadline(&mut self, now: Time, deadlines: &[(String, Duration)]) -> Acked {
         self.catch_up(now);
         let mut answer = Acked::default();
@@ -89,7 +90,8 @@ impl Delivery {
         answer
     }
 
-    /// These reached nobody: their leases end, and nothing has failed.
+    /// Ends the leases of messages that did not reach the client, without counting a failed
+    /// delivery.
     pub(crate) fn give_back(&mut self, now: Time, ack_ids: &[String]) {
         self.catch_up(now);
         for id in ack_ids {
@@ -118,13 +120,13 @@ impl Delivery {
         }
     }
 
-    /// Exactly-once delivery acknowledges a key's messages in their order.
+    /// With exactly-once delivery, a key's messages have to be acknowledged in order.
     fn is_early(&self, at: u32) -> bool {
         let key = self.slots[at].key;
         self.settings.exactly_once && key != NONE && self.keys[key].line.head != at
     }
 
-    /// Acknowledged within its lease.
+    /// Acknowledges a running lease.
     fn settle(&mut self, at: u32) {
         if self.settings.exactly_once {
             self.remember(self.slots[at].lease);
@@ -132,8 +134,8 @@ impl Delivery {
         self.mark_acknowledged(at);
     }
 
-    /// Acknowledged after its lease, but before anybody else has it. One in a line waits for the earlier ones, and comes again
-    /// with them: then this changes nothing.
+    /// Acknowledges an expired lease whose message was not handed out again. If earlier messages of
+    /// its key are still pending, the message is redelivered with them, and this changes nothing.
     fn settle_late(&mut self, at: u32) {
         let key = self.slots[at].key;
         if key == NONE || self.keys[key].line.head == at {
@@ -141,7 +143,7 @@ impl Delivery {
         }
     }
 
-    /// A message that is not acknowledged now is.
+    /// Acknowledges a pending message.
     pub(super) fn mark_acknowledged(&mut self, at: u32) {
         let key = self.slots[at].key;
         self.withdraw(at);
@@ -160,7 +162,7 @@ impl Delivery {
         }
     }
 
-    /// Leases are settled in any order; each new one is sorted in near the end.
+    /// Leases are settled in any order; a new one is inserted near the end.
     fn remember(&mut self, lease: u64) {
         let at = self.remembered.partition_point(|other| *other < lease);
         self.remembered.insert(at, lease);

@@ -1,6 +1,6 @@
-//! The places that messages have in a subscription, and what each message is doing there.
+//! The slots of a subscription's messages, with the state of each message.
 //!
-//! Keeps no rules: what may follow what is decided by the rest of `delivery`.
+//! This module contains no rules: the rest of `delivery` decides which state may follow which.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -11,57 +11,59 @@ use super::list::{Linked, Links, NONE};
 use super::{Holder, Message, Time};
 use bytes::Bytes;
 
-/// The lists that a message can be in at once.
+/// The lists that a message can be in at the same time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Lane {
     /// All of the subscription, the oldest first.
     Age,
-    /// What can be taken; or what its ordering key has.
+    /// The available ones; or the line of its ordering key.
     Queue,
-    /// Those leased for equally long.
+    /// Those that were leased for the same duration.
     Lease,
 }
 
-/// What a message is doing.
+/// The state of a message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum State {
-    /// There is none.
+    /// The slot is empty.
     Free,
-    /// It can be taken.
+    /// Available.
     Ready { ahead: bool },
-    /// It can be taken later.
+    /// Available later.
     Waiting { until: Time },
-    /// It stands in its key's line, and can be taken when it is its turn, but not before this.
+    /// In its key's line: available when it is its turn, but not before this time.
     Queued { not_before: Time },
-    /// Somebody has it.
+    /// Held by a taker.
     Leased { holder: Holder, until: Time, span: Duration },
-    /// Acknowledged, but stands in its key's line until all before it are: should one of them come again, so does this.
+    /// Acknowledged, but still in its key's line until all before it are: if one of those is
+    /// redelivered, so is this.
     Done,
     /// Acknowledged and retained.
     Kept,
 }
 
-/// A message's place.
+/// The slot of a message.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) message: Arc<Message>,
     pub(super) state: State,
-    /// The last lease it had; 0 for none that counts.
+    /// The number of its last lease; 0 if none is valid.
     pub(super) lease: u64,
-    /// Which grant of time its lease lives on: of those that run out at the same moment, the earlier granted goes first.
+    /// The sequence number of the grant that its lease is based on: of leases that expire at the
+    /// same moment, the one granted earlier is handled first.
     pub(super) grant: u64,
-    /// How many deliveries failed: by a nack, or by a lease that ran out.
+    /// The number of failed deliveries: by a nack, or by a lease that expired.
     pub(super) failures: u32,
     pub(super) size: u32,
-    /// Its ordering key's place, if it has one.
+    /// Its ordering key, if it has one.
     pub(super) key: u32,
-    /// The second of two alike.
+    /// Whether this is the second copy of a duplicated message.
     pub(super) copy: bool,
     links: [Links; 3],
 }
 
 impl Slot {
-    /// Not acknowledged.
+    /// Whether it is not acknowledged.
     pub(super) fn is_pending(&self) -> bool {
         match self.state {
             State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } | State::Leased { .. } => true,
@@ -73,7 +75,7 @@ impl Slot {
         matches!(self.state, State::Queued { .. })
     }
 
-    /// Of publication.
+    /// The order of publication.
     pub(super) fn order(&self) -> (u64, bool) {
         (self.message.id, self.copy)
     }
@@ -99,12 +101,12 @@ impl Linked for Slot {
     }
 }
 
-/// All places, in use or free.
+/// All slots, in use or free.
 #[derive(Debug)]
 pub(super) struct Slots {
     pub(super) items: Vec<Slot>,
     free: Vec<u32>,
-    /// What stands in free places.
+    /// Placeholder in free slots.
     nothing: Arc<Message>,
 }
 
@@ -120,7 +122,7 @@ impl Slots {
         Self { items: Vec::new(), free: Vec::new(), nothing: Arc::new(nothing) }
     }
 
-    /// A place for a message; the state is for the caller to set.
+    /// Allocates a slot for a message; the caller has to set its state.
     pub(super) fn occupy(&mut self, message: Arc<Message>, copy: bool) -> u32 {
         let size = u32::try_from(message.size()).unwrap_or(u32::MAX);
         let slot = Slot {
@@ -144,7 +146,7 @@ impl Slots {
         at
     }
 
-    /// The place is free for another.
+    /// Frees a slot.
     pub(super) fn vacate(&mut self, at: u32) {
         let nothing = Arc::clone(&self.nothing);
         let slot = &mut self[at];

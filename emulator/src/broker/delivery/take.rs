@@ -1,4 +1,4 @@
-//! Messages are handed out.
+//! How messages are handed out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,19 @@ use super::{Delivered, Delivery, Held, Holder, Time};
 /// Where the next message can come from.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Source {
-    /// Messages without a key that go ahead.
+    /// Messages without a key that overtake others.
     Ahead,
     /// Messages without a key.
     #[default]
     Ready,
-    /// The keys of which the taker already has messages.
+    /// The keys of which the taker already holds messages.
     Own,
-    /// The keys that nobody has messages of.
+    /// The keys of which no taker holds messages.
     Common,
 }
 
-/// Whose turn it is: every other message goes ahead if one does, and the other sources take turns, so that none starves.
+/// Which source is next: the overtaking messages, if there are any, alternate with the other
+/// sources, which take turns, so that none starves.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rotation {
     last: Source,
@@ -52,18 +53,19 @@ impl Rotation {
     }
 }
 
-/// What is handed out at once ends with the message that reaches this size, so that no response grows too large.
+/// A batch ends with the message that reaches this size, which limits the size of responses.
 const ENOUGH_BYTES: usize = 1 << 20;
 
 impl Delivery {
-    /// Whether there is anything that this one could take now.
+    /// Whether there is anything that this holder could take now.
     pub(crate) fn has_for(&mut self, now: Time, holder: Holder) -> bool {
         self.catch_up(now);
         self.next_for(holder).is_some()
     }
 
-    /// Hands out what can be taken now, and leases it for as long as told. Bytes are counted as messages' sizes; a single message
-    /// that is larger than all that may be taken goes to a taker that holds nothing.
+    /// Hands out what is available now, and leases it for `deadline`. Limits count the sizes of
+    /// messages; a single message that exceeds `max_bytes` is still handed out to a holder that
+    /// holds nothing.
     pub(crate) fn take(
         &mut self,
         now: Time,
@@ -162,7 +164,7 @@ impl Delivery {
         }
     }
 
-    /// Leased from now for so long; it is in no list of leases.
+    /// Leases a message for this long from now. It must not be in a list of leases.
     pub(super) fn lease_until(&mut self, at: u32, holder: Holder, span: Duration) {
         let until = self.latest + span;
         self.last_grant += 1;

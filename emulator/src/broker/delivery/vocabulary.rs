@@ -1,53 +1,56 @@
-//! The words of delivery: how it is set, who takes, what is handed out and answered.
+//! The vocabulary of delivery: settings, holders, and results.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::broker::{Message, StreamId, Time};
 
-/// How one subscription delivers.
+/// The settings of one subscription's delivery.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Settings {
-    /// How long a message is leased, unless its stream says otherwise. Whoever takes passes it on.
+    /// How long a message is leased, unless its stream sets another duration; the caller passes it
+    /// to `take`.
     pub(crate) ack_deadline: Duration,
-    /// Messages of one ordering key come in their order. Never changes in a subscription's life.
+    /// Whether messages with the same ordering key are delivered in order. Never changes in a
+    /// subscription's life.
     pub(crate) ordering: bool,
-    /// Acknowledgements count only within their lease, and say whether they counted.
+    /// Whether acknowledgements only count within their lease, and report whether they counted.
     pub(crate) exactly_once: bool,
-    /// How long a message waits after a failed delivery; `None`: not at all.
+    /// How long a message waits after a failed delivery; `None` for not at all.
     pub(crate) retry: Option<RetryPolicy>,
-    /// After so many failed deliveries a message is handed over as dead. `None` too while there is no topic to take it.
+    /// After how many failed deliveries a message is handed over as dead. `None` as well while
+    /// there is no topic to take it.
     pub(crate) dead_letter_after: Option<u32>,
-    /// How long messages are kept from their publication.
+    /// How long messages are kept after their publication.
     pub(crate) retention: Duration,
-    /// Acknowledged ones too.
+    /// Whether acknowledged messages are kept as well.
     pub(crate) retain_acked: bool,
 }
 
-/// The wait after the first failed delivery, doubling up to the longest.
+/// The wait after the first failed delivery, doubling up to the maximum.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RetryPolicy {
     pub(crate) minimum: Duration,
     pub(crate) maximum: Duration,
 }
 
-/// What befalls a message that enters.
+/// The fault of a message that enters.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
-    /// Nothing.
+    /// No fault.
     OnTime,
-    /// It can be taken only after so long.
+    /// It is available only after this long.
     Late(Duration),
-    /// It is there twice.
+    /// It is duplicated.
     Twice,
-    /// It overtakes the ones that wait.
+    /// It overtakes the waiting ones.
     Ahead,
 }
 
 /// Who takes messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Holder {
-    /// A unary pull: who it was is not known afterwards.
+    /// A unary pull; which one is not recorded.
     Pull,
     /// A streaming pull.
     Stream(StreamId),
@@ -59,62 +62,64 @@ pub(crate) enum Holder {
 #[derive(Clone, Debug)]
 pub(crate) struct Delivered {
     pub(crate) ack_id: String,
-    /// The how-manieth delivery this is; only with dead-lettering.
+    /// Which delivery attempt this is (1, 2, …); set only with dead-lettering.
     pub(crate) attempt: Option<u32>,
     pub(crate) message: Arc<Message>,
 }
 
-/// What became of each ack id of a request.
+/// The result for each ack id of a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Acked {
-    /// Done, or without exactly-once delivery: too late to matter, which is no error.
+    /// Done; or, without exactly-once delivery, too late to matter, which is not an error.
     pub(crate) acked: Vec<String>,
     /// Not an ack id of this subscription.
     pub(crate) invalid: Vec<String>,
-    /// Exactly-once delivery: its lease is over. `PERMANENT_FAILURE_INVALID_ACK_ID`.
+    /// Exactly-once delivery: its lease has ended. `PERMANENT_FAILURE_INVALID_ACK_ID`.
     pub(crate) lapsed: Vec<String>,
     /// Exactly-once delivery with ordering: an earlier message of its key is not acknowledged yet.
     /// `TRANSIENT_FAILURE_UNORDERED_ACK_ID`.
     pub(crate) unordered: Vec<String>,
 }
 
-/// What time has done.
+/// The effects of time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Advanced {
-    /// To be published to the dead-letter topic; they are gone from here.
+    /// To be published to the dead-letter topic; no longer in this subscription.
     pub(crate) dead: Vec<DeadLetter>,
-    /// Something can be taken that could not be before.
+    /// Something has become available.
     pub(crate) deliverable: bool,
 }
 
-/// A message that was delivered in vain too often.
+/// A message that failed too many deliveries.
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetter {
     pub(crate) message: Arc<Message>,
     pub(crate) attempts: u32,
 }
 
-/// How a subscription stands.
+/// The current figures of a subscription.
 #[derive(Clone, Debug, Default, Eq, PartialEq, serde::Serialize)]
 pub struct Figures {
-    /// Messages not acknowledged.
+    /// Messages that are not acknowledged.
     pub backlog: usize,
-    /// Those of them that are handed out.
+    /// Of the backlog, how many are leased.
     pub leased: usize,
-    /// Those of them that wait for a back-off or a delay to end.
+    /// How many back-offs and delays are running: one per message; with ordering, one per ordering
+    /// key.
     pub waiting: usize,
-    /// Acknowledged messages that are kept.
+    /// Acknowledged messages that are retained.
     pub acked_retained: usize,
-    /// The size of the backlog.
+    /// The size of the backlog, in bytes.
     pub bytes: usize,
-    /// The age of the oldest message not acknowledged.
+    /// The age of the oldest message that is not acknowledged.
     #[serde(serialize_with = "crate::broker::faults::seconds::serialize_some")]
     pub oldest_unacked: Option<Duration>,
-    /// Ordering keys whose next message has to wait.
+    /// Ordering keys whose next message cannot be handed out yet.
     pub ordering_keys_blocked: usize,
 }
 
-/// What a snapshot retains: what was not acknowledged when it was taken, and everything published since.
+/// The content of a snapshot: what was not acknowledged when it was taken, and everything published
+/// since.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Contents {
     /// In the order of publication.
@@ -122,7 +127,7 @@ pub(crate) struct Contents {
 }
 
 impl Contents {
-    /// Of what was not acknowledged.
+    /// Starts with the messages that are not acknowledged.
     pub(crate) fn new(messages: Vec<Arc<Message>>) -> Self {
         Self { messages }
     }
@@ -132,12 +137,12 @@ impl Contents {
         self.messages.len()
     }
 
-    /// The topic published this after the snapshot was taken.
+    /// Adds a message that the topic published after the snapshot was taken.
     pub(crate) fn retain(&mut self, message: Arc<Message>) {
         self.messages.push(message);
     }
 
-    /// Only what a subscription's filter lets through.
+    /// Only the messages that a subscription's filter admits.
     pub(crate) fn filtered(&self, admits: impl Fn(&Message) -> bool) -> Self {
         Self { messages: self.messages.iter().filter(|message| admits(message)).cloned().collect() }
     }

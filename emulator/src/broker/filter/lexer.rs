@@ -1,15 +1,15 @@
-//! A filter's text in words: where each begins, and what it is.
+//! Splits a filter's text into tokens, with their positions.
 //!
-//! It knows how words are written, not which may follow which.
+//! It knows how tokens are written, not which may follow which.
 
 use super::FilterError;
 
-/// One word of a filter.
+/// One token of a filter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Token {
     /// Letters, digits, hyphens and underscores.
     Word(String),
-    /// What stood between quotation marks, its escapes resolved.
+    /// The content of a quoted string, with its escapes resolved.
     Text(String),
     Open,
     Close,
@@ -22,7 +22,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// As it is shown to whoever wrote the filter.
+    /// As shown to the author of the filter.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Word(word) => format!("'{word}'"),
@@ -39,7 +39,7 @@ impl Token {
     }
 }
 
-/// The words, each with the position of its first character.
+/// The tokens, each with the position of its first character.
 pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, FilterError> {
     let mut lexer = Lexer { text, at: 0 };
     let mut tokens = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<(usize, Token)>, FilterError> {
 
 struct Lexer<'text> {
     text: &'text str,
-    /// In bytes, on a character's first.
+    /// In bytes, at the start of a character.
     at: usize,
 }
 
@@ -66,7 +66,7 @@ impl Lexer<'_> {
         Some(next)
     }
 
-    /// A key may begin with a hyphen: it does where a key is due, which is after `:` and `.`.
+    /// A key may begin with a hyphen, so a hyphen after `:` or `.` begins a key.
     fn next(&mut self, previous: Option<&Token>) -> Result<Option<(usize, Token)>, FilterError> {
         while self.peek().is_some_and(char::is_whitespace) {
             self.advance();
@@ -100,9 +100,9 @@ impl Lexer<'_> {
         Ok(Some((start, token)))
     }
 
-    /// What follows an opening quotation mark, with the closing one.
+    /// The rest of a string after its opening quotation mark, including the closing one.
     fn string(&mut self, start: usize) -> Result<String, FilterError> {
-        // Escapes of bytes may spell a character together, so that it is text only at the end.
+        // Escaped bytes may form a character together, so this is text only at the end.
         let mut bytes = Vec::new();
         loop {
             let at = self.at;

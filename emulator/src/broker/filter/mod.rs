@@ -1,4 +1,4 @@
-//! The filter language of subscriptions: what is written, parsed once, and asked of each message's attributes.
+//! The filter language of subscriptions: parsed once, and evaluated on each message's attributes.
 //!
 //! ```text
 //! filter     = condition, { "AND", condition } | condition, { "OR", condition } ;
@@ -9,7 +9,7 @@
 //! key        = letters, digits, "-" and "_" | string ;
 //! ```
 //!
-//! It knows attributes only: no message's data, no subscription.
+//! It knows attributes only, not a message's data or a subscription.
 
 mod lexer;
 mod parser;
@@ -18,11 +18,11 @@ use std::collections::BTreeMap;
 
 pub(super) use parser::FilterError;
 
-/// A filter that was understood.
+/// A parsed filter.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Filter(Condition);
 
-/// What is asked of a message's attributes.
+/// A condition on a message's attributes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Condition {
     Has { key: String },
@@ -34,7 +34,7 @@ enum Condition {
 }
 
 impl Filter {
-    /// Reads one.
+    /// Parses a filter.
     pub(super) fn parse(text: &str) -> Result<Self, FilterError> {
         parser::parse(text).map(Self)
     }

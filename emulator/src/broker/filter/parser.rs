@@ -1,4 +1,4 @@
-//! A filter's words in the order that the language demands.
+//! Parses the tokens of a filter by the grammar.
 //!
 //! It decides what is a filter, not what passes it.
 
@@ -27,7 +27,7 @@ impl fmt::Display for FilterError {
     }
 }
 
-/// Reads a whole filter.
+/// Parses a whole filter.
 pub(super) fn parse(text: &str) -> Result<Condition, FilterError> {
     let mut parser = Parser { tokens: lexer::tokens(text)?, next: 0, end: text.len(), depth: 0 };
     let filter = parser.filter()?;
@@ -37,13 +37,14 @@ pub(super) fn parse(text: &str) -> Result<Condition, FilterError> {
     Ok(filter)
 }
 
-/// Filters have 256 bytes, so that they nest no deeper; the parser holds to a limit of its own all the same.
+/// A filter has at most 256 bytes, so it cannot be nested deeper; the parser has its own limit
+/// nevertheless.
 const DEEPEST: usize = 256;
 
 struct Parser {
     tokens: Vec<(usize, Token)>,
     next: usize,
-    /// Where the text ends.
+    /// The position of the text's end.
     end: usize,
     depth: usize,
 }

@@ -1,4 +1,5 @@
-//! A corpus of filters: what passes each, what is wrong with those that are none, and that no text makes it panic.
+//! A corpus of filters: what passes each, what is wrong with the invalid ones, and that no text
+//! causes a panic.
 
 use proptest::prelude::*;
 

@@ -1,7 +1,8 @@
-//! Pushing, as far as it is decided: which messages are to be sent to which endpoints now, and what the endpoints' answers
-//! mean for them.
+//! Decisions about pushing: which messages have to be sent to which endpoints now, and what the
+//! endpoints' answers mean for them.
 //!
-//! It sends nothing, and knows nothing of HTTP: what counts as an acknowledgement is said by whoever sends.
+//! It sends nothing, and knows nothing of HTTP: the sender decides what counts as an
+//! acknowledgement.
 
 mod pace;
 #[cfg(test)]
@@ -18,52 +19,54 @@ use super::delivery::Holder;
 use super::{Broker, Message, Name, Time};
 use crate::proto::pubsub::PushConfig;
 
-/// Requests under way of all subscriptions together: each is a socket.
+/// The most requests in flight for all subscriptions together: each takes a socket.
 const UNDER_WAY_MAX: usize = 512;
 
-/// An endpoint has the acknowledgement deadline to answer. The lease lasts a little longer, so that what ends a request
-/// that is too late is its own end, which slows the subscription down, and not the lease's.
+/// An endpoint has the acknowledgement deadline to answer. The lease lasts slightly longer, so that
+/// a late request ends by its own timeout, which slows the subscription down, rather than with the
+/// lease.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A message that is to be sent to an endpoint now.
+/// A message that has to be sent to an endpoint now.
 #[derive(Clone, Debug)]
 pub struct PushDelivery {
     /// The subscription's full name.
     pub subscription: String,
-    /// By which [`Broker::push_answered`] is told what became of it.
+    /// The id with which its outcome is reported to [`Broker::push_answered`].
     pub ack_id: String,
-    /// Where to, in which form, and for which account.
+    /// The endpoint, the format, and the service account.
     pub config: Arc<PushConfig>,
-    /// The how-manieth delivery it is; only with dead-lettering.
+    /// Which delivery attempt this is (1, 2, …); set only with dead-lettering.
     pub attempt: Option<u32>,
     /// How long the endpoint has to answer: the subscription's acknowledgement deadline.
     pub deadline: Duration,
-    /// What is sent.
+    /// The message.
     pub message: Arc<Message>,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PushResult {
     /// The endpoint acknowledged the message.
     Acknowledged,
-    /// It did not, or not in time, or there is none; in words for whoever looks for the reason.
+    /// The endpoint did not acknowledge it, was too late, or could not be reached; the reason, as
+    /// text.
     Failed(String),
 }
 
-/// How a subscription's pushes stand.
+/// The state of a subscription's pushes.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct PushFigures {
-    /// Where to.
+    /// The endpoint.
     pub endpoint: String,
-    /// How many requests are under way.
+    /// How many requests are in flight.
     pub under_way: usize,
-    /// How many may be.
+    /// The most requests that may be in flight.
     pub window: usize,
-    /// How long it still pauses after failures; zero if it does not.
+    /// How long the current pause after failures still lasts; zero without one.
     #[serde(serialize_with = "super::faults::seconds::serialize")]
     pub pauses_for: Duration,
-    /// Why the last request that failed did.
+    /// The reason of the last failure.
     pub last_failure: Option<String>,
 }
 
@@ -74,7 +77,8 @@ pub(super) struct Pushes {
     /// Those that may have something to send.
     ready: BTreeSet<Name>,
     under_way: usize,
-    /// The one that had the last turn: the next one begins, or the first names would have all the requests.
+    /// The one that had the last turn: the one after it is next, as otherwise the first names would
+    /// take all the requests.
     last: Option<Name>,
 }
 
@@ -85,15 +89,15 @@ struct Pusher {
 }
 
 impl Pushes {
-    /// Something happened in a subscription.
+    /// Marks a subscription in which something happened.
     pub(super) fn stir(&mut self, name: &Name) {
         if self.pushers.contains_key(name) {
             self.ready.insert(name.clone());
         }
     }
 
-    /// A subscription is configured like this now; `None`: it does not push, or is gone. A new endpoint is got to know
-    /// anew.
+    /// Applies a subscription's push configuration; `None` if it does not push, or is gone. A new
+    /// endpoint starts with a new pace.
     fn follow(&mut self, name: &Name, config: Option<PushConfig>) {
         let Some(config) = config else {
             self.forget(name);
@@ -129,7 +133,7 @@ impl Pushes {
 }
 
 impl Broker {
-    /// What is to be sent now. Each delivery has to be answered with [`Broker::push_answered`].
+    /// Takes the messages to send now. Each must be reported to [`Broker::push_answered`].
     pub fn push_due(&mut self, now: Time) -> Vec<PushDelivery> {
         let mut due = Vec::new();
         for name in self.pushes.turns() {
@@ -142,8 +146,8 @@ impl Broker {
         due
     }
 
-    /// What became of a delivery. An answer that comes after the subscription was changed or deleted counts as far as
-    /// there is something left that it can count for.
+    /// Reports the outcome of a delivery. If the subscription was changed or deleted meanwhile, it
+    /// counts as far as it still applies.
     pub fn push_answered(&mut self, now: Time, subscription: &str, ack_id: &str, result: &PushResult) {
         if let Some(pusher) = self.pushes.pushers.get_mut(subscription) {
             if pusher.pace.answered(now, ack_id, result) {
@@ -155,7 +159,7 @@ impl Broker {
         }
         let Some(subscription) = self.subscriptions.get_mut(subscription) else { return };
         let name = subscription.name.clone();
-        // Ack ids that are no more good are none of the endpoint's business.
+        // Invalid or expired ack ids are no concern of the endpoint's.
         match result {
             PushResult::Acknowledged => drop(subscription.delivery.acknowledge(now, &[ack_id.to_owned()])),
             PushResult::Failed(_) => {
@@ -165,7 +169,7 @@ impl Broker {
         self.settled(now, &name);
     }
 
-    /// How a subscription's pushes stand; `None` if it does not push.
+    /// The state of a subscription's pushes; `None` if it does not push.
     pub(super) fn push_figures(&self, now: Time, name: &str) -> Option<PushFigures> {
         let Pusher { config, pace } = self.pushes.pushers.get(name)?;
         Some(PushFigures {
@@ -177,7 +181,7 @@ impl Broker {
         })
     }
 
-    /// After a subscription was made, configured, detached or removed.
+    /// Must be called after a subscription was created, configured, detached or removed.
     pub(super) fn follow_push_config(&mut self, name: &Name) {
         let subscription = self.subscriptions.get(name);
         let pushing =
@@ -189,18 +193,19 @@ impl Broker {
         self.pushes.follow(name, config);
     }
 
-    /// All that there is room for: not every take fills it.
+    /// Takes everything that there is room for: a single take may not fill it.
     fn push_from(&mut self, now: Time, name: &Name, due: &mut Vec<PushDelivery>) {
         while self.push_some(now, name, due) {}
         self.attend(now, name);
     }
 
-    /// Whether there may be more to send now.
+    /// Takes a batch; returns whether there may be more to send now.
     fn push_some(&mut self, now: Time, name: &Name, due: &mut Vec<PushDelivery>) -> bool {
         let left = UNDER_WAY_MAX - self.pushes.under_way;
         let Some(pusher) = self.pushes.pushers.get_mut(name) else { return false };
         let Some(subscription) = self.subscriptions.get_mut(name) else { return false };
-        // A full window opens with the next answer, and a pause is in the agenda: both stir the subscription.
+        // A full window opens with the next answer, and the end of a pause is in the agenda: both
+        // mark the subscription again.
         let Some(room) = pusher.pace.room(now) else { return false };
         let deadline = subscription.ack_deadline();
         let most = room.messages.min(left);

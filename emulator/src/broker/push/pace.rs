@@ -1,8 +1,8 @@
-//! How fast one subscription pushes: how many requests it may have under way, and when it pauses.
+//! The pace of one subscription's pushes: how many requests may be in flight, and when it pauses.
 //!
-//! Like the service, it starts slowly (a window of a few requests that grows with every success and shrinks with every
-//! failure), and after failures it pauses for 100 ms to 60 s. The pause is the whole subscription's; a retry policy
-//! delays single messages besides. It sends nothing.
+//! Like the service, it starts slowly (a window of a few requests that grows with every success and
+//! shrinks with every failure), and pauses for 100 ms to 60 s after failures. A pause applies to
+//! the whole subscription; a retry policy additionally delays single messages. It sends nothing.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,26 +10,27 @@ use std::time::Duration;
 use super::PushResult;
 use crate::broker::Time;
 
-/// The first window: a small number of requests.
+/// The initial window.
 const WINDOW_AT_START: usize = 4;
 /// The service lets windows grow beyond 3,000; one machine has fewer sockets.
 const WINDOW_MAX: usize = 256;
-/// What the messages of all requests under way may have together. One message is sent whatever its size.
+/// The limit for the messages of all requests in flight. A single message is sent whatever its
+/// size.
 const BYTES_MAX: usize = 64 * 1024 * 1024;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The pace at which one subscription pushes.
+/// The pace of one subscription's pushes.
 #[derive(Debug)]
 pub(super) struct Pace {
     window: usize,
-    /// The requests under way, by ack id: the size of the message, and since when.
+    /// The requests in flight, by ack id: the size of the message, and when it was sent.
     under_way: BTreeMap<String, (usize, Time)>,
     bytes: usize,
-    /// How long the last pause was; zero if there was no reason for one.
+    /// The length of the last pause; halved by each success, down to zero.
     pause: Duration,
     paused_until: Time,
-    /// Why the last request that failed did.
+    /// The reason of the last failure.
     last_failure: Option<String>,
 }
 
@@ -54,14 +55,14 @@ pub(super) struct Room {
 }
 
 impl Pace {
-    /// What may be sent now; `None` if nothing.
+    /// How much may be sent now; `None` if nothing.
     pub(super) fn room(&self, now: Time) -> Option<Room> {
         let messages = self.window.saturating_sub(self.under_way.len());
         let bytes = BYTES_MAX.saturating_sub(self.bytes);
         (now >= self.paused_until && messages > 0 && bytes > 0).then_some(Room { messages, bytes })
     }
 
-    /// A request is on its way.
+    /// Records a request.
     pub(super) fn sent(&mut self, now: Time, ack_id: &str, size: usize) {
         self.bytes += size;
         if let Some((size, _)) = self.under_way.insert(ack_id.to_owned(), (size, now)) {
@@ -69,8 +70,8 @@ impl Pace {
         }
     }
 
-    /// What became of it. `false` if there is no such request under way: it was answered before, or belongs to an
-    /// earlier subscription of that name.
+    /// Records the outcome of a request. `false` if no such request is in flight: it was answered
+    /// before, or belongs to an earlier subscription of that name.
     pub(super) fn answered(&mut self, now: Time, ack_id: &str, result: &PushResult) -> bool {
         let Some((size, sent)) = self.under_way.remove(ack_id) else { return false };
         self.bytes -= size;
@@ -84,22 +85,22 @@ impl Pace {
         true
     }
 
-    /// When it goes on after a pause, if it pauses.
+    /// The end of the current pause, if there is one.
     pub(super) fn pauses_until(&self, now: Time) -> Option<Time> {
         (self.paused_until > now).then_some(self.paused_until)
     }
 
-    /// How many requests are under way.
+    /// How many requests are in flight.
     pub(super) fn under_way(&self) -> usize {
         self.under_way.len()
     }
 
-    /// How many may be.
+    /// The most requests that may be in flight.
     pub(super) fn window(&self) -> usize {
         self.window
     }
 
-    /// Why the last request that failed did.
+    /// The reason of the last failure.
     pub(super) fn last_failure(&self) -> Option<&str> {
         self.last_failure.as_deref()
     }
@@ -112,8 +113,9 @@ impl Pace {
         }
     }
 
-    /// Many requests that fail together are one reason to pause longer, not many: those sent before the last pause began
-    /// change nothing more.
+    /// Halves the window for every failure. But requests that fail together are one reason to pause
+    /// longer, not many: the failure of a request that was sent before the last pause does not
+    /// lengthen it.
     fn failed(&mut self, now: Time, sent: Time) {
         self.window = (self.window / 2).max(1);
         let counted = self.pause > Duration::ZERO && sent < self.paused_until;

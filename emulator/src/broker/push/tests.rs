@@ -1,4 +1,4 @@
-//! Pushing in virtual time: a broker, and endpoints that answer what a test says.
+//! Pushing in virtual time: a broker, and endpoints that answer as the test says.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ impl Bench {
         self.broker.publish(self.now, request).unwrap();
     }
 
-    /// What is to be sent after so long.
+    /// The deliveries that are due after this long.
     fn due_after(&mut self, wait: Duration) -> Vec<PushDelivery> {
         self.now = self.now + wait;
         self.broker.advance(self.now);
@@ -276,7 +276,7 @@ fn nobody_starves_when_all_together_have_as_many_requests_as_there_may_be() {
     bench.publish(1_000, "");
     bench.publish(1_000, "");
     let mut answered = std::collections::BTreeMap::<String, usize>::new();
-    // Six rounds until the windows are as large as they get, then so many that each has had its turn twice.
+    // Six rounds until the windows have their full size, then enough for two turns each.
     for _ in 0..10 {
         let due = bench.due();
         assert!(due.len() <= UNDER_WAY_MAX);

@@ -1,6 +1,7 @@
-//! What a subscription's configuration has to be, the defaults of what it leaves out, and what its delivery has of it.
+//! Valid configurations of subscriptions, the defaults of missing fields, and the resulting
+//! delivery settings.
 //!
-//! It doesn't know which topics exist.
+//! It does not know which topics exist.
 
 use std::time::Duration;
 
@@ -11,10 +12,11 @@ use crate::broker::names::{self, DELETED_TOPIC, Kind};
 use crate::broker::{Answer, Refusal};
 use crate::proto::pubsub;
 
-/// The formats of pushed messages; the first is the only one that is sent.
+/// The attribute for the format of pushed messages, of which only `v1` (alias `v1beta2`) is
+/// supported.
 const PUSH_VERSION: &str = "x-goog-version";
 
-/// Refuses what the service refuses and what is not built, and fills in defaults.
+/// Refuses what the service refuses and what is not supported, and fills in defaults.
 pub(super) fn complete(config: &mut pubsub::Subscription) -> Answer<()> {
     check_support(config)?;
     limits::check_labels(&config.labels)?;
@@ -30,7 +32,7 @@ pub(super) fn complete(config: &mut pubsub::Subscription) -> Answer<()> {
     Ok(())
 }
 
-/// The filter that is written in a configuration, if one is.
+/// Parses the filter of a configuration, if it has one.
 pub(super) fn filter(text: &str) -> Answer<Option<Filter>> {
     if text.is_empty() {
         return Ok(None);
@@ -41,7 +43,7 @@ pub(super) fn filter(text: &str) -> Answer<Option<Filter>> {
     Ok(Some(filter))
 }
 
-/// What a complete configuration means for its delivery.
+/// The delivery settings of a complete configuration.
 pub(super) fn delivery(config: &pubsub::Subscription) -> Settings {
     let duration =
         |duration: Option<crate::proto::protobuf::Duration>| duration.as_ref().and_then(std_duration);
@@ -97,7 +99,7 @@ fn complete_ack_deadline(config: &mut pubsub::Subscription) -> Answer<()> {
     Ok(())
 }
 
-/// How long messages are kept, and how long the subscription itself is: never less than they are.
+/// Completes the message retention and the subscription's expiration, which is never shorter.
 fn complete_lifetimes(config: &mut pubsub::Subscription) -> Answer<()> {
     let policy = *config.expiration_policy.get_or_insert_with(|| pubsub::ExpirationPolicy {
         ttl: Some(proto_duration(limits::DEFAULT_EXPIRATION)),
@@ -157,7 +159,7 @@ fn complete_dead_letter_policy(config: &mut pubsub::Subscription) -> Answer<()> 
         attempts if attempts > most => limits::too_large("max_delivery_attempts", attempts, most),
         _ => return Ok(()),
     };
-    // The one limit that the service answers with this code.
+    // The one limit for which the service answers with this code.
     Err(Refusal { code: tonic::Code::OutOfRange, ..refusal })
 }
 
@@ -198,7 +200,7 @@ fn check_token(push: &pubsub::PushConfig) -> Answer<()> {
     }
 }
 
-/// The service demands HTTPS and a public address; tests push to their own machine.
+/// The service requires HTTPS and a public address; tests push to their own machine.
 fn check_endpoint(endpoint: &str) -> Answer<()> {
     let host = endpoint.strip_prefix("https://").or_else(|| endpoint.strip_prefix("http://"));
     let host = host.map(|rest| rest.split(['/', '?', '#']).next().unwrap_or_default());

@@ -1,4 +1,5 @@
-//! Whatever is asked in whatever order: resources that refer to one another agree, and what is due is planned.
+//! Consistency after any sequence of requests: references between resources agree, and what is due
+//! is scheduled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,7 @@ fn snapped(number: u8) -> String {
     format!("projects/p/snapshots/snap-{}", number % 2)
 }
 
-/// One call, which may well be refused.
+/// Makes one call, which may be refused.
 fn call(world: &mut World, kind: u8, a: u8, b: u8) {
     let now = world.now;
     match kind {
@@ -116,7 +117,8 @@ fn check_back_references(broker: &Broker) {
     }
 }
 
-/// Nothing is due without being planned, and after `advance` nothing planned is in the past.
+/// Checks that nothing is due without being scheduled, and that after `advance` nothing scheduled
+/// is in the past.
 fn check_plans(world: &World) {
     let broker = &world.broker;
     let dues = broker.subscriptions.values().filter_map(|subscription| subscription.next_due());

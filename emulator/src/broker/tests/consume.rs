@@ -1,4 +1,4 @@
-//! Pulling, acknowledging, deadlines: what the requests must be, and what is told.
+//! Pulling, acknowledging, deadlines: which requests are valid, and what they answer.
 
 use super::*;
 

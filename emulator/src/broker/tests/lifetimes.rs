@@ -1,4 +1,4 @@
-//! What time does: expiry, retention, and that the broker says when to look.
+//! The effects of time: expiry, retention, and that the broker reports when it is due.
 
 use super::*;
 

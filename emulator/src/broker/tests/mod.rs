@@ -36,7 +36,7 @@ impl World {
         Self { broker: Broker::new(Faults::default()), now: Time::from_secs(1_700_000_000) }
     }
 
-    /// With a topic and a subscription of it.
+    /// With a topic and a subscription to it.
     fn with_subscription() -> Self {
         let mut world = Self::new();
         world.topic(TOPIC);
@@ -114,7 +114,7 @@ impl World {
         self.broker.pull(self.now, &request).map(|response| response.received_messages)
     }
 
-    /// What a pull brings.
+    /// The bodies of the pulled messages.
     fn bodies(&mut self, subscription: &str) -> Vec<String> {
         bodies(&self.pull(subscription))
     }
@@ -134,7 +134,7 @@ impl World {
         self.broker.modify_ack_deadline(self.now, &request)
     }
 
-    /// Takes and acknowledges all that can be taken.
+    /// Takes and acknowledges everything that is available.
     fn drain(&mut self, subscription: &str) -> Vec<String> {
         let received = self.pull(subscription);
         if !received.is_empty() {
@@ -166,7 +166,7 @@ fn subscription() -> pubsub::Subscription {
     pubsub::Subscription { name: SUBSCRIPTION.to_owned(), topic: TOPIC.to_owned(), ..Default::default() }
 }
 
-/// Another one of the same topic.
+/// Another subscription to the same topic.
 fn another(id: &str) -> pubsub::Subscription {
     pubsub::Subscription { name: named(id), ..subscription() }
 }
@@ -200,7 +200,7 @@ fn ack_ids(received: &[pubsub::ReceivedMessage]) -> Vec<String> {
     received.iter().map(|received| received.ack_id.clone()).collect()
 }
 
-/// A refusal as `CODE: words`.
+/// A refusal as `CODE: message`.
 #[track_caller]
 fn refused<T>(answer: Answer<T>) -> String {
     match answer {

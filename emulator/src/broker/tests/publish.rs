@@ -12,7 +12,7 @@ fn keyed(key: &str) -> pubsub::PubsubMessage {
     pubsub::PubsubMessage { ordering_key: key.to_owned(), ..message("x") }
 }
 
-/// What is at a limit, and the first thing beyond it.
+/// Requests at a limit, and the first ones beyond it.
 fn limits() -> Vec<(Vec<pubsub::PubsubMessage>, Option<&'static str>)> {
     let attributes = |count: usize| pubsub::PubsubMessage {
         attributes: (0..count).map(|i| (format!("a{i}"), String::new())).collect(),
@@ -143,7 +143,7 @@ fn with_dead_letters() -> World {
     world
 }
 
-/// Pulls and gives back; the attempts that the deliveries said.
+/// Pulls and gives back repeatedly; returns the reported delivery attempts.
 fn give_back(world: &mut World, times: usize) -> Vec<i32> {
     let mut attempts = Vec::new();
     for _ in 0..times {

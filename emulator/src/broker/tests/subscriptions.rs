@@ -1,4 +1,4 @@
-//! Subscriptions: what they may be, what is filled in, what changes and what doesn't.
+//! Subscriptions: valid configurations, defaults, and what updates change.
 
 use pubsub::{DeadLetterPolicy, ExpirationPolicy, PushConfig, RetryPolicy, Subscription};
 
@@ -84,7 +84,7 @@ fn what_is_not_there_and_what_is_there_already() {
     assert_eq!(code(world.get_subscription("orphan")), Code::InvalidArgument);
 }
 
-/// What is refused at creation, with how the refusal begins.
+/// What is refused at creation, with the beginning of the refusal.
 fn refusals() -> Vec<(Subscription, &'static str)> {
     let s = subscription;
     vec![
@@ -135,7 +135,7 @@ fn refusals() -> Vec<(Subscription, &'static str)> {
     ]
 }
 
-/// The same of what it names, and of what it is filtered by and pushed to.
+/// More of them: about the topics they name, filters, and push endpoints.
 fn further_refusals() -> Vec<(Subscription, &'static str)> {
     let s = subscription;
     vec![
@@ -186,7 +186,7 @@ fn further_refusals() -> Vec<(Subscription, &'static str)> {
     ]
 }
 
-/// What is not built, by the field.
+/// What is not supported, by field.
 fn unsupported() -> Vec<(Subscription, &'static str)> {
     let s = subscription;
     vec![

@@ -1,4 +1,4 @@
-//! Topics, and what becomes of what hangs on them.
+//! Topics, and what happens to the resources that refer to them.
 
 use super::*;
 

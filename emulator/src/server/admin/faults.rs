@@ -1,4 +1,4 @@
-//! Faults at run time: shown, replaced, cleared. What they do is the broker's.
+//! Faults at run time: shown, replaced, cleared. The broker carries them out.
 
 use std::path::Path;
 
@@ -13,12 +13,12 @@ use crate::broker::{FaultCode, Faults, Method};
 
 const LONGEST_BODY_BYTES: usize = 64 * 1024;
 
-/// What goes wrong at present. Of the calls that are to fail next those are shown that are still to.
+/// Shows the faults in force; of the counted ones, what is left.
 pub(super) async fn show(State(admin): State<Admin>) -> Response<Body> {
     answer(&json!(admin.core.with(|broker, _| broker.faults().clone())))
 }
 
-/// Nothing goes wrong any more but what the body says. It is JSON, or TOML if its content type says so.
+/// Replaces all faults with those in the body: JSON, or TOML if its content type says so.
 pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body: Body) -> Response<Body> {
     let Ok(body) = axum::body::to_bytes(body, LONGEST_BODY_BYTES).await else {
         let words = format!("Faults take {LONGEST_BODY_BYTES} bytes at most.");
@@ -30,7 +30,7 @@ pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body
     }
 }
 
-/// Nothing goes wrong any more.
+/// Removes all faults.
 pub(super) async fn clear(State(admin): State<Admin>) -> Response<Body> {
     set(&admin, Faults::default())
 }
@@ -50,7 +50,7 @@ fn read(headers: &HeaderMap, body: &[u8]) -> Result<Faults, String> {
     Faults::parse(Path::new(name), text).map_err(|error| error.to_string())
 }
 
-/// What a body may say, by kinds.
+/// The fields that a body may have, by their type.
 fn allowed() -> String {
     let names = |keep: fn(&Value) -> bool| {
         let fields = serde_json::to_value(Faults::default()).unwrap_or_default();

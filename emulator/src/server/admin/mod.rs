@@ -1,7 +1,8 @@
-//! What the emulator serves beside the API: faults at run time, forgetting everything, its state, the keys of its push
-//! tokens, and a page for people.
+//! What the emulator serves besides the API: faults at run time, forgetting everything, its state,
+//! the keys of its push tokens, and a page for people.
 //!
-//! It changes only what an endpoint says it changes. Whose page asks for it is looked at before.
+//! An endpoint changes nothing but what it documents. Pages of other sites may read; their requests
+//! to change something are refused before they get here.
 
 mod faults;
 mod json;
@@ -20,14 +21,14 @@ use self::json::{answer, refuse};
 use super::core::Core;
 use super::push::{DISCOVERY_PATH, KEYS_MAX_AGE_SECONDS, KEYS_PATH, KeyError, Tokens};
 
-/// What the endpoints need.
+/// The state of the endpoints.
 #[derive(Clone)]
 struct Admin {
     core: Arc<Core>,
     tokens: Arc<Tokens>,
 }
 
-/// All of them.
+/// The routes of all endpoints.
 pub(super) fn routes(core: &Arc<Core>, tokens: &Arc<Tokens>) -> Router {
     Router::new()
         .route("/", get(page::show))
@@ -68,7 +69,7 @@ async fn keys(State(admin): State<Admin>) -> Response<Body> {
     response
 }
 
-/// Its addresses are those by which the caller came.
+/// The addresses in it are based on the one that the caller used.
 async fn discovery(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
     match headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
         Some(host) => answer(&admin.tokens.discovery(&format!("http://{host}"))),

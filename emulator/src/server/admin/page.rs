@@ -1,7 +1,8 @@
-//! The page for people at `/`: what there is, what waits, who holds what, and what goes wrong on purpose. Programs that
-//! ask there get the same as JSON, or a line that says that it runs.
+//! The page for people at `/`: the resources, their backlogs, who holds which messages, and the
+//! faults in force. Programs get the same as JSON, or a line that says that the emulator is
+//! running.
 //!
-//! It loads nothing from anywhere, and everything that users named goes through `escaped`.
+//! It loads nothing from elsewhere, and all text from users passes through `escaped`.
 
 use std::fmt::{Display, Write as _};
 use std::sync::OnceLock;
@@ -19,10 +20,10 @@ use crate::broker::{Faults, Overview, PushFigures, SubscriptionOverview};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-/// More rows of one kind are only counted: a page is for eyes.
+/// The most rows of one kind on the page; the rest is only counted.
 const ROWS_MAX: usize = 500;
 
-/// By what the caller accepts: a page, JSON, or text.
+/// Answers with a page, JSON or text, by what the caller accepts.
 pub(super) async fn show(state: State<Admin>, headers: HeaderMap) -> Response<Body> {
     let accepted = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     if accepted.contains("application/json") && !accepted.contains("text/html") {
@@ -46,7 +47,7 @@ fn written(kind: &'static str, body: String) -> Response<Body> {
     response
 }
 
-/// Nothing but this page's own style and script.
+/// Allows only this page's own style and script.
 fn policy() -> HeaderValue {
     static POLICY: OnceLock<HeaderValue> = OnceLock::new();
     let hash = |text: &str| STANDARD.encode(digest::digest(&digest::SHA256, text.as_bytes()));
@@ -62,7 +63,7 @@ fn policy() -> HeaderValue {
     policy.clone()
 }
 
-/// The first word is what Google's emulator answers, for those who look whether it runs.
+/// The first word is the answer of Google's emulator, for clients that check whether it is running.
 fn text(overview: &Overview) -> String {
     let waiting: usize =
         overview.subscriptions.iter().map(|subscription| subscription.messages.backlog).sum();
@@ -208,14 +209,14 @@ fn table<T>(page: &mut String, title: &str, heads: &[&str], all: &[T], write_row
     page.push_str("</section>\n");
 }
 
-/// The id stands out, what is before it does not.
+/// Emphasises the id over the path before it.
 fn named(row: &mut String, name: &str) {
     let (path, id) = name.rsplit_once('/').map_or(("", name), |(path, id)| (path, id));
     let slash = if path.is_empty() { "" } else { "/" };
     let _infallible = write!(row, "<td><span>{}{slash}</span>{}</td>", broken(path), escaped(id));
 }
 
-/// Long names may go on in the next line after a slash.
+/// Allows a line break after each slash of a long name.
 fn broken(path: &str) -> String {
     escaped(path).replace('/', "/<wbr>")
 }
@@ -245,7 +246,7 @@ fn size(bytes: usize) -> String {
     }
 }
 
-/// Harmless in a page's text.
+/// Escapes text for HTML.
 fn escaped(text: &(impl Display + ?Sized)) -> String {
     let mut harmless = String::new();
     for character in text.to_string().chars() {

@@ -1,6 +1,8 @@
-//! The list of all methods: each with its request, its answer, and who in the broker does it.
+//! The list of all methods: each with its request, its response, and the function of the broker
+//! that carries it out.
 //!
-//! One list makes both the gRPC services and what REST calls by name, so that neither can miss a method.
+//! One list generates both the gRPC services and the methods that REST calls by name, so that
+//! neither can lack one.
 
 use crate::proto::protobuf::Empty;
 use serde_json::Value;
@@ -18,7 +20,8 @@ use crate::proto::pubsub::subscriber_server::Subscriber;
 use crate::proto::pubsub::*;
 use crate::server::grpc;
 
-/// Implements a service's trait, except for what follows in braces at the end, and calling its methods with JSON.
+/// Implements a service's trait, except for the items in braces at the end, and the calls of its
+/// methods with JSON.
 macro_rules! service {
     ($trait:ident, $json:ident:
      $($rpc:literal $method:ident($request:ty) -> $response:ty = $work:expr;)*
@@ -123,7 +126,7 @@ service! { SchemaService, schema_json:
     {}
 }
 
-/// On the wire even nothing is a message.
+/// Methods without a result answer with an empty message.
 fn empty<Asked>(
     work: impl FnOnce(&mut Broker, Time, Asked) -> Answer<()>,
 ) -> impl FnOnce(&mut Broker, Time, Asked) -> Answer<Empty> {

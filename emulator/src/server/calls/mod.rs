@@ -1,5 +1,4 @@
-//! Every call of every method, whichever way it comes: gRPC and REST both pass through here, and whatever is to befall
-//! a call befalls it here.
+//! Every call of every method: gRPC and REST both pass through here, where faults are injected.
 //!
 //! It knows nothing of HTTP, and nothing of what a method does: that is the broker's.
 
@@ -33,7 +32,8 @@ impl Calls {
         &self.core
     }
 
-    /// Calls a method by its full name, `google.pubsub.v1.Publisher/GetTopic`, with a request in JSON. All but pulls.
+    /// Calls any method except pulls, by its full name (`google.pubsub.v1.Publisher/GetTopic`) and
+    /// with a request in JSON.
     pub(super) async fn json(&self, method: &str, request: Value) -> Answer<Value> {
         let answer = match method.split_once('/') {
             Some(("google.pubsub.v1.Publisher", rpc)) => self.publisher_json(rpc, request).await,
@@ -45,7 +45,7 @@ impl Calls {
         answer.unwrap_or_else(|| Err(Refusal::unsupported(format!("There is no method {method} over REST."))))
     }
 
-    /// Lets what is to befall a call befall it, before anything is done for it.
+    /// Injects the faults of a call before it is carried out.
     pub(super) async fn admit(&self, method: Method) -> Answer<()> {
         let fate = self.core.with(|broker, _| broker.befall(method));
         self.suffer(fate).await
@@ -56,7 +56,7 @@ impl Calls {
         method: Option<Method>,
         work: impl FnOnce(&mut Broker, Time) -> Answer<T>,
     ) -> Answer<T> {
-        // Nearly always nothing befalls it, and then the broker is locked but once.
+        // There is hardly ever a fault, and then the broker is locked only once.
         let done = self.core.with(|broker, now| {
             let fate = method.map(|method| broker.befall(method)).unwrap_or_default();
             if fate == CallFate::default() { Ok(work(broker, now)) } else { Err((fate, work)) }
@@ -91,15 +91,15 @@ impl Calls {
     }
 }
 
-/// What everybody hears who is still there when the emulator stops.
+/// The refusal that open calls receive when the emulator stops.
 pub(super) fn stopping() -> Refusal {
     Refusal::new(Code::Unavailable, "The emulator is being stopped.")
 }
 
-/// These hold what users write, by keys of their own.
+/// Fields that hold users' values under users' keys.
 const MAPS: &[&str] = &["attributes", "labels", "tags"];
 
-/// As proto3's JSON has it: `null` is a field that is not set, and `10.0` is a whole number.
+/// Normalises JSON as proto3 reads it: `null` is an unset field, and `10.0` is an integer.
 fn plain(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,5 @@
-//! Pull: waits for a message, gives up in time, and puts back what its caller no longer heard.
+//! Pull: waits for a message, gives up in time, and returns messages whose response did not reach
+//! the caller.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,14 +13,14 @@ use crate::broker::{Answer, Method};
 use crate::proto::pubsub::{PullRequest, PullResponse};
 use crate::server::core::Core;
 
-/// A pull that no message comes for is answered with none after this; most callers' own patience is shorter.
+/// A pull without messages is answered with none after this; most callers set a shorter limit.
 const LONGEST_WAIT: Duration = Duration::from_secs(90);
 
-/// What is kept of a caller's patience for the answer's way.
+/// The most that is reserved of a caller's limit for sending the answer.
 const LONGEST_WAY: Duration = Duration::from_secs(5);
 
 impl Calls {
-    /// What there is, or comes within the caller's patience.
+    /// Answers with the messages that are available now or become so within the caller's limit.
     pub(in crate::server) async fn pull(
         &self,
         request: &PullRequest,
@@ -58,14 +59,16 @@ impl Calls {
     }
 }
 
-/// How long to wait for a caller of this patience: as the service does, "no messages" is said while it still listens.
+/// How long to wait for a caller with this limit: like the service, it answers "no messages" while
+/// the caller still listens.
 fn wait_within(patience: Option<Duration>) -> Duration {
     patience.map_or(LONGEST_WAIT, |time| (time - (time / 5).min(LONGEST_WAY)).min(LONGEST_WAIT))
 }
 
-/// What a pull took, until its answer is on the way: dropped before that, the messages are there again.
+/// The messages of a pull until its response is sent: if this is dropped before that, they are
+/// available again.
 ///
-/// It goes with the response to whoever writes it, who says [`PutBack::sent`].
+/// It travels with the response to the code that writes it, which calls [`PutBack::sent`].
 #[derive(Clone)]
 pub(in crate::server) struct PutBack(Arc<Taken>);
 
@@ -108,7 +111,7 @@ mod tests {
     const TOPIC: &str = "projects/a-project/topics/a-topic";
     const SUBSCRIPTION: &str = "projects/a-project/subscriptions/a-subscription";
 
-    /// A broker, and what was pulled from it.
+    /// A broker, and the response of a pull from it.
     fn pulled() -> (Arc<Core>, PullResponse) {
         let core = Core::new(Broker::new(Faults::default()), Clock::default(), CancellationToken::new());
         let response = core.with(|broker, now| {

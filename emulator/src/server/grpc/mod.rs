@@ -1,4 +1,5 @@
-//! The services over gRPC: their limits, the status of a refusal, and what a unary call cannot say.
+//! The services over gRPC: their limits, the status of a refusal, and what a unary call cannot
+//! express.
 
 mod patience;
 mod status;
@@ -18,11 +19,11 @@ use crate::proto::pubsub::{PullRequest, PullResponse};
 pub(super) use status::{ErrorInfo, status};
 pub(super) use streaming::{Stream, streaming_pull};
 
-/// A request that is larger than this is not even read. The service's own limits are lower (10 MB of messages), and are
-/// refused in its words; what lies between is the form they come in.
+/// A larger request is not even read. The service's own limits are lower (10 MB of messages), and
+/// their refusals carry its messages; the difference is for the encoding.
 pub(super) const LARGEST_REQUEST_BYTES: usize = 32 * 1024 * 1024;
 
-/// All services.
+/// The routes of all services.
 pub(super) fn routes(calls: &Calls) -> axum::Router {
     macro_rules! limited {
         ($server:ident) => {

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tonic::metadata::MetadataMap;
 
-/// `None` for as long as it takes, which is also what nonsense is taken for.
+/// `None` if there is no limit, or the header is malformed.
 pub(super) fn of(metadata: &MetadataMap) -> Option<Duration> {
     parse(metadata.get("grpc-timeout")?.to_str().ok()?)
 }
 
-/// At most eight digits and a unit.
+/// Parses at most eight digits and a unit.
 fn parse(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -1,4 +1,4 @@
-//! A refusal as gRPC's status, with its reason for programs in the details.
+//! A refusal as a gRPC status, with its machine-readable reason in the details.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,11 @@ use tonic::Status;
 
 use crate::broker::{Reason, Refusal};
 
-/// Who gives the reasons.
+/// The domain of the reasons.
 const DOMAIN: &str = "pubsub.googleapis.com";
 
-/// `google.rpc.Status`: what the header `grpc-status-details-bin` holds. Clients take it only if its code and message
-/// are the status' own.
+/// `google.rpc.Status`, the content of the header `grpc-status-details-bin`. Clients only accept it
+/// if its code and message equal those of the status.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct DetailedStatus {
     #[prost(int32, tag = "1")]
@@ -52,7 +52,7 @@ impl DetailedStatus {
     }
 }
 
-/// As tonic answers it.
+/// Converts a refusal to tonic's status.
 pub(crate) fn status(refusal: Refusal) -> Status {
     let code = refusal.code;
     if refusal.reason.is_none() {

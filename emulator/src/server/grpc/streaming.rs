@@ -1,8 +1,8 @@
 //! Streaming pull: one open stream between its client and the broker.
 //!
-//! Messages are taken from the broker only when the connection has room for them, so that a slow client's messages stay
-//! with the subscription. What the client asks is read by a task of its own, or a full connection would keep
-//! acknowledgements waiting.
+//! Messages are taken from the broker only when the connection has room for them, so that a slow
+//! client's messages stay with the subscription. A task of its own reads the client's requests;
+//! otherwise a full connection would delay acknowledgements.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -21,18 +21,20 @@ use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
 use crate::server::waiting::Place;
 
-/// What a stream answers.
+/// The responses of a stream.
 pub(in crate::server) type Stream =
     Pin<Box<dyn futures_util::Stream<Item = Result<StreamingPullResponse, Status>> + Send>>;
 
-/// The most messages in one response: enough for the response's own cost not to count, few enough for the other streams
-/// of a subscription to get their share.
+/// The most messages in one response: enough to make its overhead negligible, few enough to leave
+/// the subscription's other streams their share.
 const MESSAGES_PER_RESPONSE: usize = 1_000;
 
-/// A client that says it understands empty responses gets one when nothing else was said for so long.
+/// A client that declares that it understands empty responses gets one after this long without
+/// another.
 const HEARTBEAT_PERIOD: Duration = Duration::from_secs(30);
 
-/// Answers to the client's requests that wait for room in the connection; with more, no more requests are read.
+/// Answers to the client's requests that may wait for room in the connection; beyond that, no more
+/// requests are read.
 const WAITING_ANSWERS: usize = 16;
 
 pub(in crate::server) async fn streaming_pull(
@@ -59,9 +61,9 @@ struct OpenStream {
     core: Arc<Core>,
     id: StreamId,
     place: Place,
-    /// Of what the first request settled.
+    /// The answer to what the first request settled.
     confirmation: Option<StreamingPullResponse>,
-    /// What the client asked may have made room for more messages.
+    /// Notified when a request may have made room for more messages.
     asked: Arc<Notify>,
     answers: Receiver<Answer<StreamingPullResponse>>,
     heartbeats: bool,
@@ -105,7 +107,8 @@ impl OpenStream {
             return None;
         }
         if std::mem::take(&mut self.had_a_turn) {
-            // The other streams of the subscription have theirs first, on however few threads.
+            // Lets the subscription's other streams have their turn first, however few threads
+            // there are.
             tokio::task::yield_now().await;
         }
         let next = self.turn().await;
@@ -161,7 +164,7 @@ impl Drop for OpenStream {
     }
 }
 
-/// Reads what the client asks until it has no more to ask (which ends the stream), is gone, or is refused.
+/// Reads requests until the client sends no more (which ends the stream), has gone, or is refused.
 async fn read(
     core: Arc<Core>,
     id: StreamId,

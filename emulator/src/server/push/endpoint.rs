@@ -1,6 +1,7 @@
-//! The HTTP client that pushes go through, and which answers acknowledge a message.
+//! The HTTP client for pushes, and which answers acknowledge a message.
 //!
-//! It follows no redirects, uses no proxy, and reads only as much of an answer's body as keeps a connection usable.
+//! It follows no redirects, uses no proxy, and reads only as much of an answer's body as keeps a
+//! connection reusable.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,15 +18,15 @@ use tokio::sync::Notify;
 
 use super::request::Content;
 
-/// A longer answer's connection is closed.
+/// If an answer is longer, its connection is closed.
 const BODY_MAX_BYTES: usize = 64 * 1024;
-/// Connections that nothing was sent over for so long are closed.
+/// Idle connections are closed after this.
 const IDLE: Duration = Duration::from_secs(30);
 
 type Plain = Client<HttpConnector, Full<Bytes>>;
 type Secure = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// Why a push was no success.
+/// Why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EndpointError {
     #[error("`{0}` is no URL of an endpoint: it looks like https://host/path or http://localhost:8080/path")]
@@ -40,10 +41,10 @@ pub(super) enum EndpointError {
     Status(StatusCode),
 }
 
-/// Sends to any endpoint. Connections are kept.
+/// Sends to any endpoint, over pooled connections.
 pub(super) struct Endpoints {
     plain: Plain,
-    /// Made when first needed: it reads the system's certificates.
+    /// Created on first use, as it reads the system's certificates.
     secure: OnceLock<Result<Secure, String>>,
 }
 
@@ -56,7 +57,7 @@ impl Endpoints {
         Self { plain, secure: OnceLock::new() }
     }
 
-    /// Sends, and says whether the message is acknowledged.
+    /// Sends a message; succeeds if the endpoint acknowledges it.
     pub(super) async fn post(
         &self,
         url: &str,
@@ -109,10 +110,10 @@ impl Endpoints {
 }
 
 impl Rest {
-    /// Reads what is left, so that the connection can be used again.
+    /// Reads the rest, so that the connection can be reused.
     pub(super) async fn read(self, within: Duration) {
         let Some(body) = self.0 else { return };
-        // Whatever goes wrong here only costs the connection.
+        // An error here only costs the connection.
         drop(tokio::time::timeout(within, Limited::new(body, BODY_MAX_BYTES).collect()).await);
     }
 }
@@ -123,7 +124,7 @@ fn builder() -> hyper_util::client::legacy::Builder {
     builder
 }
 
-/// 102 is an interim answer, which is seen before this one.
+/// 102 is an interim answer, which is handled before this.
 fn judge(answer: http::Response<Incoming>) -> Result<Rest, EndpointError> {
     match answer.status() {
         StatusCode::OK | StatusCode::CREATED | StatusCode::ACCEPTED | StatusCode::NO_CONTENT => {
@@ -133,7 +134,7 @@ fn judge(answer: http::Response<Incoming>) -> Result<Rest, EndpointError> {
     }
 }
 
-/// An error with what caused it: the outermost alone says little.
+/// An error with its causes: the outermost alone says little.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut words = error.to_string();
     let mut cause = error.source();

@@ -1,6 +1,8 @@
-//! Pushing: sends what the broker says is due to the endpoints, and tells it what they answered.
+//! Pushing: sends the broker's due messages to the endpoints, and reports their answers to the
+//! broker.
 //!
-//! It decides neither what is sent nor when; what acknowledges a message is HTTP's matter and decided in `endpoint`.
+//! It decides neither what is sent nor when; which answers acknowledge a message is decided in
+//! `endpoint`.
 
 mod endpoint;
 mod oidc;
@@ -21,10 +23,10 @@ use crate::proto::pubsub::push_config::AuthenticationMethod;
 pub(super) use oidc::{DISCOVERY_PATH, KEYS_MAX_AGE_SECONDS, KEYS_PATH, KeyError};
 pub(crate) use tokens::Tokens;
 
-/// How long the rest of an answer may take that has acknowledged its message already.
+/// How long reading the rest of an answer may take, once that has acknowledged its message.
 const REST_WITHIN: Duration = Duration::from_secs(1);
 
-/// Everything that pushes need.
+/// The state of all pushes.
 pub(super) struct Pushing {
     core: Arc<Core>,
     endpoints: Endpoints,
@@ -36,10 +38,10 @@ impl Pushing {
         Self { core, endpoints: Endpoints::new(), tokens }
     }
 
-    /// Pushes until the core is stopped; what is under way then is cut off.
+    /// Pushes until the core is stopped, which aborts the requests in flight.
     pub(super) async fn run(self) {
         let pushing = Arc::new(self);
-        // How many at once is the broker's to say.
+        // The broker limits how many there are at once.
         let mut requests = JoinSet::new();
         loop {
             for delivery in pushing.core.with(|broker, now| broker.push_due(now)) {
@@ -48,7 +50,7 @@ impl Pushing {
             tokio::select! {
                 () = pushing.core.stop().cancelled() => return,
                 () = pushing.core.stirred() => {}
-                // Its answer was told already, or its panic said by the runtime.
+                // Its result has been reported, or its panic printed by the runtime.
                 Some(_) = requests.join_next() => {}
             }
         }
@@ -80,7 +82,7 @@ impl Pushing {
     }
 }
 
-/// Tells the broker what became of a delivery, whatever became of it.
+/// Reports the outcome of a delivery to the broker when it is dropped, whatever it is.
 struct Outcome<'a> {
     core: &'a Core,
     delivery: &'a PushDelivery,

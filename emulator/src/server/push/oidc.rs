@@ -1,7 +1,7 @@
-//! The OpenID Connect tokens that authenticated push requests carry: an RSA key made when it is first needed, tokens
-//! signed with it, and the documents by which receivers check them.
+//! The OpenID Connect tokens of authenticated push requests: an RSA key that is generated on first
+//! use, tokens signed with it, and the documents with which receivers verify them.
 //!
-//! The key is for nothing else, lives as long as the process, and is never shown.
+//! The key has no other use, lives as long as the process, and is never revealed.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -16,20 +16,20 @@ use serde_json::{Value, json};
 
 use crate::broker::Time;
 
-/// Who the service says has made its tokens, and the default here: receivers expect it.
+/// The service's issuer, and the default here, as receivers expect it.
 pub(crate) const GOOGLE_ISSUER: &str = "https://accounts.google.com";
-/// Where the keys are served, as a path of the emulator.
+/// The path at which the keys are served.
 pub(crate) const KEYS_PATH: &str = "/oauth2/v3/certs";
-/// Where the discovery document is served.
+/// The path at which the discovery document is served.
 pub(crate) const DISCOVERY_PATH: &str = "/.well-known/openid-configuration";
 
 const LIFETIME: Duration = Duration::from_secs(3600);
-/// A token is used again for other requests until this long before its end.
+/// A token is reused for other requests until this long before it expires.
 const SPARE: Duration = Duration::from_secs(600);
-/// Receivers may keep the keys for as long.
+/// How long receivers may cache the keys.
 pub(crate) const KEYS_MAX_AGE_SECONDS: u32 = 3600;
 
-/// The key could not be made or used. It means that the system's randomness is unusable.
+/// The key could not be generated or used, which means that the system's randomness is unusable.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the key for signing push tokens can't be made or used: does this system have a source of randomness?"
@@ -53,16 +53,16 @@ struct Key {
     id: String,
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct Claims {
-    /// The service account for which it is made.
+    /// The service account.
     pub(crate) email: String,
     /// The receiver.
     pub(crate) audience: String,
 }
 
-/// A signed token, and until when it may be sent along.
+/// A signed token, and until when it may be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
     pub(crate) text: String,
@@ -70,19 +70,19 @@ pub(crate) struct Token {
 }
 
 impl Token {
-    /// Whether it may still be sent along.
+    /// Whether it may still be sent.
     pub(crate) fn serves(&self, now: Time) -> bool {
         now < self.usable_until
     }
 }
 
 impl Signer {
-    /// Makes no key yet.
+    /// Generates no key yet.
     pub(crate) fn new(issuer: impl Into<String>) -> Self {
         Self { issuer: issuer.into(), key: OnceLock::new() }
     }
 
-    /// A token for an hour from now.
+    /// A token that is valid for an hour from now.
     pub(crate) fn token(&self, now: Time, claims: &Claims) -> Result<Token, KeyError> {
         let key = self.key()?;
         let issued = now.since(Time::default()).as_secs();
@@ -106,7 +106,7 @@ impl Signer {
         Ok(Token { text, usable_until: now + (LIFETIME - SPARE) })
     }
 
-    /// The public key as a JSON Web Key Set.
+    /// The public key, as a JSON Web Key Set.
     pub(crate) fn keys(&self) -> Result<Value, KeyError> {
         let key = self.key()?;
         let public = key.pair.public_key();
@@ -133,7 +133,7 @@ impl Signer {
         })
     }
 
-    /// Two that ask at once may both make a key; the first one's counts.
+    /// Concurrent callers may each generate a key; the first one is kept.
     fn key(&self) -> Result<&Key, KeyError> {
         if let Some(key) = self.key.get() {
             return Ok(key);
@@ -145,7 +145,8 @@ impl Signer {
     }
 }
 
-/// The service's subjects are the accounts' numbers; here a number of the same length that belongs to the address.
+/// The service's subjects are the numbers of the accounts; here it is a number of the same length,
+/// derived from the address.
 fn subject(email: &str) -> String {
     let hash = digest::digest(&digest::SHA256, email.as_bytes());
     let number = hash.as_ref().iter().take(8).fold(0_u64, |number, byte| (number << 8) | u64::from(*byte));

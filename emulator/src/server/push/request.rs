@@ -1,5 +1,5 @@
-//! One push as an HTTP request: what goes into its body and its headers, wrapped and unwrapped. Sends nothing, and signs
-//! nothing.
+//! One push as an HTTP request: its body and its headers, wrapped and unwrapped. It neither sends
+//! nor signs anything.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,12 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderVal
 use crate::broker::{Message, PushDelivery};
 use crate::proto::pubsub::push_config::Wrapper;
 
-/// As the service calls itself: receivers tell pushes by it.
+/// The service's user agent, by which receivers recognise pushes.
 const AGENT: HeaderValue = HeaderValue::from_static("CloudPubSub-Google");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// Headers that a message's attributes can't set: they belong to the connection, the framing, or to Pub/Sub itself.
+/// Headers that a message's attributes cannot set: they belong to the connection, the framing, or
+/// Pub/Sub itself.
 const RESERVED: [&str; 11] = [
     "authorization",
     "connection",
@@ -39,7 +40,8 @@ pub(super) struct Content {
     pub(super) body: Bytes,
 }
 
-/// The body of a wrapped push. Message id and publish time have two names each: the service sends both.
+/// The body of a wrapped push. Message id and publish time occur twice, under both names that the
+/// service uses.
 #[derive(serde::Serialize)]
 struct Envelope<'a> {
     message: Wrapped<'a>,
@@ -67,7 +69,7 @@ struct Wrapped<'a> {
 }
 
 impl Content {
-    /// What is sent for a delivery, but for the token.
+    /// The request for a delivery, without the token.
     pub(super) fn of(delivery: &PushDelivery) -> Result<Self, serde_json::Error> {
         match &delivery.config.wrapper {
             Some(Wrapper::NoWrapper(unwrapped)) => Ok(Self::unwrapped(delivery, unwrapped.write_metadata)),
@@ -103,7 +105,7 @@ impl Content {
         Ok(Self { headers, body: body.into() })
     }
 
-    /// Metadata that no header can hold is left out.
+    /// Leaves out metadata that a header cannot hold.
     fn unwrapped(delivery: &PushDelivery, write_metadata: bool) -> Self {
         let message = &delivery.message;
         let mut headers = HeaderMap::from_iter([(USER_AGENT, AGENT)]);
@@ -135,7 +137,7 @@ fn metadata(key: &str, value: &str) -> Option<(HeaderName, HeaderValue)> {
     Some((name, HeaderValue::try_from(value).ok()?))
 }
 
-/// RFC 3339 with a Z, as the service writes it.
+/// RFC 3339 with a Z, like the service.
 fn published(message: &Message) -> String {
     let published = message.published.timestamp();
     let time = DateTime::<Utc>::from_timestamp(published.seconds, published.nanos.unsigned_abs());

@@ -1,6 +1,6 @@
-//! The tokens that are in use: signed once, and sent along for most of their hour.
+//! The tokens in use: signed once, and reused for most of their hour.
 //!
-//! What a token says is `oidc`'s matter.
+//! Their content is defined in `oidc`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,17 +11,17 @@ use super::oidc::{Claims, GOOGLE_ISSUER, KeyError, Signer, Token};
 use crate::broker::Time;
 use crate::proto::pubsub::push_config::OidcToken;
 
-/// Accounts and audiences whose tokens are kept at once.
+/// The most accounts and audiences whose tokens are cached.
 const KEPT_MAX: usize = 1_000;
 
-/// Makes tokens, and says how they are checked.
+/// Issues tokens, and publishes how to verify them.
 pub(crate) struct Tokens {
     signer: Signer,
     kept: Mutex<HashMap<Claims, Token>>,
 }
 
 impl Tokens {
-    /// Of this issuer; of Google's if nothing is said.
+    /// With this issuer; Google's by default.
     pub(crate) fn new(issuer: Option<String>) -> Self {
         Self {
             signer: Signer::new(issuer.unwrap_or_else(|| GOOGLE_ISSUER.to_owned())),
@@ -29,7 +29,7 @@ impl Tokens {
         }
     }
 
-    /// A token for an account; for its endpoint, unless it is made for another audience.
+    /// A token for an account. Its audience is the endpoint, unless another one is configured.
     pub(super) async fn token(
         this: &Arc<Self>,
         now: Time,
@@ -43,7 +43,7 @@ impl Tokens {
             return Ok(token.text.clone());
         }
         let tokens = Arc::clone(this);
-        // To make the key takes a good part of a second.
+        // Generating the key takes a large part of a second.
         tokio::task::spawn_blocking(move || tokens.make(now, claims)).await.map_err(|_| KeyError)?
     }
 
@@ -72,7 +72,7 @@ impl Tokens {
     }
 
     fn kept(&self) -> MutexGuard<'_, HashMap<Claims, Token>> {
-        // Nothing in here panics half-way through a change.
+        // Nothing panics with the lock held.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Answers in JSON: what a method answered, or a refusal in the form of Google's APIs.
+//! Answers in JSON: a method's response, or a refusal in the format of Google's APIs.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Response, StatusCode, header};
@@ -9,7 +9,7 @@ use super::query::Query;
 use crate::broker::{Answer, Refusal};
 use crate::server::grpc::ErrorInfo;
 
-/// How the caller wants it written.
+/// The output format that the caller requested.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Form {
     pretty: bool,
@@ -78,7 +78,7 @@ impl Form {
     }
 }
 
-/// A code's HTTP status and name, as `google.rpc.Code` lists them.
+/// A code's HTTP status and name, as listed in `google.rpc.Code`.
 fn names(code: Code) -> (StatusCode, &'static str) {
     match code {
         Code::Ok => (StatusCode::OK, "OK"),
@@ -106,14 +106,14 @@ fn client_closed_request() -> StatusCode {
     StatusCode::from_u16(499).unwrap_or(StatusCode::BAD_REQUEST)
 }
 
-/// The fields of answers that are enums, and their values' numbers. Only of what this emulator answers: BigQuery
-/// exports, ingestion and schemas have more, and are not there.
+/// The enum fields of answers, with the numbers of their values. It only covers what this emulator
+/// answers: BigQuery exports, ingestion and schemas have more, but are not supported.
 const ENUMS: &[(&str, &[(&str, i32)])] = &[
     ("state", &[("ACTIVE", 1), ("RESOURCE_ERROR", 2), ("INGESTION_RESOURCE_ERROR", 2)]),
     ("logType", &[("ADMIN_READ", 1), ("DATA_WRITE", 2), ("DATA_READ", 3)]),
 ];
 
-/// These hold what users wrote, by keys of their own.
+/// Fields that hold users' values under users' keys.
 const MAPS: &[&str] = &["attributes", "labels", "tags"];
 
 fn number_enums(value: &mut Value) {

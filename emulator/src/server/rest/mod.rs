@@ -1,6 +1,7 @@
-//! The services over REST: every route that the protos state, from JSON and to JSON.
+//! The services over REST: every route in the protos, with JSON requests and responses.
 //!
-//! It knows no method: a route gives a method's name and a request in JSON, and `calls` does the rest.
+//! It knows no method: a route yields a method's name and a request in JSON, and `calls` does the
+//! rest.
 
 mod answer;
 mod query;
@@ -25,7 +26,7 @@ use crate::proto::{ROUTES, Route};
 
 const PULL: &str = "google.pubsub.v1.Subscriber/Pull";
 
-/// The service has these beside what its protos state.
+/// Routes of the service that are missing in its protos.
 const MORE_ROUTES: &[Route] = &[Route {
     verb: "GET",
     template: "/v1/{resource=**}:getIamPolicy",
@@ -39,7 +40,7 @@ struct Rest {
     templates: Arc<[Template]>,
 }
 
-/// Whatever no other route of the port takes.
+/// Takes every request that no other route of the port takes.
 pub(super) fn routes(calls: &Calls) -> Router {
     let mut templates: Vec<Template> = ROUTES.iter().chain(MORE_ROUTES).map(Template::parse).collect();
     // `{name}:verb` before `{name}`, which would take the verb for a part of the name.
@@ -48,7 +49,7 @@ pub(super) fn routes(calls: &Calls) -> Router {
     Router::new().fallback(answer).with_state(rest)
 }
 
-/// A refusal of a request that came to no method.
+/// The response to a request that was refused before it reached a method.
 pub(super) fn refused(refusal: Refusal) -> Response<Body> {
     Form::default().refused(refusal)
 }
@@ -96,7 +97,7 @@ impl Rest {
     }
 }
 
-/// Reads a body of a bounded size.
+/// Reads a body of limited size.
 async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && encoding != "identity"
@@ -112,7 +113,7 @@ async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
     })
 }
 
-/// The seconds that Google's REST clients say they will wait.
+/// How long Google's REST clients declare that they will wait, in seconds.
 fn patience(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get("x-server-timeout")?.to_str().ok()?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()

@@ -1,8 +1,8 @@
-//! A request's query: the parameters every Google API has, and the fields of the request.
+//! A request's query: the parameters of every Google API, and the fields of the request.
 
 use percent_encoding::percent_decode_str;
 
-/// Every Google API takes these; what they say is either obeyed elsewhere or of no consequence here.
+/// The parameters of every Google API; each is either handled elsewhere or has no effect here.
 const SYSTEM: &[&str] = &[
     "access_token",
     "alt",
@@ -18,7 +18,7 @@ const SYSTEM: &[&str] = &[
     ".xgafv",
 ];
 
-/// The parameters, in the order they came.
+/// The parameters in their original order.
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
@@ -30,13 +30,13 @@ impl Query {
         Self(parameters.collect())
     }
 
-    /// A system parameter, which may be written with a dollar sign.
+    /// A system parameter; its name may be prefixed with a dollar sign.
     pub(super) fn system(&self, name: &str) -> Option<&str> {
         let (_, value) = self.0.iter().find(|(given, _)| plain(given) == name)?;
         Some(value)
     }
 
-    /// What is meant for the request's fields.
+    /// The parameters that are fields of the request.
     pub(super) fn fields(&self) -> impl Iterator<Item = (&str, &str)> {
         let fields = self.0.iter().filter(|(name, _)| !SYSTEM.contains(&plain(name)));
         fields.map(|(name, value)| (name.as_str(), value.as_str()))

@@ -1,6 +1,6 @@
-//! A method's request in JSON: from the path, the body and the query of its REST form.
+//! A method's request in JSON, assembled from the path, the body and the query of its REST form.
 //!
-//! It knows no field: what is none is found when the request is read.
+//! It knows no fields: an unknown one is detected when the request is deserialised.
 
 use serde_json::{Map, Value};
 
@@ -8,7 +8,7 @@ use super::query::Query;
 use super::template::Bound;
 use crate::broker::{Answer, Refusal};
 
-/// Fields that are enums: in JSON their numbers must be numbers. Everything else may be a string.
+/// Enum fields, whose numbers must be numbers in JSON. Everything else may be a string.
 const ENUMS: &[&str] = &["view"];
 
 pub(super) fn assemble(bound: &Bound<'_>, query: &Query, body: &[u8]) -> Answer<Value> {
@@ -24,7 +24,7 @@ pub(super) fn assemble(bound: &Bound<'_>, query: &Query, body: &[u8]) -> Answer<
     Ok(Value::Object(request))
 }
 
-/// No body at all is an empty request.
+/// An empty body is an empty request.
 fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
     if body.is_empty() {
         return Ok(Map::new());
@@ -34,7 +34,7 @@ fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
     })
 }
 
-/// A field that is given more than once has all the values.
+/// Adds a value; a field that is given more than once becomes a list.
 fn add(request: &mut Map<String, Value>, field: &str, value: &str) -> Answer<()> {
     let slot = field_of(request, field)?;
     let value = match value.parse::<i64>() {
@@ -51,7 +51,7 @@ fn add(request: &mut Map<String, Value>, field: &str, value: &str) -> Answer<()>
     Ok(())
 }
 
-/// `topic.name`: the field `name` of the field `topic`.
+/// Finds a nested field: `topic.name` is the field `name` of the field `topic`.
 fn field_of<'a>(request: &'a mut Map<String, Value>, path: &str) -> Answer<&'a mut Value> {
     match path.split_once('.') {
         None => Ok(request.entry(path).or_insert(Value::Null)),

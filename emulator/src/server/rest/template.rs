@@ -1,18 +1,19 @@
-//! The paths of routes: `/v1/{topic=projects/*/topics/*}:publish`, as `google.api.http` writes them.
+//! The paths of routes, like `/v1/{topic=projects/*/topics/*}:publish`, in the syntax of
+//! `google.api.http`.
 
 use percent_encoding::percent_decode_str;
 
 use crate::proto::Route;
 
-/// A route whose path was taken apart.
+/// A route with its path parsed.
 pub(super) struct Template {
     route: &'static Route,
     segments: Vec<Segment>,
-    /// The field that a part of the path is the value of: `topic.name`.
+    /// The request field that a part of the path is bound to, like `topic.name`.
     field: &'static str,
-    /// Which segments that part is.
+    /// The segments of that part.
     value: std::ops::Range<usize>,
-    /// After the last segment's colon.
+    /// What follows the last segment's colon.
     verb: Option<&'static str>,
 }
 
@@ -21,11 +22,11 @@ enum Segment {
     Literal(&'static str),
     /// `*`
     One,
-    /// `**`, always the last: any number.
+    /// `**`: any number of segments; always the last.
     Rest,
 }
 
-/// A request's path on its route.
+/// A request's path, matched to its route.
 pub(super) struct Bound<'a> {
     pub(super) route: &'static Route,
     pub(super) field: &'a str,
@@ -53,7 +54,7 @@ impl Template {
         self.verb.is_some()
     }
 
-    /// Whether a request is this route's, and what its path says.
+    /// Matches a request to this route, and extracts the field from its path.
     pub(super) fn bind(&self, method: &str, path: &str) -> Option<Bound<'_>> {
         if method != self.route.verb {
             return None;

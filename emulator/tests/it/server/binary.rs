@@ -1,4 +1,4 @@
-//! The program: what it prints, how it ends.
+//! The program: its output, and how it ends.
 
 use std::process::Stdio;
 
@@ -20,7 +20,7 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Its first line, once it listens.
+/// Its first line of output, printed once it listens.
 async fn started(child: &mut Child) -> String {
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).await.unwrap();

@@ -48,7 +48,7 @@ async fn stopping_ends_what_waits_and_frees_the_port() {
     let address = stage.emulator.address();
     let mut pull = pin!(stage.pull());
     assert!(poll_immediate(pull.as_mut()).await.is_none());
-    // On the same connection and after the pull, which then waits.
+    // On the same connection, after the pull, which is waiting by then.
     let mut subscriber = stage.subscriber.clone();
     subscriber
         .list_snapshots(ListSnapshotsRequest { project: PROJECT.to_owned(), ..Default::default() })
@@ -87,12 +87,13 @@ async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
     assert_eq!(stage.leased(), 1);
     let mut stream = streaming::open(&stage, |_| ()).await;
     clock.advance(Duration::from_secs(11));
-    // Nobody asked anything: the emulator itself saw to it.
+    // Without any request: the emulator itself noticed it.
     let response = soon(stream.message()).await.unwrap().unwrap();
     assert_eq!(texts(&response.received_messages), ["one"]);
 }
 
-/// A client that opens a connection of HTTP/2 and never says anything again, not even that it is still there.
+/// A client that opens an HTTP/2 connection and then never sends anything, not even an answer to a
+/// ping.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_answers_no_ping_is_gone() {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();

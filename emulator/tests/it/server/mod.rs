@@ -1,5 +1,5 @@
-//! The server: its port, its life, REST, waiting and streams. Only our own emulator; what Pub/Sub does is told in the
-//! conformance cases.
+//! The server: its port, its lifetime, REST, waiting and streams. Only our own emulator; the
+//! conformance cases cover the behaviour of Pub/Sub.
 
 mod binary;
 mod life;
@@ -71,7 +71,7 @@ impl Stage {
         }
     }
 
-    /// What is out for pulls and streams.
+    /// How many messages are leased.
     fn leased(&self) -> usize {
         let overview = self.emulator.broker(|broker, now| broker.overview(now));
         overview.subscriptions[0].messages.leased
@@ -82,7 +82,7 @@ async fn connect(emulator: &Emulator) -> Channel {
     Endpoint::from_shared(format!("http://{}", emulator.host())).unwrap().connect().await.unwrap()
 }
 
-/// Whoever waits longer waits for nothing.
+/// Fails after 20 seconds.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(20), future).await.expect("nothing came")
 }

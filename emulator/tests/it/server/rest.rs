@@ -1,4 +1,4 @@
-//! REST, as far as it is a form of its own.
+//! REST, where it differs from gRPC.
 
 use serde_json::{Value, json};
 use wakeq_emulator::Emulator;
@@ -12,7 +12,7 @@ async fn ask(emulator: &Emulator, verb: &str, path: &str, body: &str) -> (u16, V
     (response.status().as_u16(), response.json().await.unwrap())
 }
 
-/// The status, and the words.
+/// The status, and the message.
 async fn refused(emulator: &Emulator, verb: &str, path: &str, body: &str) -> (u16, String) {
     let (status, answer) = ask(emulator, verb, path, body).await;
     assert_eq!(answer["error"]["code"], json!(status), "{answer}");

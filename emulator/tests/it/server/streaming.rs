@@ -23,7 +23,7 @@ impl Stream {
     }
 }
 
-/// Opens one with this first request; it is open when this returns.
+/// Opens a stream with this first request; it is open when this returns.
 pub(super) async fn open(stage: &Stage, change: impl FnOnce(&mut StreamingPullRequest)) -> Stream {
     try_open(stage, change).await.unwrap()
 }

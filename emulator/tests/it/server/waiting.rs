@@ -31,7 +31,7 @@ async fn asked_to_answer_at_once_it_does() {
 #[tokio::test]
 async fn a_pull_ends_with_its_caller_s_patience() {
     let stage = Stage::new().await;
-    // Over REST: a gRPC client gives up by itself soon after.
+    // Over REST, as a gRPC client would give up by itself soon after.
     let url = format!("http://{}/v1/{SUBSCRIPTION}:pull", stage.emulator.host());
     let pull =
         reqwest::Client::new().post(url).header("x-server-timeout", "0.01").body(r#"{"maxMessages":1}"#);

@@ -1,4 +1,5 @@
-//! The same rules said simply and slowly: every message in one list, every question answered by looking at all of them.
+//! The same rules, simple and slow: every message in one list, every question answered by a full
+//! scan.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +17,7 @@ enum Stage {
         until: Time,
         lease: usize,
     },
-    /// Acknowledged while an earlier one of its key is not.
+    /// Acknowledged, but an earlier one of its key is not.
     Done,
     Acked,
     Dead,
@@ -28,11 +29,11 @@ struct Known {
     size: usize,
     stage: Stage,
     failures: u32,
-    /// By which ids it was handed out, the latest last, and which of them were acknowledged.
+    /// The ids with which it was handed out, the latest last, and whether each was acknowledged.
     ids: Vec<(String, bool)>,
 }
 
-/// What became of an ack id.
+/// The expected outcome for an ack id.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
     Acked,
@@ -62,7 +63,7 @@ impl Model {
         self.messages.insert(id, Known { key, size, stage, failures: 0, ids: Vec::new() });
     }
 
-    /// Leases run out one after the other.
+    /// Leases expire one after the other.
     pub(super) fn pass(&mut self, now: Time) {
         loop {
             let ended = self.messages.iter().filter_map(|(id, known)| match known.stage {
@@ -78,12 +79,13 @@ impl Model {
         self.now = now;
     }
 
-    /// A stream has ended: what it held stays leased.
+    /// Ends a stream: what it held stays leased.
     pub(super) fn close(&mut self, stream: Holder) {
         self.closed.push(stream);
     }
 
-    /// Checks what was handed out, in its order, and notes it. `complete`: there was room for more.
+    /// Checks what was handed out, in its order, and records it. `complete`: there was room for
+    /// more.
     pub(super) fn took(&mut self, holder: Holder, deadline: Duration, taken: &[Delivered], complete: bool) {
         let mut session = Vec::new();
         for delivered in taken {
@@ -116,7 +118,7 @@ impl Model {
         let of_key = || self.messages.iter().filter(|(_, other)| other.key == known.key);
         let is_first =
             of_key().find(|(_, other)| matches!(other.stage, Stage::Pending { .. })).map(|(id, _)| *id);
-        // Later ones are out only with exactly-once delivery.
+        // Later ones are only leased with exactly-once delivery.
         let others_agree = of_key().all(|(other_id, other)| match other.stage {
             Stage::Leased { holder: Holder::Pull, .. } => {
                 *other_id > id || holder == Holder::Pull && session.contains(other_id)
@@ -222,7 +224,7 @@ impl Model {
         }
     }
 
-    /// All before it in its key are settled for good.
+    /// Whether all before it in its key are settled for good.
     fn is_first(&self, id: u64) -> bool {
         let key = &self.messages[&id].key;
         let settled = |known: &Known| matches!(known.stage, Stage::Acked | Stage::Dead);
@@ -239,7 +241,7 @@ impl Model {
         }
     }
 
-    /// Messages not acknowledged, those leased, and the messages and bytes that a holder has.
+    /// How many messages are not acknowledged, and how many of those are leased.
     pub(super) fn figures(&self) -> (usize, usize) {
         let count = |is: fn(&Stage) -> bool| self.messages.values().filter(|known| is(&known.stage)).count();
         let leased = count(|stage| matches!(stage, Stage::Leased { .. }));

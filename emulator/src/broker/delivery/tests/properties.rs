@@ -1,4 +1,4 @@
-//! Whatever is published, taken, settled or left alone, in whatever order.
+//! Properties that hold for any sequence of publishing, taking, settling and expiry.
 
 use std::collections::BTreeSet;
 
@@ -34,7 +34,7 @@ enum Step {
     Pass(u64),
     /// A stream ends, and another one takes its place.
     Reopen(usize),
-    /// To so many seconds ago.
+    /// To this many seconds ago.
     Seek(u64),
     Snapshot,
     /// To the last snapshot.
@@ -54,7 +54,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..120)
 }
 
-/// Those too for which there are no simple rules.
+/// Includes the steps for which the model has no rules.
 fn all_steps() -> impl Strategy<Value = Vec<Step>> {
     let change = prop_oneof![
         (0..400_u64).prop_map(Step::Seek),
@@ -85,7 +85,7 @@ fn any_settings() -> impl Strategy<Value = Settings> {
     )
 }
 
-/// A delivery and all ids it ever gave out.
+/// A delivery, and all ack ids that it ever issued.
 struct Run {
     bench: Bench,
     ids: Vec<String>,
@@ -122,7 +122,7 @@ impl Run {
         self.bench.last
     }
 
-    /// Within the flow control that every stream here has.
+    /// Takes within the flow control that all streams here have.
     fn take(&mut self, holder: Holder, most: usize) -> (Vec<Delivered>, usize, usize) {
         let (messages, bytes) = match holder {
             Holder::Stream(stream) => self.bench.delivery.held_by(stream),
@@ -217,7 +217,8 @@ fn agree(settings: &Settings, steps: Vec<Step>) {
     nothing_is_left(run);
 }
 
-/// Everything that is not acknowledged or dead comes, and when it has been acknowledged nothing is left of it.
+/// Every message that is neither acknowledged nor dead is redelivered, and once it is acknowledged
+/// nothing is left of it.
 fn nothing_is_left(mut run: Run) {
     let bench = &mut run.bench;
     for _ in 0..100 {
@@ -231,7 +232,7 @@ fn nothing_is_left(mut run: Run) {
     assert_eq!((bench.delivery.all().count(), bench.delivery.next_due()), (0, None));
 }
 
-/// What is counted on the way is what there is.
+/// The running counts equal a recount.
 fn add_up(bench: &Bench) {
     let delivery = &bench.delivery;
     let all: Vec<_> = delivery.all().map(|at| &delivery.slots[at]).collect();
@@ -246,7 +247,7 @@ fn add_up(bench: &Bench) {
     listed_once(delivery);
 }
 
-/// Every place that is in a list has a message, and is in the list where its state belongs.
+/// Every slot in a list has a message, and is in the list that its state calls for.
 fn listed_once(delivery: &Delivery) {
     let all: BTreeSet<u32> = delivery.all().collect();
     let follow = |list: &List, lane| {
@@ -278,7 +279,7 @@ fn listed_once(delivery: &Delivery) {
     assert_eq!(sorted(lined), states(&|at| delivery.slots[at].key != NONE));
 }
 
-/// What a run hands out, step by step; time passes in leaps, or from one thing that is due to the next.
+/// What a run hands out, step by step; time passes in leaps, or from one due event to the next.
 fn transcript(settings: &Settings, steps: &[Step], leaps: bool) -> Vec<Vec<(String, u64)>> {
     let mut run = Run::new(settings);
     let mut transcript = Vec::new();
@@ -337,7 +338,8 @@ proptest! {
         assert_eq!(transcript(&settings, &steps, true), transcript(&settings, &steps, false));
     }
 
-    /// Ordered per key, none lost, none twice unless doubled: with faults, two streams, and everything acknowledged.
+    /// Ordered per key, none lost, none twice unless duplicated: with faults, two streams, and
+    /// everything acknowledged.
     #[test]
     fn with_faults_nothing_but_what_they_say_goes_wrong(seed: u64, ordering: bool, exactly_once: bool) {
         let faults = Faults { duplicate: 0.2, delay: 0.2, reorder: 0.2, longest_delay: secs(60), ..Faults::default() };

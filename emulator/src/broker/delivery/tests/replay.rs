@@ -6,7 +6,8 @@ fn retaining(settings: Settings) -> Settings {
     Settings { retain_acked: true, ..settings }
 }
 
-/// Publishes five messages a minute apart, takes and acknowledges the first four; the clock is at the last.
+/// Publishes five messages a minute apart, and takes and acknowledges the first four; the clock is
+/// at the last.
 fn after_an_hour(settings: Settings, key: &str) -> (Bench, Time) {
     let mut bench = Bench::new(settings);
     let start = bench.now;
