@@ -1,7 +1,7 @@
-//! One client: reads its messages, takes a turn for each transaction, and gives the answers back.
+//! One client: reads its messages, takes a turn for each transaction, and returns the answers.
 //!
-//! It must never keep a turn that the client has no use for: nothing is written to it, and nothing read from it, with
-//! the session in hand, unless its transaction, or a lock of its session, is still open.
+//! It must never hold a turn that the client does not need: it neither writes to nor reads from the
+//! client while holding the session, unless its transaction or a lock of its session is still open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,20 +26,20 @@ pub(crate) enum Farewell {
     Connection(#[from] std::io::Error),
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// It was told.
+    /// The client has been told the reason.
     #[error("refused")]
     Refused,
 }
 
-/// Why a group of messages is not given to the engine.
+/// Why a group of messages is not passed to the engine.
 enum Refusal {
-    /// The client gets this error and goes on.
+    /// The client receives this error and continues.
     Error(Frame),
-    /// It has gone.
+    /// The client has gone.
     Gone,
 }
 
-/// A client with a session of its own, as far as it can see.
+/// A client that seems to have a session of its own.
 #[derive(Debug)]
 pub(crate) struct Client {
     inbox: Inbox<OwnedReadHalf>,
@@ -48,15 +48,15 @@ pub(crate) struct Client {
     database: Arc<Database>,
     settings: Settings,
     statements: Statements,
-    /// The engine that its session is in.
+    /// The engine that holds its session.
     age: u64,
-    /// Its own, while a transaction is open.
+    /// Held while a transaction is open.
     turn: Option<Turn>,
     cancelled: Arc<Notify>,
     longest_wait: Duration,
 }
 
-/// What a client is given besides its connection.
+/// What a client needs besides its connection.
 #[derive(Debug)]
 pub(crate) struct Terms {
     pub(crate) databases: Arc<Databases>,
@@ -65,7 +65,7 @@ pub(crate) struct Terms {
     pub(crate) longest_wait: Duration,
 }
 
-/// Serves a client until it goes, is told to, or its database ends.
+/// Serves a client until it disconnects or is refused, or its database ends.
 pub(crate) async fn serve(
     mut inbox: Inbox<OwnedReadHalf>,
     mut outbox: OwnedWriteHalf,
@@ -123,7 +123,7 @@ impl Client {
     async fn converse(&mut self) -> Result<(), Farewell> {
         let mut group = Vec::new();
         let mut bytes = 0;
-        // After an error everything is ignored up to the next Sync.
+        // After an error, everything up to the next Sync is ignored.
         let mut skipping = false;
         let ended = self.database.ended.clone();
         loop {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Answers a group of messages; false, if its rest is to be ignored.
+    /// Answers a group of messages; false if the messages up to the next Sync have to be ignored.
     async fn answer(&mut self, group: Vec<Frame>) -> Result<bool, Farewell> {
         let is_flush = group.last().is_some_and(|frame| frame.tag == b'H');
         let refusal = match self.own_answer(&group).await {
@@ -177,9 +177,10 @@ impl Client {
         Ok(!is_flush)
     }
 
-    /// What is not for the engine: the databases of this server, and rows that it would wait for in vain.
+    /// Answers what is not for the engine: operations on databases, and COPY, whose rows it would
+    /// wait for in vain. `None` if the group is for the engine.
     async fn own_answer(&mut self, group: &[Frame]) -> Option<Result<&'static str, Frame>> {
-        // Inside of a transaction the engine itself knows what is wrong with it.
+        // Inside a transaction, the engine itself reports the error.
         if self.turn.is_some() {
             return None;
         }
@@ -220,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Waits for the session, no longer than a statement may take.
+    /// Waits for the session, but no longer than a statement may take.
     async fn have_turn(&mut self) -> Result<Option<Refusal>, Farewell> {
         if self.turn.is_some() {
             return Ok(None);
@@ -252,7 +253,8 @@ impl Client {
         Ok(None)
     }
 
-    /// Gives a group to the engine and its answer to the client, and the turn to the next if nothing is open.
+    /// Passes a group to the engine and its answer to the client, and releases the turn if nothing
+    /// is open.
     async fn exchange(&mut self, group: Vec<Frame>) -> Result<(), Farewell> {
         let Some(mut turn) = self.turn.take() else { return Err(EngineError::Ended.into()) };
         let mut messages = Vec::new();
@@ -293,7 +295,7 @@ impl Client {
     }
 }
 
-/// Tells a client why its connection ends. One that does not listen is not waited for.
+/// Tells a client why its connection ends. Gives up after a second if the client does not read.
 pub(crate) async fn fatal(outbox: &mut (impl AsyncWrite + Unpin), code: &str, message: &str) -> Farewell {
     let words = Frame::error("FATAL", code, message).bytes();
     match tokio::time::timeout(Duration::from_secs(1), outbox.write_all(&words)).await {

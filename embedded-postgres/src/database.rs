@@ -1,7 +1,7 @@
-//! One database: a folder, its engine while somebody needs it, and whose turn it is.
+//! One database: a folder, its engine while it is in use, and the turns of its clients.
 //!
-//! A turn is handed out first come, first served, and finds a clean session: whatever the one before left undone is
-//! rolled back first. It must never hand out two turns at a time.
+//! Turns are granted in order of arrival, and each finds a clean session: what the previous one
+//! left open is rolled back first. There must never be two turns at a time.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,11 @@ use crate::engine::{Engine, EngineError};
 use crate::frame::Frame;
 use crate::settings::{self, Settings};
 
-/// Nobody else tidies up behind a Postgres of one process: after so many turns it is vacuumed and its log cut off.
+/// A Postgres of one process has no autovacuum: after this many turns it is vacuumed and
+/// checkpointed.
 const TURNS_BETWEEN_CHORES: u32 = 5_000;
 
-/// A client that has gone is counted no more after this.
+/// A client that has gone is no longer counted after this.
 const LEAVES_WITHIN: Duration = Duration::from_secs(5);
 
 /// A database of this server.
@@ -26,19 +27,19 @@ pub(crate) struct Database {
     folder: PathBuf,
     seat: Arc<tokio::sync::Mutex<Seat>>,
     clients: watch::Sender<usize>,
-    /// What clients that have gone left in the session, as messages that free it.
+    /// Messages that free what departed clients left in the session.
     farewells: Mutex<Vec<Vec<u8>>>,
-    /// It was dropped, or the server ends.
+    /// Cancelled when the database is dropped or the server ends.
     pub(crate) ended: CancellationToken,
 }
 
 #[derive(Debug, Default)]
 struct Seat {
     engine: Option<Engine>,
-    /// How many engines there have been: a client of an earlier one has lost its session.
+    /// How many engines there have been; a client of an earlier one has lost its session.
     age: u64,
     settings: Settings,
-    /// Somebody has a turn, or had one and did not end it.
+    /// A client has a turn, or had one and did not end it.
     taken: bool,
     turns_since_chores: u32,
 }
@@ -49,20 +50,21 @@ impl Database {
         Self { folder, seat, clients, farewells, ended }
     }
 
-    /// Counts a client, for as long as the value lives.
+    /// Counts a client for as long as the returned value lives.
     pub(crate) fn enter(self: &Arc<Self>) -> Visit {
         self.clients.send_modify(|count| *count += 1);
         Visit(Arc::clone(self))
     }
 
-    /// Whether nobody is connected, or soon is no more: a client that has just gone may still be counted.
+    /// Whether no client is connected. Waits up to five seconds for the count to reach zero, as a
+    /// client that has just gone may still be counted.
     pub(crate) async fn is_left(&self) -> bool {
         let mut clients = self.clients.subscribe();
         let none_left = clients.wait_for(|count| *count == 0);
         tokio::time::timeout(LEAVES_WITHIN, none_left).await.is_ok()
     }
 
-    /// Waits for the engine, and starts it if need be.
+    /// Waits for the engine, and starts it if necessary.
     pub(crate) async fn turn(&self) -> Result<Turn, EngineError> {
         if self.ended.is_cancelled() {
             return Err(EngineError::Ended);
@@ -73,7 +75,8 @@ impl Database {
     async fn any_turn(&self) -> Result<Turn, EngineError> {
         let mut seat = Arc::clone(&self.seat).lock_owned().await;
         if seat.engine.is_none() {
-            // Whoever waited for a database that was dropped meanwhile must not bring its folder back.
+            // A client that waited for a database that was dropped meanwhile must not recreate its
+            // folder.
             if self.ended.is_cancelled() {
                 return Err(EngineError::Ended);
             }
@@ -99,12 +102,12 @@ impl Database {
         Ok(turn)
     }
 
-    /// Leaves messages for the next turn that free what a client had in the session.
+    /// Queues messages for the next turn that free what a client had in the session.
     pub(crate) fn leave(&self, farewell: Vec<u8>) {
         self.farewells().push(farewell);
     }
 
-    /// Ends the engine in good order, if there is one. The next turn starts another.
+    /// Shuts the engine down gracefully, if there is one. The next turn starts another.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
         if self.seat.lock().await.engine.is_none() {
             return Ok(());
@@ -121,7 +124,7 @@ impl Database {
     }
 }
 
-/// A client is connected.
+/// A connected client.
 #[derive(Debug)]
 pub(crate) struct Visit(Arc<Database>);
 
@@ -131,7 +134,8 @@ impl Drop for Visit {
     }
 }
 
-/// The session, for one client. Whoever drops it without [`end`](Self::end) leaves it to the next to roll back.
+/// The session, for one client. If it is dropped without [`end`](Self::end), the next turn rolls
+/// back what it left.
 #[derive(Debug)]
 pub(crate) struct Turn {
     seat: OwnedMutexGuard<Seat>,
@@ -147,7 +151,8 @@ impl Turn {
         self.seat.engine.as_ref().map_or(&[], Engine::parameters)
     }
 
-    /// An engine that fails is done with: the next turn starts another, which recovers.
+    /// Sends messages to the engine. If that fails, the engine is abandoned: the next turn starts
+    /// another, which recovers.
     pub(crate) async fn exchange(&mut self, messages: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         let answer = match &self.seat.engine {
             Some(engine) => engine.exchange(messages).await,
@@ -171,21 +176,23 @@ impl Turn {
         Ok(())
     }
 
-    /// Gives the session these settings, if it has others. The answer is the engine's error, if it refuses.
+    /// Applies these settings to the session, if it has others. Returns the engine's error if it
+    /// rejects them.
     pub(crate) async fn wear(&mut self, settings: &Settings) -> Result<Option<Frame>, EngineError> {
         if self.seat.settings == *settings {
             return Ok(None);
         }
         let answer = self.query(&settings::apply(settings)).await?;
         let refused = crate::frame::frames(&answer).into_iter().find(|frame| frame.tag == b'E');
-        // A refusal takes the whole change back.
+        // A rejection rolls the whole change back.
         if refused.is_none() {
             self.seat.settings.clone_from(settings);
         }
         Ok(refused)
     }
 
-    /// Looks at the settings that the client has made meanwhile; none, if the engine does not say.
+    /// Reads the settings that the client has changed meanwhile; `None` if the engine reports an
+    /// error.
     pub(crate) async fn look(&mut self) -> Result<Option<settings::Look>, EngineError> {
         let answer = self.query(settings::LOOK).await?;
         let look = settings::look(&answer);
@@ -195,7 +202,7 @@ impl Turn {
         Ok(look)
     }
 
-    /// Hands the session on; nothing may be open in it.
+    /// Releases the session; nothing may be open in it.
     pub(crate) fn end(mut self) {
         self.seat.taken = false;
     }

@@ -1,6 +1,7 @@
-//! The databases of this server, one folder each: they are found, made, copied, renamed and dropped here.
+//! The databases of this server, one folder each: finds, creates, copies, renames and drops them.
 //!
-//! It must never touch a folder beside its own, whatever a database is called, nor copy one that is in use.
+//! It must never touch a folder outside its own, whatever a database is called, nor copy a database
+//! that is in use.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -18,10 +19,10 @@ use crate::sql::Administration;
 const LONGEST_NAME_BYTES: usize = 63;
 /// Each has an engine, with memory of its own.
 const MOST_OPEN: usize = 200;
-/// What only a running engine may have.
+/// Files that only a running engine may have.
 const LOCKS: [&str; 2] = [".pglite-oxide.lock", "postmaster.pid"];
 
-/// Why there is no such database, or why it stays as it is.
+/// Why an operation on a database failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DatabaseError {
     #[error("database \"{0}\" does not exist")]
@@ -43,7 +44,7 @@ pub(crate) enum DatabaseError {
 }
 
 impl DatabaseError {
-    /// As Postgres has it.
+    /// Postgres's SQLSTATE for the error.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Missing(_) => "3D000",
@@ -58,12 +59,12 @@ impl DatabaseError {
     }
 }
 
-/// All of them.
+/// All databases of this server.
 #[derive(Debug)]
 pub(crate) struct Databases {
     folder: PathBuf,
     known: Mutex<HashMap<String, Arc<Database>>>,
-    /// Those that nobody may connect to; as long as this process runs.
+    /// Those that do not allow connections; forgotten when this process ends.
     shut: std::sync::Mutex<HashSet<String>>,
     ended: CancellationToken,
 }
@@ -73,7 +74,7 @@ impl Databases {
         Self { folder, known: Mutex::default(), shut: std::sync::Mutex::default(), ended }
     }
 
-    /// The database, for a client that stays.
+    /// Opens the database for a client, which is counted as long as the visit lives.
     pub(crate) async fn enter(&self, name: &str) -> Result<(Arc<Database>, Visit), DatabaseError> {
         let mut known = self.known.lock().await;
         if self.shut().contains(name) {
@@ -94,7 +95,7 @@ impl Databases {
         Ok((database, visit))
     }
 
-    /// Makes a database, unless it is there.
+    /// Creates a database, unless it exists.
     pub(crate) async fn ensure(&self, name: &str) -> Result<(), DatabaseError> {
         let create = Administration::Create { name: name.to_owned(), template: None };
         match self.carry_out(create).await {
@@ -103,7 +104,7 @@ impl Databases {
         }
     }
 
-    /// Does what a statement asks for.
+    /// Carries out a statement.
     pub(crate) async fn carry_out(&self, what: Administration) -> Result<(), DatabaseError> {
         let mut known = self.known.lock().await;
         match what {
@@ -147,7 +148,7 @@ impl Databases {
         }
     }
 
-    /// Ends every engine in good order.
+    /// Shuts every engine down gracefully.
     pub(crate) async fn close(&self) -> Result<(), EngineError> {
         self.ended.cancel();
         let known = std::mem::take(&mut *self.known.lock().await);
@@ -158,7 +159,7 @@ impl Databases {
         result
     }
 
-    /// The folder of a database that nobody is connected to and that has no engine.
+    /// The folder of a database, once it has no clients and no engine.
     async fn quiet(
         &self,
         known: &mut HashMap<String, Arc<Database>>,
@@ -179,7 +180,7 @@ impl Databases {
         self.shut.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The folder for a database that does not exist.
+    /// The folder for a database that does not exist yet.
     fn free(&self, name: &str) -> Result<PathBuf, DatabaseError> {
         let place = self.place(name)?;
         if place.exists() { Err(DatabaseError::Exists(name.to_owned())) } else { Ok(place) }
@@ -192,7 +193,7 @@ impl Databases {
     }
 }
 
-/// Ends everybody's connection to a database, and its engine.
+/// Ends all connections to a database, and its engine.
 async fn end(known: &mut HashMap<String, Arc<Database>>, name: &str) -> Result<(), DatabaseError> {
     if let Some(database) = known.get(name) {
         database.ended.cancel();
@@ -202,7 +203,7 @@ async fn end(known: &mut HashMap<String, Arc<Database>>, name: &str) -> Result<(
     Ok(())
 }
 
-/// It has its name only when it is whole.
+/// Copies a folder; the copy gets its name only when it is complete.
 async fn copy_whole(source: &Path, target: &Path) -> Result<(), DatabaseError> {
     let (source, target) = (source.to_owned(), target.to_owned());
     let unfinished = target.with_extension("unfinished");

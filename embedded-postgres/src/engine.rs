@@ -1,6 +1,7 @@
 //! One engine: a Postgres that lives in this process, with one session, on a thread of its own.
 //!
-//! It must never know of clients: it takes whole groups of messages and gives back what the engine answers.
+//! It must never know of clients: it takes whole groups of messages and returns the engine's
+//! answers.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
@@ -12,14 +13,14 @@ use tokio::sync::oneshot;
 use crate::frame::{Frame, frames};
 use crate::settings::pair;
 
-/// What a client is told at its start.
+/// The parameters that a client receives at its start.
 const TOLD: &str = "
     select name, setting from pg_catalog.pg_settings
      where name in ('DateStyle', 'IntervalStyle', 'TimeZone', 'client_encoding', 'default_transaction_read_only',
                     'in_hot_standby', 'integer_datetimes', 'server_encoding', 'server_version',
                     'standard_conforming_strings')";
 
-/// Why there is no answer. The engine is gone then.
+/// Why there is no answer. The engine has ended then.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EngineError {
     #[error("the thread of the engine")]
@@ -35,7 +36,8 @@ enum Order {
     Close(oneshot::Sender<Result<(), EngineError>>),
 }
 
-/// The handle to its thread. Without [`close`](Self::close) the next start on the same folder has to recover.
+/// The handle to the engine's thread. Without [`close`](Self::close), the next start on the same
+/// folder has to recover.
 #[derive(Debug)]
 pub(crate) struct Engine {
     orders: mpsc::Sender<Order>,
@@ -43,7 +45,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// Opens the folder; one that does not exist becomes a fresh database.
+    /// Opens the folder; a missing one becomes a new database.
     pub(crate) async fn open(folder: PathBuf) -> Result<Self, EngineError> {
         let (orders, inbox) = mpsc::channel();
         let (ready, opened) = oneshot::channel();
@@ -55,19 +57,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The settings that clients want to know at their start.
+    /// The settings that clients receive at their start.
     pub(crate) fn parameters(&self) -> &[(String, String)] {
         &self.parameters
     }
 
-    /// Hands messages over that end a group, and waits for all of the answer.
+    /// Sends messages that end a group, and waits for the whole answer.
     pub(crate) async fn exchange(&self, messages: Vec<u8>) -> Result<Vec<u8>, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.orders.send(Order::Exchange(messages, reply)).map_err(|_| EngineError::Ended)?;
         answer.await.unwrap_or(Err(EngineError::Ended))
     }
 
-    /// Ends it in good order: with a checkpoint, and its folder free for others.
+    /// Shuts it down gracefully: with a checkpoint, and with its folder free for others.
     pub(crate) async fn close(self) -> Result<(), EngineError> {
         let (reply, answer) = oneshot::channel();
         self.orders.send(Order::Close(reply)).map_err(|_| EngineError::Ended)?;
@@ -81,7 +83,7 @@ fn work(folder: &Path, ready: oneshot::Sender<Result<(), EngineError>>, inbox: &
         Err(error) => return drop(ready.send(Err(error))),
     };
     let _ = ready.send(Ok(()));
-    // Its end is the handle's.
+    // The loop ends when the handle is dropped.
     while let Ok(order) = inbox.recv() {
         match order {
             Order::Exchange(messages, reply) => {
@@ -101,7 +103,8 @@ fn work(folder: &Path, ready: oneshot::Sender<Result<(), EngineError>>, inbox: &
     }
 }
 
-/// `fsync` stays off, as the engine has it: it cannot sync a folder, which every checkpoint would have to.
+/// `fsync` stays off, the engine's default: it cannot sync a folder, as every checkpoint would have
+/// to.
 fn open(folder: &Path) -> Result<Pglite, EngineError> {
     Pglite::builder()
         .path(folder)

@@ -1,14 +1,16 @@
-//! The frames of Postgres's wire protocol: how they are cut out of a stream, looked into, and written.
+//! The frames of Postgres's wire protocol: reads them from a stream, looks into them, and writes
+//! them.
 //!
-//! It must never know what a frame is for, and never hold more of a client's bytes than one frame may have.
+//! It must never know what a frame is for, and never hold more of a client's bytes than one frame
+//! may have.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Longest message of a client.
+/// The longest message of a client.
 pub(crate) const LONGEST_BYTES: usize = 64 * 1024 * 1024;
-/// Longest startup packet, as Postgres has it.
+/// The longest startup packet, as in Postgres.
 const LONGEST_STARTUP_BYTES: usize = 10_000;
 /// Tag and length.
 const HEAD_BYTES: usize = 5;
@@ -30,12 +32,12 @@ impl Frame {
         Self::new(b'Q', terminated(sql))
     }
 
-    /// Everything is done: `I` outside of a transaction, `T` inside of one, `E` inside of a failed one.
+    /// ReadyForQuery: `I` outside of a transaction, `T` inside one, `E` inside a failed one.
     pub(crate) fn ready(status: u8) -> Self {
         Self::new(b'Z', [status])
     }
 
-    /// An error, in the fields that every client reads.
+    /// An error, with the fields that every client reads.
     pub(crate) fn error(severity: &str, code: &str, message: &str) -> Self {
         let mut body = Vec::new();
         for (field, value) in [(b'S', severity), (b'V', severity), (b'C', code), (b'M', message)] {
@@ -58,7 +60,7 @@ impl Frame {
         bytes
     }
 
-    /// The text that begins at this byte of the body and ends with a zero.
+    /// The zero-terminated text that begins at this byte of the body.
     pub(crate) fn text(&self, start: usize) -> Option<&str> {
         let rest = self.body.get(start..)?;
         let end = rest.iter().position(|byte| *byte == 0)?;
@@ -66,17 +68,17 @@ impl Frame {
     }
 }
 
-/// The text and the zero after it.
+/// The text and its terminating zero.
 pub(crate) fn terminated(text: &str) -> Vec<u8> {
     [text.as_bytes(), &[0]].concat()
 }
 
 fn length(body: usize) -> [u8; 4] {
-    // No body is longer than what a client may send or the engine can hold.
+    // No body exceeds what a client may send or the engine can hold.
     u32::try_from(body + 4).unwrap_or(u32::MAX).to_be_bytes()
 }
 
-/// The frames in what the engine answered, which is always whole frames.
+/// The frames in an answer of the engine, which always consists of whole frames.
 pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     let mut found = Vec::new();
     while let Ok(Some((frame, size))) = first(bytes, usize::MAX) {
@@ -86,7 +88,7 @@ pub(crate) fn frames(mut bytes: &[u8]) -> Vec<Frame> {
     found
 }
 
-/// The first frame and its size in bytes; none, if it is not whole yet.
+/// The first frame and its size in bytes; `None` if it is incomplete.
 fn first(bytes: &[u8], longest: usize) -> io::Result<Option<(Frame, usize)>> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD_BYTES>() else { return Ok(None) };
     let [tag, size @ ..] = *head;
@@ -97,7 +99,7 @@ fn first(bytes: &[u8], longest: usize) -> io::Result<Option<(Frame, usize)>> {
     Ok(rest.get(..size - 4).map(|body| (Frame::new(tag, body), size + 1)))
 }
 
-/// What a client sends, frame by frame. Every wait can be given up without losing a byte.
+/// The stream of a client's frames. Every wait can be cancelled without losing a byte.
 #[derive(Debug)]
 pub(crate) struct Inbox<R> {
     reader: R,
@@ -110,7 +112,7 @@ impl<R: AsyncRead + Unpin> Inbox<R> {
         Self { reader, bytes: Vec::new(), read: 0 }
     }
 
-    /// What follows the length of a packet without a tag; none, if the client has gone.
+    /// What follows the length of a packet without a tag; `None` if the client has gone.
     pub(crate) async fn startup(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let unread = &self.bytes[self.read..];
@@ -131,7 +133,7 @@ impl<R: AsyncRead + Unpin> Inbox<R> {
         }
     }
 
-    /// The next frame; none, if the client has gone.
+    /// The next frame; `None` if the client has gone.
     pub(crate) async fn frame(&mut self) -> io::Result<Option<Frame>> {
         loop {
             if let Some((frame, size)) = first(&self.bytes[self.read..], LONGEST_BYTES)? {
@@ -144,7 +146,7 @@ impl<R: AsyncRead + Unpin> Inbox<R> {
         }
     }
 
-    /// Returns once the client has gone; what it sends until then is kept for later, up to a bound.
+    /// Returns once the client has gone; buffers what it sends until then, up to a limit.
     pub(crate) async fn gone(&mut self) {
         loop {
             if self.bytes.len() - self.read > LONGEST_BYTES {

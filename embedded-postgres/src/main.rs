@@ -1,6 +1,8 @@
-//! A Postgres that comes from crates.io alone: PGlite, an engine with one session, behind a server that shares it.
+//! A Postgres that comes from crates.io alone: PGlite, an engine with one session, behind a server
+//! that shares it.
 //!
-//! This file only reads the command line and decides when to end. It must never end without ending the engines.
+//! This file only reads the command line and decides when to end. It must never end without
+//! shutting down the engines.
 
 mod client;
 mod database;
@@ -28,12 +30,13 @@ use tokio_util::sync::CancellationToken;
 use crate::databases::Databases;
 use crate::server::Server;
 
-/// The database that is always there.
+/// The database that always exists.
 const FIRST: &str = "postgres";
 
 /// Serves a Postgres of its own on 127.0.0.1, for development and tests.
 ///
-/// When it accepts connections it prints one line, `ready PORT`. SIGTERM, SIGINT and SIGQUIT end it in good order.
+/// When it accepts connections it prints one line, `ready PORT`. SIGTERM, SIGINT and SIGQUIT end it
+/// in good order.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Arguments {
@@ -43,7 +46,8 @@ struct Arguments {
     /// The port to listen on; 0 takes a free one
     #[arg(long, default_value_t = 0)]
     port: u16,
-    /// Longest wait for another connection's transaction, in seconds, where statement_timeout sets no other limit
+    /// Longest wait for another connection's transaction, in seconds, where statement_timeout sets
+    /// no other limit
     #[arg(long, default_value_t = 60)]
     longest_wait_seconds: u64,
     /// End when the standard input ends, as it does with the process that holds it
@@ -60,7 +64,7 @@ async fn main() -> anyhow::Result<()> {
     std::fs::create_dir_all(&arguments.data).with_context(|| format!("make {}", arguments.data.display()))?;
     let databases = Arc::new(Databases::new(arguments.data, end.child_token()));
     databases.ensure(FIRST).await?;
-    // Unpacks the engine, and finds out early whether it starts.
+    // Unpacks the engine, and fails early if it does not start.
     let (first, visit) = databases.enter(FIRST).await?;
     first.turn().await?.end();
     drop(visit);
@@ -77,11 +81,12 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Ends the server by a signal or with its input.
+/// Ends the server on a signal or at the end of its input.
 async fn watch(end_with_input: bool, end: CancellationToken) {
     let input = end.clone();
     if end_with_input {
-        // A thread, because a read that waits cannot be given up: it must not hold the process back.
+        // A thread, because a blocking read cannot be cancelled and must not delay the end of the
+        // process.
         std::thread::spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
             input.cancel();

@@ -1,6 +1,8 @@
-//! The listener: gives every connection a task, a number and a secret, and carries cancellations between them.
+//! The listener: gives every connection a task, a number and a secret, and forwards cancellations
+//! between them.
 //!
-//! It must never listen anywhere but on the loopback interface, and never serve more clients than it says.
+//! It must never listen on anything but the loopback interface, nor serve more clients than its
+//! limit.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,14 +20,14 @@ use crate::frame::Inbox;
 use crate::startup::{self, Key, Opening};
 
 const MOST_CLIENTS: usize = 500;
-/// A client that connects says what it wants within this.
+/// How long a client may take to send its startup packet.
 const OPENS_WITHIN: Duration = Duration::from_secs(10);
-/// From a connection that could not be taken to the next try.
+/// The delay after a failure to accept a connection.
 const BETWEEN_FAILURES: Duration = Duration::from_millis(50);
-/// Clients that are told to end have this long.
+/// How long clients have to end once they have been told to.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// What all clients share.
+/// Shared by all clients.
 #[derive(Debug)]
 pub(crate) struct Server {
     databases: Arc<Databases>,
@@ -38,7 +40,7 @@ impl Server {
         Arc::new(Self { databases, longest_wait, cancellations: Mutex::default() })
     }
 
-    /// Serves until it is told to end, and then ends its clients.
+    /// Serves until `end` is cancelled, and then ends its clients.
     pub(crate) async fn run(self: &Arc<Self>, listener: TcpListener, end: &CancellationToken) {
         let mut tasks = JoinSet::new();
         let mut connections = 0_u32;
@@ -52,7 +54,8 @@ impl Server {
                         let is_full = tasks.len() >= MOST_CLIENTS;
                         tasks.spawn(Arc::clone(self).welcome(stream, connections, is_full));
                     }
-                    // Too many files are open, or a client has gone already: the next may be luckier.
+                    // Too many files are open, or the client has already gone; the next attempt may
+                    // succeed.
                     Err(_) => tokio::time::sleep(BETWEEN_FAILURES).await,
                 },
             }
@@ -62,7 +65,8 @@ impl Server {
     }
 
     async fn welcome(self: Arc<Self>, stream: TcpStream, process: u32, is_full: bool) {
-        // How it ended was told to the client, or it is not there to be told; only the engine's failures are news.
+        // The client has been told why it ended, or has gone; only failures of the engine are
+        // logged.
         match self.serve(stream, process, is_full).await {
             Err(Farewell::Engine(error)) => eprintln!("connection {process}: {error}"),
             Ok(()) | Err(Farewell::Connection(_) | Farewell::Refused) => {}
@@ -99,7 +103,7 @@ impl Server {
         client::serve(inbox, outbox, wish, Terms { databases, key, cancelled, longest_wait }).await
     }
 
-    /// Only who waits for its turn can be cancelled: the engine itself cannot be interrupted.
+    /// Cancels a wait for a turn only: the engine itself cannot be interrupted.
     fn cancel(&self, key: Key) {
         if let Some((secret, cancelled)) = self.cancellations().get(&key.process)
             && *secret == key.secret
@@ -113,7 +117,7 @@ impl Server {
     }
 }
 
-/// From the standard library's seed of the hash maps, which is the system's randomness.
+/// From the seed of the standard library's hash maps, which the system randomises.
 fn secret() -> u32 {
     use std::hash::{BuildHasher, RandomState};
 

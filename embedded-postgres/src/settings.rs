@@ -1,34 +1,35 @@
-//! The settings of a session: how they are asked for and how they are made.
+//! The settings of a session: how they are read and how they are applied.
 //!
-//! Every client has its own, and the one session has those of the client whose turn it is. What is only local to a
-//! transaction must never be among them: it is asked for outside of one.
+//! Every client has its own, and the one session has those of the client that has the turn.
+//! Settings that are local to a transaction must never be among them, so they are read outside of
+//! one.
 
 use std::collections::BTreeMap;
 
 use crate::frame::{Frame, frames};
 
-/// By name; who a client is belongs to it, if it is not the superuser.
+/// By name; includes the client's user and role, if it is not the superuser.
 pub(crate) type Settings = BTreeMap<String, String>;
 
 const USER: &str = "session_authorization";
 const ROLE: &str = "role";
 
-/// Everything that the session has and a fresh one has not.
+/// Everything that distinguishes the session from a fresh one.
 pub(crate) const LOOK: &str = "
     select name, setting from pg_catalog.pg_settings where source = 'session'
     union all select 'session_authorization', session_user::text where session_user <> 'postgres'
     union all select 'role', pg_catalog.current_setting('role') where pg_catalog.current_setting('role') <> 'none'
     union all select '', 'locks' where exists (select from pg_catalog.pg_locks where locktype = 'advisory')";
 
-/// What came of looking.
+/// The result of reading the session.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) settings: Settings,
-    /// Locks that outlive the transaction.
+    /// Whether it holds locks that outlive the transaction.
     pub(crate) holds_locks: bool,
 }
 
-/// Reads the answer to [`LOOK`]; none, if it is an error.
+/// Parses the answer to [`LOOK`]; `None` if it is an error.
 pub(crate) fn look(answer: &[u8]) -> Option<Look> {
     let frames = frames(answer);
     if frames.iter().any(|frame| frame.tag == b'E') {
@@ -55,8 +56,9 @@ pub(crate) fn pair(row: &Frame) -> Option<(String, String)> {
     Some((text()?, text()?))
 }
 
-/// The statements that give the session these settings and no others. Who it is comes last: only the superuser may
-/// make some of the others. Who the session is cannot be reset: this engine began without anybody logging in.
+/// The statements that give the session exactly these settings. User and role come last, as only
+/// the superuser may set some of the others. The user cannot be reset, because this engine started
+/// without a login.
 pub(crate) fn apply(settings: &Settings) -> String {
     let mut sql = "set session authorization postgres; set role none; reset all;".to_owned();
     let (who, others): (Vec<_>, Vec<_>) =
@@ -67,7 +69,7 @@ pub(crate) fn apply(settings: &Settings) -> String {
     sql
 }
 
-/// A text as SQL has it, whatever `standard_conforming_strings` says.
+/// A text as an SQL literal, independent of `standard_conforming_strings`.
 fn literal(text: &str) -> String {
     format!("E'{}'", text.replace('\\', r"\\").replace('\'', "''"))
 }

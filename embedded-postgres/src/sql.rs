@@ -1,9 +1,11 @@
-//! What the text of a statement gives away: whether it may change the session, and whether it is about databases.
+//! What the text of a statement reveals: whether it may change the session, and whether it is about
+//! databases.
 //!
-//! It must never decide what a statement does, only who has to look closer: it reads words, not SQL. A session that is
-//! said to have changed is asked; so a wrong yes costs a look, and a wrong no forgets a setting.
+//! It reads words, not SQL, so it must never decide what a statement does, only whether to look
+//! closer. A session that may have changed is queried, so a false positive costs a query, and a
+//! false negative loses a setting.
 
-/// What must be done about the databases of this server, each of which is an engine of its own.
+/// An operation on the databases of this server, each of which is an engine of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Administration {
     Create {
@@ -19,7 +21,7 @@ pub(crate) enum Administration {
         if_exists: bool,
         force: bool,
     },
-    /// Whether anybody may connect to it.
+    /// Whether connections to it are allowed.
     Allow {
         name: String,
         connections: bool,
@@ -27,7 +29,7 @@ pub(crate) enum Administration {
 }
 
 impl Administration {
-    /// The statement, if it is a single one about databases in one of the forms that are known here.
+    /// Parses a single statement about databases, if it has one of the supported forms.
     pub(crate) fn of(sql: &str) -> Option<Self> {
         let sql = sql.trim().trim_end_matches(';');
         let words: Vec<String> = sql.split_whitespace().map(plain).collect();
@@ -59,7 +61,7 @@ impl Administration {
         Some(Self::Drop { name: name.to_owned(), if_exists, force })
     }
 
-    /// What Postgres says when it is done.
+    /// The command tag that Postgres reports when it is done.
     pub(crate) fn tag(&self) -> &'static str {
         match self {
             Self::Create { .. } => "CREATE DATABASE",
@@ -69,7 +71,7 @@ impl Administration {
     }
 }
 
-/// A name as Postgres reads it: quoted as it is, else in lower case.
+/// A name as Postgres reads it: unchanged if quoted, else in lower case.
 fn plain(word: &str) -> String {
     match word.strip_prefix('"').and_then(|word| word.strip_suffix('"')) {
         Some(quoted) => quoted.replace("\"\"", "\""),
@@ -77,7 +79,7 @@ fn plain(word: &str) -> String {
     }
 }
 
-/// Whether it is about databases at all, in a form that is known or not.
+/// Whether the text is about databases at all, in a supported form or not.
 pub(crate) fn is_about_databases(sql: &str) -> bool {
     statements(sql).any(|words| {
         matches!(words.as_slice(), [verb, object, ..]
@@ -85,7 +87,7 @@ pub(crate) fn is_about_databases(sql: &str) -> bool {
     })
 }
 
-/// Whether settings or locks of the session may be different after it.
+/// Whether settings or locks of the session may differ after it.
 pub(crate) fn may_change_session(sql: &str) -> bool {
     let lower = sql.to_lowercase();
     lower.contains("set_config")
@@ -98,7 +100,7 @@ pub(crate) fn may_change_session(sql: &str) -> bool {
         })
 }
 
-/// Whether the client would go on to send rows, which the engine takes only from a socket of its own.
+/// Whether the client would send rows next, which the engine accepts only from a socket of its own.
 pub(crate) fn copies_in(sql: &str) -> bool {
     statements(sql).any(|words| {
         words.first().is_some_and(|verb| verb == "copy")
@@ -106,7 +108,7 @@ pub(crate) fn copies_in(sql: &str) -> bool {
     })
 }
 
-/// The first words of each statement, in lower case. A `;` inside of a text begins one as well.
+/// The first words of each statement, in lower case. A `;` inside a literal begins a statement too.
 fn statements(sql: &str) -> impl Iterator<Item = Vec<String>> {
     sql.split(';').map(|statement| {
         let without_comments: String = statement

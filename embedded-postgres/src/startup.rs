@@ -1,4 +1,5 @@
-//! The first packets of a connection: what the client asks for, and the answer that Postgres would give.
+//! The first packets of a connection: the client's request, and the answer that Postgres would
+//! give.
 //!
 //! It must never ask for a password: the server listens on the loopback interface only.
 
@@ -11,12 +12,12 @@ const SSL: u32 = 80_877_103;
 const GSS: u32 = 80_877_104;
 const CANCEL: u32 = 80_877_102;
 
-/// What a packet without a tag asks for.
+/// What a packet without a tag requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Opening {
-    /// Encryption, which there is none of.
+    /// Encryption, which is not supported.
     Encryption,
-    /// To end what another connection waits for.
+    /// To cancel what another connection waits for.
     Cancel(Key),
     /// A session.
     Session(Wish),
@@ -24,18 +25,19 @@ pub(crate) enum Opening {
     Unknown,
 }
 
-/// What a client was told at its start, and proves itself with when it cancels from another connection.
+/// What a client receives at its start, and authenticates with when it cancels from another
+/// connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) process: u32,
     pub(crate) secret: u32,
 }
 
-/// The session that a client wants.
+/// The session that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     pub(crate) database: String,
-    /// Settings that hold from the start, its user among them.
+    /// Settings that apply from the start, including its user.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
@@ -64,7 +66,7 @@ fn wish(bytes: &[u8]) -> Wish {
             "user" => user.clone_from(&pair[1]),
             "database" => database = Some(pair[1].clone()),
             "options" => settings.extend(options(&pair[1])),
-            // The engine speaks UTF-8 and nothing else; it does not replicate.
+            // The engine supports only UTF-8, and no replication.
             "client_encoding" | "replication" => {}
             name if name.starts_with("_pq_.") => {}
             name => drop(settings.insert(name.to_lowercase(), pair[1].clone())),
@@ -77,7 +79,7 @@ fn wish(bytes: &[u8]) -> Wish {
     Wish { database, settings }
 }
 
-/// `-c name=value` and `--name=value`, with spaces in values escaped by a backslash.
+/// Parses `-c name=value` and `--name=value`, with spaces in values escaped by a backslash.
 fn options(text: &str) -> Vec<(String, String)> {
     let (mut words, mut word) = (Vec::new(), String::new());
     let mut letters = text.chars();

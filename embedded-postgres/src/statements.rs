@@ -1,19 +1,21 @@
-//! The prepared statements of one client: they get names of their own in the session that all clients share.
+//! The prepared statements of one client, which get names of their own in the session that all
+//! clients share.
 //!
-//! A client must never see another's statement, nor one of these names, nor the answer to a message it did not send.
+//! A client must never see another's statement, nor one of these names, nor the answer to a message
+//! that it did not send.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::frame::{Frame, frames, terminated};
 use crate::sql;
 
-/// What a client's messages and answers need on their way to the engine and back.
+/// Rewrites a client's messages on their way to the engine, and the answers on their way back.
 #[derive(Debug)]
 pub(crate) struct Statements {
     client: u32,
-    /// By the client's name for it: whether it may change the session.
+    /// By the client's name for a statement: whether it may change the session.
     open: BTreeMap<String, bool>,
-    /// For every `Close` on its way, whether the client sent it.
+    /// For every `Close` in flight, whether the client sent it.
     closing: VecDeque<bool>,
     may_have_changed: bool,
 }
@@ -22,7 +24,7 @@ pub(crate) struct Statements {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
-    /// The transaction's state, if the engine is ready for the next query.
+    /// The transaction's status, if the engine is ready for the next query.
     pub(crate) status: Option<u8>,
 }
 
@@ -31,11 +33,11 @@ impl Statements {
         Self { client, open: BTreeMap::new(), closing: VecDeque::new(), may_have_changed: false }
     }
 
-    /// Appends a client's message as the engine shall see it.
+    /// Appends a client's message in the form for the engine.
     pub(crate) fn send(&mut self, frame: Frame, bytes: &mut Vec<u8>) {
         match self.renamed(&frame, bytes) {
             Some(renamed) => renamed.append_to(bytes),
-            // It is malformed, or carries no name of a statement: the engine knows what to say.
+            // It is malformed, or carries no statement name: the engine can answer it.
             None => frame.append_to(bytes),
         }
     }
@@ -50,7 +52,8 @@ impl Statements {
                 let name = frame.text(0)?;
                 let text = frame.text(name.len() + 1)?;
                 if name.is_empty() {
-                    // The unnamed one is replaced by the next; a named one must be closed before.
+                    // The unnamed statement is replaced by the next one; a named one has to be
+                    // closed first.
                     self.close(name).append_to(bytes);
                     self.closing.push_back(false);
                 }
@@ -80,13 +83,13 @@ impl Statements {
         }
     }
 
-    /// Cuts what only we asked for out of an answer.
+    /// Removes the answers to our own messages.
     pub(crate) fn receive(&mut self, answer: &[u8]) -> Answer {
         let mut seen = Answer { bytes: Vec::with_capacity(answer.len()), status: None };
         for frame in frames(answer) {
             match frame.tag {
                 b'3' if self.closing.pop_front() == Some(false) => continue,
-                // What follows an error is skipped by the engine, up to the end of the group.
+                // The engine skips what follows an error, up to the end of the group.
                 b'E' => self.closing.clear(),
                 b'Z' => {
                     self.closing.clear();
@@ -99,12 +102,12 @@ impl Statements {
         seen
     }
 
-    /// Whether the session may be different since this was asked last.
+    /// Whether the session may have changed since the last call.
     pub(crate) fn take_may_have_changed(&mut self) -> bool {
         std::mem::take(&mut self.may_have_changed)
     }
 
-    /// The messages that free what this client leaves; none, if it leaves nothing.
+    /// The messages that free what this client leaves; `None` if it leaves nothing.
     pub(crate) fn farewell(&mut self) -> Option<Vec<u8>> {
         let names: Vec<String> = std::mem::take(&mut self.open).into_keys().collect();
         let mut bytes: Vec<u8> = names.iter().flat_map(|name| self.close(name).bytes()).collect();

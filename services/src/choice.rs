@@ -1,36 +1,36 @@
-//! What somebody asked for, and why something was taken.
+//! Requests for a kind of service, and the reason for a choice.
 //!
-//! It must never start or look for anything: the services choose, with what is said here.
+//! It must never start or look for anything: the services choose, based on this.
 
 use std::env;
 use std::fmt;
 use std::io::Write;
 
-/// A word that names no choice.
+/// A word that does not name a choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{by} is no choice: use {known}")]
 pub struct UnknownChoice {
     by: String,
-    /// `env, google, own or container`
+    /// For example `env, google, own or container`.
     known: String,
 }
 
-/// A choice that can be asked for by its word.
+/// A kind of service that can be requested by a word.
 pub trait Choice: Copy + 'static {
-    /// The words, and what they mean.
+    /// The words and their meanings.
     const WORDS: &'static [(&'static str, Self)];
 }
 
 /// Where a Postgres comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostgresChoice {
-    /// `env`: `DATABASE_URL` names it.
+    /// `env`: the one that `DATABASE_URL` names.
     Environment,
-    /// `installed`: a cluster of the programs that are installed.
+    /// `installed`: a cluster of the installed programs.
     Installed,
-    /// `embedded`: the one that needs nothing installed.
+    /// `embedded`: the one that needs no installation.
     Embedded,
-    /// `container`: of an image.
+    /// `container`: one from an image.
     Container,
 }
 
@@ -46,13 +46,13 @@ impl Choice for PostgresChoice {
 /// Where a Pub/Sub emulator comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PubSubChoice {
-    /// `env`: `PUBSUB_EMULATOR_HOST` names it.
+    /// `env`: the one that `PUBSUB_EMULATOR_HOST` names.
     Environment,
     /// `google`: Google's own, installed with the Cloud SDK.
     Google,
     /// `own`: ours, in this process.
     Own,
-    /// `container`: of an image.
+    /// `container`: one from an image.
     Container,
 }
 
@@ -65,7 +65,7 @@ impl Choice for PubSubChoice {
     ];
 }
 
-/// A choice that somebody made, and how: `TEST_EMULATOR=google`, or `--emulator google`.
+/// A requested choice and its origin: `TEST_EMULATOR=google`, or `--emulator google`.
 ///
 /// ```
 /// use wakeq_services::{Asked, PubSubChoice};
@@ -78,19 +78,19 @@ impl Choice for PubSubChoice {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked<C> {
-    /// What is asked for.
+    /// The requested kind.
     pub choice: C,
-    /// By what words.
+    /// What requested it, for messages.
     pub by: String,
 }
 
 impl<C: Choice> Asked<C> {
-    /// By an option of a command.
+    /// From an option of a command.
     pub fn by_option(option: &str, word: &str) -> Result<Self, UnknownChoice> {
         Self::parse(word, format!("{option} {word}"))
     }
 
-    /// By a variable of the environment; unset and empty ask for nothing.
+    /// From an environment variable; unset and empty request nothing.
     pub fn by_variable(variable: &str) -> Result<Option<Self>, UnknownChoice> {
         let word = set(variable);
         word.map(|word| Self::parse(&word, format!("{variable}={word}"))).transpose()
@@ -104,12 +104,12 @@ impl<C: Choice> Asked<C> {
     }
 }
 
-/// A service that answers, and why this one was taken.
+/// A service that is ready, and the reason for its choice.
 #[derive(Debug)]
 pub struct Chosen<S> {
     /// The service.
     pub service: S,
-    /// Why: what asked for it, or what it goes before.
+    /// The reason: what requested it, or why nothing of higher precedence was used.
     pub reason: String,
 }
 
@@ -120,12 +120,12 @@ impl<S: fmt::Display> fmt::Display for Chosen<S> {
     }
 }
 
-/// Past the capturing of test output, which would hide it.
+/// Writes past the capture of test output, which would hide it.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The value of a variable that is set to something.
+/// The value of a variable, unless it is empty.
 pub(crate) fn set(variable: &str) -> Option<String> {
     let value = env::var(variable).ok()?;
     let value = value.trim();

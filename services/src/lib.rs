@@ -1,7 +1,9 @@
-//! The services that development and tests need: a Postgres, a Pub/Sub emulator, and the child processes they run in.
+//! The services that development and tests need: a Postgres, a Pub/Sub emulator, and the child
+//! processes in which they run.
 //!
-//! Each is found or started, and gone with the process. This crate must never need anything of `wakeq`: whoever wants tables
-//! hands in the function that makes them, and topics and subscriptions are made by a notifier.
+//! Each is found or started, and ends with this process if it was started. This crate must never
+//! depend on `wakeq`: a caller that needs tables passes the function that creates them, and topics
+//! and subscriptions are created by a notifier.
 
 mod choice;
 mod containers;

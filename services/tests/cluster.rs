@@ -23,7 +23,8 @@ async fn cluster(options: ClusterOptions) -> Option<Cluster> {
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_CLUSTER";
 
 #[expect(clippy::disallowed_methods, reason = "the end of a stranger sends no signal")]
-/// The end of a process that is not our child sends no signal to us, so it is asked for, within a bound.
+/// The end of a process that is not our child sends us no signal, so it is polled for, up to a
+/// limit.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !condition() {
@@ -99,7 +100,8 @@ async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
     }
 }
 
-/// The process that the next test kills: says where its cluster is, on a channel that is not captured.
+/// The process that the next test kills: reports where its cluster is, on a channel that is not
+/// captured.
 #[tokio::test]
 #[ignore = "runs only as another test's child"]
 async fn holds_a_cluster_until_it_is_killed() {

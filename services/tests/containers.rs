@@ -1,7 +1,7 @@
-//! Containers: they outlive the runtime of the test that took them, and are gone with their process, also when that is
-//! killed; what one leaves even so is removed by the next.
+//! Containers: they outlive the runtime of the test that started them, and are removed with their
+//! process, even if that is killed; the next process removes what one still left.
 //!
-//! Only where containers are compiled in and asked for: `TEST_POSTGRES=container`.
+//! They run only if containers are compiled in and requested: `TEST_POSTGRES=container`.
 
 #![cfg(feature = "containers")]
 #![allow(clippy::unwrap_used)]
@@ -38,7 +38,7 @@ fn containers_of(process: u32) -> Vec<String> {
     docker(&["ps", "--all", "--quiet", "--filter", &label]).lines().map(str::to_owned).collect()
 }
 
-/// Whoever removes them tells nobody, so the engine is asked, within a bound.
+/// Their remover reports to no one, so the engine is polled, up to a limit.
 fn wait_until_gone(process: u32) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !containers_of(process).is_empty() {
@@ -59,7 +59,7 @@ async fn holds_a_container() {
     let _ = std::io::stdin().read(&mut [0]);
 }
 
-/// The process, what keeps it, and what it said until it was ready.
+/// The process, its input, which keeps it alive, and what it printed until it was ready.
 fn holder() -> (Child, ChildStdin, String) {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "holds_a_container", "--ignored", "--nocapture"]).env(HOLDS, "1");
@@ -90,7 +90,7 @@ fn one_outlives_the_runtime_that_took_it_and_is_gone_with_its_value() {
         });
     };
     let one = take();
-    let other = take(); // by a client that was first used on a runtime that is gone
+    let other = take(); // by a client that was first used on a runtime that has ended
     answers(&one);
     answers(&other);
     assert_eq!(containers_of(std::process::id()).len(), 2);

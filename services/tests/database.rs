@@ -1,4 +1,4 @@
-//! Databases for tests: alike, apart, and gone afterwards.
+//! Databases for tests: equal, isolated, and dropped afterwards.
 
 #![allow(clippy::unwrap_used)]
 
@@ -23,7 +23,7 @@ async fn words(database: &TestDatabase, word: &str) -> Vec<String> {
     sqlx::query_scalar("select word from words").fetch_all(&mut connection).await.unwrap()
 }
 
-/// Each thread has a runtime of its own, as tests have.
+/// Each thread has a runtime of its own, like a test.
 #[test]
 fn many_at_once_are_isolated_and_share_one_template() {
     let begin = Instant::now();

@@ -1,6 +1,6 @@
-//! The embedded Postgres as its users have it: several connections to one session, over the wire.
+//! The embedded Postgres as its users see it: several connections to one session, over the wire.
 //!
-//! They run where it was asked for (`TEST_POSTGRES=embedded`), because building it takes minutes.
+//! These tests run only on request (`TEST_POSTGRES=embedded`), because building it takes minutes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -71,7 +71,7 @@ async fn prepared_statements_are_each_clients_own() {
     let Some(server) = start().await else { return };
     let (mut one, mut other) = (connect(&server, "postgres").await, connect(&server, "postgres").await);
     for _ in 0..2 {
-        // The driver calls the first statement of every connection by the same name.
+        // The driver gives the first statement of every connection the same name.
         let ours: String = sqlx::query_scalar("select 'one'").fetch_one(&mut one).await.unwrap();
         let theirs = sqlx::query_scalar("select 'other' || $1").bind("!").fetch_one(&mut other).await;
         assert_eq!((ours.as_str(), theirs.unwrap()), ("one", "other!".to_owned()));
@@ -201,7 +201,7 @@ async fn data_outlives_the_end_of_its_server() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
-/// What is no Postgres client is answered or left, and takes nobody's place.
+/// A peer that is not a Postgres client is answered or dropped, and takes no client's slot.
 #[tokio::test]
 async fn strangers_at_the_port_do_no_harm() {
     let Some(server) = start().await else { return };

@@ -1,4 +1,5 @@
-//! Google's emulator and ours: started, killed and started again at their addresses; and how one of them is chosen.
+//! Google's emulator and ours: started, killed and restarted at their addresses; and how one of
+//! them is chosen.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,14 +9,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use wakeq_services::{Asked, EmulatorError, GoogleEmulator, OwnEmulator, PubSub, find};
 
-/// Answers with the beginning of the status line.
+/// Returns the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(host).await?;
     let head =
         format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await?;
     let mut status = [0; 12];
-    stream.read_exact(&mut status).await?; // it keeps the connection open
+    stream.read_exact(&mut status).await?; // the server keeps the connection open
     Ok(String::from_utf8_lossy(&status).into_owned())
 }
 

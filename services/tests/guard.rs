@@ -1,4 +1,4 @@
-//! Guarded children end with their parent, whichever way that ends.
+//! Guarded children end with their parent, however that ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use tokio::sync::mpsc;
 use wakeq_services::{AtEnd, Guard, Launch};
 
-/// A new folder, which is removed by the guard.
+/// A new folder, which the guard removes.
 fn scratch_folder() -> PathBuf {
     nix::unistd::mkdtemp(&std::env::temp_dir().join("wakeq-guard-XXXXXX")).unwrap()
 }
@@ -26,17 +26,18 @@ fn runs(pid: i32) -> bool {
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_FAMILY";
 
 #[expect(clippy::disallowed_methods, reason = "the end of a stranger sends no signal")]
-/// The end of a process that is not our child sends no signal to us, so it is asked for, within a bound.
+/// The end of a process that is not our child sends us no signal, so it is polled for, up to a
+/// limit.
 fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while !condition() {
         assert!(std::time::Instant::now() < deadline, "{what} after 10 s");
-        // Another process ends, and sends no signal here.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// The process that the next test kills: says which processes it holds, on a channel that is not captured.
+/// The process that the next test kills: reports which processes it holds, on a channel that is not
+/// captured.
 #[tokio::test]
 #[ignore = "runs only as another test's child"]
 async fn holds_a_family_until_it_is_killed() {
@@ -65,7 +66,8 @@ fn the_family_and_its_folder_end_with_a_parent_killed_with_9() {
     parent.wait().unwrap();
 
     let mut rest = String::new();
-    output.read_to_string(&mut rest).unwrap(); // would wait for ever if a survivor held the parent's output
+    // would block forever if a survivor held the parent's output
+    output.read_to_string(&mut rest).unwrap();
     wait_until("the folder is still there", || !folder.exists());
     wait_until("a process is still there", || !pids.iter().any(|pid| runs(*pid)));
 }
@@ -125,17 +127,18 @@ fn the_folder_goes_with_the_guard_and_its_last_child() {
 
 const ENDS: &str = "WAKEQ_TEST_ENDS_WITH_AN_ACT";
 
-/// The process that the next test kills: something is to be done at its end.
+/// The process that the next test kills: it has registered a program to run at its end.
 #[test]
 #[ignore = "runs only as another test's child"]
 fn has_something_done_at_its_end() {
     let Some(file) = std::env::var_os(ENDS) else { return };
     let _removal = AtEnd::run("rm", [file]).unwrap();
     std::io::stderr().write_all(b"ready\n").unwrap();
-    std::io::stdin().read_exact(&mut [0]).unwrap(); // nothing ever comes
+    std::io::stdin().read_exact(&mut [0]).unwrap(); // nothing ever arrives
 }
 
-/// Whoever starts a process in the background of a script has it, and its children, ignore SIGINT and SIGQUIT.
+/// A process that a script starts in the background ignores SIGINT and SIGQUIT, and so do its
+/// children.
 #[test]
 fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignored() {
     let folder = scratch_folder();

@@ -1,6 +1,7 @@
-//! Has the engine start a container, and waits until what is in it answers.
+//! Starts a container on the engine and waits until the server in it answers.
 //!
-//! It must never publish a port on another interface than the loopback, unless the engine runs on another machine.
+//! It must never publish a port on an interface other than loopback, unless the engine runs on
+//! another machine.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -24,19 +25,19 @@ use crate::choice::set;
 use crate::process::free_port;
 use crate::pubsub::first_answer;
 
-/// An image that isn't here is fetched within it, too.
+/// Includes pulling an image that is not here yet.
 const STARTED_WITHIN: Duration = Duration::from_secs(600);
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(50);
-/// What parallel queries of Postgres share; an engine gives 64 MB unless it is told otherwise.
+/// Parallel queries of Postgres share it; an engine's default is 64 MB.
 const SHARED_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 const WORDS_SHOWN_BYTES: usize = 2_000;
 const ENGINE_VARIABLE: &str = "DOCKER_HOST";
 
 type Running = ContainerAsync<GenericImage>;
 
-/// What keeps a container. When it is dropped, the engine's thread removes the container, and so does the remover, which
-/// also comes when there is no thread any more.
+/// Keeps a container alive. Dropping it removes the container twice over: from the engine's thread,
+/// and by the remover, which also works when that thread has ended.
 #[derive(Debug)]
 pub(super) struct Held {
     _wanted: oneshot::Sender<()>,
@@ -65,7 +66,7 @@ async fn start_on(thread: EngineThread, plan: Plan) -> Result<Container, Contain
     container.await_answer(kind, &running).await?;
     thread.leave(async {
         let _ = unwanted.await;
-        // The remover tries it as well, and one of the two comes late.
+        // The remover tries the same; whichever comes second fails.
         let _ = running.rm().await;
     });
     Ok(container)
@@ -94,7 +95,7 @@ fn request(plan: &Plan, name: &str, port: u16) -> ContainerRequest<GenericImage>
     })
 }
 
-/// An engine that is reached through a socket of this machine.
+/// Whether the engine is reached through a socket of this machine.
 fn is_engine_here() -> bool {
     set(ENGINE_VARIABLE).is_none_or(|address| address.starts_with("unix:"))
 }

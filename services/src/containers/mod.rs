@@ -1,8 +1,9 @@
-//! Postgres and Pub/Sub emulators from container images, where that is asked for.
+//! Postgres and Pub/Sub emulators from container images, on request.
 //!
-//! Only the feature `containers` compiles what talks to an engine; without it, asking is an error that says so. This module
-//! must never take a container without having been asked, and never leave one behind: each is removed with this process,
-//! also when that is killed, and what even so is left by a run is removed by the next.
+//! The code that talks to an engine is only compiled with the feature `containers`; without it, a
+//! request is an error that says so. This module must never start a container without a request,
+//! nor leave one behind: each is removed with this process, even if that is killed, and the next
+//! run removes what a run still left.
 
 #[cfg(feature = "containers")]
 mod engine;
@@ -23,47 +24,48 @@ use std::io;
 use crate::choice::set;
 use plan::Plan;
 
-/// The image of Postgres.
+/// Selects the image of Postgres.
 const POSTGRES_IMAGE_VARIABLE: &str = "TEST_PG_IMAGE";
 const POSTGRES_IMAGE: &str = "docker.io/library/postgres:17-alpine";
-/// The image of the Pub/Sub emulator.
+/// Selects the image of the Pub/Sub emulator.
 const PUBSUB_IMAGE_VARIABLE: &str = "TEST_PUBSUB_IMAGE";
 const PUBSUB_IMAGE: &str = "gcr.io/google.com/cloudsdktool/google-cloud-cli:emulators";
-/// The network that containers join, if it is not the engine's own: `host`, where the engine has no bridge.
+/// The network that containers join instead of the engine's default: `host`, if the engine has no
+/// bridge.
 const NETWORK_VARIABLE: &str = "TEST_DOCKER_NETWORK";
 
-/// Why there is no container.
+/// Why a container could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ContainerError {
-    /// The feature is off.
+    /// The feature `containers` is off.
     #[error(
         "containers were not compiled in: add `--features wakeq-services/containers` to the command of cargo"
     )]
     NotBuilt,
-    /// Without its client a container could be left behind.
+    /// There is no `docker` client, without which a container could be left behind.
     #[error(
         "containers were asked for, and there is no program `docker` on PATH: install Docker, or ask for another \
          TEST_POSTGRES and TEST_EMULATOR"
     )]
     NoClient,
-    /// No engine.
+    /// No engine answers.
     #[error(
         "containers were asked for, and no engine answers: start Docker (`docker version` has to name a server), and set \
          DOCKER_HOST if its socket is elsewhere; or ask for another TEST_POSTGRES and TEST_EMULATOR: {0}"
     )]
     NoEngine(String),
-    /// No thread for its client.
+    /// The thread for the engine's client could not be started.
     #[error("no thread to talk to the container engine on")]
     Thread(#[source] io::Error),
-    /// No container could be made.
+    /// The engine could not start the container.
     #[error(
         "no container of {image}: is the image here, and if not, does `docker pull {image}` fetch it? {why}"
     )]
     Engine {
         /// The image.
         image: String,
-        /// What the engine said.
+        /// What the engine reported.
         why: String,
     },
     /// The process in the container ended or does not answer.
@@ -74,21 +76,22 @@ pub enum ContainerError {
         /// The end of its log.
         words: String,
     },
-    /// No port.
+    /// There is no free port.
     #[error("no free port on 127.0.0.1 for a container of {image}")]
     Port {
         /// The image.
         image: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// What removes it could not be started.
+    /// The shell that removes the container could not be started.
     #[error("`sh`, which removes a container at its end, could not be started")]
     Remover(#[source] io::Error),
 }
 
-/// A server in a container that answers. It is removed when this value is dropped, and when this process ends.
+/// A server in a container, ready for connections. The container is removed when this value is
+/// dropped and when this process ends.
 #[derive(Debug)]
 pub struct Container {
     image: String,
@@ -100,13 +103,13 @@ pub struct Container {
 }
 
 impl Container {
-    /// A Postgres, of the image that `TEST_PG_IMAGE` names.
+    /// Starts a Postgres from the image in `TEST_PG_IMAGE`; by default `postgres:17-alpine`.
     pub(crate) async fn postgres() -> Result<Self, ContainerError> {
         let image = set(POSTGRES_IMAGE_VARIABLE).unwrap_or_else(|| POSTGRES_IMAGE.to_owned());
         Self::start(Plan::postgres(image, set(NETWORK_VARIABLE))).await
     }
 
-    /// A Pub/Sub emulator, of the image that `TEST_PUBSUB_IMAGE` names.
+    /// Starts a Pub/Sub emulator from the image in `TEST_PUBSUB_IMAGE`; by default Google's.
     pub(crate) async fn pubsub() -> Result<Self, ContainerError> {
         let image = set(PUBSUB_IMAGE_VARIABLE).unwrap_or_else(|| PUBSUB_IMAGE.to_owned());
         Self::start(Plan::pubsub(image, set(NETWORK_VARIABLE))).await
@@ -123,7 +126,7 @@ impl Container {
         Err(ContainerError::NotBuilt)
     }
 
-    /// Where it answers: `host:port`.
+    /// The address of the server, as `host:port`.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -134,7 +137,7 @@ impl Container {
     }
 }
 
-/// Says no password.
+/// Leaves the password out.
 impl fmt::Display for Container {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "a container of {} on {}", self.image, self.address())

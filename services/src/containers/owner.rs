@@ -1,7 +1,8 @@
-//! Says in a container's labels which process it is for, and of labels whether that process has gone.
+//! Labels containers with the process that they belong to, and tells from labels whether that
+//! process has gone.
 //!
-//! It must never take a container for left behind whose process may still run: on another machine, or in another space of
-//! process numbers, only its age tells.
+//! It must never take a container for abandoned whose process may still run: on another machine, or
+//! in another PID namespace, only its age counts.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,10 +11,11 @@ use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, gethostname};
 
-/// The label by which all containers of tests are found; its value is the machine that the process runs on.
+/// The label by which all containers of tests are found; its value is the machine and PID namespace
+/// of the process.
 pub(super) const MACHINE_LABEL: &str = "wakeq.test.machine";
 const PROCESS_LABEL: &str = "wakeq.test.process";
-/// No test runs that long, wherever it runs.
+/// No test runs this long, on whatever machine.
 const LONGEST_LIFE: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// The labels of this process's containers.
@@ -21,14 +23,14 @@ pub(super) fn labels() -> [(&'static str, String); 2] {
     [(MACHINE_LABEL, machine()), (PROCESS_LABEL, std::process::id().to_string())]
 }
 
-/// Whether nobody needs a container of these labels and this age any more.
+/// Whether a container with these labels and of this age is abandoned.
 pub(super) fn is_left(labels: &HashMap<String, String>, age: Duration) -> bool {
     let is_of_here = labels.get(MACHINE_LABEL) == Some(&machine());
     let process = labels.get(PROCESS_LABEL).and_then(|number| number.parse().ok());
     age > LONGEST_LIFE || is_of_here && process.is_some_and(|number| !is_running(number))
 }
 
-/// Its name and, where there may be several, the space that its process numbers are of.
+/// The machine's name and, on Linux, the PID namespace.
 fn machine() -> String {
     let name = gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match std::fs::read_link("/proc/self/ns/pid") {
@@ -37,7 +39,7 @@ fn machine() -> String {
     }
 }
 
-/// A process of another user can't be signalled, but is there.
+/// A process of another user cannot be signalled, but exists.
 fn is_running(number: i32) -> bool {
     kill(Pid::from_raw(number), None) != Err(Errno::ESRCH)
 }

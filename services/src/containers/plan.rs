@@ -1,14 +1,15 @@
-//! What to run: an image, its arguments and variables, and the port that it answers on.
+//! What to run: an image, its arguments and variables, and the port that the server listens on.
 //!
 //! It must never talk to an engine.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Google's image has `gcloud` and much else in it; any other is expected to start an emulator by itself.
+/// Google's image holds `gcloud` and more, and needs a command; any other image is expected to
+/// start an emulator by itself.
 const IMAGES_OF_GCLOUD: [&str; 2] = ["google-cloud-cli", "cloud-sdk"];
 const POSTGRES_PORT: u16 = 5432;
 const PUBSUB_PORT: u16 = 8085;
-/// The network of the machine itself: a container has the machine's ports there, and needs one that is free.
+/// The machine's own network, where a container shares the machine's ports and needs a free one.
 const HOST: &str = "host";
 
 /// What is in the image.
@@ -18,13 +19,13 @@ pub(crate) enum Kind {
     PubSub,
 }
 
-/// A container to be.
+/// A container to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) image: String,
     pub(crate) network: Option<String>,
-    /// For the superuser of Postgres.
+    /// The password of Postgres's superuser.
     pub(crate) password: Option<String>,
 }
 
@@ -39,12 +40,12 @@ impl Plan {
         Self { kind: Kind::PubSub, image, network, password: None }
     }
 
-    /// Whether it is the machine's own network, where nothing is mapped.
+    /// Whether the container joins the machine's own network, where no port is mapped.
     pub(crate) fn is_on_host(&self) -> bool {
         self.network.as_deref() == Some(HOST)
     }
 
-    /// The port that it has where nothing else runs.
+    /// The port of the server in a container with a network of its own.
     pub(crate) fn usual_port(&self) -> u16 {
         match self.kind {
             Kind::Postgres => POSTGRES_PORT,
@@ -52,7 +53,8 @@ impl Plan {
         }
     }
 
-    /// Name and tag: `postgres` and `17-alpine`. A digest stays what it is when both are joined again.
+    /// Name and tag: `postgres` and `17-alpine`. A digest is split at its colon too, and is intact
+    /// once both are joined again.
     pub(crate) fn name_and_tag(&self) -> (&str, &str) {
         match self.image.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => (name, tag),
@@ -60,7 +62,7 @@ impl Plan {
         }
     }
 
-    /// What the image's entry point gets.
+    /// The arguments for the image's entry point.
     pub(crate) fn arguments(&self, port: u16) -> Vec<String> {
         let interface = if self.is_on_host() { "127.0.0.1" } else { "0.0.0.0" };
         match self.kind {
@@ -83,7 +85,7 @@ impl Plan {
         }
     }
 
-    /// The variables of Postgres's official image, which any other that is used here has to know.
+    /// The variables of Postgres's official image, which any other image has to support.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let Some(password) = &self.password else { return Vec::new() };
         vec![

@@ -1,11 +1,12 @@
-//! Removes a container at the end, whether this process ends or its own value is dropped.
+//! Removes a container when this process ends or the value is dropped.
 //!
-//! It goes by the container's name, so it can be there before the container is. It must never hold up anybody.
+//! It uses the container's name, so it can be started before the container. It must never block the
+//! caller.
 
 use super::ContainerError;
 use crate::process::{AtEnd, program_on_path};
 
-/// Removes the container of this name when it is dropped, and when this process ends, however that happens.
+/// Removes the container of this name when it is dropped, and when this process ends in any way.
 #[derive(Debug)]
 pub(super) struct Remover {
     _removal: AtEnd,

@@ -1,4 +1,4 @@
-//! Removes the containers that killed runs have left, when a run takes its first one.
+//! Removes the containers that killed runs left behind, before this process starts its first one.
 //!
 //! It must never touch a container without the label of these tests.
 
@@ -18,7 +18,7 @@ use tokio::sync::OnceCell;
 use super::owner::{MACHINE_LABEL, is_left};
 use crate::choice::say;
 
-/// Once in this process, whoever comes first; nobody takes a container before it is done.
+/// Runs once per process; every start of a container waits for it.
 pub(super) async fn sweep() -> Result<(), ClientError> {
     static SWEPT: OnceCell<()> = OnceCell::const_new();
     SWEPT
@@ -42,14 +42,15 @@ async fn left(engine: &Docker) -> Result<Vec<ContainerSummary>, Error> {
     Ok(containers)
 }
 
-/// By the engine's clock and ours, which may differ by less than what is at stake.
+/// By the engine's clock and ours; their skew is small against the age that matters.
 fn age(container: &ContainerSummary) -> Duration {
     let created =
         Duration::from_secs(container.created.and_then(|at| at.try_into().ok()).unwrap_or(u64::MAX));
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(created)
 }
 
-/// Another process may remove it at the same time; one that stays is no reason not to run tests.
+/// Another process may remove the container at the same time; one that stays does not fail the
+/// tests.
 async fn remove(engine: &Docker, container: &ContainerSummary) {
     let Some(id) = &container.id else { return };
     let name = container.names.iter().flatten().next().unwrap_or(id).trim_start_matches('/');

@@ -1,7 +1,8 @@
 //! The thread on which this process talks to an engine, with a runtime of its own.
 //!
-//! The engine's client keeps its connections for all who use it, and a connection ends with the runtime that it was opened
-//! on. A test's runtime must never be that one: it ends with its test, while others still ask.
+//! The engine's client shares its connections between all callers, and a connection dies with the
+//! runtime on which it was opened. That must never be a test's runtime, which ends with its test
+//! while other tests still use the client.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -22,7 +23,8 @@ impl EngineThread {
         runtime.await.map(Self)
     }
 
-    /// What comes of the work, also if it is a panic. The work goes on if nobody waits for it any more.
+    /// Returns the result of the work, or resumes its panic. The work continues if the caller stops
+    /// waiting.
     pub(super) async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> T {
         match self.0.spawn(work).await {
             Ok(done) => done,
@@ -31,7 +33,7 @@ impl EngineThread {
         }
     }
 
-    /// Work that nobody waits for.
+    /// Work whose result is not awaited.
     pub(super) fn leave(self, work: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(work);
     }

@@ -1,6 +1,7 @@
 //! A Postgres cluster of our own: data folder, port and processes, ended with this process.
 //!
-//! It must never listen anywhere but on 127.0.0.1, and never touch a folder that was not made by it or given to it.
+//! It must never listen on anything but 127.0.0.1, nor touch a folder that it was not given and did
+//! not create.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -22,36 +23,39 @@ use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
-/// Another process may take a free port before Postgres does.
+/// Another process may take a free port before Postgres binds it.
 const PORTS_TRIED: u32 = 5;
 const LOG_FILE: &str = "postgres.log";
-/// In the data folder: what the superuser of a kept cluster proves.
+/// The file in the data folder with the password of a kept cluster's superuser.
 const PASSWORD: &str = "wakeq.password";
 const LOG_SHOWN_BYTES: usize = 2_000;
 
 /// Where a cluster keeps its data.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Folder {
-    /// Removed with everything in it when the process ends, also when it is killed.
+    /// Removed with its contents when the process ends, even if that is killed.
     #[default]
     Temporary,
-    /// Thrown away as well, and in memory, where there is room: for tests, whose databases are many small files.
+    /// Temporary as well, and in memory if there is room: for tests, whose databases are many small
+    /// files.
     Memory,
     /// Kept, and used again by the next start.
     Kept(PathBuf),
 }
 
-/// How to run a cluster.
+/// Options of a cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ClusterOptions {
-    /// Where its data is.
+    /// Where the data is kept; by default in a temporary folder.
     pub folder: Folder,
-    /// Its port; a free one, if none is given.
+    /// The port; a free one by default.
     pub port: Option<u16>,
 }
 
-/// A running cluster with the superuser `postgres`: with a password, if its folder is kept; one for a process of tests goes with it, and has
-/// none, because proving one takes each of their connections longer than what it is opened for.
+/// A running cluster with the superuser `postgres`.
+///
+/// The superuser has a password only if the folder is kept. A temporary cluster ends with its
+/// process, and authentication would take each connection of a test longer than its actual work.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
@@ -69,7 +73,8 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Makes the data folder, if it isn't there, starts the server and waits until it accepts a connection.
+    /// Creates the data folder if it is missing, starts the server and waits until it accepts
+    /// connections.
     pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
         let place = Place::prepare(&options).await?;
         let mut attempt = 1;
@@ -89,7 +94,8 @@ impl Cluster {
         }
     }
 
-    /// The same, but `None`, with a loud line about what is skipped, where Postgres is not installed.
+    /// Like [`start`](Self::start), but `None`, with a line on stderr that names what is `skipped`,
+    /// if Postgres is not installed.
     pub async fn start_if_installed(
         options: ClusterOptions,
         skipped: &str,
@@ -104,44 +110,45 @@ impl Cluster {
         }
     }
 
-    /// The address of one of its databases; `postgres` always exists.
+    /// The URL of a database on this server; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         self.place.url(self.port, database)
     }
 
-    /// Its port on 127.0.0.1.
+    /// The port on 127.0.0.1.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The process id of its postmaster.
+    /// The process id of the postmaster.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Where its data is: under root the given folder may be out of reach for Postgres's user, so ask.
+    /// The folder of the data. It is not always in the given one, which Postgres's user may be
+    /// unable to reach if we run as root.
     pub fn data_folder(&self) -> &Path {
         &self.place.data
     }
 
-    /// Its log.
+    /// The server's log file.
     pub fn log_file(&self) -> &Path {
         &self.place.log
     }
 
-    /// Kills every process of it at once and waits until they are gone.
+    /// Kills all its processes at once and waits until they have ended.
     pub async fn kill_9(&self) -> Result<(), PostgresError> {
         Ok(self.process.kill_9().await?)
     }
 
-    /// Starts it again after [`kill_9`](Self::kill_9), with the same data at the same address.
+    /// Starts the server after [`kill_9`](Self::kill_9), with the same data at the same address.
     pub async fn start_again(&mut self) -> Result<(), PostgresError> {
         self.process.kill_9().await?;
         self.process = self.place.launch(self.port).await?;
         Ok(())
     }
 
-    /// Ends it in good order: connections are closed, everything is on disk.
+    /// Shuts it down gracefully: connections are closed and all data is on disk.
     pub async fn stop(self) -> Result<(), PostgresError> {
         Ok(self.process.interrupt(ENDS_WITHIN).await?)
     }
@@ -155,16 +162,16 @@ impl fmt::Display for Cluster {
     }
 }
 
-/// Everything that stays the same when the server is killed and started again.
+/// Everything that outlives a restart of the server.
 #[derive(Debug)]
 struct Place {
     binaries: Binaries,
     run_as: Option<RunAs>,
     data: PathBuf,
     log: PathBuf,
-    /// Whether it stays, and so has a password.
+    /// Whether the data is kept, and so has a password.
     is_kept: bool,
-    /// Holds the sockets, and what is temporary.
+    /// Holds the sockets and all temporary files.
     scratch: PathBuf,
     guard: Guard,
 }
@@ -174,7 +181,7 @@ impl Place {
         let binaries = Binaries::find()?;
         let run_as = unprivileged()?;
         let scratch = scratch::path(matches!(options.folder, Folder::Memory));
-        let guard = Guard::new(Some(&scratch))?; // before the folder, so that nothing is ever left
+        let guard = Guard::new(Some(&scratch))?; // before the folder, so that it is always removed
         make_folder(&scratch, run_as)?;
         let home = match &options.folder {
             Folder::Temporary | Folder::Memory => scratch.clone(),
@@ -189,7 +196,8 @@ impl Place {
         Ok(place)
     }
 
-    /// Into another folder first, so that an interrupted initialisation is never taken for a cluster.
+    /// Initialises another folder first and renames it, so that an interrupted `initdb` is never
+    /// taken for a cluster.
     async fn initialise(&self) -> Result<(), PostgresError> {
         if let Ok(made_by) = fs::read_to_string(self.data.join("PG_VERSION")) {
             let (made_by, installed) = (made_by.trim().to_owned(), self.binaries.major().to_owned());
@@ -223,7 +231,7 @@ impl Place {
             return Err(PostgresError::Initialise(initdb.last_lines()));
         }
         if self.is_kept {
-            // Beside the data, which is its owner's alone, and moved into place with it.
+            // In the data folder, which only its owner can read, and moved into place with it.
             let kept = unfinished.join(PASSWORD);
             fs::copy(&password, &kept).map_err(at(&kept))?;
             give(&kept, self.run_as)?;
@@ -254,7 +262,7 @@ impl Place {
         }
     }
 
-    /// The address of a database, with the password of the cluster, if it has one.
+    /// The URL of a database, with the cluster's password if it has one.
     fn url(&self, port: u16, database: &str) -> String {
         let password = fs::read_to_string(self.data.join(PASSWORD)).unwrap_or_default();
         let password = match password.trim() {

@@ -1,6 +1,6 @@
-//! A database for one test: a copy of a template that has the tables, dropped with the test.
+//! A database for one test: a copy of a migrated template, dropped with the test.
 //!
-//! It must never need to know what the tables are: the caller hands in the function that makes them.
+//! It must never know what the tables are: the caller passes the function that creates them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
@@ -25,16 +25,16 @@ pub enum DatabaseError {
     /// There is no server.
     #[error(transparent)]
     Postgres(#[from] PostgresError),
-    /// The server refuses to make it.
+    /// The server could not create the database.
     #[error("a database for a test")]
     Create(#[from] sqlx::Error),
-    /// The tables could not be made.
+    /// The tables could not be created.
     #[error("the migrations of a template database")]
     Migrate(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// A database of its own for one test, on the server that all tests of this process share. It is dropped with this
-/// value, whoever is still connected to it.
+/// A database for one test, on the server that all tests of this process share. It is dropped with
+/// this value, even if it still has connections.
 ///
 /// ```no_run
 /// # async fn make_tables(url: String) -> Result<(), std::io::Error> { Ok(()) }
@@ -51,10 +51,11 @@ pub struct TestDatabase {
 }
 
 impl TestDatabase {
-    /// A copy of the template for this state of the migrations. The first test that asks for a state makes its
-    /// template with `migrate`, which gets the address of an empty database and must leave no connection to it open.
+    /// Copies the template for this state of the migrations. The first call with a given state
+    /// creates its template with `migrate`, which receives the URL of an empty database and must
+    /// leave no connection to it open.
     ///
-    /// `state` is anything that differs whenever the migrations do: their checksums, for example.
+    /// `state` is anything that differs whenever the migrations do, such as their checksums.
     pub async fn create<F, Fut, E>(state: &[u8], migrate: F) -> Result<Self, DatabaseError>
     where
         F: FnOnce(String) -> Fut,
@@ -69,31 +70,31 @@ impl TestDatabase {
 
     async fn of(template: &str, server: &Server, live: Live) -> Result<Self, DatabaseError> {
         let name = server.next_name();
-        // By files: a copy by way of the log takes twice the work.
+        // A copy through the log would be twice the work.
         let create = format!("create database {name} template {template} strategy file_copy");
         server.keeper.run(create).await?;
         let url = server.postgres.url(&name);
         Ok(Self { name, url, _live: live })
     }
 
-    /// Another with the same rows. Nobody may be connected to this one meanwhile.
+    /// A copy with the same rows. This database must have no connections meanwhile.
     pub async fn copy(&self) -> Result<Self, DatabaseError> {
         let server = Server::shared().await?;
         Self::of(&self.name, server, Live::on(server)).await
     }
 
-    /// The address to connect to.
+    /// The URL of the database.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Whether the server of this process's tests is the embedded one, which has one session for all connections and
-    /// does not wait for the disk; false as long as no test has asked for a database.
+    /// Whether the server of this process's tests is the embedded one, which has one session for
+    /// all connections and does not wait for the disk; false until a test has requested a database.
     pub fn is_embedded() -> bool {
         SERVER.get().is_some_and(|server| server.embedded)
     }
 
-    /// Its name on the server.
+    /// The name of the database on the server.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -107,7 +108,8 @@ impl Drop for TestDatabase {
     }
 }
 
-/// Somebody needs the templates. On a given server the last one to go removes them; our own goes with the process.
+/// Keeps the templates. On a server that was given, the last one to be dropped removes them; a
+/// server of our own goes with the process.
 #[derive(Debug)]
 struct Live(&'static Server);
 
@@ -125,7 +127,8 @@ impl Drop for Live {
         if !was_last || !server.postgres.stays() {
             return;
         }
-        // Whoever came meanwhile either counts already or finds no template and makes one.
+        // A test that started meanwhile is either already counted, or finds no template and creates
+        // one.
         if let Ok(mut templates) = server.templates.try_lock()
             && server.live.load(Ordering::SeqCst) == 0
         {
@@ -138,14 +141,15 @@ impl Drop for Live {
 
 static SERVER: OnceCell<Server> = OnceCell::const_new();
 
-/// What all tests of this process share; it ends with the process.
+/// Shared by all tests of this process; ends with it.
 #[derive(Debug)]
 struct Server {
     postgres: Postgres,
-    /// Asked of the server, because a given one may be the embedded one as well.
+    /// Queried from the server, as one that was given may be the embedded one too.
     embedded: bool,
     keeper: Keeper,
-    /// Dropping a database waits for a checkpoint, which nobody who creates one should wait for.
+    /// Separate, because dropping a database waits for a checkpoint, which creating one should not
+    /// wait for.
     undertaker: Keeper,
     run: String,
     databases_made: AtomicU64,
@@ -171,7 +175,8 @@ impl Server {
         Ok(Self { postgres, embedded, keeper, undertaker, run, databases_made, live, templates })
     }
 
-    /// Made under another name first: a template is complete, and nobody is connected to it.
+    /// A template is created under another name and renamed once it is complete and has no
+    /// connections.
     async fn template<F, Fut, E>(&self, state: &[u8], migrate: F) -> Result<String, DatabaseError>
     where
         F: FnOnce(String) -> Fut,
@@ -201,13 +206,14 @@ impl Server {
         format!("{PREFIX}{}_{}", self.run, self.databases_made.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// On a given server the database must be gone before the process may be; our own goes with it.
+    /// On a server that was given, the database has to be dropped before the process may end; a
+    /// server of our own goes with it.
     fn patience(&self) -> Duration {
         if self.postgres.stays() { DROPPED_WITHIN } else { Duration::ZERO }
     }
 }
 
-/// The only Postgres that is compiled to WebAssembly.
+/// The embedded Postgres is the only one that is compiled to WebAssembly.
 async fn is_embedded(options: &PgConnectOptions) -> Result<bool, sqlx::Error> {
     let mut connection = options.connect().await?;
     let row = sqlx::raw_sql("select version() like '%wasm%'").fetch_one(&mut connection).await?;

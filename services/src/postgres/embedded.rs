@@ -1,7 +1,8 @@
-//! The Postgres of a machine that has only Rust: built from crates.io when it is first needed, and started as a child.
+//! The Postgres for machines without one: built from crates.io when it is first needed, and started
+//! as a child process.
 //!
-//! It must never be compiled with this crate: whoever has another Postgres should not wait for it. And it must never build
-//! without a word, which takes minutes.
+//! It must never be compiled with this crate, as a developer with another Postgres should not wait
+//! for it. And it must never build silently, as that takes minutes.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -18,7 +19,7 @@ use super::{Folder, PostgresError};
 use crate::choice::say;
 use crate::process::{Ending, Guard, Guarded, Launch};
 
-/// Beside this crate, and no part of its workspace.
+/// Beside this crate, outside its workspace.
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../embedded-postgres/Cargo.toml");
 /// In the workspace's own, so that `cargo clean` removes it.
 const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/embedded-postgres");
@@ -26,11 +27,12 @@ const PROGRAM: &str = "embedded-postgres";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
-/// What the engine says of a folder that another one has.
+/// The engine's message about a folder that another engine has open.
 const IN_USE: &str = "already in use";
 
-/// A running embedded Postgres with the superuser `postgres` and no password. All connections to a database share one
-/// session, transaction by transaction; `embedded-postgres/README.md` says what that gives up.
+/// A running embedded Postgres with the superuser `postgres` and no password. All connections to a
+/// database share one session, transaction by transaction; `embedded-postgres/README.md` lists what
+/// that gives up.
 #[derive(Debug)]
 pub struct Embedded {
     process: Guarded,
@@ -40,7 +42,7 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// Builds the program, if need be, starts it and waits until it accepts connections.
+    /// Builds the program if necessary, starts it and waits until it accepts connections.
     pub async fn start(folder: &Folder) -> Result<Self, PostgresError> {
         let program = build().await?;
         let (folder, temporary) = match folder {
@@ -67,7 +69,7 @@ impl Embedded {
         }
     }
 
-    /// The address of one of its databases; `postgres` always exists.
+    /// The URL of a database on this server; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
     }
@@ -77,7 +79,7 @@ impl Embedded {
         Ok(self.process.kill_9().await?)
     }
 
-    /// Ends it in good order: connections are closed, everything is in its files.
+    /// Shuts it down gracefully: connections are closed and all data is in its files.
     pub async fn stop(self) -> Result<(), PostgresError> {
         Ok(self.process.interrupt(ENDS_WITHIN).await?)
     }
@@ -90,7 +92,7 @@ impl fmt::Display for Embedded {
     }
 }
 
-/// The running program, and its port.
+/// Starts the program; returns it with its port.
 async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded, u16), PostgresError> {
     let (port, mut ports) = watch::channel(None);
     let launch = Launch::new(program)
@@ -115,7 +117,8 @@ async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded
     }
 }
 
-/// Builds the program with the cargo that built us, which has nothing to do but the first time, and says where it is.
+/// Builds the program with the cargo that built us, which has nothing to do after the first time;
+/// returns its path.
 async fn build() -> Result<PathBuf, PostgresError> {
     let is_first = !was_built();
     if is_first {
@@ -145,19 +148,20 @@ async fn build() -> Result<PathBuf, PostgresError> {
     })
 }
 
-/// Whether a build ended here, for this machine's usual target or for the one that somebody's configuration names.
+/// Whether a build finished here, for the machine's default target or for a configured one.
 fn was_built() -> bool {
     let program = Path::new("debug").join(PROGRAM);
     let targets = fs::read_dir(TARGET).into_iter().flatten().flatten().map(|entry| entry.path());
     targets.chain([PathBuf::from(TARGET)]).any(|folder| folder.join(&program).is_file())
 }
 
-/// Whether cargo says this to programs.
+/// Whether this is one of cargo's JSON messages.
 fn is_message(line: &str) -> bool {
     line.starts_with(r#"{"reason":"#)
 }
 
-/// Where our program is, if this message of cargo's says so: its folder depends on the target that is configured.
+/// The path of our program, if this message of cargo contains it: the folder depends on the
+/// configured target.
 fn executable(message: &str) -> Option<PathBuf> {
     let (_, rest) =
         message.strip_prefix(r#"{"reason":"compiler-artifact""#)?.split_once(r#""executable":""#)?;

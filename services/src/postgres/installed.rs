@@ -1,4 +1,4 @@
-//! Finds the Postgres installed on this machine and the user it can run as.
+//! Finds the Postgres that is installed on this machine and the user it can run as.
 //!
 //! It must never start a server; it only asks programs for their version and their folders.
 
@@ -12,10 +12,10 @@ use nix::unistd::{User, geteuid};
 use super::PostgresError;
 use crate::process::{RunAs, program_on_path};
 
-/// The oldest major version that has all that the migrations use.
+/// The oldest major version with all that the migrations use.
 const OLDEST: u32 = 15;
 
-/// The folder of `postgres` and `initdb`, wherever this system puts it.
+/// The folder of `postgres` and `initdb` on this system.
 ///
 /// ```
 /// match wakeq_services::installed_postgres() {
@@ -31,14 +31,14 @@ pub fn installed_postgres() -> Result<PathBuf, PostgresError> {
 #[derive(Debug, Clone)]
 pub(crate) struct Binaries {
     pub(crate) folder: PathBuf,
-    /// `15.18`
+    /// Like `15.18`.
     pub(crate) version: String,
     pub(crate) has_stat_statements: bool,
 }
 
 impl Binaries {
-    /// In this order: `PATH`, Debian's folders (highest version first), `pg_config`, Homebrew and Postgres.app. The first
-    /// that is new enough.
+    /// The first version that is new enough, in this order: `PATH`, Debian's folders (highest
+    /// version first), `pg_config`, Homebrew and Postgres.app.
     pub(crate) fn find() -> Result<Self, PostgresError> {
         Self::first_of(candidates())
     }
@@ -63,18 +63,18 @@ impl Binaries {
         self.folder.join(name)
     }
 
-    /// `15` of `15.18`
+    /// `15` of `15.18`.
     pub(crate) fn major(&self) -> &str {
         major(&self.version)
     }
 }
 
-/// `15` of `15.18`, and of `15beta1`
+/// `15` of `15.18`, and of `15beta1`.
 fn major(version: &str) -> &str {
     version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default()
 }
 
-/// The user that Postgres drops to, which is only needed by root: `postgres`, else `nobody`.
+/// The user that Postgres drops to if we run as root: `postgres`, else `nobody`.
 pub(crate) fn unprivileged() -> Result<Option<RunAs>, PostgresError> {
     if !geteuid().is_root() {
         return Ok(None);
@@ -101,7 +101,7 @@ fn candidates() -> Vec<PathBuf> {
     folders
 }
 
-/// `PARENT/PREFIX<version>/inside`, the highest version first.
+/// The folders `PARENT/PREFIX<version>/inside`, the highest version first.
 fn versions_in(parent: &str, prefix: &str, inside: &str) -> Vec<PathBuf> {
     let names = fs::read_dir(parent).into_iter().flatten().flatten();
     let mut versions: Vec<(u32, PathBuf)> = names
@@ -114,7 +114,7 @@ fn versions_in(parent: &str, prefix: &str, inside: &str) -> Vec<PathBuf> {
     versions.into_iter().map(|(_, folder)| folder).collect()
 }
 
-/// `15.18` of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`
+/// `15.18` of `postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)`.
 fn version(folder: &Path) -> Option<String> {
     let output = Command::new(folder.join("postgres")).arg("--version").output().ok()?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -141,7 +141,7 @@ mod tests {
 
     use super::*;
 
-    /// A folder with programs that say this of themselves, as a shell does it.
+    /// A folder whose `postgres` and `initdb` run this shell script.
     fn programs(parent: &Path, name: &str, postgres: &str) -> PathBuf {
         let folder = parent.join(name);
         fs::create_dir_all(&folder).unwrap();

@@ -1,7 +1,9 @@
-//! Makes and drops the databases of this process's tests, one statement at a time, on a connection of its own.
+//! Creates and drops the databases of this process's tests, one statement at a time, on a
+//! connection of its own.
 //!
-//! It has a thread and a runtime of its own, because it must outlive every test's runtime. It must never connect to a
-//! template, which could not be copied then, and never touch a database that a living process made.
+//! It has a thread and a runtime of its own, because it must outlive every test's runtime. It must
+//! never connect to a template, which could then not be copied, and never touch a database of a
+//! process that still runs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,11 +15,12 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 pub(crate) const PREFIX: &str = "wakeq_test_";
-/// Its connection carries this and the number of the run, so that other processes can see that the run lives.
+/// The connection's application name is this and the id of the run, so that other processes see
+/// that the run is alive.
 const NAME_OF_RUN: &str = "wakeq test ";
 const STATEMENT_WITHIN: Duration = Duration::from_secs(60);
 
-/// A statement to run, and whom to tell.
+/// A statement to run, and where to send the result.
 type Order = (String, Reply);
 
 enum Reply {
@@ -32,7 +35,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Connects, and removes what killed processes have left on this server.
+    /// Connects, and drops the databases that killed processes left on this server.
     pub(crate) async fn start(options: PgConnectOptions, run: String) -> Result<Self, sqlx::Error> {
         let options = options.application_name(&format!("{NAME_OF_RUN}{run}"));
         let (orders, inbox) = mpsc::channel();
@@ -51,7 +54,7 @@ impl Keeper {
         answer.await.unwrap_or(Err(sqlx::Error::WorkerCrashed))
     }
 
-    /// Runs one statement for a `Drop`: without a runtime, whatever comes of it.
+    /// Runs one statement for a `Drop`: without a runtime, and ignoring its result.
     pub(crate) fn run_blocking(&self, statement: String, patience: Duration) {
         let (reply, answer) = mpsc::channel();
         let _ = self.orders.send((statement, Reply::Drop(reply)));
@@ -99,8 +102,8 @@ async fn run(
     timeout(STATEMENT_WITHIN, execution).await.map_err(|_| sqlx::Error::PoolTimedOut)?.map(drop)
 }
 
-/// Drops the databases whose process has gone without doing so: its keeper's connection is gone as well. Only names
-/// exactly as we make them; everything else on the server is somebody's.
+/// Drops the databases of processes that have gone: their keeper's connection is gone as well. It
+/// matches only names exactly as we make them; everything else on the server belongs to others.
 async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let left = sqlx::raw_sql(
         "select datname from pg_database
@@ -112,7 +115,7 @@ async fn sweep(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     .await?;
     for row in left {
         let name: String = row.try_get(0)?;
-        // Another process may do the same at the same time.
+        // Another process may be doing the same.
         let _ = sqlx::raw_sql(AssertSqlSafe(drop_database(&name))).execute(&mut *connection).await;
     }
     Ok(())

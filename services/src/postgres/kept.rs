@@ -1,6 +1,7 @@
-//! The folder in which a cluster is kept from one start to the next, and where root's own stands in for it.
+//! The folder that keeps a cluster from one start to the next, and the substitute for a folder of
+//! root's own.
 //!
-//! It must never remove what a server runs on.
+//! It must never remove a folder in which a server runs.
 
 use std::fs::{self, File, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -17,17 +18,18 @@ use super::PostgresError;
 use super::cluster::{at, give, make_folder};
 use crate::process::RunAs;
 
-/// The folder of the data in a cluster's.
+/// The data folder within a cluster's folder.
 pub(super) const DATA: &str = "data";
-/// A server whose process was killed a moment ago is still on its way out.
+/// A server whose parent was killed a moment ago is still shutting down.
 pub(super) const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// What the engine of the embedded Postgres holds in the folder of each database that it has open.
+/// The lock file of the embedded Postgres's engine, in the folder of each open database.
 const ENGINE_LOCK: &str = ".pglite-oxide.lock";
-/// As much of a path as makes its substitute's name readable.
+/// How much of a path makes the name of its substitute readable.
 const NAME_SHOWN_BYTES: usize = 100;
 
-/// The given folder, or, where root keeps it from Postgres's user, one in /var/tmp that stands for it.
+/// The given folder, or its substitute in `/var/tmp` if we run as root and Postgres's user cannot
+/// reach it.
 pub(super) fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf, PostgresError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let folder = folder.canonicalize().map_err(at(folder))?;
@@ -47,7 +49,7 @@ pub(super) fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf
     }
     let substitute = substitute(&folder);
     match fs::symlink_metadata(&substitute) {
-        // Everybody may make a folder of this name in /var/tmp.
+        // Any user may create a folder of this name in `/var/tmp`.
         Ok(found) if !found.is_dir() || found.uid() != user => {
             Err(PostgresError::NotOurs { folder: substitute })
         }
@@ -56,10 +58,11 @@ pub(super) fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf
     }
 }
 
-/// Where a folder is, that Postgres's user can't reach. The end of the name tells paths apart that look alike in it.
+/// The substitute for a folder that Postgres's user cannot reach. The hash at the end of its name
+/// distinguishes paths that otherwise yield the same name.
 fn substitute(folder: &Path) -> PathBuf {
     let path = folder.as_os_str().as_encoded_bytes();
-    // FNV-1a, which stays the same from one build to the next.
+    // FNV-1a, which is stable from one build to the next.
     let hash = path.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -68,8 +71,9 @@ fn substitute(folder: &Path) -> PathBuf {
     Path::new("/var/tmp").join(format!("wakeq-{name}-{hash:016x}"))
 }
 
-/// Removes a kept cluster, or the folder of an embedded one, with all that is in it; what was removed. It waits for a server
-/// that was killed a moment ago, and refuses while one runs on it.
+/// Removes the folder of a kept cluster, or of an embedded one, with its contents; returns the
+/// removed folders. Waits up to three seconds for a server that was just killed, and fails while
+/// one runs.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
@@ -91,7 +95,7 @@ pub async fn remove_kept(folder: &Path) -> Result<Vec<PathBuf>, PostgresError> {
     Ok(places)
 }
 
-/// Waits for a server on its way out, and refuses another one.
+/// Waits for a server that is shutting down, and fails if one keeps running.
 pub(super) async fn refuse_a_running_one(data: &Path) -> Result<(), PostgresError> {
     let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
     while let Some((pid, port)) = running_in(data) {
@@ -103,7 +107,7 @@ pub(super) async fn refuse_a_running_one(data: &Path) -> Result<(), PostgresErro
     Ok(())
 }
 
-/// The same for the engine of an embedded one.
+/// Does the same for the engine of an embedded one.
 async fn refuse_an_engine(folder: &Path) -> Result<(), PostgresError> {
     let deadline = Instant::now() + PREDECESSOR_GONE_WITHIN;
     while has_engine(folder)? {
@@ -115,7 +119,7 @@ async fn refuse_an_engine(folder: &Path) -> Result<(), PostgresError> {
     Ok(())
 }
 
-/// Whether an engine has one of the folder's databases open.
+/// Whether an engine has a database in the folder open.
 fn has_engine(folder: &Path) -> Result<bool, PostgresError> {
     for database in fs::read_dir(folder).map_err(at(folder))? {
         let path = database.map_err(at(folder))?.path().join(ENGINE_LOCK);
@@ -131,7 +135,7 @@ fn has_engine(folder: &Path) -> Result<bool, PostgresError> {
     Ok(false)
 }
 
-/// The process and the port of the server that runs in this data folder.
+/// The process id and port of the server that runs in this data folder.
 pub(super) fn running_in(data: &Path) -> Option<(i32, String)> {
     let lines = fs::read_to_string(data.join("postmaster.pid")).ok()?;
     let mut lines = lines.lines();

@@ -1,7 +1,8 @@
-//! Chooses the Postgres to use: the one that was asked for, else the one of `DATABASE_URL`, else a cluster of the installed
-//! programs, else the embedded one.
+//! Chooses the Postgres: the requested one, else the one of `DATABASE_URL`, else a cluster of the
+//! installed programs, else the embedded one.
 //!
-//! It must never choose silently (it can be printed in one line), and never stop or change a server that was given.
+//! It must never choose silently (the choice can be printed in one line), and never stop or change
+//! a server that it was given.
 
 mod cluster;
 mod database;
@@ -25,10 +26,10 @@ pub use installed::installed_postgres;
 pub use kept::remove_kept;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
-/// Says what the tests take.
+/// Selects the Postgres for tests.
 const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 
-/// A Postgres server, and where it came from.
+/// A Postgres server, and where it comes from.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
@@ -41,20 +42,21 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 /// ```
 #[derive(Debug)]
 pub enum Postgres {
-    /// `DATABASE_URL` names it.
+    /// The one that `DATABASE_URL` names.
     Environment(String),
     /// A cluster of the installed programs; it ends with this value and with this process.
     Installed(Cluster),
     /// The embedded one; it ends with this value and with this process.
     Embedded(Embedded),
-    /// A container; it ends with this value and with this process.
+    /// One in a container; it ends with this value and with this process.
     Container(Container),
 }
 
 impl Postgres {
-    /// Takes what is asked for; if nothing is, the server of `DATABASE_URL`, else a cluster of the installed Postgres, else
-    /// the embedded one, which is built first if it never was. Where a folder is kept for the cluster, the embedded one has
-    /// another beside it, `embedded`.
+    /// Starts the requested Postgres. Without a request, uses the server of `DATABASE_URL`, else
+    /// starts a cluster of the installed programs, else the embedded one, which is first built if
+    /// it never was. If the cluster's folder is kept, the embedded one uses a folder beside it,
+    /// `embedded`.
     pub async fn choose(
         options: ClusterOptions,
         asked: Option<Asked<PostgresChoice>>,
@@ -72,7 +74,7 @@ impl Postgres {
         Ok(Chosen { service, reason: by })
     }
 
-    /// What the tests take: `TEST_POSTGRES` may ask for something.
+    /// The Postgres for tests, in memory if possible; `TEST_POSTGRES` may request a kind.
     pub async fn for_tests() -> Result<Chosen<Self>, PostgresError> {
         let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
         Self::choose(options, Asked::by_variable(CHOICE_VARIABLE)?).await
@@ -104,17 +106,18 @@ impl Postgres {
         Ok(Self::Embedded(Embedded::start(&folder).await?))
     }
 
-    /// Ends it in good order, if it was started here.
+    /// Shuts it down gracefully, if it was started here.
     pub async fn stop(self) -> Result<(), PostgresError> {
         match self {
             Self::Installed(cluster) => cluster.stop().await,
             Self::Embedded(embedded) => embedded.stop().await,
-            // It ends with its handle, and nothing of it is kept.
+            // Ends with its handle, and keeps no data.
             Self::Container(_) | Self::Environment(_) => Ok(()),
         }
     }
 
-    /// Whether it is known not to wait for the disk: a power cut may cost it what it has acknowledged, a kill does not.
+    /// Whether it is known not to wait for the disk: a power failure may lose acknowledged data, a
+    /// kill does not.
     pub fn may_forget(&self) -> bool {
         match self {
             Self::Embedded(_) => true,
@@ -127,7 +130,7 @@ impl Postgres {
         Ok(Self::Environment(url))
     }
 
-    /// The address of a database on this server.
+    /// The URL of a database on this server.
     pub fn url(&self, database: &str) -> String {
         match self {
             Self::Environment(url) => with_database(url, database).unwrap_or_else(|| url.clone()),
@@ -137,7 +140,7 @@ impl Postgres {
         }
     }
 
-    /// The address of a database that exists: the given one, or `postgres`.
+    /// The URL of a database that exists: the given one, or `postgres`.
     pub fn maintenance_url(&self) -> String {
         match self {
             Self::Environment(url) => url.clone(),
@@ -145,7 +148,7 @@ impl Postgres {
         }
     }
 
-    /// Whether it was there before and stays: what is made in it has to be removed.
+    /// Whether it was there before and stays, so that what is created in it has to be removed.
     pub fn stays(&self) -> bool {
         match self {
             Self::Environment(_) => true,
@@ -154,7 +157,7 @@ impl Postgres {
     }
 }
 
-/// Says no password.
+/// Leaves the password out.
 impl fmt::Display for Postgres {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -171,7 +174,7 @@ impl fmt::Display for Postgres {
     }
 }
 
-/// The same address with another database; everything else in it stays as it is.
+/// The same URL with another database; the rest is unchanged.
 fn with_database(url: &str, database: &str) -> Option<String> {
     let (scheme, rest) = url.split_once("://")?;
     if !matches!(scheme, "postgres" | "postgresql") {

@@ -1,20 +1,21 @@
-//! Where the folder of a cluster is that goes with its process.
+//! The place of a temporary cluster's folder.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
-/// The path of a socket in it must stay under 104 bytes.
+/// The path of a socket in it has to stay below 104 bytes.
 const LONGEST_BYTES: usize = 80;
-/// What has to be free in memory for a cluster to be there.
+/// The free memory below which no cluster is kept in memory.
 #[cfg(target_os = "linux")]
 const MEMORY_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
-/// A folder that is not there yet; in memory, if that is wanted, and there is room. The database of a test is a thousand small files: on a
-/// disk it takes its file system a quarter of a second of processor time to make them, and most tests less.
+/// The path of a new folder; in memory if that is wanted and there is room. The database of a test
+/// is a thousand small files, and creating them on a disk costs the file system a quarter of a
+/// second of processor time, more than most tests take.
 pub(super) fn path(in_memory: bool) -> PathBuf {
     let random = RandomState::new().hash_one(std::process::id());
     let name = format!("wakeq-postgres-{random:016x}");
-    // Whoever says where temporary files are to be is obeyed.
+    // An explicit `TMPDIR` takes precedence.
     if in_memory
         && std::env::var_os("TMPDIR").is_none()
         && let Some(memory) = memory()

@@ -1,8 +1,9 @@
-//! Runs a program when this process ends, also when it is killed with -9: for what outlives a process, like a container.
+//! Runs a program when this process ends, even by SIGKILL: for what outlives a process, like a
+//! container.
 //!
-//! A small shell waits for the end of a pipe whose only writing end is ours. No signal tells it: whoever is started in the
-//! background of a script ignores some of them, and so does every shell that it starts. It must never hold an output of
-//! ours, and nobody waits for it.
+//! A small shell waits for the end of a pipe whose only write end is ours. Signals would not do: a
+//! process that a script starts in the background ignores some of them, and so does every shell
+//! that it starts. It must never inherit our output, and no process waits for it.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeWriter};
@@ -16,7 +17,7 @@ while read -r line; do :; done
 exec "$0" "$@"
 "#;
 
-/// A program that is run when this value is dropped, and when this process ends, however that happens.
+/// Runs a program when this value is dropped and when this process ends in any way.
 ///
 /// ```
 /// let _tidy = wakeq_services::AtEnd::run("rm", ["-f", "/a/file/that/does/not/exist"])?;
@@ -28,7 +29,7 @@ pub struct AtEnd {
 }
 
 impl AtEnd {
-    /// The program, by its path or by its name on `PATH`, and its arguments. What it prints is lost.
+    /// Takes the program, by path or by name on `PATH`, and its arguments. Its output is discarded.
     pub fn run<A: AsRef<OsStr>>(
         program: impl AsRef<OsStr>,
         arguments: impl IntoIterator<Item = A>,

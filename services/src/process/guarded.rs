@@ -1,7 +1,8 @@
-//! Child processes that end when this process ends, also when it is killed with -9.
+//! Child processes that end when this process ends, even by SIGKILL.
 //!
-//! A child is held back until the watchdog knows of it, so no moment is left in which only the child would survive.
-//! This module must never signal a process that it did not start, nor one that has already been reaped.
+//! A child is held back until the watchdog knows it, so that at no moment it could survive alone.
+//! This module must never signal a process that it did not start, nor one that has already been
+//! reaped.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -20,12 +21,12 @@ use tokio::sync::watch;
 
 use super::watchdog::Watchdog;
 
-/// Waits for the word that the guard watches it, then becomes the program.
+/// Waits for the guard's word that the child is watched, then becomes the program.
 const GATE_SCRIPT: &str = r#"read -r go || exit 125; exec "$0" "$@""#;
 
-/// How long a process may take to end by its own signal before it is killed.
+/// How long a process has to end by its own signal before it is killed.
 const QUITS_WITHIN: Duration = Duration::from_secs(2);
-/// How long killed processes may take to be gone.
+/// How long killed processes have to disappear.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const LONGEST_LINE_BYTES: u64 = 16 * 1024;
 const REMEMBERED_LINES: usize = 40;
@@ -39,11 +40,11 @@ pub enum ProcessError {
     Start {
         /// The program.
         program: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It ended before it had begun its work.
+    /// The program ended before it was ready.
     #[error("{program} ended at its start; its last words:\n{words}")]
     Ended {
         /// The program.
@@ -51,15 +52,16 @@ pub enum ProcessError {
         /// The end of its output.
         words: String,
     },
-    /// The process was killed, but it, or a child that holds its output, is still there.
+    /// The process was killed, but it, or a child that holds its output, still exists.
     #[error("process {pid} was killed but is not gone after {} s", GONE_WITHIN.as_secs())]
     StillThere {
-        /// Its process id.
+        /// The process id.
         pid: u32,
     },
 }
 
-/// Watches over child processes and, if it was given one, a folder: both end when this process ends.
+/// Watches child processes and, optionally, a folder: when this process ends, the children are
+/// ended and the folder is removed.
 ///
 /// ```
 /// use wakeq_services::{Guard, Launch};
@@ -74,8 +76,8 @@ pub enum ProcessError {
 pub struct Guard(Arc<Watchdog>);
 
 impl Guard {
-    /// Starts the guard. The folder is removed with everything in it when this process ends or the guard and
-    /// all its children are dropped.
+    /// Starts the guard. The folder and its contents are removed when this process ends, or when
+    /// the guard and all its children have been dropped.
     pub fn new(folder: Option<&Path>) -> Result<Self, ProcessError> {
         Watchdog::start(folder).map(|watchdog| Self(Arc::new(watchdog))).map_err(at_start("sh"))
     }
@@ -87,12 +89,12 @@ impl Guard {
     }
 }
 
-/// The user and group that a child drops to; only root may ask for it.
+/// The user and group that a child runs as; only root may set them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RunAs {
-    /// The user's number.
+    /// The user id.
     pub user: u32,
-    /// The group's number.
+    /// The group id.
     pub group: u32,
 }
 
@@ -102,8 +104,8 @@ pub enum Ending {
     /// By SIGKILL.
     #[default]
     Kill,
-    /// By SIGQUIT, and by SIGKILL two seconds later: for a program that must give back what outlives a process, as
-    /// Postgres its shared memory.
+    /// By SIGQUIT, and by SIGKILL two seconds later: for a program that has to release what
+    /// outlives a process, like Postgres its shared memory.
     Quit,
 }
 
@@ -120,7 +122,7 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// A program, by its path or by its name on `PATH`.
+    /// The program, by path or by name on `PATH`.
     pub fn new(program: impl Into<OsString>) -> Self {
         Self {
             program: program.into(),
@@ -134,58 +136,60 @@ impl Launch {
         }
     }
 
-    /// One more argument.
+    /// Adds an argument.
     pub fn argument(mut self, argument: impl AsRef<OsStr>) -> Self {
         self.arguments.push(argument.as_ref().to_owned());
         self
     }
 
-    /// More arguments.
+    /// Adds arguments.
     pub fn arguments<A: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
         self
     }
 
-    /// Sets a variable in the child's environment, beside those that it inherits.
+    /// Sets a variable in the child's environment, in addition to the inherited ones.
     pub fn environment(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
         self
     }
 
-    /// The folder that the child starts in.
+    /// Sets the folder in which the child starts.
     pub fn current_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
     }
 
-    /// Drops root's rights; `None` keeps the user as it is.
+    /// Runs the child as another user; `None` keeps the current one.
     pub fn run_as(mut self, run_as: Option<RunAs>) -> Self {
         self.run_as = run_as;
         self
     }
 
-    /// Writes the standard error to this file instead of reading it.
+    /// Writes standard error to this file instead of capturing it.
     pub fn errors_to(mut self, file: File) -> Self {
         self.errors = Some(file);
         self
     }
 
-    /// How it ends when nobody ends it explicitly; SIGKILL, if this is not called.
+    /// How the child is ended if it is never stopped explicitly; SIGKILL by default.
     pub fn ending(mut self, ending: Ending) -> Self {
         self.ending = ending;
         self
     }
 
-    /// Is called, on a thread of its own, with every line of output. It must not block.
+    /// Sets a callback for every line of output. It runs on a thread of its own and must not block.
     pub fn on_line(mut self, on_line: impl FnMut(&str) + Send + 'static) -> Self {
         self.on_line = Box::new(on_line);
         self
     }
 }
 
-/// A running child process. It ends when this value is dropped, and when this process ends, however that happens.
+/// A running child process. It is ended when this value is dropped and when this process ends in
+/// any way.
 ///
-/// It counts as ended once nothing holds its standard output any more: with it its own children have gone.
+/// It counts as ended once no process holds its standard output, so its own children have ended
+/// too.
 #[derive(Debug)]
 pub struct Guarded {
     pid: u32,
@@ -216,7 +220,7 @@ impl Guarded {
             command.uid(user).gid(group);
         }
         let mut child = command.spawn()?;
-        drop(command); // it holds writing ends of the output
+        drop(command); // it holds write ends of the output
 
         let pid = child.id();
         let gate = child.stdin.take();
@@ -243,31 +247,32 @@ impl Guarded {
         Ok(guarded)
     }
 
-    /// Its process id.
+    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Whether it has not ended yet.
+    /// Whether the process has not ended yet.
     pub fn is_running(&self) -> bool {
         self.ended.borrow().is_none()
     }
 
-    /// Waits until it has ended by itself or by a signal.
+    /// Waits until the process has ended, by itself or by a signal.
     pub async fn ended(&self) -> ExitStatus {
         let mut ended = self.ended.clone();
         match ended.wait_for(Option::is_some).await {
             Ok(status) => status.unwrap_or_default(),
-            Err(_) => ExitStatus::default(), // the thread that would tell is gone, and so is the child
+            // the thread that would report it is gone, and so is the child
+            Err(_) => ExitStatus::default(),
         }
     }
 
-    /// The last lines of its output, for error messages.
+    /// The last lines of output, for error messages.
     pub fn last_lines(&self) -> String {
         Vec::from(locked(&self.shared.last_lines).clone()).join("\n")
     }
 
-    /// Kills it and its children with SIGKILL and waits until they are gone.
+    /// Kills the process and its children with SIGKILL and waits until they have ended.
     pub async fn kill_9(&self) -> Result<(), ProcessError> {
         self.shared.kill_family();
         match tokio::time::timeout(GONE_WITHIN, self.ended()).await {
@@ -276,12 +281,12 @@ impl Guarded {
         }
     }
 
-    /// Asks it to end with SIGTERM, and kills it if it has not done so in time.
+    /// Sends SIGTERM, and kills the process if it has not ended within `grace`.
     pub async fn stop(&self, grace: Duration) -> Result<(), ProcessError> {
         self.stop_with(Signal::SIGTERM, grace).await
     }
 
-    /// Asks it to end with SIGINT, and kills it if it has not done so in time.
+    /// Sends SIGINT, and kills the process if it has not ended within `grace`.
     pub async fn interrupt(&self, grace: Duration) -> Result<(), ProcessError> {
         self.stop_with(Signal::SIGINT, grace).await
     }
@@ -294,12 +299,12 @@ impl Guarded {
         }
     }
 
-    /// Freezes it with SIGSTOP; its children go on.
+    /// Freezes the process with SIGSTOP; its children continue.
     pub fn freeze(&self) {
         self.shared.signal(Signal::SIGSTOP);
     }
 
-    /// Lets it go on after [`freeze`](Self::freeze).
+    /// Resumes the process after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.shared.signal(Signal::SIGCONT);
     }
@@ -323,7 +328,7 @@ impl Drop for Guarded {
     }
 }
 
-/// What the child's handle and the thread that reads and reaps it have in common.
+/// Shared by the child's handle and the thread that reads its output and reaps it.
 #[derive(Debug)]
 struct Shared {
     child: Mutex<Child>,
@@ -352,8 +357,8 @@ impl Shared {
         }
     }
 
-    /// The output has ended, so the child is about to, if it has not done so: asks now and then, instead of waiting
-    /// with the child locked, so that it can still be killed.
+    /// The output has ended, so the child has ended or is about to. Polls instead of waiting with
+    /// the lock held, so that the child can still be killed.
     #[expect(clippy::disallowed_methods, reason = "nothing signals the end of a child to a thread")]
     fn reap(&self) -> Option<ExitStatus> {
         let mut pause = Duration::from_millis(1);
@@ -375,8 +380,9 @@ impl Shared {
         }
     }
 
-    /// Its children, which may have left its process group, and all who are still in that: the children of those.
-    /// Stopped first, the process cannot start another child while they are listed.
+    /// Kills the process, its children, which may have left its process group, and the members of
+    /// that group. The process is stopped first, so that it cannot start another child while they
+    /// are listed.
     fn kill_family(&self) {
         let mut child = locked(&self.child);
         if let Ok(None) = child.try_wait() {
@@ -407,7 +413,7 @@ fn pid(number: u32) -> Pid {
     Pid::from_raw(number.cast_signed())
 }
 
-/// A panic while one of these locks was held leaves nothing half-done behind it.
+/// Ignores poisoning: a panic with one of these locks held leaves nothing half-done.
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
-//! Finds programs by their names. It must never start one.
+//! Finds programs by name. It must never start one.
 
 use std::env;
 use std::path::PathBuf;
 
-/// The program of this name in the folders of `PATH`.
+/// The first program of this name in the folders of `PATH`.
 ///
 /// ```
 /// assert!(wakeq_services::program_on_path("sh").is_some());

@@ -1,20 +1,22 @@
 //! Chooses ports for servers on the loopback interface.
 //!
-//! It must never choose from the range that outgoing connections take their ports from: a server that is killed
-//! and started again would find its port taken, even by a client that only tried to reach it.
+//! It must never choose from the ephemeral range, from which outgoing connections take their ports:
+//! a server that is killed and started again could find its port taken, even by a client that only
+//! tried to reach it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// Linux hands out 32768 and above to outgoing connections, macOS 49152 and above.
+/// Linux takes outgoing ports from 32768 up, macOS from 49152 up.
 const FIRST_PORT: u16 = 15_000;
 const PORTS: u16 = 16_000;
 const ATTEMPTS: u32 = 100;
 
-/// A port on 127.0.0.1 where nothing listens now.
+/// A port on 127.0.0.1 on which nothing listens now.
 ///
-/// Another process can still take it before it is used, so whoever uses it tries again with another one.
+/// Another process can still take it before it is bound, so the caller should retry with another
+/// port.
 ///
 /// ```
 /// let port = wakeq_services::free_port()?;

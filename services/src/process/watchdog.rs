@@ -1,8 +1,8 @@
-//! The watchdog: a small shell in a process group of its own, which outlives us for a moment.
+//! The watchdog: a small shell in a process group of its own, which briefly outlives this process.
 //!
-//! It reads from a pipe whose only writing end is ours; when that pipe ends, because we did, it ends what it was told
-//! to watch and removes its folder. It must never hold an output of ours: whoever waits for that one's end would wait
-//! for the watchdog.
+//! It reads from a pipe whose only write end is ours. When that pipe is closed, because this
+//! process has ended, it ends the processes that it watches and removes its folder. It must never
+//! inherit our output: a process that waits for the end of that output would wait for the watchdog.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::unix::process::CommandExt;
@@ -12,9 +12,9 @@ use std::sync::Mutex;
 
 use super::guarded::{Ending, locked};
 
-/// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it ends the watched by their signals, kills what
-/// is left of them, their children and their process groups, and then removes the folder, which a dying child may still
-/// be writing to.
+/// Reads `watch PID SIGNAL` and `forget PID`. At the end of its input it sends the watched
+/// processes their signals, kills the survivors, their children and their process groups, and then
+/// removes the folder, retrying because a dying child may still be writing to it.
 const GUARD_SCRIPT: &str = r#"
 trap '' HUP INT TERM
 watched=
@@ -51,7 +51,8 @@ while [ $attempt -lt 100 ]; do
 done
 "#;
 
-/// The shell that outlives us for a moment. Its pipe closes when this is dropped, and when we are killed.
+/// The shell that briefly outlives us. Its pipe is closed when this is dropped, and when we are
+/// killed.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     pipe: Mutex<Option<PipeWriter>>,
@@ -91,6 +92,6 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         locked(&self.pipe).take();
-        let _ = locked(&self.shell).wait(); // it is bounded itself
+        let _ = locked(&self.shell).wait(); // bounded by the script itself
     }
 }

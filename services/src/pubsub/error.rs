@@ -1,6 +1,6 @@
-//! What can go wrong with an emulator, and what to do about it.
+//! Errors of emulators, and what to do about them.
 //!
-//! It must never be silent about which emulator it was.
+//! Each must say which emulator it is about.
 
 use std::io;
 
@@ -9,52 +9,52 @@ use crate::choice::UnknownChoice;
 use crate::containers::ContainerError;
 use crate::process::ProcessError;
 
-/// Why there is no Pub/Sub emulator.
+/// Why no Pub/Sub emulator could be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EmulatorError {
-    /// A word that is no choice.
+    /// The requested choice does not exist.
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
-    /// The emulator of the environment is asked for, and the environment names none.
+    /// The emulator of the environment was requested, but `PUBSUB_EMULATOR_HOST` is not set.
     #[error("{by} asks for the emulator of PUBSUB_EMULATOR_HOST, which is not set: set it to its host:port")]
     NoHost {
-        /// What asked for it.
+        /// What requested it.
         by: String,
     },
     /// Ours could not start.
     #[error("our own Pub/Sub emulator could not start")]
     Own(#[source] io::Error),
-    /// Google's is asked for, and isn't there.
+    /// Google's was requested, but is not installed.
     #[error("{by}: {missing}")]
     Missing {
-        /// What asked for it.
+        /// What requested it.
         by: String,
         /// What is missing.
         missing: NotInstalled,
     },
-    /// Google's isn't there.
+    /// Google's is not installed.
     #[error(transparent)]
     NotInstalled(#[from] NotInstalled),
-    /// Whoever brought it ends it.
+    /// It was started elsewhere, or runs in a container, and cannot be killed here.
     #[error("this emulator is not ours to kill: ask for one that is, with `PubSub::to_be_killed`")]
     NotToBeKilled,
-    /// No container.
+    /// There is no container.
     #[error(transparent)]
     Container(#[from] ContainerError),
-    /// It answers, but not to that.
+    /// It did not answer `GET /`.
     #[error("the Pub/Sub emulator of the tests does not say what it is on `GET /`")]
     FirstPage(#[source] io::Error),
     /// Its process could not be started or ended.
     #[error("Google's Pub/Sub emulator")]
     Process(#[from] ProcessError),
-    /// No port.
+    /// There is no free port.
     #[error("no free port on 127.0.0.1 for Google's Pub/Sub emulator")]
     Port(#[source] io::Error),
-    /// It ended, or found its port taken, before it answered.
+    /// It ended, or found its port taken, before it answered; its last lines of output.
     #[error("Google's Pub/Sub emulator could not start; its last words:\n{0}")]
     Failed(String),
-    /// It runs but does not answer.
+    /// It runs but does not answer; its last lines of output.
     #[error("Google's Pub/Sub emulator does not answer; its last words:\n{0}")]
     Silent(String),
 }

@@ -1,7 +1,7 @@
-//! Starts Google's own Pub/Sub emulator, knows when it answers, and ends it.
+//! Starts Google's own Pub/Sub emulator, waits until it is ready, and ends it.
 //!
-//! It keeps everything in memory: whoever kills it loses every topic, subscription and message. It must never be
-//! reachable from another machine.
+//! It keeps everything in memory: killing it loses every topic, subscription and message. It must
+//! never be reachable from another machine.
 
 use std::io;
 use std::time::Duration;
@@ -18,14 +18,14 @@ const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(3);
 const STARTED: &str = "Server started, listening on";
-/// It says so, and then stays without serving anybody.
+/// After this line it keeps running without serving anything.
 const PORT_TAKEN: &str = "Address already in use";
-/// Another process may take a free port before the emulator does.
+/// Another process may take a free port before the emulator binds it.
 const PORTS_TRIED: u32 = 5;
-/// Half the start-up time of the defaults, and no more memory than a laptop can spare.
+/// Halves the start-up time, and limits memory to what a laptop can spare.
 const JVM_SETTINGS: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m"];
 
-/// Google's emulator, running as our child. It ends with this value, and with this process.
+/// Google's emulator as a child process. It ends with this value and with this process.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
@@ -58,8 +58,9 @@ impl GoogleEmulator {
         }
     }
 
-    /// The one that all tests of this process about Google's share; that of [`PubSub::shared`], if it is Google's.
-    /// `None`, with a loud line, where it is not installed and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
+    /// The instance that all tests about Google's emulator share in this process: that of
+    /// [`PubSub::shared`] if it is Google's. `None`, with a line on stderr, if Google's emulator is
+    /// not installed and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
@@ -85,8 +86,8 @@ impl GoogleEmulator {
         Ok(started.await?.as_ref())
     }
 
-    /// One of the caller's own. `None`, with a loud line about what is skipped, where it is not installed and
-    /// `REQUIRE_GOOGLE_EMULATOR` is not `1`.
+    /// Starts an instance for the caller alone. `None`, with a line on stderr that names what is
+    /// `skipped`, if Google's emulator is not installed and `REQUIRE_GOOGLE_EMULATOR` is not `1`.
     pub async fn start_if_installed(skipped: &str) -> Result<Option<Self>, EmulatorError> {
         match Self::start(None).await {
             Ok(emulator) => Ok(Some(emulator)),
@@ -98,40 +99,41 @@ impl GoogleEmulator {
         }
     }
 
-    /// Where it answers, as `PUBSUB_EMULATOR_HOST` wants it: `127.0.0.1:PORT`.
+    /// The address, in the format of `PUBSUB_EMULATOR_HOST`: `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         host(self.port)
     }
 
-    /// Its version: `0.8.20`.
+    /// The version, like `0.8.20`.
     pub fn version(&self) -> &str {
         &self.installation.version
     }
 
-    /// The process id of its JVM.
+    /// The process id of the JVM.
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Kills it; everything in it is lost, and nothing answers at its address until [`restart`](Self::restart).
+    /// Kills it; all its data is lost, and nothing answers at its address until
+    /// [`restart`](Self::restart).
     pub async fn kill_9(&self) -> Result<(), EmulatorError> {
         Ok(self.process.kill_9().await?)
     }
 
-    /// Kills it, if it runs, and starts an empty one at the same address.
+    /// Kills it, if it is running, and starts an empty one at the same address.
     pub async fn restart(&mut self) -> Result<(), EmulatorError> {
         self.kill_9().await?;
         self.process = launch(&self.installation, &self.guard, self.port).await?;
         Ok(())
     }
 
-    /// Ends it in good order.
+    /// Shuts it down gracefully.
     pub async fn stop(self) -> Result<(), EmulatorError> {
         Ok(self.process.stop(ENDS_WITHIN).await?)
     }
 }
 
-/// Whether its absence is an error.
+/// Whether a missing emulator is an error.
 fn is_required() -> bool {
     set(REQUIRED_VARIABLE).is_some_and(|value| value == "1")
 }
@@ -156,7 +158,7 @@ async fn launch(installation: &Installation, guard: &Guard, port: u16) -> Result
             }),
     )?;
     let ready = async {
-        // The channel closes when the process ends or finds its port taken.
+        // The channel is closed when the process ends or finds its port taken.
         started.await.map_err(|_| io::Error::from(io::ErrorKind::UnexpectedEof))?;
         first_answer(&host(port)).await
     };

@@ -1,4 +1,4 @@
-//! Finds Google's Pub/Sub emulator and the Java that runs it on this machine.
+//! Finds Google's Pub/Sub emulator on this machine, and the Java to run it with.
 //!
 //! It must never start anything: it only looks at the environment and the file system.
 
@@ -13,37 +13,39 @@ const JAR_VARIABLE: &str = "PUBSUB_EMULATOR_JAR";
 const JAR_FOLDER: &str = "platform/pubsub-emulator/lib";
 const JAR_PREFIX: &str = "cloud-pubsub-emulator-";
 
-/// Google's emulator as it was found.
+/// An installation of Google's emulator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Installation {
-    /// The Java to run it with.
+    /// The Java executable to run it with.
     pub java: PathBuf,
-    /// The emulator itself.
+    /// The emulator's jar.
     pub jar: PathBuf,
-    /// Its version, from the name of the file: `0.8.20`.
+    /// The version, from the jar's name, like `0.8.20`.
     pub version: String,
 }
 
-/// Why Google's emulator can't be started here, and what to do about it.
+/// Why Google's emulator cannot be started here, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotInstalled {
-    /// The variable names something that is no file.
+    /// `PUBSUB_EMULATOR_JAR` does not name a file.
     #[error("{JAR_VARIABLE} is {}, which is not a file", .0.display())]
     JarVariable(PathBuf),
-    /// No jar in any of the places where the Google Cloud SDK puts it.
+    /// There is no jar in any of the folders where the Google Cloud SDK puts it; the searched
+    /// folders.
     #[error(
         "Google's Pub/Sub emulator is not installed: run `gcloud components install pubsub-emulator` (or install the \
          package google-cloud-cli-pubsub-emulator), or set {JAR_VARIABLE} to its jar, or set PUBSUB_EMULATOR_HOST to one \
          that runs (looked in {})", list(.0)
     )]
     Jar(Vec<PathBuf>),
-    /// The jar is there, but nothing to run it with.
+    /// The jar is there, but no Java to run it with.
     #[error("Google's Pub/Sub emulator needs Java 17 or later: install a JRE, or set JAVA_HOME")]
     Java,
 }
 
-/// Looks for the emulator: `PUBSUB_EMULATOR_JAR`, then the highest version in the Google Cloud SDKs of this machine.
+/// Finds the emulator: the jar of `PUBSUB_EMULATOR_JAR`, else the highest version in this machine's
+/// Google Cloud SDKs.
 ///
 /// ```
 /// match wakeq_services::find() {
@@ -95,7 +97,7 @@ fn newest(jars: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     jars.max_by_key(|jar| version_in(jar).map(|version| numbers(&version)))
 }
 
-/// `0.8.20` of `cloud-pubsub-emulator-0.8.20-all.jar`.
+/// Extracts `0.8.20` from `cloud-pubsub-emulator-0.8.20-all.jar`.
 fn version_in(jar: &Path) -> Option<String> {
     let name = jar.file_name().and_then(OsStr::to_str)?.strip_prefix(JAR_PREFIX)?.strip_suffix(".jar")?;
     Some(name.strip_suffix("-all").unwrap_or(name).to_owned())

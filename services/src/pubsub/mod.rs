@@ -1,6 +1,7 @@
-//! Chooses the Pub/Sub emulator to use: the one that was asked for, else the one that the environment names, else ours.
+//! Chooses the Pub/Sub emulator: the requested one, else the one that the environment names, else
+//! ours.
 //!
-//! It must never choose silently: whatever was chosen, and why, can be said in one line.
+//! It must never choose silently: one line tells what was chosen and why.
 
 mod error;
 mod google;
@@ -25,14 +26,14 @@ pub use locate::{Installation, NotInstalled, find};
 pub use own::OwnEmulator;
 
 const HOST_VARIABLE: &str = "PUBSUB_EMULATOR_HOST";
-/// Says what the tests take.
+/// Selects the emulator for tests.
 const CHOICE_VARIABLE: &str = "TEST_EMULATOR";
-/// All that Google's emulator says on `GET /`, after the head of the answer.
+/// Google's whole answer to `GET /`, from the end of its head on.
 const GOOGLES_PAGE: &[u8] = b"\r\n\r\nOk\n";
 const LONGEST_PAGE_BYTES: usize = 1024 * 1024;
 const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 
-/// A Pub/Sub emulator that answers.
+/// A Pub/Sub emulator that is ready.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
@@ -45,18 +46,19 @@ const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 /// ```
 #[derive(Debug)]
 pub enum PubSub {
-    /// `PUBSUB_EMULATOR_HOST` names it; it is not ours to stop.
+    /// The one that `PUBSUB_EMULATOR_HOST` names; it is not ours to stop.
     Environment(String),
-    /// Google's emulator, started by us.
+    /// Google's emulator as our child process.
     Google(GoogleEmulator),
     /// Our own, in this process.
     Own(OwnEmulator),
-    /// A container; it ends with this value and with this process.
+    /// One in a container; it ends with this value and with this process.
     Container(Container),
 }
 
 impl PubSub {
-    /// Takes what is asked for; if nothing is, the emulator of `PUBSUB_EMULATOR_HOST`, else starts ours.
+    /// Starts the requested emulator; without a request, uses the one of `PUBSUB_EMULATOR_HOST`,
+    /// else starts ours.
     pub async fn choose(asked: Option<Asked<PubSubChoice>>) -> Result<Chosen<Self>, EmulatorError> {
         let Some(Asked { choice, by }) = asked else { return Self::by_default().await };
         let service = match choice {
@@ -84,8 +86,8 @@ impl PubSub {
         Ok(Chosen { service, reason })
     }
 
-    /// The one that all tests of this process share, chosen by the first of them, which also prints the choice.
-    /// `TEST_EMULATOR` may ask for something.
+    /// The emulator that all tests of this process share. The first of them chooses it, by
+    /// `TEST_EMULATOR` if that is set, and prints the choice.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
@@ -102,7 +104,8 @@ impl PubSub {
         Ok(&chosen.await?.service)
     }
 
-    /// The one that all tests of this process share, if it is from a container and Google's: for the tests about that one.
+    /// The emulator that all tests of this process share, if it is Google's in a container: for
+    /// tests about Google's.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
@@ -119,7 +122,8 @@ impl PubSub {
         Ok(is_googles.then_some(shared))
     }
 
-    /// One that only the caller uses, and may kill: of the kind that the tests take, where that can be killed.
+    /// An emulator that only the caller uses and may kill: of the tests' kind, if that can be
+    /// killed, else ours.
     pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
         let asked = Asked::by_variable(CHOICE_VARIABLE)?;
         let (choice, reason) = match asked {
@@ -131,7 +135,8 @@ impl PubSub {
         Ok(chosen)
     }
 
-    /// Kills it; everything in it is lost, and nothing answers at its address until [`restart`](Self::restart).
+    /// Kills it; all its data is lost, and nothing answers at its address until
+    /// [`restart`](Self::restart).
     pub async fn kill_9(&mut self) -> Result<(), EmulatorError> {
         match self {
             Self::Google(emulator) => emulator.kill_9().await,
@@ -143,7 +148,7 @@ impl PubSub {
         }
     }
 
-    /// Kills it, if it runs, and starts an empty one at the same address.
+    /// Kills it, if it is running, and starts an empty one at the same address.
     pub async fn restart(&mut self) -> Result<(), EmulatorError> {
         match self {
             Self::Google(emulator) => emulator.restart().await,
@@ -152,7 +157,7 @@ impl PubSub {
         }
     }
 
-    /// Where it answers: `127.0.0.1:PORT`, or whatever the environment says.
+    /// The address: `127.0.0.1:PORT`, or the value from the environment.
     pub fn host(&self) -> String {
         match self {
             Self::Environment(host) => host.clone(),
@@ -178,7 +183,8 @@ impl fmt::Display for PubSub {
     }
 }
 
-/// Lists the topics of a project that nobody uses. The first request takes Google's emulator longer than all later ones.
+/// Lists the topics of an unused project. Google's emulator takes longer over its first request
+/// than over all later ones.
 pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(host).await?;
     let request =
@@ -189,7 +195,8 @@ pub(crate) async fn first_answer(host: &str) -> io::Result<()> {
     if &status == b"HTTP/1.1 200" { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
 }
 
-/// By what it says on `GET /`: Google's keeps the connection open then, and ours says more and closes it.
+/// Tells by the answer to `GET /`: Google's keeps the connection open after it, while ours says
+/// more and closes it.
 async fn is_googles(host: &str) -> io::Result<bool> {
     let mut stream = TcpStream::connect(host).await?;
     let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

@@ -1,7 +1,7 @@
-//! Our own emulator, in this process, on a thread and a runtime of its own: it outlives the runtime of the test that
-//! happens to start it, and can be killed like a process.
+//! Our own emulator in this process, on a thread and a runtime of its own: it outlives the runtime
+//! of the test that happens to start it, and can be killed like a process.
 //!
-//! It must never listen anywhere but on 127.0.0.1.
+//! It must never listen on anything but 127.0.0.1.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,10 +13,10 @@ use wakeq_emulator::{Emulator, Options};
 use super::EmulatorError;
 use crate::process::free_port;
 
-/// Another process may take a free port before the emulator does.
+/// Another process may take a free port before the emulator binds it.
 const PORTS_TRIED: u32 = 5;
 
-/// Our emulator, running. It ends with this value.
+/// Our emulator, running in this process. It ends with this value.
 ///
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), wakeq_services::EmulatorError> {
@@ -46,18 +46,18 @@ impl OwnEmulator {
         }
     }
 
-    /// Where it answers, as `PUBSUB_EMULATOR_HOST` wants it: `127.0.0.1:PORT`.
+    /// The address, in the format of `PUBSUB_EMULATOR_HOST`: `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Ends it from one moment to the next, without a word to its clients; everything in it is lost, and nothing answers at
+    /// Ends it at once, without telling its clients; all its data is lost, and nothing answers at
     /// its address until [`restart`](Self::restart).
     pub fn kill(&mut self) {
         drop(self.running.take());
     }
 
-    /// Kills it, if it runs, and starts an empty one at the same address.
+    /// Kills it, if it is running, and starts an empty one at the same address.
     pub async fn restart(&mut self) -> Result<(), EmulatorError> {
         self.kill();
         self.running = Some(Running::start(self.address).await.map_err(EmulatorError::Own)?);
@@ -65,7 +65,7 @@ impl OwnEmulator {
     }
 }
 
-/// The thread; it ends when this is dropped, which waits for that.
+/// The emulator's thread. Dropping this stops it and waits for its end.
 #[derive(Debug)]
 struct Running {
     stop: Option<oneshot::Sender<()>>,
@@ -88,12 +88,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic has been printed by its thread
+            let _ = thread.join(); // its thread has printed any panic
         }
     }
 }
 
-/// Serves until the channel closes. The runtime then drops what it runs, connections among it, before this returns.
+/// Serves until the channel is closed. The runtime then drops all its tasks, connections included,
+/// before this returns.
 fn run(address: SocketAddr, started: oneshot::Sender<io::Result<()>>, stopped: oneshot::Receiver<()>) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
