@@ -1,10 +1,12 @@
 //! What entities cost: `cargo bench --bench entities`.
 //!
-//! First validation and application alone, as an actor does them (events a second, and the 99th percentile of one, which has a
-//! bound). Then events from the inbox to the commit of their answers: on one entity and on many, with the state written in every batch
-//! and in every hundredth version. Then what an operation of a second costs the other entities, if it is part of an event's application,
-//! and if the event asks a handler for it. Then the start: how long it takes to have entities in memory, and the estimate of what they
-//! take. With `-- million`: the start with a million entities instead, its memory, and the longest statement; these have bounds.
+//! First, validation and application alone, as in an actor (events per second, and the 99th
+//! percentile of one, which has a limit). Then events from the inbox to the commit of their
+//! answers: on one entity and on many, with the state written in every batch and in every hundredth
+//! version. Then what an operation of a second costs the other entities, if it is part of an
+//! event's application, and if the event asks a handler for it. Then the start: how long loading
+//! the entities takes, and the estimate of their memory. With `-- million`, instead: the start with
+//! a million entities, its memory, and the longest statement; these have limits.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -24,7 +26,7 @@ use wakeq_services::{Cluster, ClusterOptions, Folder};
 
 const EVENTS: usize = 20_000;
 const ENTITIES: usize = 20_000;
-/// The 99th percentile of validation and application has to be below it.
+/// The limit for the 99th percentile of validation and application.
 const APPLIED_WITHIN: Duration = Duration::from_micros(100);
 /// How long an operation takes.
 const LONG: Duration = Duration::from_secs(1);
@@ -46,7 +48,7 @@ enum Change {
     Note {
         text: String,
     },
-    /// Is applied for so long.
+    /// Its application takes [`LONG`].
     Work,
     /// Asks a handler to do the same.
     Ask,
@@ -81,7 +83,7 @@ impl Entity for Account {
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -105,7 +107,7 @@ async fn main() {
     cluster.stop().await.unwrap();
 }
 
-/// Reads, validates, applies, and writes the result: what an actor does for an event.
+/// Reads, validates, applies, and writes the result, as an actor does for an event.
 fn alone() {
     let mut balance = Balance::default();
     let mut took = Vec::with_capacity(200_000);
@@ -197,7 +199,7 @@ async fn through(cluster: &Cluster, number: usize, what: &str, entities: usize, 
     bank.processor.withdraw(&bank.processor.entity_type().source()).await;
 }
 
-/// How long a deposit takes on one entity while an operation of another one is under way.
+/// How long a deposit takes on one entity while an operation of another one is running.
 async fn long(cluster: &Cluster) {
     let bank = bank(cluster, "long", 1).await;
     bank.processor.accept(bank.processor.entity_type().source(), 1);
@@ -233,8 +235,8 @@ async fn start(cluster: &Cluster) {
     drop(first.log);
 }
 
-/// Starts with a million entities of a hundred canvases, each with a state of 220 bytes, and then decides upon events of
-/// them.
+/// Starts with a million entities on a hundred canvases, each with a state of 220 bytes, and then
+/// decides on events for them.
 async fn million() {
     let cluster =
         Cluster::start(ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() }).await.unwrap();
@@ -266,10 +268,10 @@ async fn million() {
     cluster.stop().await.unwrap();
 }
 
-/// The longest that a statement was seen to run.
+/// The longest observed duration of a statement.
 static LONGEST: std::sync::Mutex<Duration> = std::sync::Mutex::new(Duration::ZERO);
 
-/// Looks at all statements that run, but for vacuum's, a hundred times a second.
+/// Samples all running statements except vacuum's a hundred times a second.
 async fn longest_statement(pool: sqlx::PgPool) {
     let running = "select coalesce(max(extract(epoch from clock_timestamp() - query_start)), 0)::float8
                      from pg_stat_activity where datname = current_database() and state = 'active' and pid <> pg_backend_pid()
@@ -280,12 +282,12 @@ async fn longest_statement(pool: sqlx::PgPool) {
             let mut longest = LONGEST.lock().unwrap();
             *longest = longest.max(Duration::from_secs_f64(running.max(0.0)));
         }
-        // Between two looks.
+        // The sampling interval.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-/// The most memory that this process has had.
+/// The peak memory of this process.
 fn resident_mib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();

@@ -1,7 +1,8 @@
 //! What HTTP costs an emit, as a ratio within one run: `cargo bench --bench http`.
 //!
-//! As many clients as tasks: each sends its next request when the last one is answered, over a connection that it keeps.
-//! Clients, server and Postgres share the machine; the median round is printed.
+//! There are as many clients as tasks: each sends its next request when the last one is answered,
+//! over a persistent connection. Clients, server and Postgres share the machine; the median round
+//! is printed.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -27,7 +28,7 @@ const BODY: &str = r#"{"name":"bench","value":{}}"#;
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -101,7 +102,7 @@ impl Bench {
         }
     }
 
-    /// Emits by tasks of this process.
+    /// Emits from tasks of this process.
     async fn library(&self) -> f64 {
         let started = Instant::now();
         let tasks = (0..CALLERS).map(|_| {
@@ -116,7 +117,7 @@ impl Bench {
         self.rate(started).await
     }
 
-    /// Emits by clients over loopback, each request with a real key.
+    /// Emits from clients over loopback, each request with a real key.
     async fn http(&self) -> f64 {
         let started = Instant::now();
         let tasks = self.clients.iter().cloned().map(|client| {
@@ -135,7 +136,8 @@ impl Bench {
         self.rate(started).await
     }
 
-    /// Requests a second since then. Every one has to have left its row; then they are cleared away.
+    /// Requests per second since `started`. Checks that every request has left its row, then
+    /// deletes the rows.
     async fn rate(&self, started: Instant) -> f64 {
         let emitted = EMITTED / CALLERS * CALLERS;
         let rate = emitted as f64 / started.elapsed().as_secs_f64();

@@ -1,7 +1,8 @@
-//! What the log takes and gives: `cargo bench --bench log`.
+//! The throughput of the log: `cargo bench --bench log`.
 //!
-//! Appends a second of one event and of a hundred in a call, by one writer and by eight, to streams of their own and to one
-//! that all share; then reads a second, of the whole log, a category, a partition of sixteen and a stream, page after page.
+//! First appends per second, of one event and of a hundred in a call, by one writer and by eight,
+//! to streams of their own and to one that all share; then reads per second, of the whole log, a
+//! category, a partition of sixteen and a stream, page after page.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -22,7 +23,7 @@ const PAGE: usize = 1_000;
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }

@@ -1,8 +1,9 @@
-//! What order costs: `cargo bench --bench order`.
+//! What ordering costs: `cargo bench --bench order`.
 //!
-//! First the events without an object: the statements that emit, claim and delete them, on the tables of before there was
-//! order and on those of today, batch by batch in turns. Then events on one hot object, on many, and on none, through the
-//! queue and a worker, in interleaved rounds; the median round is printed.
+//! First, events without an object: the statements that emit, claim and delete them, on the tables
+//! from before ordering and on today's, batch by batch in turns. Then events on one hot object, on
+//! many, and on none, through the queue and a worker, in interleaved rounds; the median round is
+//! printed.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -28,13 +29,13 @@ const CALLERS: usize = 32;
 const EMITTED: usize = 3_200;
 const BATCH: usize = 250;
 const BATCHES: usize = 400;
-/// The last migration before that of order.
+/// The last migration before that of ordering.
 const BEFORE: u32 = 12;
 
 const CLAIM_BEFORE: &str = "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)";
 const CLAIM: &str = "select id, claims from wakeq.claim(
     $1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)";
-/// As `src/store/insert.rs` has it.
+/// As in `src/store/insert.rs`.
 const INSERT: &str = "insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
     select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
@@ -49,7 +50,7 @@ const DELETE: &str = "delete from wakeq.events_v2
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -59,7 +60,7 @@ async fn main() {
     cluster.stop().await.unwrap();
 }
 
-/// One set of tables, by one connection, and how it claims.
+/// One set of tables with its connection and its claim statement.
 struct Side {
     connection: PgConnection,
     claim: &'static str,
@@ -67,7 +68,7 @@ struct Side {
     took: [Vec<f64>; 3],
 }
 
-/// Compares what an event without an object costs on the tables of before, and on those of today.
+/// Compares what an event without an object costs on the old tables and on today's.
 async fn without_objects(cluster: &Cluster) {
     let mut before = Side::new(cluster, "before", CLAIM_BEFORE).await;
     for entry in migrations() {
@@ -86,7 +87,7 @@ async fn without_objects(cluster: &Cluster) {
             before.batch().await;
         }
         if batch == BATCHES / 10 {
-            // Caches are warm.
+            // The caches are warm.
             [&mut before, &mut today].into_iter().flat_map(|side| &mut side.took).for_each(Vec::clear);
         }
     }
@@ -105,7 +106,7 @@ async fn without_objects(cluster: &Cluster) {
     println!("together {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %\n", (today / before - 1.0) * 100.0);
 }
 
-/// The migrations of before there was order.
+/// The migrations from before ordering.
 fn migrations() -> Vec<String> {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
     let mut files: Vec<_> =
@@ -124,7 +125,7 @@ impl Side {
         let create = format!("create database {database}");
         sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
         let mut connection = PgConnection::connect(&cluster.url(database)).await.unwrap();
-        // As each session of the store.
+        // As in each session of the store.
         for setting in ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"] {
             let off = format!("set {setting} = off");
             sqlx::raw_sql(AssertSqlSafe(off)).execute(&mut connection).await.unwrap();
@@ -174,7 +175,7 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// What the events of a round are on.
+/// Which objects the events of a round are on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum On {
     Nothing,
@@ -182,7 +183,8 @@ enum On {
     One,
 }
 
-/// Events a second, and milliseconds of statement execution per 1,000 events: emitted one by one, emitted in hundreds, run.
+/// Events per second, and milliseconds of statement execution per 1,000 events: emitted one by one,
+/// emitted in hundreds, run.
 type Figures = [(f64, f64); 3];
 
 struct Bench {
@@ -256,7 +258,7 @@ impl Bench {
         join_all((0..CALLERS).map(|caller| async move {
             for at in 0..EMITTED / CALLERS {
                 let event = event(on, caller * (EMITTED / CALLERS) + at);
-                // Whoever waits too long for the object is refused, and nothing was emitted.
+                // An emit that waits too long for the object is refused and leaves nothing behind.
                 while self.queue.emit(event.clone()).await.is_err() {}
             }
         }))

@@ -1,6 +1,7 @@
 //! How fast the queue is, as ratios within one run: `cargo bench`.
 //!
-//! Each figure stands beside a baseline on the same Postgres, in interleaved rounds; the median round is printed.
+//! Each figure is compared with a baseline on the same Postgres, in interleaved rounds; the median
+//! round is printed.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -29,12 +30,12 @@ const ROUNDS: usize = 5;
 const EMITTED: usize = 10_000;
 const DRAINED: usize = 30_000;
 const CALLERS: usize = 32;
-/// What the raw loop claims and deletes at a time, as the worker does.
+/// How many events the raw loop claims and deletes at a time; the same as in the worker.
 const BATCH: usize = 250;
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -64,7 +65,7 @@ struct Bench {
     pool: PgPool,
 }
 
-/// Events a second, and milliseconds of statement execution per 1,000 events.
+/// Events per second, and milliseconds of statement execution per 1,000 events.
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     emit_single_s: f64,
@@ -73,7 +74,8 @@ struct Figures {
     drain_raw_exec_ms: f64,
     drain_worker_s: f64,
     drain_worker_exec_ms: f64,
-    /// Milliseconds of this process's processors per 1,000 events, with nothing, metrics, and traces as well.
+    /// Milliseconds of processor time of this process per 1,000 events: without telemetry, with
+    /// metrics, and with metrics and traces.
     drain_cpu_ms: [f64; 3],
 }
 
@@ -120,7 +122,7 @@ impl Bench {
         sqlx::query("checkpoint").execute(&self.pool).await.unwrap();
     }
 
-    /// The baseline: as many connections as callers, one row a statement.
+    /// The baseline: as many connections as callers, one row per statement.
     async fn emit_single(&self) -> f64 {
         let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
                    values ($1, $2, 'WORKER', 'bench', '_', '{}')";
@@ -161,7 +163,7 @@ impl Bench {
         total * 1000.0 / DRAINED as f64
     }
 
-    /// The ceiling: claim and delete in batches on two connections, with nothing around them.
+    /// The ceiling: claims and deletes in batches on two connections, with nothing around them.
     async fn drain_raw(&self) -> (f64, f64) {
         self.preload().await;
         let ids: Vec<uuid::Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 order by id")
@@ -258,7 +260,7 @@ fn report(rounds: &[Figures]) {
     );
 }
 
-/// What the processors have done for this process.
+/// The processor time that this process has used.
 fn cpu_ms() -> f64 {
     let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
     [usage.user_time(), usage.system_time()].iter().map(|time| time.num_microseconds() as f64 / 1000.0).sum()

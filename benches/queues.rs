@@ -1,8 +1,9 @@
-//! What registered queues cost those who emit, and what turns cost: `cargo bench --bench queues`.
+//! What registered queues cost emitters, and what turns cost: `cargo bench --bench queues`.
 //!
-//! First the inserting statement as it was before there were queues and as it is while none is registered, batch by batch
-//! in turns. Then emits through the queue with 0, 1, 10 and 100 registered patterns, none of which matches, and with one that
-//! does, in interleaved rounds. Last a busy canvas beside quiet ones, and the quiet ones alone.
+//! First, the inserting statement without the comparison with the registry, and with it while no
+//! queue is registered, batch by batch in turns. Then emits through the queue with 0, 1, 10 and 100
+//! registered patterns, none of which matches, and with one that does, in interleaved rounds. Last,
+//! a busy canvas beside quiet ones, and the quiet ones alone.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -32,7 +33,7 @@ const QUIET: u128 = 49;
 const EACH: u64 = 100;
 const CAPACITY: usize = 64;
 
-/// As `src/store/insert.rs` has it, but for the comparison with the registry.
+/// As in `src/store/insert.rs`, except for the comparison with the registry.
 const INSERT: &str = "insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
     select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
@@ -46,7 +47,7 @@ const RETURNING: &str = " returning id, delay_until <= clock_timestamp() + inter
 
 #[tokio::main]
 async fn main() {
-    // `cargo test --benches` only wants to know that it starts.
+    // `cargo test --benches` only checks that it starts.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -60,7 +61,7 @@ async fn main() {
     cluster.stop().await.unwrap();
 }
 
-/// The statement with and without the comparison, on one connection.
+/// Compares the statement with and without the comparison, on one connection.
 async fn compared(url: &str) {
     let mut connection = PgConnection::connect(url).await.unwrap();
     let mut took = [Vec::new(), Vec::new()];
@@ -175,7 +176,8 @@ impl Bench {
         println!();
     }
 
-    /// When the events of each quiet canvas had run, with a busy one beside them and without, and after how many turns.
+    /// When the events of each quiet canvas had run, with and without a busy one beside them, and
+    /// after how many turns.
     async fn fairness(&self) {
         self.register(&["bench".to_owned()]).await;
         let mut took = [Vec::new(), Vec::new()];

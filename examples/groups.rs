@@ -1,6 +1,8 @@
-//! A consumer group in as many processes as you start: each prints what it works on, and what it is handed.
+//! A consumer group in as many processes as you start: each prints its sources, and the events that
+//! it receives.
 //!
-//! `cargo run --example groups` in several terminals, with `DATABASE_URL` set; `-- append` in another one.
+//! Run `cargo run --example groups` in several terminals, with `DATABASE_URL` set, and
+//! `cargo run --example groups -- append` in another one.
 #![allow(clippy::print_stdout, reason = "it is to be watched")]
 
 use std::error::Error;
@@ -30,7 +32,8 @@ async fn main() -> Result<(), Failure> {
     let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to postgres://…")?;
     Store::migrate(&url, false).await?;
     let store = Store::connect(&url, StoreConfig::default()).await?;
-    // Processes that share a topic have `notifier.signals()`, and hear of everything at once. Without, the periods do.
+    // Processes that share a topic would pass `notifier.signals()`, and learn of everything at
+    // once. Without that, they poll.
     let log = Log::with_signals(store.clone(), Signals::alone());
     match std::env::args().nth(1).as_deref() {
         Some("append") => append(&log).await,
@@ -39,7 +42,7 @@ async fn main() -> Result<(), Failure> {
     }
 }
 
-/// An event a second, on eight streams in turn.
+/// Appends an event per second, on eight streams in turn.
 async fn append(log: &Log) -> Result<(), Failure> {
     let mut seconds = tokio::time::interval(Duration::from_secs(1));
     for number in 0_u32.. {
@@ -79,7 +82,7 @@ async fn consume(store: Store, log: Log) -> Result<(), Failure> {
     }
 }
 
-/// What it works on, whenever that changes.
+/// Prints the consumer's sources whenever they change.
 async fn show(consumer: &Consumer) {
     let mut looks = tokio::time::interval(Duration::from_millis(200));
     let mut before = Vec::new();

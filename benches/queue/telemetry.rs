@@ -1,4 +1,5 @@
-//! Metrics and traces that are made in full and then thrown away, switched on and off between rounds.
+//! Metrics and traces that are recorded in full and then discarded, switched on and off between
+//! rounds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,7 +25,7 @@ impl SpanExporter for Nowhere {
     }
 }
 
-/// Once, before anything else.
+/// Called once, before anything else.
 pub(crate) fn start() {
     let tracers = SdkTracerProvider::builder().with_batch_exporter(Nowhere).build();
     let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("bench"));
@@ -34,7 +35,7 @@ pub(crate) fn start() {
     tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
 }
 
-/// What is made from now on is measured, and traced, or not.
+/// Switches metrics and traces on or off.
 pub(crate) fn switch(metrics: bool, traces: bool) {
     TRACES.store(traces, Ordering::Relaxed);
     if metrics {

@@ -1,5 +1,6 @@
-//! `cargo dev --example accounts`: a type of entities whose processor runs here. Accounts take deposits, reject what would overdraw
-//! them, and have a bank outside charged, whose answer comes back as an event.
+//! `cargo dev --example accounts`: a type of entities whose processor runs here. Accounts take
+//! deposits, reject what would overdraw them, and charge an external bank, whose answer comes back
+//! as an event.
 //!
 //! It is the example of docs/entities.md.
 
@@ -16,23 +17,23 @@ use wakeq::{
 
 use crate::screen;
 
-/// How long the bank outside takes.
+/// How long the external bank takes.
 const BANK: Duration = Duration::from_secs(1);
-/// How often it is looked what became of an event.
+/// The interval at which an event's status is polled.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A kind of entities.
+/// The entity type.
 pub(super) struct Account;
 
-/// What is kept of an account.
+/// The state of an account.
 #[derive(Clone, Default, Serialize, Deserialize)]
 pub(super) struct Balance {
     cents: i64,
-    /// What the bank was asked for, and has not answered.
+    /// The amount that the bank was asked for and has not answered yet.
     asked: i64,
 }
 
-/// What happens to an account.
+/// The events of an account.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Change {
@@ -77,7 +78,7 @@ impl Entity for Account {
     }
 }
 
-/// The handlers of the example: the bank outside, and whoever wants to know.
+/// The handlers of the example: the external bank, and a subscriber to the results.
 pub(super) fn handlers(handlers: Handlers, entities: Entities) -> Handlers {
     let charge = move |execution: Execution| charge(entities.clone(), execution);
     handlers.on("charge", charge).on(Route::new("account-changed").module("ANSWER"), told)
@@ -85,11 +86,11 @@ pub(super) fn handlers(handlers: Handlers, entities: Entities) -> Handlers {
 
 async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
     let asked = execution.asked::<u32>()?;
-    // Anybody may have emitted it: nothing is charged for whom nobody asked.
+    // Any client may have emitted it: nothing is charged unless the account asked for it.
     entities.verify(&asked).await?;
     tokio::time::sleep(BANK).await;
     let charged = EntityEvent::of(&Change::Charged { cents: *asked.value() })?;
-    // However often this runs, the account gets the answer once.
+    // However often this runs, the account receives the answer once.
     entities.answer(&asked, charged).await?;
     Ok(())
 }
@@ -103,13 +104,13 @@ async fn told(execution: Execution) -> HandlerResult {
     Ok(())
 }
 
-/// The processor of the accounts, which ends with this.
+/// The processor of the accounts, which stops when this is dropped.
 pub(super) struct Running {
     _broker: AbortOnDropHandle<Result<(), BrokerError>>,
     _story: AbortOnDropHandle<()>,
 }
 
-/// Starts the processor, and lets things happen to an account.
+/// Starts the processor, and sends an account some events.
 pub(super) async fn start(store: Store, queue: Queue) -> anyhow::Result<Running> {
     let log = Log::with_signals(store.clone(), queue.signals().clone());
     let accounts = EntityProcessor::<Account>::new(queue.clone(), Arc::new(log), EntityConfig::default())?;
@@ -149,7 +150,7 @@ async fn story(entities: Entities) -> Result<(), wakeq::EntityError> {
     Ok(())
 }
 
-/// Waits until an event, and all that followed from it, has come to its end.
+/// Waits until an event, and everything that followed from it, has ended.
 async fn ended(entities: &Entities, correlation_id: uuid::Uuid) -> Result<EntityStatus, wakeq::EntityError> {
     loop {
         if let Some(progress) = entities.status(CanvasId::DEFAULT, correlation_id).await?

@@ -1,7 +1,7 @@
-//! A sample of somebody else's service: an HTTP endpoint on loopback that takes the events of one handler, checks their
-//! signatures, and sends one back now and then.
+//! A sample of an external service: an HTTP endpoint on loopback that receives the events of one
+//! handler, verifies their signatures, and sends one back now and then.
 //!
-//! It knows of the queue only what its requests say, as a service in any language would.
+//! It knows nothing of the queue but its requests, like a service in any other language.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,22 +19,22 @@ use wakeq::{EventId, Secret};
 
 use crate::screen;
 
-/// The name of its handler.
+/// The name of the sample handler.
 pub(super) const HANDLER: &str = "webhook";
-/// Whose events it is too busy for at first.
+/// The value of the events that it rejects as too busy at first.
 const BUSY_FOR: &str = "\"Grace\"";
 
 type Answer = (StatusCode, [(HeaderName, &'static str); 1]);
 
-/// The endpoint; it ends when it is dropped.
+/// The endpoint; it stops when it is dropped.
 pub(super) struct Endpoint {
-    /// Where it takes events.
+    /// The URL that receives events.
     pub(super) url: String,
     _serving: AbortOnDropHandle<()>,
 }
 
 impl Endpoint {
-    /// Listens on a port of its own for events that are signed with this secret.
+    /// Listens on a free port for events that are signed with this secret.
     pub(super) async fn start(secret: Secret) -> std::io::Result<Self> {
         let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         let url = format!("http://{}/events", listener.local_addr()?);
@@ -48,7 +48,7 @@ impl Endpoint {
     }
 }
 
-/// 204 completes an event; 503 says when to try it again.
+/// 204 completes an event; 503 says when to retry it.
 async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: String) -> Answer {
     let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
     let Some(delivered) = Delivered::read(&secret, &headers, &body) else {
@@ -64,14 +64,15 @@ async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: Strin
     plain(StatusCode::NO_CONTENT)
 }
 
-/// What a request says of itself, once its signature is checked.
+/// The headers of a request whose signature is valid.
 struct Delivered {
     id: EventId,
     attempt: u32,
 }
 
 impl Delivered {
-    /// A service of its own would use a library of Standard Webhooks, and refuse times that are minutes away.
+    /// A real service would use a library for Standard Webhooks, and reject timestamps that are
+    /// minutes off.
     fn read(secret: &Secret, headers: &HeaderMap, body: &str) -> Option<Self> {
         let text = |name: &str| headers.get(name)?.to_str().ok();
         let (id, signatures) = (text("webhook-id")?, text("webhook-signature")?);

@@ -1,6 +1,7 @@
-//! The folder `.dev`: what is kept from one `cargo dev` to the next, and whose it is meanwhile.
+//! The folder `.dev`: what is kept from one `cargo dev` to the next, and which process owns it
+//! meanwhile.
 //!
-//! It must never remove anything while somebody else uses it.
+//! It must never remove anything that another process uses.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Write};
@@ -14,11 +15,13 @@ use wakeq_services::remove_kept;
 
 use crate::service::only_ours;
 
-/// Held as long as this process runs; inside are its number and the address of its database.
+/// Locked for as long as this process runs; holds its process id and the URL of its database.
 const LOCK: &str = "lock";
-/// Held by everybody who may have a server under this folder, beside whoever has it as a whole.
+/// Locked (shared) by every process that may have a server in this folder, including the folder's
+/// owner.
 const SERVERS: &str = "servers";
-/// Who was killed a moment ago may still be on its way out, and a child between its fork and its program.
+/// A process that was just killed may still be exiting, and a child may be between its fork and its
+/// exec.
 const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
 const EMBEDDED: &str = "embedded";
@@ -26,7 +29,7 @@ const POSTGRES: &str = "postgres";
 const KEY: &str = "key";
 const SECRET_KEY: &str = "secret-key";
 
-/// The folder, and whether it is ours.
+/// The folder, and whether this process owns it.
 pub(super) struct Kept {
     folder: PathBuf,
     hold: Hold,
@@ -37,15 +40,15 @@ enum Hold {
     Others(Other),
 }
 
-/// Another `cargo dev` that runs here.
+/// Another `cargo dev` that owns the folder.
 pub(super) struct Other {
     pub(super) pid: String,
-    /// Empty, as long as it has not said.
+    /// Empty until it is announced.
     pub(super) database_url: String,
 }
 
 impl Kept {
-    /// `.dev` beside the workspace's manifest, or where the command was started.
+    /// Opens `.dev` beside the workspace's manifest, or in the current folder without one.
     pub(super) fn open() -> Result<Self> {
         let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
         let workspace = package.as_deref().and_then(|package| package.parent()).map(PathBuf::from);
@@ -61,7 +64,7 @@ impl Kept {
         let mut file = opened.with_context(|| format!("open {}", path.display()))?;
         let hold = match file.try_lock() {
             Ok(()) => {
-                // The address of the database has its password.
+                // The URL of the database contains its password.
                 only_ours(&file).with_context(|| format!("keep {} to its owner", path.display()))?;
                 say_who(&file, "").with_context(|| format!("write {}", path.display()))?;
                 Hold::Ours(file)
@@ -80,7 +83,7 @@ impl Kept {
         Ok(Self { folder, hold })
     }
 
-    /// Who else has it.
+    /// The other process that owns the folder, if there is one.
     pub(super) fn other(&self) -> Option<&Other> {
         match &self.hold {
             Hold::Ours(_) => None,
@@ -88,7 +91,8 @@ impl Kept {
         }
     }
 
-    /// Removes everything that is kept; what was removed.
+    /// Removes everything that is kept; returns what was removed. Waits up to three seconds for a
+    /// process that was just killed, and fails if another one uses the folder.
     pub(super) async fn clear(&self) -> Result<Vec<PathBuf>> {
         if let Some(other) = self.other() {
             bail!(
@@ -124,7 +128,8 @@ impl Kept {
         Ok(removed)
     }
 
-    /// Keeps everybody from clearing the folder, as long as the answer lives: for whoever starts a server in it.
+    /// Prevents [`clear`](Self::clear) for as long as the returned value lives; to be held before a
+    /// server is started in the folder.
     pub(super) fn hold(&self) -> Result<File> {
         let file = self.servers()?;
         match file.try_lock_shared() {
@@ -140,7 +145,7 @@ impl Kept {
         opened.with_context(|| format!("open {}", path.display()))
     }
 
-    /// Tells those who come later which database this one runs on.
+    /// Tells later processes which database this one uses.
     pub(super) fn announce(&self, database_url: &str) -> Result<()> {
         match &self.hold {
             Hold::Ours(file) => say_who(file, database_url).context("write the lock of .dev"),
@@ -148,17 +153,17 @@ impl Kept {
         }
     }
 
-    /// The data of Postgres.
+    /// The folder of Postgres's data.
     pub(super) fn postgres(&self) -> PathBuf {
         self.folder.join(POSTGRES)
     }
 
-    /// The key that signing secrets are encrypted with.
+    /// The file with the key that encrypts signing secrets.
     pub(super) fn secret_key(&self) -> PathBuf {
         self.folder.join(SECRET_KEY)
     }
 
-    /// The key to the API.
+    /// The file with the key to the API.
     pub(super) fn key(&self) -> PathBuf {
         self.folder.join(KEY)
     }

@@ -1,5 +1,6 @@
-//! `cargo dev`: the whole queue on this machine. A Postgres and an emulator, found or started; the API; a worker with
-//! sample handlers; a trickle of events; and a line for each thing that happens.
+//! `cargo dev`: the whole queue on this machine. It finds or starts a Postgres and an emulator,
+//! runs the API and a worker with sample handlers, emits a trickle of events, and prints a line for
+//! everything that happens.
 
 mod accounts;
 mod endpoint;
@@ -28,38 +29,39 @@ use wakeq_services::{
 
 use kept::{Kept, Other};
 
-/// Runs Postgres, a Pub/Sub emulator, the API, a worker and sample events, and tells what happens. Ctrl-C ends it.
+/// Run Postgres, a Pub/Sub emulator, the API, a worker and sample events, and report what happens.
+/// Stop with Ctrl-C.
 ///
-/// Postgres is that of DATABASE_URL, else the installed one with its data in .dev/postgres, else an embedded one with its
-/// data in .dev/embedded, which is built from crates.io the first time. The emulator is that of
-/// PUBSUB_EMULATOR_HOST, else our own, in this process.
+/// Postgres is the one at DATABASE_URL, else an installed one (data in .dev/postgres), else an
+/// embedded one (data in .dev/embedded), built from crates.io on first use. The emulator is the one
+/// at PUBSUB_EMULATOR_HOST, else one in this process.
 #[derive(Parser)]
 #[command(name = "cargo dev", max_term_width = 110)]
 struct Arguments {
-    /// Which Postgres: that of DATABASE_URL, the installed one, or one that needs nothing installed
+    /// Which Postgres: env (DATABASE_URL), installed, or embedded (nothing to install)
     #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "embedded"])]
     postgres: Option<String>,
-    /// Which Pub/Sub emulator: that of PUBSUB_EMULATOR_HOST, Google's, or our own
+    /// Which Pub/Sub emulator: env (PUBSUB_EMULATOR_HOST), google, or own
     #[arg(long, value_name = "WHICH", value_parser = ["env", "google", "own"])]
     emulator: Option<String>,
-    /// Remove what is kept in .dev, and begin with nothing
+    /// Delete the data in .dev first
     #[arg(long)]
     fresh: bool,
     /// Emit no sample events
     #[arg(long)]
     no_trickle: bool,
-    /// Run an example besides: accounts (docs/entities.md)
+    /// Also run an example: accounts (docs/entities.md)
     #[arg(long, value_name = "NAME", value_parser = ["accounts"])]
     example: Option<String>,
-    /// Start no worker and emit nothing: only Postgres, Pub/Sub and the API, for a worker of your own
+    /// Start only Postgres, Pub/Sub and the API, for a worker of your own; emit nothing
     #[arg(long)]
     no_worker: bool,
-    /// Work on a server that may forget commits (fsync or synchronous_commit off)
+    /// Use a server that may lose commits (fsync or synchronous_commit off)
     #[arg(long, env = "WAKEQ_ALLOW_UNSAFE_DURABILITY", num_args = 0..=1, default_missing_value = "1",
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unsafe_durability: bool,
-    /// Where the API listens; another port, if somebody has this one
+    /// Port of the API; if it is taken, a free port is used
     #[arg(long, env = "PORT", default_value_t = 8080)]
     port: u16,
 }
@@ -78,7 +80,7 @@ async fn main() -> ExitCode {
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("error"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    // Asked for before anything starts, so that Ctrl-C during the start ends it as cleanly.
+    // Registered before anything starts, so that Ctrl-C during the start also shuts down cleanly.
     let stop = wakeq::shutdown_signal()?;
     tokio::pin!(stop);
     let kept = Kept::open()?;
@@ -98,7 +100,7 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     worked
 }
 
-/// What the queue needs beside itself.
+/// The services that the queue needs.
 struct Services {
     postgres: Chosen<Postgres>,
     emulator: Chosen<Emulator>,
@@ -121,7 +123,7 @@ impl Services {
         Ok(Self { postgres, emulator: emulator? })
     }
 
-    /// Ends what was started here; the last line to say.
+    /// Stops what was started here; returns the last line to print.
     async fn stop(self) -> String {
         let where_it_waits =
             if self.postgres.service.stays() { "in the database of DATABASE_URL" } else { "in .dev" };
@@ -203,7 +205,8 @@ async fn run_events(
     let reports = worker.reports();
     let stopping = worker.stop_token();
 
-    // The emulator starts empty: what waited when it ended last has nobody to wake it but the promises on the rows.
+    // The emulator starts empty, so only the promises on the rows would wake the events that were
+    // waiting when it last ended.
     let admin = Admin::new(store.clone(), Arc::clone(&notifier));
     let woken = admin.wake(true).await?.woken;
     if woken > 0 {
@@ -233,7 +236,7 @@ async fn run_events(
     Ok(())
 }
 
-/// Says when nothing can be received any more, and when it can again.
+/// Reports when notifications can no longer be received, and when they can again.
 async fn tell_trouble(mut trouble: watch::Receiver<Option<String>>) {
     let mut ready = trouble.wait_for(Option::is_none).await.is_ok();
     while ready {

@@ -1,4 +1,5 @@
-//! Sample handlers, one for each way an event can go, a cron, and a trickle of events for them.
+//! Sample handlers, one for each way an event can go; a sample cron; and a steady trickle of events
+//! for them.
 
 use std::time::Duration;
 
@@ -11,18 +12,18 @@ use wakeq::{
 use crate::endpoint::{self, Endpoint};
 use crate::screen;
 
-/// How often an event is emitted.
+/// The time between two emitted events.
 const TRICKLE_PERIOD: Duration = Duration::from_millis(1500);
-/// So short that one sees it happen; the default is five minutes.
+/// Short enough to watch; the default delay is five minutes.
 const RETRY: RetryPolicy =
     RetryPolicy { retries: 2, delay: Duration::from_secs(2), factor: 2, delay_max: Duration::from_secs(60) };
 
-/// The sample cron, and its handler.
+/// The name of the sample cron and of its handler.
 const CRON: &str = "heartbeat";
 /// Twice a minute.
 const CRON_EXPRESSION: &str = "*/30 * * * * *";
 
-/// The explicit list of what this worker runs.
+/// All handlers that this worker runs.
 pub(super) fn handlers() -> Handlers {
     Handlers::new()
         .on("greet", greet)
@@ -32,7 +33,8 @@ pub(super) fn handlers() -> Handlers {
         .on(Route::new(CRON).module("CRON"), heartbeat)
 }
 
-/// Registers what is not a function: a handler that is reached over HTTP, and a cron. The endpoint ends with the answer.
+/// Registers what is not a function: a handler that is reached over HTTP, and a cron. The endpoint
+/// stops when the returned value is dropped.
 pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
     let actor = Actor::admin("cargo-dev");
     let secret = Secret::generate()?;
@@ -60,7 +62,7 @@ async fn slow(_event: Execution) -> HandlerResult {
     Ok(())
 }
 
-/// Succeeds at the third attempt.
+/// Succeeds on the third attempt.
 async fn flaky(event: Execution) -> HandlerResult {
     match event.attempt {
         1 | 2 => Err(HandlerError::operational("the other side hung up")),
@@ -77,7 +79,7 @@ async fn broken(_event: Execution) -> HandlerResult {
     Err(HandlerError::operational("nobody is at home"))
 }
 
-/// Emits an event now and then, one handler after the other.
+/// Emits an event every [`TRICKLE_PERIOD`], for one handler after the other.
 pub(super) async fn trickle(queue: Queue) {
     let webhook = endpoint::HANDLER;
     let names = ["greet", webhook, "slow", webhook, "flaky", "greet", "greet", "slow", "greet", "broken"];

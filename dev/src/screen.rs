@@ -9,17 +9,17 @@ use wakeq::{CanvasId, EventId};
 use crate::Services;
 use crate::kept::Kept;
 
-/// Writes a line. Nobody may be reading any more; that is no reason to stop.
+/// Writes a line. Ignores errors, as a reader that has gone is no reason to stop.
 pub(super) fn line(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
 }
 
-/// Something that happened to an event.
+/// Prints what happened to an event.
 pub(super) fn event(id: EventId, handler: &str, what: &str) {
     line(&format!("{id}  {handler:9}  {what}"));
 }
 
-/// What `--fresh` removed.
+/// Prints what `--fresh` removed.
 pub(super) fn cleared(removed: &[PathBuf]) {
     if removed.is_empty() {
         line("Fresh: nothing was kept");
@@ -29,19 +29,19 @@ pub(super) fn cleared(removed: &[PathBuf]) {
     }
 }
 
-/// How to reach what runs.
+/// How to reach the running services.
 pub(super) struct Access {
-    /// The database.
+    /// The URL of the database.
     pub(super) url: String,
-    /// The Pub/Sub emulator.
+    /// The address of the Pub/Sub emulator.
     pub(super) host: String,
-    /// The API.
+    /// The address of the API.
     pub(super) address: SocketAddr,
-    /// The metrics.
+    /// The address of the metrics.
     pub(super) metrics: SocketAddr,
 }
 
-/// What runs, and what to type in a second terminal.
+/// Prints what is running, and what to type in a second terminal.
 pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
     let Access { url, host, address, metrics } = access;
@@ -81,7 +81,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("");
 }
 
-/// What the worker runs beside its functions, and the head of what follows.
+/// Prints what the worker runs besides functions, and the header of the lines that follow.
 pub(super) fn samples(endpoint: &str) {
     line(&format!("HTTP targets may be on this machine; a sample is the handler `webhook`, at {endpoint}"));
     line("A cron ticks twice a minute: `cargo wakeq cron list`");

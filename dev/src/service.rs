@@ -1,4 +1,5 @@
-//! The API beside the worker, on this machine's loopback only, with a key that is kept from one start to the next.
+//! The API beside the worker, on this machine's loopback interface only, with a key that is kept
+//! from one start to the next.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,17 +15,17 @@ use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
 use wakeq::{Actor, CanvasId, SecretKeys, Store};
 
-/// Whose key it is, for the record.
+/// The holder of the key, for the audit log.
 const HOLDER: &str = "cargo-dev";
 const METRICS_PORT: u16 = 9464;
 
-/// Where events may be sent: to this machine, too, and without TLS.
+/// Where events may be sent: also to this machine, and without TLS.
 pub(super) fn delivery() -> Result<DeliveryConfig, InvalidAllowedPlace> {
     let allow = vec!["*=127.0.0.1:1-65535".parse()?, "*=[::1]:1-65535".parse()?];
     Ok(DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() })
 }
 
-/// Listens on a port, or on another one if somebody has it.
+/// Listens on this port, or on a free one if it is taken.
 pub(super) async fn bind(store: Store, notifier: Arc<dyn Notifier>, port: u16) -> anyhow::Result<HttpServer> {
     let delivery = delivery()?;
     let config = |port| HttpConfig {
@@ -38,7 +39,7 @@ pub(super) async fn bind(store: Store, notifier: Arc<dyn Notifier>, port: u16) -
     }
 }
 
-/// Serves the metrics where OpenTelemetry expects them, or on another port if somebody has that one.
+/// Serves the metrics on OpenTelemetry's default port, or on a free one if it is taken.
 pub(super) async fn metrics() -> anyhow::Result<Metrics> {
     let at = |port| Metrics::serve(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     match at(METRICS_PORT).await {
@@ -47,7 +48,8 @@ pub(super) async fn metrics() -> anyhow::Result<Metrics> {
     }
 }
 
-/// Keeps the key of the last start in its file, if it still counts, else a new one, with every scope on the default canvas.
+/// Keeps the key of the last start in its file if it is still valid; otherwise creates one with
+/// every scope on the default canvas.
 pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
     let access = Access::new(store, AccessConfig::default())?;
     if let Ok(kept) = std::fs::read_to_string(file)
@@ -68,7 +70,7 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
     keep(file, &text).with_context(|| format!("write the key to {}", file.display()))
 }
 
-/// The key that signing secrets are encrypted with: that of the last start, or a new one.
+/// The key that encrypts signing secrets: that of the last start, or a new one.
 pub(super) fn secret_keys(file: &Path) -> anyhow::Result<SecretKeys> {
     match std::fs::read_to_string(file) {
         Ok(kept) => {
@@ -84,7 +86,7 @@ pub(super) fn secret_keys(file: &Path) -> anyhow::Result<SecretKeys> {
     }
 }
 
-/// For nobody else's eyes, also if the file was there.
+/// Writes a file that only its owner can read, even if it existed before.
 fn keep(file: &Path, text: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;
@@ -96,7 +98,7 @@ fn keep(file: &Path, text: &str) -> std::io::Result<()> {
     writeln!(file, "{text}")
 }
 
-/// Takes from everybody else what a file's mode may give them.
+/// Restricts a file to its owner.
 pub(super) fn only_ours(file: &std::fs::File) -> std::io::Result<()> {
     file.set_permissions(std::fs::Permissions::from_mode(0o600))
 }

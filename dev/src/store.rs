@@ -1,13 +1,14 @@
-//! The connection to the queue's tables, and whose durations hold there.
+//! The connection to the queue's tables, and the durations that apply there.
 //!
-//! It must never change the durations of a server that was given: other processes go by them.
+//! It must never change the durations of a server that it was given: other processes rely on them.
 
 use wakeq::{SecretKeys, Store, StoreConfig, StoreError, Timing, TimingMode};
 
 use crate::screen;
 
-/// Connects. A server of our own has the defaults, so that a program of one's own can join without a word about durations; a
-/// given one gets them if it has none yet, and else keeps its own, which are said.
+/// Connects to the tables. A server of our own gets the default durations, so that a user's program
+/// can join without configuring any. A server that was given gets them only if it has none yet;
+/// otherwise it keeps its own, which are printed.
 pub(super) async fn connect(
     url: &str,
     is_ours: bool,

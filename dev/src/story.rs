@@ -1,8 +1,9 @@
-//! What a run did, in a sentence for somebody who has not read the state machine.
+//! What a run did, in a sentence for a reader who does not know the state machine.
 
 use wakeq::{Outcome, RunReport, Verdict};
 
-/// `None` for what is not worth a line: a second notification of an event that has ended, or runs.
+/// `None` if it is not worth a line: a duplicate notification of an event that has ended or is
+/// running.
 pub(super) fn sentence(report: &RunReport) -> Option<String> {
     if let Verdict::Failed(error) = &report.verdict {
         return Some(format!("Postgres gave no answer ({error}); tried again"));

@@ -1,12 +1,12 @@
-//! `cargo xtask chaos`: the crash tests in their full sizes, one after another, with their figures.
+//! `cargo xtask chaos`: the crash tests at full size, one after another, with their figures.
 //!
-//! It holds no test itself: the same ones run small in `cargo test`.
+//! It holds no tests itself: the same ones run small in `cargo test`.
 
 use anyhow::{Result, bail};
 
 use crate::{cargo, succeed};
 
-/// Each by its short name, what it shows, and where it is.
+/// The short name of each test, what it shows, and its path.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "unpause",
@@ -128,7 +128,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A benchmark with bounds, by its own name only: it has to be compiled for release.
+/// A benchmark with limits, run only by its own name, because it has to be compiled for release.
 const MILLION: &str = "million";
 
 /// The short names, separated by commas.

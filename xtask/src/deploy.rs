@@ -1,8 +1,8 @@
-//! `cargo xtask deploy`: checks what stands in `deploy/`, as far as that can be without a cloud.
+//! `cargo xtask deploy`: checks `deploy/`, as far as that is possible without a cloud.
 //!
-//! What Python brings is pinned in `deploy/check/requirements.txt` and installed into `target/deploy` and nowhere else.
-//! Terraform, kubectl or kustomize, and promtool are used where they are installed, and never installed; what could not be
-//! checked for want of them is said at the end.
+//! Python's packages are pinned in `deploy/check/requirements.txt` and installed only into
+//! `target/deploy`. Terraform, kubectl or kustomize, and promtool are used if they are installed,
+//! and never installed; the end of the output names the missing ones, whose checks were skipped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -13,17 +13,17 @@ use wakeq_services::program_on_path;
 
 use crate::{root, succeed};
 
-/// The oldest Kubernetes for which the manifests are meant.
+/// The oldest supported Kubernetes.
 const KUBERNETES: &str = "1.33";
-/// What is rendered; the others are parts of these.
+/// The sets that are rendered; the others are parts of these.
 const MANIFESTS: [&str; 4] = ["base", "migrate", "overlays/gke", "overlays/gke/migrate"];
-/// What is applied as it stands, in a namespace of its own.
+/// The sets that are applied as they are, in a namespace of their own.
 const APPLIED: [&str; 2] = ["overlays/gke", "overlays/gke/migrate"];
 /// The examples, which use every module, and the modules that have tests.
 const TERRAFORM: [&str; 5] =
     ["examples/pull", "examples/push", "modules/database", "modules/queue", "modules/service"];
 
-/// Checks all that can be checked here.
+/// Runs all checks that are possible here.
 pub(crate) fn run() -> Result<()> {
     let python = Python::install()?;
     let mut missing = Vec::new();
@@ -51,7 +51,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Its format; names, types and plans, against providers that know the resources' shapes.
+/// Checks the format; and names, types and plans, against providers that know the resources'
+/// schemas.
 fn terraform(program: &Path, python: &Python) -> Result<()> {
     let folder = deploy("terraform");
     succeed(Command::new(program).args(["fmt", "-check", "-diff", "-recursive"]).arg(&folder))?;
@@ -61,13 +62,14 @@ fn terraform(program: &Path, python: &Python) -> Result<()> {
     succeed(&mut check)
 }
 
-/// What renders manifests, and the verb for it.
+/// The program that renders manifests, and its subcommand.
 fn renderer() -> Option<(PathBuf, &'static str)> {
     let kubectl = program_on_path("kubectl").map(|program| (program, "kustomize"));
     kubectl.or_else(|| program_on_path("kustomize").map(|program| (program, "build")))
 }
 
-/// Every set of manifests, rendered, against the schemas of Kubernetes; and what is applied, against checkov's rules.
+/// Renders every set of manifests and checks it against Kubernetes's schemas; checks what is
+/// applied against checkov's rules.
 fn kubernetes(program: &Path, verb: &str, python: &Python, manifests: &Path) -> Result<()> {
     for name in MANIFESTS {
         let path = rendered(manifests, name);
@@ -83,14 +85,14 @@ fn kubernetes(program: &Path, verb: &str, python: &Python, manifests: &Path) -> 
     succeed(&mut checkov)
 }
 
-/// The alert rules, and what they do on made-up series.
+/// Checks the alert rules, and their unit tests on synthetic series.
 fn prometheus(program: &Path) -> Result<()> {
     let folder = deploy("prometheus");
     succeed(Command::new(program).args(["check", "rules", "alerts.yaml"]).current_dir(&folder))?;
     succeed(Command::new(program).args(["test", "rules", "alerts.test.yaml"]).current_dir(&folder))
 }
 
-/// The checkers in a folder of their own.
+/// The checkers, in a virtual environment of their own.
 struct Python {
     folder: PathBuf,
 }
@@ -111,14 +113,14 @@ impl Python {
         Command::new(self.folder.join("bin").join(name))
     }
 
-    /// One of `deploy/check`.
+    /// A script of `deploy/check`.
     fn script(&self, name: &str) -> Command {
         let mut command = self.program("python");
         command.arg(deploy("check").join(name)).env("PYTHONDONTWRITEBYTECODE", "1");
         command
     }
 
-    /// With its own rules only: it asks nobody for more.
+    /// Runs checkov with its built-in rules only, without downloading more.
     fn checkov(&self, framework: &str) -> Command {
         let mut command = self.program("checkov");
         command.args(["--compact", "--quiet", "--skip-download", "--framework", framework]);
@@ -134,7 +136,7 @@ fn rendered(manifests: &Path, name: &str) -> PathBuf {
     manifests.join(format!("{}.yaml", name.replace('/', "-")))
 }
 
-/// An empty folder, whatever was there before.
+/// Makes an empty folder, removing what was there.
 fn empty(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("{} can't be removed", folder.display()))?;

@@ -1,7 +1,8 @@
-//! `cargo xtask deps`: holds the dependency tree to `deny.toml`.
+//! `cargo xtask deps`: checks the dependency tree against `deny.toml`.
 //!
-//! Doubled and banned crates are looked up in the tree that cargo builds here, so this part needs no network. Licences,
-//! advisories and sources are left to cargo-deny, which it runs if it is installed and never installs.
+//! Duplicate and banned crates are looked up in the tree that cargo resolves here, so this part
+//! needs no network. Licences, advisories and sources are left to cargo-deny, which is run if it is
+//! installed and never installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,10 +59,10 @@ fn versions(tree: &str) -> Versions {
     versions
 }
 
-/// What `deny.toml` says about bans.
+/// The section of `deny.toml` about bans.
 struct Rules {
     banned: Vec<String>,
-    /// Name and the beginning of a version that may stay beside another.
+    /// The name, and the prefix of a version that may exist beside another.
     doubled: Vec<(String, String)>,
 }
 

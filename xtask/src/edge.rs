@@ -1,7 +1,8 @@
-//! `cargo xtask edge`: the longer checks of the HTTP API: load, slow connections, property-based requests, a browser.
+//! `cargo xtask edge`: the longer checks of the HTTP API: load, slow connections, property-based
+//! requests, a browser.
 //!
-//! It holds no test itself: they are in `tests/it/edge`. The tools' versions are pinned in `tests/edge/requirements.txt`;
-//! they are installed into `target/edge` and nowhere else.
+//! It holds no tests itself: they are in `tests/it/edge`. The tools' versions are pinned in
+//! `tests/edge/requirements.txt`; they are installed only into `target/edge`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{cargo, root, succeed};
 
-/// Each by its short name, what it shows, and where it is.
+/// The short name of each check, what it shows, and its test.
 const CHECKS: [(&str, &str, &str); 9] = [
     ("document", "every documented operation and status", "edge::document"),
     ("matrix", "every guarded operation with every kind of wrong credential", "edge::matrix"),
@@ -43,7 +44,8 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
 }
 
-/// The tests; how much slower something becomes is measured as users have it built.
+/// The command that runs the tests. `worst` measures slowdowns, so it runs as users build it: for
+/// release.
 fn tests(short: &str) -> Command {
     let mut tests = cargo();
     tests.args(["test", "--quiet", "--package", "wakeq", "--test", "it"]);
@@ -65,7 +67,7 @@ fn check(short: &str, path: &str) -> Result<()> {
     succeed(&mut test)
 }
 
-/// The program, installed if need be.
+/// The program, installed if necessary.
 fn schemathesis() -> Result<PathBuf> {
     let folder = root().join("target/edge/python");
     let python = folder.join("bin/python");

@@ -1,7 +1,8 @@
 //! `cargo xtask`: the repository's longer checks and chores, one file per verb.
 //!
-//! A verb may use what is installed and says what to do when something is missing; it never installs anything itself.
-//! It must not depend on `wakeq`, not even through another crate: `prepare` has to run while `wakeq` does not compile.
+//! A verb may use what is installed, and says what to do if something is missing; it never installs
+//! tools on the machine. This crate must not depend on `wakeq`, not even through another crate:
+//! `prepare` has to run while `wakeq` does not compile.
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
 mod chaos;
@@ -26,50 +27,56 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Verb {
-    /// Run the crash tests in their full sizes and print their figures; all of them take half an hour.
+    /// Run the crash tests at full size and print their figures; all of them take half an hour.
     Chaos {
         #[arg(help = format!("One of: {}; the last one is none of all, and is compiled for release", chaos::names()))]
         name: Option<String>,
     },
-    /// Run the tests with Postgres and the Pub/Sub emulator from containers, of images made here without a registry.
+    /// Run the tests with Postgres and the Pub/Sub emulator in containers, from images built
+    /// without a registry.
     Containers {
         /// Which emulator is in the image.
         #[arg(long, value_enum, default_value = "own")]
         emulator: containers::Emulator,
-        /// Only the tests of what finds and starts services; nothing of the queue is compiled.
+        /// Only test how services are found and started; does not compile the queue.
         #[arg(long)]
         quick: bool,
         /// Only the tests whose names contain one of these words.
         words: Vec<String>,
     },
-    /// Check deploy/ as far as that can be without a cloud: Terraform, Kustomize, alert rules, dashboard.
+    /// Check deploy/ as far as possible without a cloud: Terraform, Kustomize, alert rules,
+    /// dashboard.
     Deploy,
-    /// Hold the dependency tree to deny.toml: doubled and banned crates; with cargo-deny also licences and advisories.
+    /// Check the dependency tree against deny.toml: duplicate and banned crates; with cargo-deny
+    /// also licences and advisories.
     Deps,
-    /// Check the edge of the HTTP API at length, with figures: load, slow connections, requests made from the document.
+    /// Run the long tests of the HTTP API's edge and print figures: load, slow connections,
+    /// requests generated from the document.
     Edge {
         /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page.
         name: Option<String>,
     },
-    /// Build the Dockerfile on bases made here without a registry, and run the image: one event is handled.
+    /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
-    /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx up to date.
+    /// Describe every query of src/ against the migrations in a private Postgres, and bring .sqlx
+    /// up to date.
     Prepare {
         /// Change nothing; fail if .sqlx is not up to date.
         #[arg(long)]
         check: bool,
     },
-    /// Run the official Python client's system tests and a script of ours with it against the emulator, installed into
-    /// target/pubsub-python.
+    /// Run the official Python client's system tests and our script with it against the emulator;
+    /// installs both into target/pubsub-python.
     PubsubPython {
-        /// Against Google's emulator, to see what that passes.
+        /// Run against Google's emulator instead of ours.
         #[arg(long)]
         google: bool,
     },
-    /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify deliveries with the library of
-    /// Standard Webhooks; both installed into target/sdk.
+    /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify
+    /// deliveries with the Standard Webhooks library; installs both into target/sdk.
     Sdk,
-    /// Make each condition on a canvas in the SQL true, one at a time, and show that a test with a second tenant fails then.
+    /// Replace each canvas condition in the SQL by true, one at a time, and check that a test with
+    /// a second tenant fails.
     Tenants {
         /// Only those whose file and line contain this, such as `control.rs:44`.
         place: Option<String>,

@@ -1,8 +1,8 @@
-//! `cargo xtask prepare`: keeps `.sqlx` in step with the queries of `src/` and the migrations.
+//! `cargo xtask prepare`: keeps `.sqlx` up to date with the queries of `src/` and the migrations.
 //!
-//! `sqlx`'s macros write what they learn about a query into `SQLX_OFFLINE_DIR` when they are given a live database.
-//! This gives them a private one, migrated from `migrations/`, and compares the outcome with `.sqlx`. It never
-//! touches a database that somebody else runs.
+//! Given a live database, `sqlx`'s macros write what they learn about a query into
+//! `SQLX_OFFLINE_DIR`. This command gives them a private one, migrated from `migrations/`, and
+//! compares the result with `.sqlx`. It never touches an existing database.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -42,17 +42,20 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Compiles `src/` against a migrated private database; the macros leave their descriptions in `folder`.
+/// Compiles `src/` against a migrated private database; the macros write their descriptions to
+/// `folder`.
 fn describe_queries(folder: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
     let postgres = runtime.block_on(Cluster::start(options))?;
     let url = postgres.url("postgres");
     runtime.block_on(migrate(&url))?;
-    // Cargo does not know that the macros read these variables; a changed file makes it run them again.
+    // Cargo does not know that the macros read these variables; a changed file makes it run them
+    // again.
     File::options().append(true).open(root().join("src/lib.rs"))?.set_modified(SystemTime::now())?;
     let variable = database_variable()?;
-    // The same packages as everywhere, so that no dependency is compiled twice; every feature that has queries.
+    // The same packages as in other commands, so that no dependency is compiled twice; with every
+    // feature that has queries.
     let mut check = cargo();
     check.args(["check", "--workspace", "--features", "wakeq/testing"]);
     check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
@@ -66,7 +69,8 @@ fn database_variable() -> Result<String> {
     Ok(variable.context("sqlx.toml has no `common.database-url-var`")?.to_owned())
 }
 
-/// Applies `migrations/` in the way `sqlx::migrate!` does: into the schema and the table that sqlx.toml names.
+/// Applies `migrations/` as `sqlx::migrate!` does: into the schema and the table that sqlx.toml
+/// names.
 async fn migrate(url: &str) -> Result<()> {
     let config = read_toml("sqlx.toml")?;
     let section = config.get("migrate").context("sqlx.toml has no section `migrate`")?;
@@ -86,7 +90,7 @@ async fn migrate(url: &str) -> Result<()> {
     Ok(())
 }
 
-/// An absent folder has no descriptions.
+/// Reads a folder of descriptions; a missing folder has none.
 fn read_descriptions(folder: &Path) -> Result<Descriptions> {
     let mut descriptions = Descriptions::new();
     if !folder.exists() {

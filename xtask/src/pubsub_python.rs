@@ -1,9 +1,10 @@
-//! `cargo xtask pubsub-python`: the official Python client's own system tests, and a script of ours with that client,
-//! against our emulator or Google's.
+//! `cargo xtask pubsub-python`: the official Python client's own system tests, and a script of ours
+//! that uses that client, against our emulator or Google's.
 //!
-//! Versions are pinned in `emulator/tests/python/requirements.txt`; everything is installed into `target/pubsub-python`
-//! and nowhere else. The system tests are those of the client's source distribution, as they are; those over REST are
-//! left out, as that transport of the client knows no emulator.
+//! Versions are pinned in `emulator/tests/python/requirements.txt`; everything is installed only
+//! into `target/pubsub-python`. The system tests are those of the client's source distribution,
+//! unmodified; those over REST are left out, as the client's REST transport does not support
+//! emulators.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -17,11 +18,11 @@ use crate::{cargo, root, succeed};
 
 const CLIENT: &str = "google-cloud-pubsub==2.44.0";
 const SOURCE: &str = "google_cloud_pubsub-2.44.0";
-/// What of the system tests runs: all over gRPC, but for one that its authors skip everywhere.
+/// The number of system tests that run: all over gRPC, except for one that its authors always skip.
 const SYSTEM_TESTS: u32 = 20;
 const SCRIPT_TESTS: u32 = 6;
 
-/// Runs all of it against our emulator, or against Google's to see what that passes.
+/// Runs everything against our emulator, or against Google's to see what passes there.
 pub(crate) fn run(google: bool) -> Result<()> {
     let python = Python::install()?;
     let runtime = tokio::runtime::Runtime::new()?;
@@ -43,7 +44,7 @@ pub(crate) fn run(google: bool) -> Result<()> {
     Ok(())
 }
 
-/// The binary of this tree, on a free port.
+/// Starts the binary of this tree on a free port.
 async fn ours() -> Result<(Guarded, String)> {
     succeed(cargo().args(["build", "--quiet", "--bin", "pubsub-emulator"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -53,7 +54,7 @@ async fn ours() -> Result<(Guarded, String)> {
         Launch::new(target.join("debug/pubsub-emulator")).arguments(["--port", "0"]).on_line(move |line| {
             let host = line.rsplit_once("PUBSUB_EMULATOR_HOST=").map(|(_, host)| host.to_owned());
             if let Some((host, sender)) = host.and_then(|host| Some((host, sender.take()?))) {
-                // Whoever waited for it has given up.
+                // The receiver may have given up.
                 let _unheard = sender.send(host);
             }
         });
@@ -62,7 +63,7 @@ async fn ours() -> Result<(Guarded, String)> {
     Ok((emulator, host))
 }
 
-/// The client in a folder of its own.
+/// The client, in a virtual environment of its own.
 struct Python {
     program: PathBuf,
     folder: PathBuf,
@@ -102,11 +103,12 @@ impl Python {
         self.folder.join("credentials")
     }
 
-    /// How many of the system tests and of the script passed.
+    /// Returns how many of the system tests and of the script's tests passed.
     fn test(&self, host: &str) -> Result<[u32; 2]> {
         let system = self.source().join("tests/system.py");
         let own = tests().join("test_official_client.py");
-        // The word would leave out tests of the script that have it in their names.
+        // The filter is not used for the script, where it would leave out tests with the word in
+        // their names.
         Ok([
             self.pytest(host, &system, "system", &["-k", "not rest"])?,
             self.pytest(host, &own, "script", &[])?,
@@ -131,7 +133,7 @@ impl Python {
             .status()?;
         let said = std::fs::read_to_string(&report)?;
         print!("{said}");
-        // 0: all passed; 1: some did not.
+        // 0: all passed; 1: some failed.
         match status.code() {
             Some(0 | 1) => Ok(passed(&said)),
             _ => bail!("pytest itself failed ({status})"),
@@ -139,7 +141,7 @@ impl Python {
     }
 }
 
-/// From the last line: `2 failed, 18 passed, 1 skipped, 59 deselected in 177.27s`.
+/// Reads the last line: `2 failed, 18 passed, 1 skipped, 59 deselected in 177.27s`.
 fn passed(said: &str) -> u32 {
     let words: Vec<_> = said.lines().last().unwrap_or_default().split_whitespace().collect();
     let found = words.windows(2).find(|pair| pair[1].trim_end_matches(',') == "passed");

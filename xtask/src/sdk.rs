@@ -1,8 +1,9 @@
-//! `cargo xtask sdk`: the official CloudEvents SDK for Python emits through the HTTP API, and the official library of
-//! Standard Webhooks for Python verifies what is delivered.
+//! `cargo xtask sdk`: the official CloudEvents SDK for Python emits through the HTTP API, and the
+//! official Standard Webhooks library for Python verifies deliveries.
 //!
-//! Their versions are pinned in `tests/sdk/requirements.txt`; they are installed into `target/sdk` and nowhere else. What is
-//! sent and what has to come of it are in `tests/sdk`, `tests/it/http_sdk.rs` and `tests/it/delivery/signatures.rs`.
+//! Their versions are pinned in `tests/sdk/requirements.txt`; they are installed only into
+//! `target/sdk`. What is sent and the expected results are in `tests/sdk`, `tests/it/http_sdk.rs`
+//! and `tests/it/delivery/signatures.rs`.
 
 use std::process::Command;
 

@@ -1,7 +1,8 @@
-//! `cargo xtask tenants`: what the tests with a second tenant are worth: each condition on a canvas is taken out, and one of
-//! them has to fail.
+//! `cargo xtask tenants`: proves the tests with a second tenant: each condition on a canvas is
+//! disabled in turn, and at least one of them has to fail.
 //!
-//! It holds no test itself: they are in `tests/it/tenants`, and nothing is compiled anew for a condition.
+//! It holds no tests itself: they are in `tests/it/tenants`, and nothing is recompiled for a
+//! condition.
 
 use anyhow::Result;
 

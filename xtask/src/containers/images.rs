@@ -13,8 +13,9 @@ const POSTGRES: &str = "wakeq-test-postgres:installed";
 const OWN_EMULATOR: &str = "wakeq-test-pubsub:own";
 const GOOGLE_EMULATOR: &str = "wakeq-test-pubsub:google";
 
-/// What the entry point of Postgres's official image does, as far as tests go: a cluster with this password for its
-/// superuser, which any network may ask for; then the server, with the arguments that are given.
+/// What tests need of the entry point of Postgres's official image: it creates a cluster whose
+/// superuser has the given password and may connect from any network, then runs the server with the
+/// given arguments.
 const POSTGRES_ENTRY_POINT: &str = r#"#!/bin/sh
 set -eu
 data=/tmp/data
@@ -26,10 +27,10 @@ fi
 exec BIN/postgres -D $data -c unix_socket_directories=/tmp "$@"
 "#;
 
-/// Programs of Java that an emulator does not run, and parts that make no difference to it.
+/// Parts of a Java installation that an emulator does not need.
 const NOT_OF_JAVA: [&str; 4] = ["jmods", "man", "demo", "src.zip"];
 
-/// The installed Postgres; its reference.
+/// Makes the image of the installed Postgres; returns its reference.
 pub(super) fn postgres(engine: &Engine) -> Result<&'static str> {
     let programs = installed_postgres()?;
     let mut files = Files::default();
@@ -50,7 +51,7 @@ pub(super) fn postgres(engine: &Engine) -> Result<&'static str> {
     make(engine, POSTGRES, &files, Some(&script), &["/entrypoint.sh"])
 }
 
-/// Our own emulator; its reference.
+/// Makes the image of our own emulator; returns its reference.
 pub(super) fn own_emulator(engine: &Engine) -> Result<&'static str> {
     succeed(cargo().args(["build", "--bin", "pubsub-emulator"]))?;
     let binary = std::env::current_exe()?.with_file_name("pubsub-emulator");
@@ -59,7 +60,7 @@ pub(super) fn own_emulator(engine: &Engine) -> Result<&'static str> {
     make(engine, OWN_EMULATOR, &files, None, &[&binary.display().to_string()])
 }
 
-/// Google's emulator with the installed Java; its reference.
+/// Makes the image of Google's emulator with the installed Java; returns its reference.
 pub(super) fn google_emulator(engine: &Engine) -> Result<&'static str> {
     let found = find()?;
     let java = found.java.canonicalize().context("the installed Java")?;
@@ -90,7 +91,7 @@ fn make(
     Import { reference, files, script, changes: &changes }.make(engine)
 }
 
-/// What `pg_config`, beside the other programs, says of a folder.
+/// Queries a folder from the `pg_config` beside the other programs.
 fn asked(programs: &Path, option: &str) -> Result<PathBuf> {
     Ok(said(Command::new(programs.join("pg_config")).arg(option))?.trim().into())
 }

@@ -1,8 +1,9 @@
-//! `cargo xtask containers`: the tests with Postgres and the Pub/Sub emulator from containers, of images made here of what
-//! is installed, without a registry.
+//! `cargo xtask containers`: runs the tests with Postgres and the Pub/Sub emulator in containers.
+//! The images are made here from what is installed, without a registry.
 //!
-//! It takes the engine that answers, else starts one of its own, without a bridge, and ends it. It must never leave a
-//! container or an engine of its own behind, nor touch an image or a container that it did not make.
+//! It uses the engine that answers, else starts one of its own, without a bridge, and stops it. It
+//! must never leave a container or an engine of its own behind, nor touch an image or a container
+//! that it did not create.
 
 mod images;
 
@@ -16,19 +17,20 @@ use crate::{cargo, succeed};
 pub(crate) enum Emulator {
     /// Ours.
     Own,
-    /// Google's, with the Java that runs it.
+    /// Google's, with a JVM.
     Google,
 }
 
-/// What is run, in the words of `cargo test`: the tests of the queue, and those of the services, which compile nothing of
-/// the queue.
+/// Arguments of `cargo test`: the tests of the queue, and those of the services, which compile
+/// nothing of the queue.
 const TESTS_OF_WAKEQ: [&str; 3] = ["--lib", "--test", "it"];
 const TESTS_OF_SERVICES: [&str; 6] = ["--test", "containers", "--test", "database", "--test", "emulators"];
 
-/// Runs the tests whose names contain one of the words, or all.
+/// Runs the tests whose names contain one of the words, or all of them.
 pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    // Ctrl-C is for the tests, which end by it; what was started here is then ended in good order.
+    // Ctrl-C is for the tests, which it ends; this process then shuts down gracefully what it
+    // started.
     runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
     let engine = runtime.block_on(Engine::find_or_start())?;
     println!("{engine}");
@@ -49,7 +51,7 @@ fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> R
         Emulator::Google => images::google_emulator(engine)?,
     };
     let mut tests = cargo();
-    // The same packages as everywhere, so that no dependency is compiled twice.
+    // The same packages as in other commands, so that no dependency is compiled twice.
     tests.args(["test", "--features", "wakeq-services/containers"]).args(TESTS_OF_SERVICES);
     if !quick {
         tests.args(TESTS_OF_WAKEQ);

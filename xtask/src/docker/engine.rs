@@ -1,7 +1,8 @@
 //! The container engine: the one that answers, or one of our own for this command.
 //!
-//! Its own needs root, and has neither a bridge nor rules in the firewall: its containers are on the machine's network. It
-//! must never outlive this command, nor may its containers, also if the command is killed.
+//! Our own needs root, and has neither a bridge nor firewall rules: its containers use the
+//! machine's network. It must never outlive this command, nor may its containers, even if the
+//! command is killed.
 
 use std::fmt;
 use std::fs::File;
@@ -15,7 +16,7 @@ use wakeq_services::{AtEnd, program_on_path};
 
 use super::said;
 
-/// What the tests call their containers.
+/// The prefix of the names of the tests' containers.
 const NAMES: &str = "wakeq-test-";
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -28,8 +29,8 @@ const HOST: &str = "DOCKER_HOST";
 const CLIENTS: [&str; 2] = ["docker", "/usr/bin/docker"];
 const BUILDKIT: (&str, &str) = ("DOCKER_BUILDKIT", "1");
 
-/// Ends the engine that answers on `$0` and has the folder `$1`: first its containers, which would survive it, then
-/// itself, then its folder, where the network of its containers is mounted.
+/// Stops the engine that answers on `$0` and has the folder `$1`: first its containers, which would
+/// survive it, then the engine, then its folder, in which the network of its containers is mounted.
 const END_SCRIPT: &str = r#"
 export DOCKER_HOST="$0"
 containers=$(docker ps --all --quiet)
@@ -49,11 +50,12 @@ rm -rf -- "$1"
 /// An engine that answers.
 pub(crate) struct Engine {
     version: String,
-    /// If it is ours.
+    /// Set if the engine is ours.
     started: Option<Started>,
 }
 
-/// It is ended when this is dropped, and when this command is killed; [`Started::end`] waits for it.
+/// Our own engine. It is stopped when this is dropped and when this command is killed;
+/// [`Started::end`] waits for that.
 struct Started {
     process: Child,
     folder: PathBuf,
@@ -85,7 +87,7 @@ impl Engine {
         client
     }
 
-    /// The client, if it can build with BuildKit, and told to do so.
+    /// A client that can build with BuildKit, with BuildKit enabled.
     pub(crate) fn building_client(&self) -> Result<Command> {
         let can_build = |client: &&str| {
             let mut ask = Command::new(client);
@@ -99,26 +101,28 @@ impl Engine {
         Ok(client)
     }
 
-    /// Runs the client with these arguments when the value is dropped, and when this command is killed.
+    /// Runs the client with these arguments when the returned value is dropped, and when this
+    /// command is killed.
     pub(crate) fn at_end(&self, arguments: &[&str]) -> Result<AtEnd> {
         let host = self.started.as_ref().map(|started| format!("--host={}", address(&started.folder)));
         Ok(AtEnd::run("docker", host.as_deref().into_iter().chain(arguments.iter().copied()))?)
     }
 
-    /// The bytes of an image, uncompressed.
+    /// The uncompressed size of an image, in bytes.
     pub(crate) fn size(&self, image: &str) -> Result<u64> {
         let size = said(self.client().args(["image", "inspect", "--format", "{{.Size}}", image]))?;
         Ok(size.trim().parse()?)
     }
 
-    /// Tells a command where it is, and which network its containers can have.
+    /// Sets the environment in which a command finds this engine and a network for its containers.
     pub(crate) fn reach(&self, command: &mut Command) {
         if let Some(started) = &self.started {
             command.env(HOST, address(&started.folder)).env("TEST_DOCKER_NETWORK", "host");
         }
     }
 
-    /// The names of the tests' containers that are still there when their removal has had its time: nobody waits for it.
+    /// The names of the tests' containers that still exist once their removal, which is not
+    /// awaited, has had its time.
     pub(crate) async fn left_containers(&self) -> Result<Vec<String>> {
         let deadline = Instant::now() + REMOVED_WITHIN;
         loop {
@@ -136,7 +140,7 @@ impl Engine {
         Ok(said(&mut list)?.lines().map(str::to_owned).collect())
     }
 
-    /// Ends it, if it is ours, with everything that it has.
+    /// Stops the engine with everything in it, if it is ours.
     pub(crate) async fn end(self) -> Result<()> {
         match self.started {
             Some(started) => started.end().await,
@@ -192,7 +196,7 @@ impl Started {
         let Self { mut process, folder, end } = self;
         drop(end);
         let deadline = Instant::now() + ENDS_WITHIN;
-        // Reaped at once, or it would seem to live on.
+        // Reaped at once, or it would seem to be running.
         while process.try_wait()?.is_none() || folder.exists() {
             ensure!(
                 Instant::now() < deadline,
@@ -209,7 +213,7 @@ fn address(folder: &Path) -> String {
     format!("unix://{}", folder.join("socket").display())
 }
 
-/// Of the engine, not of the client.
+/// The version of the engine, not of the client.
 fn version(folder: Option<&Path>) -> Result<String> {
     let mut ask = Command::new("docker");
     ask.args(["version", "--format", "{{.Server.Version}}"]);

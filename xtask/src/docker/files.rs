@@ -1,5 +1,5 @@
-//! Files of this machine for an image: programs with their libraries, packages, folders. All stand in the image where they
-//! stand here.
+//! Files of this machine for an image: programs with their libraries, packages, folders. They have
+//! the same paths in the image as here.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::said;
 
-/// Where systems keep the certificates that programs trust: Debian, then Fedora, Alpine and others.
+/// Where systems keep the trusted certificates: Debian, then Fedora, Alpine and others.
 const CERTIFICATES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
@@ -24,7 +24,8 @@ const NOT_OF_PACKAGES: [&str; 4] =
 pub(crate) struct Files(BTreeSet<PathBuf>);
 
 impl Files {
-    /// A file, by its absolute path; the loader's may have `..` in them, and an image takes each path once.
+    /// Adds a file by its absolute path, normalised: the loader's paths may contain `..`, and an
+    /// image takes each path once.
     pub(crate) fn add(&mut self, file: &Path) {
         let mut place = PathBuf::new();
         for part in file.components() {
@@ -37,18 +38,18 @@ impl Files {
         self.0.extend(place.ancestors().filter(|path| path.parent().is_some()).map(Path::to_owned));
     }
 
-    /// A program or library with the libraries that the loader would load.
+    /// Adds a program or library with the libraries that the loader would load.
     pub(crate) fn program(&mut self, file: &Path) -> Result<()> {
         self.add(file);
         self.libraries(file)
     }
 
-    /// Only those libraries, the loader among them.
+    /// Adds only those libraries, and the loader.
     pub(crate) fn libraries(&mut self, of: &Path) -> Result<()> {
         self.libraries_beside(of, &[])
     }
 
-    /// The same for one whose program has loaded libraries of these folders before it.
+    /// Adds the libraries of a library whose program has already loaded others from these folders.
     pub(crate) fn libraries_beside(&mut self, of: &Path, folders: &[PathBuf]) -> Result<()> {
         let mut ask = Command::new("ldd");
         ask.arg(of);
@@ -61,7 +62,7 @@ impl Files {
         Ok(())
     }
 
-    /// Everything in a folder, but for what has one of these names and what is in it.
+    /// Adds everything in a folder, except for entries with one of these names and their contents.
     pub(crate) fn folder(&mut self, folder: &Path, without: &[&str]) -> Result<()> {
         let is_wanted = |file: &&PathBuf| {
             let parts = file.strip_prefix(folder).unwrap_or(file).components();
@@ -71,7 +72,7 @@ impl Files {
         Ok(())
     }
 
-    /// Installed packages of Debian with those that they depend on, without documentation.
+    /// Adds installed Debian packages and their dependencies, without documentation.
     pub(crate) fn packages(&mut self, names: &[&str]) -> Result<()> {
         let mut ask = Command::new("apt-cache");
         ask.args(["depends", "--recurse", "--installed", "--important"]).args(names);
@@ -86,7 +87,7 @@ impl Files {
         Ok(())
     }
 
-    /// What the system trusts.
+    /// Adds the system's trusted certificates.
     pub(crate) fn certificates(&mut self) -> Result<()> {
         let found = CERTIFICATES.iter().find(|path| Path::new(path).is_file());
         self.add(Path::new(found.context("no certificates on this machine: install `ca-certificates`")?));
@@ -98,7 +99,7 @@ impl Files {
     }
 }
 
-/// The files in a folder and its folders; links that lead nowhere are none.
+/// The files and folders in a folder, without dangling links.
 pub(crate) fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

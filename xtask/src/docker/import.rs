@@ -1,4 +1,4 @@
-//! Makes an image of one layer from files of this machine: `tar`, and `docker import`.
+//! Makes an image of one layer from files of this machine, with `tar` and `docker import`.
 
 use std::fs;
 use std::io::Write;
@@ -12,23 +12,23 @@ use anyhow::{Context, Result, ensure};
 use super::{Engine, Files, said};
 use crate::root;
 
-/// No machine knows it by name, but Postgres wants to know its own.
+/// A user id that no machine uses; Postgres requires a name for it, which `/etc/passwd` gives.
 pub(crate) const USER: u32 = 65_532;
 
-/// An image to be made.
+/// An image to make.
 pub(crate) struct Import<'a> {
-    /// What it is called.
+    /// The name and tag.
     pub(crate) reference: &'static str,
-    /// Files of this machine; links become what they lead to.
+    /// Files of this machine; links are followed.
     pub(crate) files: &'a Files,
-    /// A script of its own, at `/entrypoint.sh`.
+    /// A script for `/entrypoint.sh`.
     pub(crate) script: Option<&'a str>,
-    /// Instructions of a Dockerfile, such as `USER 65532`.
+    /// Dockerfile instructions, such as `USER 65532`.
     pub(crate) changes: &'a [String],
 }
 
 impl Import<'_> {
-    /// Makes it and prints its size; its reference.
+    /// Makes the image and prints its size; returns its reference.
     pub(crate) fn make(&self, engine: &Engine) -> Result<&'static str> {
         let began = Instant::now();
         let folder = root().join("target/images").join(self.reference.replace(':', "-"));
@@ -37,7 +37,7 @@ impl Import<'_> {
         let list = folder.join("list");
         let mut lines = fs::File::create(&list)?;
         for path in self.files.paths().map(|path| format!(".{}", path.display())) {
-            // An image takes each path once: this one would be twice in it, if the checkout is below it.
+            // An image takes each path once, and this one is added below.
             if !own_names.contains(&path.as_str()) {
                 writeln!(lines, "{path}")?;
             }
@@ -61,13 +61,14 @@ impl Import<'_> {
         Ok(self.reference)
     }
 
-    /// What this machine has otherwise, or not at all; the names of all of it.
+    /// Writes the files that this machine lacks or has in another form; returns their names.
     fn write_own(&self, folder: &Path) -> Result<Vec<&'static str>> {
         fs::create_dir_all(folder.join("etc"))?;
         fs::create_dir_all(folder.join("tmp"))?;
         fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o1777))?;
         fs::write(folder.join("etc/passwd"), format!("wakeq:x:{USER}:{USER}:wakeq:/tmp:/bin/sh\n"))?;
-        // Without it names of hosts are looked for in other places than /etc/hosts and DNS, by libraries not in here.
+        // Without it, libraries that the image lacks would look up host names elsewhere than in
+        // /etc/hosts and DNS.
         fs::write(folder.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
         let mut names = vec!["./etc/passwd", "./etc/nsswitch.conf", "./tmp"];
         if let Some(script) = self.script {

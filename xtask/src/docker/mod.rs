@@ -1,6 +1,7 @@
-//! Docker, for the chores that need it: an engine, and images of what is installed on this machine, without a registry.
+//! Docker for the chores that need it: an engine, and images of what is installed on this machine,
+//! without a registry.
 //!
-//! It must never touch an image or a container that it did not make.
+//! It must never touch an image or a container that it did not create.
 
 mod engine;
 mod files;
@@ -14,7 +15,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// What a command prints, or the end of it as an error.
+/// The output of a command, or an error with its stderr.
 pub(crate) fn said(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?} can't be started"))?;
     ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -1,4 +1,5 @@
-//! What the Dockerfile builds on, and what it builds for: like its default bases, of what is installed here.
+//! The Dockerfile's build and runtime bases: equivalents of its defaults, made of what is installed
+//! here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,17 +9,18 @@ use anyhow::Result;
 use crate::docker::{Engine, Files, Import, said};
 use crate::root;
 
-/// What Rust's official image has beside the toolchain.
+/// What Rust's official image has besides the toolchain.
 const PACKAGES: [&str; 5] = ["coreutils", "dash", "findutils", "gcc", "libc6-dev"];
 
-/// A shell, a C compiler and this repository's toolchain; its reference.
+/// Makes the image with a shell, a C compiler and this repository's toolchain; returns its
+/// reference.
 pub(super) fn builder(engine: &Engine) -> Result<&'static str> {
     let toolchain = said(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
     let toolchain = PathBuf::from(toolchain.trim());
     let programs = toolchain.join("bin");
     let mut files = Files::default();
     files.packages(&PACKAGES)?;
-    // No package has it: a choice of the system's leads to it.
+    // Belongs to no package: it is a link of the alternatives system.
     files.add(Path::new("/usr/bin/cc"));
     files.certificates()?;
     files.folder(&programs, &[])?;
@@ -31,7 +33,8 @@ pub(super) fn builder(engine: &Engine) -> Result<&'static str> {
         .make(engine)
 }
 
-/// The libraries that a program of Rust is linked to, of which this command is one, and certificates; its reference.
+/// Makes the image with the libraries that a Rust program links to (this command is one) and
+/// certificates; returns its reference.
 pub(super) fn runtime(engine: &Engine) -> Result<&'static str> {
     let mut files = Files::default();
     files.libraries(&std::env::current_exe()?)?;

@@ -1,8 +1,8 @@
-//! `cargo xtask image`: builds the Dockerfile with a real engine, on bases made here of what is installed, and runs the
-//! image as a stranger would.
+//! `cargo xtask image`: builds the Dockerfile with a real engine, on bases made here of what is
+//! installed, and runs the image as a user would.
 //!
-//! No registry is asked for an image; crates come from where they always come from. It must never leave a container or an
-//! engine of its own behind.
+//! No image is pulled from a registry; crates come from their usual sources. It must never leave a
+//! container or an engine of its own behind.
 
 mod bases;
 mod target;
@@ -17,7 +17,7 @@ use crate::{root, succeed};
 
 const IMAGE: &str = "wakeq-test-image:built";
 
-/// More than this and something slipped in.
+/// The limit in bytes; a larger image contains something that it should not.
 const BYTES_MAX: u64 = 60_000_000;
 
 /// Builds the image and tries it.

@@ -1,4 +1,5 @@
-//! An HTTP target for one event; raw, because this is a program, and fakes of HTTP peers are for tests.
+//! An HTTP target for one event, on a plain socket: the fakes of HTTP peers are for tests, and this
+//! is a program.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -8,18 +9,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Longer than any request of the trial.
+/// In bytes; more than any request of the trial.
 const REQUEST_MAX: u64 = 64 * 1024;
 
-/// Takes one request and answers that it was handled.
+/// Accepts one request and answers that the event was handled.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
     taken: Receiver<Result<Taken>>,
 }
 
-/// A request.
+/// A received request.
 pub(super) struct Taken {
-    /// Its `webhook-id`: the event's id.
+    /// The `webhook-id` header: the event's id.
     pub(super) id: String,
     pub(super) body: String,
 }

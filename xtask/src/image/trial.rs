@@ -1,4 +1,4 @@
-//! Runs the image as a stranger would: as a user that is not root, on a file system that can't be written to, beside a
+//! Runs the image as a user would: as a user other than root, on a read-only file system, beside a
 //! Postgres and an emulator of its own, until an event was handled.
 //!
 //! It must never leave anything running.
@@ -24,7 +24,7 @@ const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 /// The exit code of `wakeq events show` for an event that does not exist.
 const NOT_FOUND: i32 = 3;
 
-/// Prepares a database, then runs the image's own command.
+/// Prepares a database, then runs the image's default command.
 pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     let postgres = Cluster::start(ClusterOptions::default()).await?;
     let emulator = OwnEmulator::start().await?;
@@ -41,8 +41,8 @@ pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
         ("WAKEQ_SECRET_KEY", key),
         ("WAKEQ_DELIVER_HTTP", "1".to_owned()),
         ("WAKEQ_DELIVER_TO", format!("*={}", target.address)),
-        // In a build for tests the process would end there, before it publishes what it emitted; in this one that is a variable
-        // like any other.
+        // In a build for tests, the process would end at that point, before it publishes what it
+        // emitted; this build ignores the variable.
         ("WAKEQ_FAULT", "emit.committed".to_owned()),
     ];
     for command in [&["migrate"][..], &["topics", "create"], &["doctor"]] {
@@ -53,7 +53,7 @@ pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     trial.stays(&target).await
 }
 
-/// The image, and what its containers are told.
+/// The image and the environment of its containers.
 struct Trial<'a> {
     engine: &'a Engine,
     image: &'a str,
@@ -63,12 +63,13 @@ struct Trial<'a> {
 }
 
 impl Trial<'_> {
-    /// Runs a command to its end, which has to be a good one; what it prints.
+    /// Runs a command, which has to succeed; returns its output.
     fn once(&self, arguments: &[&str]) -> Result<String> {
         Ok(said(self.command().arg(self.image).args(arguments))?.trim().to_owned())
     }
 
-    /// Runs the image's own command: it becomes ready and healthy, handles an event, and ends in good order on SIGTERM.
+    /// Runs the image's default command: it has to become ready and healthy, handle an event, and
+    /// shut down gracefully on SIGTERM.
     async fn stays(&self, target: &Target) -> Result<()> {
         let began = Instant::now();
         let removed = self.engine.at_end(&["rm", "--force", &self.name])?;
@@ -99,7 +100,7 @@ impl Trial<'_> {
         command
     }
 
-    /// A command in the container that stays, beside its process.
+    /// A command in the running container, beside its main process.
     fn inside(&self, arguments: &[&str]) -> Command {
         let mut command = self.engine.client();
         command.args(["exec", &self.name, "/wakeq"]).args(arguments);
@@ -118,23 +119,23 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// What the engine knows of the container that stays.
+    /// A field that the engine reports of the running container.
     fn inspected(&self, field: &str) -> Result<String> {
         let mut inspect = self.engine.client();
         Ok(said(inspect.args(["container", "inspect", "--format", field, &self.name]))?.trim().to_owned())
     }
 }
 
-/// A container that stays; it is removed when this is dropped.
+/// A running container, which is removed when this is dropped.
 struct Container<'a> {
     trial: &'a Trial<'a>,
-    /// `docker run`, which ends with the exit code of the container.
+    /// `docker run`, which exits with the exit code of the container.
     child: Child,
     _removed: AtEnd,
 }
 
 impl Container<'_> {
-    /// The first good outcome.
+    /// Retries until an attempt succeeds; returns its result.
     async fn until<T>(&mut self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         let began = Instant::now();
         loop {
@@ -150,7 +151,8 @@ impl Container<'_> {
         }
     }
 
-    /// Registers a target and emits: the target gets the event, which is gone when it was handled.
+    /// Registers a target and emits an event: the target has to receive it, after which the event
+    /// is gone.
     async fn handles(&mut self, target: &Target) -> Result<()> {
         said(&mut self.trial.inside(&["handlers", "put", "greet", &format!("http://{}/", target.address)]))?;
         let began = Instant::now();
@@ -171,7 +173,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// What the kernel says of the process.
+    /// Checks what the kernel reports of the process.
     fn look_inside(&self) -> Result<()> {
         let process = PathBuf::from("/proc").join(self.trial.inspected("{{.State.Pid}}")?);
         let status = fs::read_to_string(process.join("status"))?;
@@ -180,7 +182,7 @@ impl Container<'_> {
             line.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).unwrap_or_default()
         };
         let (users, capabilities) = (field("Uid:"), field("CapEff:"));
-        // Real, effective, saved, and that of the file system.
+        // The real, effective, saved and file-system user ids.
         ensure!(users.split(' ').all(|user| user == USER.to_string()), "it runs as {users}");
         ensure!(capabilities.chars().all(|digit| digit == '0'), "it has capabilities: {capabilities}");
         let mounts = fs::read_to_string(process.join("mountinfo"))?;
@@ -193,7 +195,7 @@ impl Container<'_> {
         Ok(())
     }
 
-    /// On the signal that the image names.
+    /// Stops the container with the signal that the image names.
     async fn ends(mut self) -> Result<()> {
         let began = Instant::now();
         said(self.trial.engine.client().args(["stop", "--time", "30", &self.trial.name]))?;
@@ -204,7 +206,7 @@ impl Container<'_> {
     }
 }
 
-/// The first line of a good answer.
+/// The first line of a successful answer.
 fn ready(port: u16) -> Result<String> {
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     connection.set_read_timeout(Some(PATIENCE))?;
