@@ -1,4 +1,5 @@
-//! API keys on a real database: made, used, rotated, revoked, expired, and what happens while the database is away.
+//! API keys on a real database: created, used, rotated, revoked, expired, and what happens while
+//! the database is unreachable.
 
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ fn refusal(answer: Result<Principal, Unauthenticated>) -> Refusal {
     }
 }
 
-/// What the row of a key is made to say, behind everybody's back.
+/// Changes the row of a key directly in the database.
 async fn change(stage: &Stage, key: &ApiKey, change: &str) {
     let statement = format!("update wakeq.access_keys set {change} where id = '{}'", key.id());
     let changed = sqlx::raw_sql(sqlx::AssertSqlSafe(statement)).execute(&stage.pool).await.unwrap();
@@ -133,7 +134,7 @@ async fn two_keys_of_a_holder_live_at_once_and_never_three() {
     ask(&access, &new).await.unwrap();
     let third = access.create_key(&new_key("ci"), &by("cli:ada")).await;
     assert!(matches!(third, Err(AccessError::TwoLive { ref holder }) if holder == "ci"), "{third:?}");
-    // Another holder, another canvas, and every canvas have places of their own.
+    // Another holder, another canvas, and every canvas have limits of their own.
     create(&access, &new_key("cd")).await;
     create(&access, &NewKey { reach: Reach::Canvas(OTHER), ..new_key("ci") }).await;
     create(&access, &NewKey { reach: Reach::EveryCanvas, ..new_key("ci") }).await;
@@ -311,7 +312,7 @@ async fn what_makes_no_sense_is_refused() {
     assert!(matches!(Access::new(stage.store.clone(), too_long), Err(AccessError::Config(_))));
 }
 
-/// Limits hold whoever writes.
+/// The tables enforce the limits, whatever writes to them.
 #[tokio::test]
 async fn the_tables_refuse_what_makes_no_sense() {
     let (stage, _) = Stage::memory().await;

@@ -1,4 +1,5 @@
-//! Credentials that do not count, in floods: they ask the database nothing, and keep no key out that does count.
+//! Floods of invalid credentials: they send no statement to the database, and never keep a valid
+//! key out.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,13 +19,14 @@ const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e5));
 /// Connections of the flood.
 const FLOOD: usize = 100;
 
-/// A key as it might be, with a check that nobody computed.
+/// A key of the right form, whose checksum was not computed.
 fn made_up() -> String {
     let digits = || Uuid::new_v4().simple().to_string();
     format!("wakeq_{}_{}{}{}", &digits()[..12], digits(), digits(), &digits()[..16])
 }
 
-/// Without the database a key that was made up is refused, and a real one that nobody looked up yet can't be checked.
+/// Without the database, a made-up key is refused, and a real one that was not looked up yet can't
+/// be checked.
 #[tokio::test]
 async fn a_made_up_key_is_refused_without_the_database() {
     let (stage, _) = Stage::memory().await;
@@ -48,7 +50,7 @@ async fn a_made_up_key_is_refused_without_the_database() {
     ask(&key).await.unwrap();
 }
 
-/// What a hundred clients send without end.
+/// What a hundred clients send without pause.
 #[derive(Clone, Copy, Debug)]
 enum Flood {
     Malformed,
@@ -56,7 +58,8 @@ enum Flood {
     Revoked,
 }
 
-/// During each flood, keys of two canvases that the process has not seen yet get in at their first request.
+/// During each flood, keys of two canvases that the process has not seen yet pass at their first
+/// request.
 #[tokio::test]
 async fn a_flood_of_keys_that_do_not_count_keeps_no_real_key_out() {
     let service = Service::with(HttpConfig::default()).await;

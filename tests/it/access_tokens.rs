@@ -1,5 +1,5 @@
-//! Google's ID tokens, with a server of our own for the public keys: what passes, what never does, and how often the
-//! keys are fetched.
+//! Google's ID tokens, with a server of our own for the public keys: what passes, what never does,
+//! and how often the keys are fetched.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::support::Stage;
 const CANVAS: CanvasId = CanvasId(Uuid::from_u128(0xca9));
 const MINUTES: Duration = Duration::from_secs(60);
 
-/// A service that takes tokens, with the robot let in to read.
+/// A service that accepts tokens, with the robot allowed to read.
 struct Service {
     stage: Stage,
     server: KeyServer,
@@ -179,7 +179,7 @@ async fn only_rs256_with_googles_key_counts() {
     service.ask(&good).await.unwrap();
 }
 
-/// What Cloud Run leaves of a token that its own check has used.
+/// What Cloud Run leaves of a token after its own check.
 #[tokio::test]
 async fn a_stripped_signature_never_passes() {
     let service = Service::start().await;
@@ -246,7 +246,7 @@ async fn only_listed_accounts_are_let_in_whatever_the_case() {
     }
 }
 
-/// Elsewhere, an account that was removed is refused within the cache's time.
+/// In another process, a removed account is refused within the cache's time.
 #[tokio::test]
 async fn a_removed_account_is_soon_forgotten() {
     let service = Service::start().await;
@@ -276,7 +276,7 @@ async fn sixty_four_at_once_on_a_cold_cache_pass_with_one_fetch() {
     assert_eq!(service.server.fetches(), 1);
 }
 
-/// The one who asked first may hang up: the others get their answer from the same fetch.
+/// The first caller may hang up: the others get their answer from the same fetch.
 #[tokio::test]
 async fn a_fetch_outlives_who_asked_for_it() {
     let service = Service::start().await;

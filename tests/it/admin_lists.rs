@@ -19,7 +19,7 @@ const STANDINGS: [Standing; 7] = [
     Standing::Held(RuleKind::Block),
 ];
 
-/// Every page of a list, through cursors as texts; never more than `limit` on one.
+/// Every page of a list, with cursors as text; a page never exceeds `limit`.
 async fn all_events(stage: &Stage, filter: &EventFilter, limit: u32) -> Vec<EventSummary> {
     let (mut found, mut cursor): (Vec<EventSummary>, Option<Cursor>) = (Vec::new(), None);
     loop {
@@ -33,7 +33,8 @@ async fn all_events(stage: &Stage, filter: &EventFilter, limit: u32) -> Vec<Even
     }
 }
 
-/// Rows whose due times, locks and rules stand on every side of every condition, beside those of another canvas.
+/// Rows with due times, locks and rules on either side of every condition, beside those of another
+/// canvas.
 async fn varied(stage: &Stage) {
     for (name, stop) in [("paused", false), ("blocked", true), ("both", true)] {
         let (ada, ops) = (Actor::user("ada"), Actor::admin("ops"));
@@ -69,8 +70,8 @@ async fn varied(stage: &Stage) {
     .unwrap();
 }
 
-/// Whatever the page's size, every event is listed once, in one order; and a state lists just those that `explain` says
-/// to stand so.
+/// Whatever the page size, every event is listed once, in one order; and a state lists exactly the
+/// events for which `explain` reports it.
 #[tokio::test]
 async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
     let (stage, _) = Stage::memory().await;
@@ -96,7 +97,7 @@ async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
     assert_eq!(seen, all.len());
 }
 
-/// By module, by handler, and by a name alone, which means the module of workers.
+/// By module, by handler, and by a name alone, which implies the workers' module.
 #[tokio::test]
 async fn events_are_listed_by_handler() {
     let (stage, _) = Stage::memory().await;
@@ -129,7 +130,7 @@ async fn events_are_listed_by_handler() {
     assert!(matches!(refused, Err(AdminError::Cursor)), "a cursor belongs to its filter");
 }
 
-/// A page looks at 10,000 events: with a rare state it is empty and has a next one.
+/// A page scans 10,000 events: with a rare state it may be empty and still have a next one.
 #[tokio::test]
 async fn a_page_may_be_empty_and_have_a_next_one() {
     let (stage, _) = Stage::memory().await;
@@ -166,7 +167,7 @@ async fn the_depth_is_what_is_free_to_run() {
     assert_eq!(of("none").await.oldest_due, None);
 }
 
-/// What is running on one handler does not hide what is free on another.
+/// Running events of one handler do not hide free ones of another.
 #[tokio::test]
 async fn many_running_events_do_not_hide_what_is_free() {
     let (stage, _) = Stage::memory().await;
@@ -184,7 +185,7 @@ async fn many_running_events_do_not_hide_what_is_free() {
     assert_eq!((depth.depth, depth.capped), (3, true), "not all of `a` was looked at");
 }
 
-/// The dead by cursor; brought back and deleted in calls of a limited number.
+/// Dead events by cursor; redriven and deleted a limited number per call.
 #[tokio::test]
 async fn the_dead_are_listed_brought_back_and_deleted_in_bounds() {
     let (stage, _) = Stage::memory().await;
@@ -224,7 +225,7 @@ async fn the_dead_are_listed_brought_back_and_deleted_in_bounds() {
     assert_eq!((gone.count, gone.more, stage.rows().await), (10_000, false, 0));
 }
 
-/// An event of another canvas answers as one that never was, to everything.
+/// To every call, an event of another canvas is as if it had never been.
 #[tokio::test]
 async fn nothing_crosses_canvases() {
     let (stage, _) = Stage::memory().await;

@@ -1,4 +1,5 @@
-//! The record: a line for each change that took effect, none for what changed nothing, and refusals as they are given.
+//! The record: a line for each change that took effect, none for what changed nothing, and refusals
+//! as they are reported.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ async fn record(stage: &Stage) -> Vec<AuditEntry> {
     stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
 }
 
-/// `action handler outcome xtimes`, the oldest first.
+/// `action handler outcome xtimes`, oldest first.
 async fn lines(stage: &Stage) -> Vec<String> {
     let mut lines: Vec<String> = record(stage)
         .await
@@ -28,7 +29,7 @@ async fn lines(stage: &Stage) -> Vec<String> {
     lines
 }
 
-/// Everything that an operator does, twice where the second time changes nothing.
+/// Everything that an operator does, repeated where the repetition changes nothing.
 #[tokio::test]
 async fn every_change_is_recorded_and_nothing_else() {
     let (stage, _) = Stage::memory().await;
@@ -90,7 +91,8 @@ async fn every_change_is_recorded_and_nothing_else() {
     assert_eq!((record[1].event_id, record[4].event_id), (Some(one), Some(ids[0])));
 }
 
-/// Keys and accounts: on their canvas, or on none if they count on every one; what changes nothing has no line.
+/// Keys and accounts: on their canvas, or on none if they are valid on every canvas; what changes
+/// nothing has no line.
 #[tokio::test]
 async fn keys_and_accounts_are_recorded() {
     let (stage, _) = Stage::memory().await;
@@ -136,7 +138,7 @@ async fn keys_and_accounts_are_recorded() {
     assert_eq!(record(&stage).await.len(), 6, "the canvas's own");
 }
 
-/// Refusals are written as they are given, and read newest first, page by page.
+/// Refusals are written as they are reported, and read newest first, page by page.
 #[tokio::test]
 async fn refusals_are_recorded_in_their_number() {
     let (stage, _) = Stage::memory().await;
@@ -183,7 +185,8 @@ async fn a_change_and_its_record_are_one() {
     let eve = Actor::admin("eve");
     assert!(stage.admin.cancel(CanvasId::DEFAULT, id, &eve).await.is_err());
     assert!(stage.admin.run_now(CanvasId::DEFAULT, id, &eve).await.is_err());
-    // The server reports the failure before it lets go of the row, which a purge would pass over: this waits for it.
+    // The server reports the failure before it releases the row, which a purge would skip: this
+    // waits for it.
     sqlx::query("select from wakeq.events_v2 for update").execute(&stage.pool).await.unwrap();
     assert!(stage.admin.purge(&scope("h"), &eve, false).await.is_err());
     assert!(stage.admin.unpause(&scope("h"), &eve).await.is_err());

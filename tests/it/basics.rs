@@ -1,4 +1,4 @@
-//! One event's way: emitted, notified, loaded, claimed, run, deleted, acknowledged.
+//! The life of one event: emitted, notified, loaded, claimed, run, deleted, acknowledged.
 
 use tokio::sync::mpsc;
 use wakeq::{Execution, Handlers, Outcome, Verdict};

@@ -1,4 +1,4 @@
-//! The brokers that the tests run on: the in-memory one, the Pub/Sub emulator that was chosen, and Google's.
+//! The brokers that the tests run on: the in-memory one, the chosen Pub/Sub emulator, and Google's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -27,9 +27,9 @@ impl Broker {
         Self { name: "memory", notifier: Arc::new(notifier.clone()), kind: Kind::Memory(notifier) }
     }
 
-    /// The emulator that was chosen for the tests, with a topic and a subscription of this test's own.
+    /// The emulator chosen for the tests, with a topic and a subscription of this test's own.
     pub(crate) async fn pubsub(test: &str) -> Self {
-        // Ours forgets them at once; of one that somebody else brought nothing is known.
+        // Ours forgets them at once; of any other emulator nothing is known.
         let forgets_late = !matches!(Emulator::shared().await.unwrap(), Emulator::Own(_));
         Self::on_pubsub("Pub/Sub", Self::pubsub_config(test).await, forgets_late).await
     }
@@ -49,12 +49,12 @@ impl Broker {
         Self { name, notifier, kind: Kind::PubSub { config: Box::new(config), forgets_closed_streams_late } }
     }
 
-    /// As [`Broker::pubsub`], but nothing is created yet, nor will be by itself.
+    /// As [`Broker::pubsub`], but nothing is created yet, nor will be automatically.
     pub(crate) async fn pubsub_config(test: &str) -> PubSubConfig {
         Self::config_at(Emulator::shared().await.unwrap().host(), test)
     }
 
-    /// As [`Broker::google`], but nothing is created yet, nor will be by itself.
+    /// As [`Broker::google`], but nothing is created yet, nor will be automatically.
     pub(crate) async fn google_config(test: &str) -> Option<PubSubConfig> {
         let emulator = GoogleEmulator::shared().await.unwrap()?;
         Some(Self::config_at(emulator.host(), test))
@@ -70,7 +70,7 @@ impl Broker {
         config
     }
 
-    /// Where the emulator has it.
+    /// The configuration of the emulator, topic and subscription.
     pub(crate) fn config(&self) -> &PubSubConfig {
         match &self.kind {
             Kind::PubSub { config, .. } => config,
@@ -78,7 +78,7 @@ impl Broker {
         }
     }
 
-    /// Publishes a body that no notification was made into.
+    /// Publishes an arbitrary body.
     pub(crate) async fn publish_raw(&self, body: &'static [u8]) {
         match &self.kind {
             Kind::Memory(notifier) => notifier.inject(body),
@@ -96,7 +96,7 @@ impl Broker {
         }
     }
 
-    /// Google's emulator goes on giving messages to streams that their client has closed.
+    /// Google's emulator keeps sending messages to streams that their client has closed.
     pub(crate) fn forgets_closed_streams_late(&self) -> bool {
         match self.kind {
             Kind::Memory(_) => false,
@@ -104,8 +104,8 @@ impl Broker {
         }
     }
 
-    /// What is left in its subscription nobody gets. Google's emulator goes on sending it to streams that are closed, which takes half of a
-    /// processor for as long as it runs.
+    /// Drops what is left in its subscription. Google's emulator would keep sending it to closed
+    /// streams, which takes half a processor for as long as it runs.
     pub(crate) async fn forget(self) {
         if let Kind::PubSub { config, .. } = self.kind {
             Self::delete_subscription(&config).await;

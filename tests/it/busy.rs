@@ -1,4 +1,5 @@
-//! A worker that always has more to do than it has places: it loses no claim that it holds, and no object stands still.
+//! A worker that always has more work than capacity: it loses no claim that it holds, and no object
+//! stalls.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -11,9 +12,9 @@ use crate::support::{PATIENCE, Stage};
 use crate::theatre::{figure, is_full, size};
 
 const CANVASES: usize = 2;
-/// Events that are emitted and not done, at most.
+/// The maximum number of events that are emitted but not done.
 const WAITING_MAX: usize = 1_000;
-/// Objects that are emitted on together, and the events that each of them gets then.
+/// Objects per batch of emits, and events of each of them.
 const TOGETHER: usize = 20;
 const EACH: usize = 10;
 /// How long a handler takes.
@@ -36,15 +37,15 @@ fn canvas(number: usize) -> CanvasId {
 
 async fn work(event: Execution, done: mpsc::Sender<Ran>) -> wakeq::HandlerResult {
     let began = Instant::now();
-    // The work.
+    // Simulates the work.
     tokio::time::sleep(LASTS).await;
     let place = event.place.expect("it is on an object");
     let (canvas, ended) = (event.address.scope.canvas, Instant::now());
     Ok(done.send(Ran { canvas, object: place.object, link: place.link.id, began, ended }).await?)
 }
 
-/// Emits some events on each of a few objects in turn, as long as no more than a thousand are not done; when each link was
-/// emitted.
+/// Emits events on each of a few objects in turn, with up to `WAITING_MAX` not done; returns when
+/// each link was emitted.
 async fn emit(stage: &Stage, count: usize, objects: usize, waiting: &Semaphore) -> HashMap<i64, Instant> {
     let mut emitted = HashMap::with_capacity(count);
     for page in 0..count / (TOGETHER * EACH) {
@@ -62,7 +63,8 @@ async fn emit(stage: &Stage, count: usize, objects: usize, waiting: &Semaphore) 
     emitted
 }
 
-/// How long after its predecessor's end each event began that was there by then. Fails if an object's were out of their order.
+/// For each event that was emitted before its predecessor ended: how long after that end it began.
+/// Fails if an object's events ran out of order.
 fn waits(mut ran: Vec<Ran>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
     ran.sort_by_key(|run| (run.canvas.0, run.object.to_string(), run.link));
     let pairs =
@@ -79,7 +81,8 @@ fn waits(mut ran: Vec<Ran>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
     waits
 }
 
-/// EV2-13, ORD-05, ORD-22: what a busy worker holds it renews, what it has done it is told, and it hands over.
+/// EV2-13, ORD-05, ORD-22: a busy worker renews what it holds, learns of its completions, and hands
+/// over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
     let broker = Broker::pubsub("busy").await;

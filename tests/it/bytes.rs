@@ -1,4 +1,5 @@
-//! Pages, bodies, answers and values are bounded in bytes, and what one canvas holds leaves another its share.
+//! Pages, bodies, answers and values are bounded in bytes, and no canvas can use up the share of
+//! another.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -26,7 +27,7 @@ const MIB: usize = 1024 * 1024;
 const LARGE: usize = 250_000;
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
-/// Appends so many large events to a canvas's log.
+/// Appends this many large events to a canvas's log.
 async fn append(stage: &Stage, canvas: CanvasId, count: usize) {
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     let stream = StreamId::new(canvas, "accounts", "a").unwrap();
@@ -40,7 +41,7 @@ fn path(canvas: CanvasId, after: i64) -> String {
     format!("/canvases/{canvas}/log?limit=1000&after={after}")
 }
 
-/// Reads a canvas's log to its end; the `seq` of each event, and how many pages there were.
+/// Reads a canvas's log to its end; returns the `seq` of each event, and the number of pages.
 async fn read(service: &Service, key: &str, canvas: CanvasId) -> (Vec<i64>, usize) {
     let (mut read, mut after, mut pages) = (Vec::new(), 0, 0);
     loop {
@@ -78,7 +79,8 @@ async fn a_page_of_the_log_ends_with_its_bytes_and_the_next_goes_on() {
     service.stop().await;
 }
 
-/// Of what groups gave up a page ends with its bytes, too, whatever canvas it is of; another group's is not on it.
+/// A page of a group's dead letters is bounded in bytes, too, whatever their canvas, and has none
+/// of another group.
 #[tokio::test]
 async fn a_page_of_what_a_group_gave_up_ends_with_its_bytes() {
     let service = Service::with(HttpConfig { canvas_byte_rate: 1 << 30, ..HttpConfig::default() }).await;
@@ -124,7 +126,7 @@ async fn a_page_of_what_a_group_gave_up_ends_with_its_bytes() {
     service.stop().await;
 }
 
-/// Asks for a page, and reads no more of the answer than its head.
+/// Requests a page, and reads only the first bytes of the answer.
 async fn ask_and_wait(service: &Service, key: &str, canvas: CanvasId) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(8 * 1024).unwrap();
@@ -153,7 +155,7 @@ async fn answers_that_nobody_reads_hold_their_bytes_and_only_their_canvas_waits_
     assert_eq!(refused.headers["retry-after"], "1");
     service.get("/log?limit=1").await.json();
     service.ask(&key, Method::GET, &path(OTHER, 0), Value::Null).await.json();
-    // Given back once the connection has seen that nobody reads any more.
+    // Released once the connection notices that the client is gone.
     drop(unread);
     let served =
         async { while service.ask(&service.key, Method::GET, &first, Value::Null).await.status != 200 {} };
@@ -168,7 +170,7 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
     let config = HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() };
     let service = Service::over(patient, config).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
-    // The keys are known from now on.
+    // The keys are cached from now on.
     service.get("/log").await.json();
     service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/log"), Value::Null).await.json();
     let mut held = service.stage.pool.begin().await.unwrap();
@@ -193,7 +195,8 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
     service.stop().await;
 }
 
-/// The bodies of a credential of every canvas are its own, on however many canvases they arrive.
+/// The bodies of a credential for every canvas count for that credential, on however many canvases
+/// they arrive.
 #[tokio::test]
 async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     let patient =
@@ -201,7 +204,7 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     let service = Service::over(patient, HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() }).await;
     let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
-    // The keys are known from now on.
+    // The keys are cached from now on.
     for key in [&wide, &key] {
         service.ask(key, Method::GET, &format!("/canvases/{OTHER}/log"), Value::Null).await.json();
     }
@@ -228,7 +231,7 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
 }
 
 impl Stage {
-    /// Returns once so many statements wait for a lock.
+    /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
         let waiting = async {
             let query = "select count(*) from pg_stat_activity
@@ -245,7 +248,7 @@ fn large(name: &str, canvas: CanvasId, bytes: usize) -> Event {
     Event::new(name, &"x".repeat(bytes)).unwrap().canvas(canvas)
 }
 
-/// A queue that takes large values, as other programs write them with SQL.
+/// A queue that takes large values, such as other programs write with SQL.
 fn wide(stage: &Stage) -> Queue {
     let config = QueueConfig { payload_limit_bytes: 16 * MIB, ..QueueConfig::default() };
     Queue::new(stage.store.clone(), stage.notifier.clone(), config)
@@ -283,7 +286,8 @@ async fn large_values_run_as_far_as_they_fit_and_small_ones_of_others_beside_the
     worker.stop().await;
 }
 
-/// A call that is larger than all the room counts as half of it, so it passes; what else is large has to come later.
+/// A call that is larger than the whole budget counts as half of it, so it passes; other large
+/// calls have to come later.
 #[tokio::test]
 async fn emits_that_wait_are_bounded_in_bytes() {
     let (stage, _) = Stage::memory().await;

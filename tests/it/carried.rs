@@ -1,5 +1,6 @@
-//! The simulated worlds once more, with the emulator's broker under them: it loses, doubles, delays, reorders and forgets
-//! notifications by its seed, in virtual time. No event is lost, and without a lost claim none runs twice.
+//! The simulated worlds once more, on the emulator's broker: it loses, duplicates, delays, reorders
+//! and forgets notifications by its seed, in virtual time. No event is lost, and without a lost
+//! claim none runs twice.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::theatre::{figure, size};
 use crate::world::emulated::Mishaps;
 use crate::world::{Defect, World};
 
-/// Each seed has its own mix of misfortunes; one in four has all of them at their worst.
+/// Each seed has its own mix of faults; one in four has all of them at their worst.
 fn faults(seed: u64) -> wakeq_emulator::Faults {
     let share = |shift: u64| ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) % 100) as f64 / 100.0;
     let mix = |shift, most: f64| if seed.is_multiple_of(4) { most } else { most * share(shift) };
@@ -27,7 +28,7 @@ fn play(seed: u64, of: Faults, defect: Option<Defect>, traced: bool) -> (Vec<Str
     Simulation::new(seed, of, defect, traced).over(faults(seed)).play()
 }
 
-/// What so many worlds saw.
+/// Totals over this many worlds.
 #[derive(Debug, Default)]
 struct Seen {
     mishaps: Mishaps,
@@ -52,7 +53,7 @@ fn check(worlds: usize, of: Faults) -> Seen {
     let Mishaps { published, lost, repeated, overtaken, forgotten, struck } = seen.mishaps;
     let sums = [published, lost, repeated, overtaken, forgotten, seen.completed as usize];
     let struck = [struck.lost, struck.duplicated, struck.delayed, struck.reordered];
-    // Each of them in more than a quarter of the worlds, on average.
+    // Each of them occurs more than once per four worlds.
     let enough = |sum: usize| sum * 4 > worlds;
     assert!(sums.into_iter().all(enough), "too quiet: {seen:?}");
     assert!(struck.into_iter().all(|sum| enough(sum as usize)), "too quiet: {seen:?}");
@@ -72,7 +73,7 @@ fn no_event_is_lost_when_processes_die_and_stall_as_well() {
     assert!(seen.lost_claims > 0);
 }
 
-/// The checks above can fail: an event that is lost, and one that runs twice, are noticed.
+/// The checks above can fail: they notice an event that is lost, and one that runs twice.
 #[test]
 fn each_broken_statement_is_caught_over_the_emulator() {
     for (defect, sign) in [

@@ -1,7 +1,8 @@
-//! Processes of the crash tests: this test binary started again, in the role of a worker, an emitter or an admin.
+//! Processes of the crash tests: this test binary started again, as a worker, an emitter or an
+//! admin.
 //!
-//! A child is told its role in one variable and says what it does in lines that begin with `@ `. It must end with the
-//! process that started it, and it never asserts anything: the parent does.
+//! A child gets its role in a variable and reports in lines that begin with `@ `. It must end with
+//! the process that started it, and it never asserts anything: the parent does.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::theatre::patience;
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
 
-/// Where a child works.
+/// The services that a child connects to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) database_url: String,
@@ -43,21 +44,22 @@ pub(crate) struct Durations {
     pub(crate) backoff_ms: u64,
 }
 
-/// What a child does.
+/// The role of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Role {
     /// Runs events until SIGTERM.
     Worker { capacity: usize, shutdown_grace_ms: u64 },
     /// Emits this many events with the same value, one by one, 20 at a time.
     Emitter { count: usize, work: Work },
-    /// Emits this many events on each of so many objects, in turns, with ids that are those of this name: started again,
-    /// it adds what is missing.
+    /// Emits `each` events on each of `objects` objects, in turns, with ids derived from the name:
+    /// started again, it adds what is missing.
     EmitterOn { name: u32, objects: usize, each: usize, work: Work },
     /// Emits events on `work:1`, and sets its state, in a transaction that it never ends.
     EmitterWithin,
-    /// Emits this many events of each of so many canvases, in turns, only for the queue [`QUEUE`].
+    /// Emits `each` events for each of `canvases` canvases, in turns, only to the queue [`QUEUE`].
     EmitterToQueue { canvases: usize, each: usize, work: Work },
-    /// Owns the accounts under this epoch, until it is killed, and says what it has in memory when it has it.
+    /// Owns the accounts under this epoch until it is killed; reports its memory once it has warmed
+    /// up.
     Accounts { epoch: i64, snapshot_every: u32 },
     /// Consumes in groups until SIGTERM.
     GroupNode(crate::groups::node::GroupWork),
@@ -65,15 +67,15 @@ pub(crate) enum Role {
     Unpause,
 }
 
-/// The handler that records its runs and is tried again soon.
+/// The handler that records its runs and is retried soon.
 pub(crate) const WORK: &str = "work";
-/// As [`WORK`], but never tried again.
+/// As [`WORK`], but never retried.
 pub(crate) const WORK_ONCE: &str = "work-once";
-/// As [`WORK_ONCE`], and what dies halts its object.
+/// As [`WORK_ONCE`], and a death halts its object.
 pub(crate) const WORK_OR_HALT: &str = "work-or-halt";
-/// The registered queue whose handler is as [`WORK`]; it gets what is emitted for `queued`.
+/// The registered queue whose handler is as [`WORK`]; it gets the events emitted for `queued`.
 pub(crate) const QUEUE: &str = "work-queue";
-/// The handler that records its run and takes the process with it.
+/// The handler that records its run and kills the process.
 pub(crate) const PILL: &str = "pill";
 
 /// How long the runs of an event take: the value of all events here.
@@ -93,17 +95,17 @@ impl Work {
 }
 
 impl Durations {
-    /// Runs lost at a crash are found within seconds.
+    /// Runs lost in a crash are found within seconds.
     pub(crate) fn quick() -> Self {
         Self { lease_ms: 2_000, grace_ms: 1_000, probe_ms: 1_000, backoff_ms: 1_000 }
     }
 
-    /// For thousands of events, which may wait for their turn without being woken again and again.
+    /// For thousands of events, which may wait for their turn without being woken repeatedly.
     pub(crate) fn crowd() -> Self {
         Self { lease_ms: 4_000, grace_ms: 4_000, probe_ms: 1_000, backoff_ms: 4_000 }
     }
 
-    /// Those of a deployment.
+    /// The durations of a deployment.
     pub(crate) fn production() -> Self {
         Self { lease_ms: 60_000, grace_ms: 30_000, probe_ms: 60_000, backoff_ms: 600_000 }
     }
@@ -144,7 +146,7 @@ impl Place {
     }
 }
 
-/// A running child, and what it says.
+/// A running child, and the lines that it prints.
 pub(crate) struct Process {
     pub(crate) child: Guarded,
     lines: Mutex<mpsc::Receiver<String>>,
@@ -174,7 +176,7 @@ impl Process {
         i32::try_from(self.child.pid()).unwrap()
     }
 
-    /// The next line that begins with these words; what comes before it is dropped.
+    /// The next line that begins with these words; lines before it are dropped.
     pub(crate) async fn says(&self, words: &str) -> String {
         let found = async {
             let mut lines = self.lines.lock().await;
@@ -198,7 +200,7 @@ fn child() {
     let (place, role): (Place, Role) = serde_json::from_str(&told).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(perform(place, role));
-    // A handler that blocks its thread must not hold the process.
+    // A handler that blocks its thread must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_millis(100));
 }
 
@@ -280,7 +282,8 @@ async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &W
         let event = Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap().id(id);
         let queue = queue.clone();
         emits.spawn(async move {
-            // Others emit on the same object: whoever waits too long for it is refused, and nothing was emitted.
+            // Others emit on the same object: a caller that waits too long for it is refused, and
+            // nothing was emitted.
             while let Err(error) = queue.emit(event.clone()).await {
                 assert!(matches!(error, EmitError::ObjectBusy(_)), "{error}");
             }
@@ -318,8 +321,7 @@ async fn work(store: Store, notifier: Arc<dyn Notifier>, place: &Place, config: 
     telling.await.unwrap();
 }
 
-/// Says how each run ended that is more than a handful of: `ended EVENT OUTCOME`, and `seen N`, how many deliveries
-/// have been answered.
+/// Reports each run's end, `ended EVENT OUTCOME`, and the number of answered deliveries, `seen N`.
 async fn tell(mut reports: mpsc::Receiver<RunReport>, counters: Arc<wakeq::Counters>) {
     let mut acknowledged = 0;
     while let Some(report) = reports.recv().await {
@@ -355,7 +357,7 @@ async fn handlers(place: &Place) -> Handlers {
         })
 }
 
-/// Records its start, lasts as long as the event says, records its end.
+/// Records its start, takes as long as the event says, records its end.
 async fn run(pool: PgPool, event: Execution) -> HandlerResult {
     let work: Work = event.value()?;
     let is_brief = work.first_ms == 0 && work.later_ms == 0 && !work.first_fails;
@@ -364,7 +366,7 @@ async fn run(pool: PgPool, event: Execution) -> HandlerResult {
         return Ok(());
     }
     let lasts_ms = if is_first { work.first_ms } else { work.later_ms };
-    // How long it lasts is what these handlers are for.
+    // Simulates the work of the handler.
     tokio::time::sleep(Duration::from_millis(lasts_ms)).await;
     sqlx::query("update runs set ended_at = clock_timestamp() where event = $1 and claimed_at = $2")
         .bind(event.id.0)
@@ -374,7 +376,7 @@ async fn run(pool: PgPool, event: Execution) -> HandlerResult {
     if is_first && work.first_fails { Err(HandlerError::operational("as told")) } else { Ok(()) }
 }
 
-/// Whether it is the event's first run.
+/// Records a run; returns whether it is the event's first.
 async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "insert into runs (event, attempt, pid, enqueued_at, claimed_at, ended_at, object, link, prev)
@@ -394,7 +396,7 @@ async fn started(pool: &PgPool, event: &Execution, has_ended: bool) -> Result<bo
     .await
 }
 
-/// Reads how many deliveries all of these workers have answered, until it is this many.
+/// Reads how many deliveries these workers have answered, until there are this many in all.
 pub(crate) async fn all_seen(workers: &[Process], at_least: u64) {
     let mut seen: HashMap<i32, u64> = HashMap::new();
     let counted = async {

@@ -1,5 +1,6 @@
-//! Ids that callers choose count within their canvas: what one does under an id touches no event of another, whether it
-//! chose the same id or the very one that the other's event has. And a notification is believed nothing of another canvas.
+//! Ids that callers choose count within their canvas: actions under an id never affect another
+//! canvas's event, whether that canvas chose the same id or its event has that very id. And a
+//! notification is not trusted about another canvas.
 
 use uuid::Uuid;
 use wakeq::notify::Notifier;
@@ -21,7 +22,7 @@ fn debit(canvas: CanvasId, object: &str) -> Event {
     Event::new("debit", &1).unwrap().canvas(canvas).on(object).unwrap()
 }
 
-/// A worker on which every debit dies, and its object stands still.
+/// A worker on which every debit dies and halts its object.
 fn failing(stage: &Stage) -> Running {
     let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let route = Route::new("debit").retry(never).halt_on_death();
@@ -30,7 +31,7 @@ fn failing(stage: &Stage) -> Running {
     )
 }
 
-/// Emits an event that dies; its id.
+/// Emits an event that dies; returns its id.
 async fn dies(stage: &Stage, worker: &mut Running, event: Event) -> EventId {
     let emitted = stage.queue.emit(event).await.unwrap();
     assert!(!emitted.duplicate, "it is nobody's on its canvas");
@@ -38,7 +39,7 @@ async fn dies(stage: &Stage, worker: &mut Running, event: Event) -> EventId {
     emitted.id
 }
 
-/// That my event is dead as it was, and its object stands still behind it.
+/// Asserts that my event is still dead and still halts its object.
 async fn untouched(stage: &Stage, mine: EventId) {
     let Explanation::Dead(dead) = stage.admin.explain(MINE, mine).await.unwrap() else {
         panic!("it is among the dead events");
@@ -51,7 +52,8 @@ async fn untouched(stage: &Stage, mine: EventId) {
     assert!(listed.iter().any(|dead| dead.id == mine), "{listed:?}");
 }
 
-/// Neither a death, nor a redrive, nor a deletion under my event's id takes it from me, or lets its object go on.
+/// Neither a death, nor a redrive, nor a deletion under my event's id removes it or resumes its
+/// object.
 #[tokio::test]
 async fn what_others_do_under_an_id_leaves_mine_alone() {
     let (stage, _) = Stage::memory().await;
@@ -79,7 +81,8 @@ async fn what_others_do_under_an_id_leaves_mine_alone() {
     assert!(stage.admin.halted(MINE, None).await.unwrap().is_empty());
 }
 
-/// An event that waits for a hundred years under my event's id neither keeps mine from coming back nor from being emitted.
+/// An event that waits for a hundred years under my event's id prevents neither redriving mine nor
+/// emitting it.
 #[tokio::test]
 async fn a_far_off_event_of_others_holds_no_id_of_mine() {
     let (stage, _) = Stage::memory().await;
@@ -117,7 +120,8 @@ async fn a_far_off_event_of_others_holds_no_id_of_mine() {
     assert!(matches!(&kept, Idempotent::First { emitted, .. } if !emitted[0].duplicate), "{kept:?}");
 }
 
-/// A dead event is its canvas's as long as it is kept: emitting its id again is a repeat, and overwrites nothing.
+/// A dead event keeps its id while it is kept: emitting the id again is a repeat, and overwrites
+/// nothing.
 #[tokio::test]
 async fn a_dead_event_is_not_emitted_over() {
     let (stage, _) = Stage::memory().await;
@@ -132,7 +136,8 @@ async fn a_dead_event_is_not_emitted_over() {
     worker.stop().await;
 }
 
-/// A message that names an event of another canvas than its own names none: it is neither run, nor given a turn.
+/// A message with the id of one canvas's event and another canvas names no event: nothing runs or
+/// gets a turn.
 #[tokio::test]
 async fn a_notification_for_another_canvas_changes_nothing() {
     let (stage, notifier) = Stage::memory().await;
@@ -158,7 +163,7 @@ async fn a_notification_for_another_canvas_changes_nothing() {
     }
     let after: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
     assert_eq!(after, before);
-    // The true ones do what they say.
+    // Genuine ones run their events.
     notifier.publish(&[event, EventId(copy)].map(|id| Notification { id, canvas: MINE })).await.unwrap();
     worker.until_count(2, Outcome::Deleted).await;
     worker.stop().await;

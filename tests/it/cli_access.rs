@@ -6,7 +6,7 @@ use wakeq::{CanvasId, Timing};
 use crate::cli::Terminal;
 use crate::support::{PATIENCE, connect, database};
 
-/// The key alone on standard output, so that `KEY=$(wakeq keys create …)` works.
+/// The key is alone on standard output, so that `KEY=$(wakeq keys create …)` works.
 #[tokio::test]
 async fn a_key_is_made_listed_and_revoked() {
     let database = database().await;
@@ -33,7 +33,7 @@ async fn a_key_is_made_listed_and_revoked() {
     assert_eq!(authorize(&principal, CanvasId::DEFAULT, Scope::Read), Ok(()));
     assert!(authorize(&principal, CanvasId(uuid::Uuid::from_u128(7)), Scope::Read).is_err());
 
-    // Its use is noted beside the request.
+    // Its use is recorded in the background.
     let noted = async {
         while access.keys(CanvasId::DEFAULT.into(), None, 1).await.unwrap()[0].last_used_at.is_none() {}
     };

@@ -1,5 +1,6 @@
-//! The Dockerfile, as far as it can be judged without building it: Cargo accepts what is sent to it, what it builds is
-//! locked, what comes out runs as nobody. And that `deploy/` runs it as it wants to be run.
+//! The Dockerfile, as far as it can be checked without building it: Cargo accepts the files that
+//! are sent, the build is locked, the result runs as an unprivileged user. And `deploy/` runs the
+//! image as intended.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -31,7 +32,7 @@ fn instructions() -> Vec<Instruction> {
     instructions.collect()
 }
 
-/// The arguments of all instructions of this name; after the last `FROM` only, if `last_stage`.
+/// The arguments of all instructions with this name; only after the last `FROM`, if `last_stage`.
 fn all(name: &str, last_stage: bool) -> Vec<String> {
     let instructions = instructions();
     let last = instructions.iter().rposition(|instruction| instruction.name == "FROM").unwrap();
@@ -40,7 +41,8 @@ fn all(name: &str, last_stage: bool) -> Vec<String> {
     of_name.map(|instruction| instruction.arguments.clone()).collect()
 }
 
-/// Folders and files at the root of the repository that are sent to the build, which copies all of them.
+/// Folders and files at the root of the repository that are sent to the build, which copies all of
+/// them.
 fn sent() -> Vec<String> {
     let lines = fs::read_to_string(root().join(".dockerignore")).unwrap();
     let lines: Vec<_> = lines.lines().filter(|line| !line.starts_with('#')).collect();
@@ -50,7 +52,7 @@ fn sent() -> Vec<String> {
     lines[1..lines.len() - 1].iter().map(|line| line.strip_prefix('!').unwrap().to_owned()).collect()
 }
 
-/// What Cargo can build of the workspace in a folder, by its main file.
+/// The main files of everything that Cargo can build in a workspace.
 fn targets(folder: &Path) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(folder);
@@ -66,7 +68,8 @@ fn targets(folder: &Path) -> BTreeSet<String> {
     targets.map(file).collect()
 }
 
-/// Cargo builds nothing where a member is missing, or a test, benchmark or example that a manifest names.
+/// Cargo builds nothing if a member is missing, or a test, benchmark or example that a manifest
+/// names.
 #[test]
 fn the_whole_workspace_is_sent_to_the_build() {
     let folder = std::env::temp_dir().canonicalize().unwrap();
@@ -117,8 +120,8 @@ fn the_container_runs_as_nobody_and_needs_no_shell() {
     assert!(all("RUN", true).is_empty(), "the last stage has no shell");
 }
 
-/// CARD-08: Kubernetes and Cloud Run run this image as its own user, on a root that is read-only where that can be said, ask
-/// for its health on its port, and leave it the time that it takes to end.
+/// CARD-08: Kubernetes and Cloud Run run this image as its own user, on a read-only root where that
+/// can be set, probe its health on its port, and give it enough time to shut down.
 #[test]
 fn the_manifests_run_the_image_as_it_wants() {
     let user = all("USER", true)[0].clone();
@@ -149,14 +152,14 @@ fn the_manifests_run_the_image_as_it_wants() {
         let (_, value) = worker.split_once(before).unwrap_or_else(|| panic!("no {before}"));
         value.lines().next().unwrap().trim_end_matches('s').parse::<u64>().unwrap()
     };
-    // It takes two seconds to release the claims of what did not end within the grace.
+    // Releasing the claims of handlers that did not end within the grace takes two seconds.
     let grace = seconds("name: WAKEQ_SHUTDOWN_GRACE\nvalue: ");
     assert!(grace > 0 && seconds("terminationGracePeriodSeconds: ") >= grace + 2);
     let cloud_run = deployed("terraform/modules/workers/main.tf");
     assert!(!cloud_run.contains("WAKEQ_SHUTDOWN_GRACE ="), "there the process knows its grace itself");
 }
 
-/// A file of `deploy/`, its lines without what aligns and indents them.
+/// A file of `deploy/`, with the whitespace that aligns and indents its lines removed.
 fn deployed(file: &str) -> String {
     let text = fs::read_to_string(root().join("deploy").join(file)).unwrap();
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));

@@ -1,4 +1,4 @@
-//! Pause and block: who may, what they hold, and that lifting them wakes everything once.
+//! Pause and block: who may set them, what they hold, and that lifting them wakes everything once.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ async fn lift(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> Resumed {
     }
 }
 
-/// What a parked event's run ends with.
+/// The outcome of a parked event's run.
 fn parked(kind: RuleKind) -> Outcome {
     match kind {
         RuleKind::Pause => Outcome::RulePaused,
@@ -47,7 +47,8 @@ fn assert_each_ran_once(emitted: &[EventId], ran: &[wakeq::Execution]) {
     assert_eq!(runs, once);
 }
 
-/// Emitted before and after the rule, its events stay, unrun and acknowledged; others run; lifting it runs them all.
+/// Events from before and after the rule stay, not run but acknowledged; others run; lifting the
+/// rule runs them all.
 async fn check_holds(kind: RuleKind) {
     let (stage, notifier) = Stage::memory().await;
     let (held, mut seen) = telling();
@@ -91,7 +92,7 @@ async fn a_block_holds_its_handler_only() {
     check_holds(RuleKind::Block).await;
 }
 
-/// A rule ends within the years that can be written down, or not at all.
+/// A rule's end must be a year that can be stored; otherwise it is refused.
 #[tokio::test]
 async fn an_end_that_is_too_late_is_refused() {
     let (stage, _) = Stage::memory().await;
@@ -119,7 +120,7 @@ async fn only_admins_block_and_unblock() {
     assert!(stage.admin.unblock(&greet, &operations()).await.unwrap().lifted);
 }
 
-/// EV2-X7, EV2-08: lifting the pause lifts no block, and says so; and the other way round.
+/// EV2-X7, EV2-08: lifting the pause does not lift the block, and reports it; and vice versa.
 #[tokio::test]
 async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let (stage, notifier) = Stage::memory().await;
@@ -199,7 +200,7 @@ async fn toggling_under_load_runs_each_event_once() {
     worker.stop().await;
 }
 
-/// Pauses so many events, and lifts the rule: all are published, in pages, and run.
+/// Pauses this many events, and lifts the rule: all are published, in pages, and run.
 async fn check_pages(kind: RuleKind, count: usize) {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut seen): (_, Seen<wakeq::Execution>) = telling();
@@ -242,7 +243,7 @@ async fn unpausing_nothing_publishes_nothing() {
     assert!(notifier.published().is_empty());
 }
 
-/// EV2-26: a pause outlasts every message: the rows alone are enough.
+/// EV2-26: a pause outlasts every message: the rows alone suffice.
 #[tokio::test]
 async fn a_pause_outlasts_all_messages() {
     let (stage, notifier) = Stage::memory().await;
@@ -257,7 +258,8 @@ async fn a_pause_outlasts_all_messages() {
     worker.stop().await;
 }
 
-/// EV2-28, EV2-43: unpausing while the broker is down says what happens, and the events run when it is back.
+/// EV2-28, EV2-43: unpausing while the broker is down reports what happens, and the events run once
+/// it is back.
 #[tokio::test]
 async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -302,7 +304,7 @@ async fn a_pause_ends_by_itself() {
     worker.stop().await;
 }
 
-/// Who, why and until when are kept; doing it again renews them.
+/// Who set a rule, why and until when are stored; setting it again replaces them.
 #[tokio::test]
 async fn rules_say_who_and_why() {
     let (stage, _) = Stage::memory().await;
@@ -350,7 +352,7 @@ async fn actors_and_reasons_are_limited() {
     assert_eq!(refused(&"ü".repeat(200), &"ü".repeat(1000)).await, None);
 }
 
-/// A pause stops what comes; what runs is not touched.
+/// A pause holds new events; running ones are not affected.
 #[tokio::test]
 async fn a_running_handler_is_not_stopped_by_a_pause() {
     let (stage, _) = Stage::memory().await;
@@ -364,7 +366,7 @@ async fn a_running_handler_is_not_stopped_by_a_pause() {
     worker.stop().await;
 }
 
-/// EV2-05: a rule is one canvas's.
+/// EV2-05: a rule belongs to one canvas.
 #[tokio::test]
 async fn a_rule_is_about_one_canvas() {
     let (stage, _) = Stage::memory().await;

@@ -1,5 +1,5 @@
-//! Processes, Postgres and Pub/Sub are killed with -9 while events run: every event runs, and only what was in flight
-//! runs twice.
+//! Processes, Postgres and Pub/Sub are killed with -9 while events run: every event runs, and only
+//! those that were in flight run twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ async fn a_worker_is_killed_amid_running_events() {
     list(&extra);
 }
 
-/// EV2-10: never no completion, whatever the moment of the kill.
+/// EV2-10: every event completes, whatever the moment of the kill.
 #[tokio::test]
 async fn workers_are_killed_at_random_moments() {
     let theatre = Theatre::new("random-kills", Durations::quick()).await;
@@ -51,7 +51,7 @@ async fn workers_are_killed_at_random_moments() {
     let mut random = uuid::Uuid::new_v4().as_u128();
     figure("seed", format!("{random:x}"));
     for kill in 1..=kills {
-        // Somewhere within the part of the events that belongs to this kill.
+        // Somewhere within the share of the events that belongs to this kill.
         let (part, within) = (count / (kills + 1), (random % 17) as usize);
         random = random.rotate_right(7);
         theatre.until_at_least(ENDED, (part * kill + within * part / 34) as i64).await;
@@ -107,7 +107,8 @@ async fn postgres_is_killed_while_events_flow() {
     list(&theatre.extra_runs().await);
 }
 
-/// The row is committed, and the process that should publish for it is dead: the probe does.
+/// The row is committed, and the process that should publish its notification is dead: the probe
+/// does it.
 #[tokio::test]
 async fn an_emitter_dies_between_commit_and_publish() {
     let theatre = Theatre::new("commit-publish", Durations::quick()).await;
@@ -118,7 +119,8 @@ async fn an_emitter_dies_between_commit_and_publish() {
     theatre.until_at_least(ENDED, 1).await;
     let waited_ms =
         theatre.count("select (extract(epoch from started_at - enqueued_at) * 1000)::bigint from runs").await;
-    // Grace and probe period are a second each; a tenth of the latter is jitter, and the rest the way of a message.
+    // Grace and probe period are a second each; a tenth of the latter is jitter, and the rest is
+    // delivery.
     assert!((900..=4_000).contains(&waited_ms), "it ran {waited_ms} ms after its emit");
     figure("ran after its emit", format!("{waited_ms} ms; grace and probe period are 1000 ms each"));
 }
@@ -155,7 +157,7 @@ async fn an_admin_is_killed_half_way_through_an_unpause() {
     assert_eq!(extra.len(), 0, "no worker was killed");
 }
 
-/// The rule is gone and nothing was woken: the job that its deletion left behind does it.
+/// The rule is gone and nothing was woken: the job that its deletion left behind does that.
 #[tokio::test]
 async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
     let theatre = Theatre::new("rule-lifted", Durations::quick()).await;
@@ -169,7 +171,7 @@ async fn an_admin_dies_between_lifting_a_pause_and_waking_anything() {
     assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (50, 50));
 }
 
-/// Emits events one after another, and each again until Postgres has confirmed it.
+/// Emits events one after another, each repeated until Postgres has confirmed it.
 struct Flow {
     emitted: Arc<AtomicUsize>,
     stop: tokio_util::sync::CancellationToken,
@@ -226,7 +228,7 @@ impl Flow {
     }
 }
 
-/// Every event that was emitted ran to its end, on the worker that was there from the beginning.
+/// Every emitted event ran to its end, and the original worker is still running.
 async fn all_ran(theatre: &Theatre, worker: &Process, emitted: &[EventId]) {
     let ids: Vec<uuid::Uuid> = emitted.iter().map(|id| id.0).collect();
     let missing: i64 = sqlx::query_scalar(

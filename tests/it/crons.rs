@@ -1,4 +1,5 @@
-//! Crons on Postgres, whose clock stands still until the test moves it: emitted ahead, missed, restarted.
+//! Crons on Postgres, with a clock that stands still until the test moves it: ticks emitted ahead,
+//! missed, restarted.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use wakeq_services::TestDatabase;
 
 use crate::support::{PATIENCE, Stage, database, fit, quick};
 
-/// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read that.
+/// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read it.
 pub(crate) struct Clockwork {
     pub(crate) url: String,
     /// With the real clock.
@@ -35,12 +36,12 @@ impl Clockwork {
         let moment: Timestamp = moment.parse().unwrap();
         sqlx::query("insert into clockwork.shows values ($1)").bind(moment).execute(&pool).await.unwrap();
         let mark = if database.url().contains('?') { '&' } else { '?' };
-        // Before Postgres's own functions of these names.
+        // Found before Postgres's own functions of these names.
         let url = format!("{}{mark}options=-csearch_path%3Dclockwork,pg_catalog", database.url());
         Self { url, pool, _database: database }
     }
 
-    /// What a process of its own works with.
+    /// The admin and the notifier of a process of its own.
     pub(crate) async fn process(&self) -> (Admin, Arc<MemoryNotifier>) {
         let notifier = Arc::new(MemoryNotifier::new());
         let store = Store::connect(&self.url, fit(StoreConfig::default())).await.unwrap();
@@ -52,7 +53,7 @@ impl Clockwork {
         sqlx::query(on).bind(seconds).execute(&self.pool).await.unwrap();
     }
 
-    /// The ticks whose events are there, by the time they are for.
+    /// The ticks whose events exist, by the times they are for.
     pub(crate) async fn ticks(&self) -> Vec<String> {
         let ticks = "select to_char(delay_until at time zone 'UTC', 'MM-DD HH24:MI:SS') from wakeq.events_v2
                       where module = 'CRON' order by delay_until";
@@ -86,7 +87,8 @@ pub(crate) async fn put(admin: &Admin, cron: &NewCron) {
     admin.put_cron(CANVAS, cron, &ada()).await.unwrap();
 }
 
-/// EV2-48: a tick gives one row of module CRON and one notification, ahead of its time, so that it is with a worker then.
+/// EV2-48: a tick makes one row of the module CRON and one notification, ahead of its time, so that
+/// a worker holds it by then.
 #[tokio::test]
 async fn a_tick_is_one_event_and_one_notification() {
     let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
@@ -109,8 +111,8 @@ async fn a_tick_is_one_event_and_one_notification() {
     assert_eq!(published, [row.0]);
 }
 
-/// The minute's statement has moved the promises of what is overdue: that is published before any tick is emitted. A broker
-/// that is away holds up no tick.
+/// The minute's statement has moved the overdue promises: those events are published before any
+/// tick is emitted. A broker that is down holds up no tick.
 #[tokio::test]
 async fn what_is_overdue_is_published_before_ticks() {
     let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
@@ -142,7 +144,7 @@ async fn what_is_overdue_is_published_before_ticks() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:00", "03-01 09:00:00"]);
 }
 
-/// EV2-49: the schedule is the record's. Events may go, and the next tick comes all the same.
+/// EV2-49: the schedule is in the record. Even if its events are deleted, the next tick comes.
 #[tokio::test]
 async fn crons_do_not_read_events() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
@@ -160,7 +162,7 @@ async fn crons_do_not_read_events() {
     assert_eq!(cron.next.len(), 5);
 }
 
-/// The same again is no change: nothing is taken back, and nothing recorded.
+/// Putting the same cron again changes nothing: nothing is taken back or recorded.
 #[tokio::test]
 async fn the_same_again_changes_nothing() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -175,7 +177,7 @@ async fn the_same_again_changes_nothing() {
     assert_eq!(clockwork.number("select count(*) from wakeq.audit_log").await, 1);
 }
 
-/// After a night without any process each policy does what it says, in a process that begins then.
+/// After a night without any process, each policy for missed ticks applies when a process starts.
 #[tokio::test]
 async fn missed_ticks_after_a_restart() {
     let clockwork = Clockwork::at("2027-03-01T20:30:00Z").await;
@@ -195,7 +197,7 @@ async fn missed_ticks_after_a_restart() {
     assert_eq!(admin.wake(false).await.unwrap().ticks, 3, "all go on");
 }
 
-/// More than a transaction emits, and more crons than one looks at.
+/// More ticks than a transaction emits, and more crons than one looks at.
 #[tokio::test]
 async fn many_crons_tick_together() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
@@ -211,7 +213,8 @@ async fn many_crons_tick_together() {
         )
         .await;
     let pass = admin.wake(false).await.unwrap();
-    // Of the one that was missed 1,000, the 120 s that are late only, 75 ahead and now.
+    // Of the cron that missed more than 1,000 ticks: 1,000, the 120 that are merely late, 75 ahead,
+    // and the current one.
     assert_eq!(pass.ticks, 999 + 1000 + 120 + 76);
     assert_eq!(
         clockwork.number("select count(distinct (name, delay_until)) from wakeq.events_v2").await,
@@ -228,7 +231,8 @@ async fn many_crons_tick_together() {
     assert_eq!((page[0].name.as_str(), page[0].next.len(), page[0].value.clone()), ("c999", 1, None));
 }
 
-/// What this release can't read is left to one that can, with every tick, and holds up no other, however many they are.
+/// A schedule that this release can't read is left, with every tick, to one that can, and holds up
+/// no other, however many there are.
 #[tokio::test]
 async fn an_unreadable_schedule_stops_only_itself() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
@@ -248,13 +252,14 @@ async fn an_unreadable_schedule_stops_only_itself() {
     let gone = admin.cron(CANVAS, &name("gone1")).await.unwrap();
     assert_eq!((gone.paused, gone.next, gone.ticks), (None, Vec::new(), 0));
     assert_eq!(clockwork.number("select count(*) from wakeq.audit_log where name like 'gone%'").await, 0);
-    // A release that can read it makes up for what was missed.
+    // A release that can read it makes up for the missed ticks.
     clockwork.run("update wakeq.cron_records set zone = 'UTC' where name = 'gone1'").await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 3);
     assert_eq!(admin.cron(CANVAS, &name("gone1")).await.unwrap().ticks, 3);
 }
 
-/// Let go on, it would have no next tick, and be neither paused nor ever emitted again.
+/// If it were unpaused, it would have no next tick, and would be neither paused nor ever emitted
+/// again.
 #[tokio::test]
 async fn an_unreadable_cron_stays_paused() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
@@ -272,7 +277,7 @@ async fn an_unreadable_cron_stays_paused() {
     assert_eq!((mended.paused, mended.ticks), (None, 1));
 }
 
-/// Every change has its line in the record, and nothing else has.
+/// Every change has a line in the record, and nothing else does.
 #[tokio::test]
 async fn every_change_of_a_cron_is_recorded() {
     let clockwork = Clockwork::at("2027-03-01T07:00:00Z").await;
@@ -312,7 +317,7 @@ async fn every_change_of_a_cron_is_recorded() {
     );
 }
 
-/// A canvas does not see the crons of another, nor touch their events.
+/// A canvas neither sees the crons of another nor affects their events.
 #[tokio::test]
 async fn crons_stay_on_their_canvas() {
     let clockwork = Clockwork::at("2027-03-01T07:59:30Z").await;
@@ -327,7 +332,7 @@ async fn crons_stay_on_their_canvas() {
     assert_eq!(admin.crons(CANVAS, None, 10).await.unwrap().len(), 1);
 }
 
-/// On a clock that runs: a function of the library gets what its cron emits, second after second.
+/// On a running clock: a function of the library receives what its cron emits, second after second.
 #[tokio::test]
 async fn a_function_runs_what_a_cron_emits() {
     let (stage, _) = Stage::memory_with(quick()).await;

@@ -1,10 +1,12 @@
-//! What a change or a pause takes back of a cron's ticks, what it can't, and that no tick comes twice.
+//! Which of a cron's ticks a change or a pause takes back, which it can't, and that no tick comes
+//! twice.
 
 use wakeq::{CronSchedule, Missed, NewCron, Timestamp};
 
 use crate::crons::{CANVAS, Clockwork, ada, name, new, put};
 
-/// What was emitted ahead goes with a pause; what is due stays; what passes meanwhile is not made up for.
+/// A pause takes back what was emitted ahead; what is due stays; ticks during the pause are not
+/// made up for.
 #[tokio::test]
 async fn a_pause_takes_back_what_is_ahead() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -20,7 +22,7 @@ async fn a_pause_takes_back_what_is_ahead() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
     clockwork.passes(3600).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-    // Replaced, it stays paused.
+    // It stays paused when it is replaced.
     put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(Missed::All)).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
     let before = notifier.published().len();
@@ -35,7 +37,7 @@ async fn a_pause_takes_back_what_is_ahead() {
     assert_eq!(clockwork.ticks().await.len(), 4);
 }
 
-/// Another schedule takes the old one's ticks back that are ahead; another value comes with all that are.
+/// Another schedule takes back the old one's ticks ahead; another value applies to all of those.
 #[tokio::test]
 async fn a_change_takes_back_what_is_ahead() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -65,7 +67,7 @@ async fn a_change_takes_back_what_is_ahead() {
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
 }
 
-/// A tick that is run already, by hand or because its time came, is not emitted again by a change.
+/// A tick that has run already, early or at its time, is not emitted again by a change.
 #[tokio::test]
 async fn a_change_repeats_no_tick() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -78,8 +80,8 @@ async fn a_change_repeats_no_tick() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
 }
 
-/// A tick whose event ran early, was cancelled, or is to be tried again has had its event: neither a change nor a pause
-/// gives it another, and those before it that were taken back come all the same.
+/// A tick whose event ran early, was cancelled, or waits for a retry has had its event: neither a
+/// change nor a pause gives it another, while earlier ticks that were taken back still come.
 #[tokio::test]
 async fn a_tick_that_was_hurried_comes_once() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -132,8 +134,8 @@ async fn a_tick_that_was_hurried_comes_once() {
     assert_eq!(clockwork.number(noted).await, 4, "what has come is not noted any more");
 }
 
-/// A process that dies between a change and its first ticks leaves a schedule that begins before what it could not take
-/// back; another change then must not forget that.
+/// A process that dies between a change and its first ticks leaves a schedule that begins before
+/// the ticks it could not take back; another change must not forget those.
 #[tokio::test]
 async fn two_changes_before_a_pass_repeat_no_tick() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -148,7 +150,7 @@ async fn two_changes_before_a_pass_repeat_no_tick() {
     assert_eq!(clockwork.number("select ticks from wakeq.cron_records").await, 2);
 }
 
-/// A tick that a process was late for survives a change of the value, and a pause drops it.
+/// A late tick survives a change of the value, and a pause drops it.
 #[tokio::test]
 async fn a_late_tick_survives_another_value() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;

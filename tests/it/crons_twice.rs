@@ -1,4 +1,4 @@
-//! Two schedulers at a time, which are killed now and then: each tick has one event.
+//! Two concurrent schedulers, which are killed now and then: each tick has one event.
 
 use std::future::Future;
 use std::pin::pin;
@@ -11,7 +11,8 @@ use crate::crons::{CANVAS, Clockwork, ada, new};
 use crate::support::{PATIENCE, is_skipped};
 use crate::theatre::{Theatre, figure};
 
-/// Drives a future for so many polls, and drops it then, wherever it is: what a killed process was at stays undone.
+/// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
+/// leaves its work undone.
 async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut left = polls;
@@ -26,7 +27,7 @@ async fn cut_off<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     .await
 }
 
-/// A pass of one scheduler, of which one in two is killed, if it takes so long.
+/// A pass of one scheduler; one in two is killed if it takes long enough.
 async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let draw = *random >> 33;
@@ -41,7 +42,7 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
     }
 }
 
-/// A tick each six seconds, over 100 minutes in which the clock of its zone is put forward.
+/// A tick every six seconds, over 100 minutes in which daylight saving begins in its zone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     let clockwork = Clockwork::at("2027-03-28T00:20:00Z").await;
@@ -57,11 +58,11 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
         clockwork.passes(60).await;
         tokio::join!(pass(&one, &mut random.0, &mut kills.0), pass(&other, &mut random.1, &mut kills.1));
     }
-    // What a killed one held is free once its server has noticed.
+    // What a killed pass held is released once its server has noticed.
     let due = "select count(*) from wakeq.cron_records where next_at <= (select moment from clockwork.shows)";
     let ending = async {
         while clockwork.number(due).await > 0 {
-            // A lock of the dead may still be waited for.
+            // It may still wait for a lock of a dead one.
             one.wake(false).await.ok();
         }
     };
@@ -81,7 +82,7 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     );
 }
 
-/// A pause amid passes: once it has returned, nothing is left ahead of its time, and nothing comes.
+/// A pause amid passes: once it has returned, no tick is left ahead of its time, and none comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_amid_passes_leaves_nothing_ahead() {
     let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
@@ -109,7 +110,8 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
     );
 }
 
-/// Real processes, killed amid a transaction of ticks and after one: the next ones go on, and no tick is doubled.
+/// Real processes, killed in a transaction of ticks and after one: the next processes continue, and
+/// no tick is emitted twice.
 #[tokio::test]
 async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
     if is_skipped("processes of their own") {

@@ -1,4 +1,5 @@
-//! `wakeq doctor` against real servers: what is wrong is found, told with its mending, and nothing else is.
+//! `wakeq doctor` against real servers: each fault is found and reported with its remedy, and
+//! nothing else is.
 
 use std::process::Command;
 use std::time::Duration;
@@ -14,17 +15,18 @@ use wakeq_services::TestDatabase;
 use crate::brokers::Broker;
 use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
 
-/// It does not wait for the disk, and all its connections share a process, as those of a pooler do.
+/// The embedded Postgres does not wait for the disk, and all its connections share a process, like
+/// those of a pooler.
 const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
 
-/// The doctor's answer.
+/// The doctor's report.
 struct Findings {
     code: Option<i32>,
     report: Value,
 }
 
 impl Findings {
-    /// Level, and what was found, of the checks of this.
+    /// Level and finding of each check with this name.
     fn of(&self, what: &str) -> Vec<(&str, &str)> {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let text = |finding: &'_ Value, name: &str| finding[name].as_str().unwrap().to_owned();
@@ -34,14 +36,15 @@ impl Findings {
             .collect()
     }
 
-    /// The only finding about this.
+    /// The only finding of this check.
     fn one(&self, what: &str) -> (&str, &str) {
         let found = self.of(what);
         assert_eq!(found.len(), 1, "{what}: {:#}", self.report);
         found[0]
     }
 
-    /// What is not as it should be, by name; without what the doctor rightly says of the embedded Postgres itself.
+    /// The names of checks at this level, without what the doctor rightly reports about the
+    /// embedded Postgres itself.
     fn bad(&self, level: &str) -> Vec<&str> {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let bad = findings.filter(|finding| finding["level"] == level);
@@ -77,7 +80,7 @@ async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> st
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
 
-/// The same database, with a setting of the server's made for each connection.
+/// The same database, with a server setting for each connection.
 fn with_setting(database: &TestDatabase, setting: &str) -> String {
     let separator = if database.url().contains('?') { '&' } else { '?' };
     format!("{}{separator}options=-c%20{}", database.url(), setting.replace('=', "%3D"))
@@ -89,7 +92,7 @@ async fn sql(database: &TestDatabase, statements: &str) -> PgPool {
     pool
 }
 
-/// All is well: every line says so, and the exit code too.
+/// All is well: every line and the exit code say so.
 #[tokio::test]
 async fn a_healthy_queue_passes() {
     let config = Broker::pubsub_config("doctor-healthy").await;
@@ -114,7 +117,7 @@ async fn a_healthy_queue_passes() {
     assert!(text.lines().count() > 12 && text.lines().all(|line| line.starts_with("ok    ")), "{text}");
 }
 
-/// A pin that is of no group goes with the statement that is named, and no other goes with it.
+/// The statement that the doctor names removes a pin that belongs to no group, and only that one.
 #[tokio::test]
 async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
     let database = database().await;
@@ -135,7 +138,7 @@ async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
     assert!(!doctor(database.url(), None, &[]).await.mend(what).contains("ada"));
 }
 
-/// Nothing is there: both halves are looked at all the same.
+/// Nothing is reachable: both halves are checked all the same.
 #[tokio::test]
 async fn what_is_away_is_said_to_be() {
     let away = doctor("postgres://nobody@127.0.0.1:1/nothing", None, &[]).await;
@@ -154,7 +157,7 @@ async fn what_is_away_is_said_to_be() {
     assert_eq!(String::from_utf8(printed.stderr).unwrap(), "wakeq: 2 checks failed\n");
 }
 
-/// A schema that is missing, half there, or newer than the program.
+/// A schema that is missing, incomplete, or newer than the program.
 #[tokio::test]
 async fn migrations_are_compared() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
@@ -172,7 +175,8 @@ async fn migrations_are_compared() {
     assert_eq!(doctor(database.url(), None, &[]).await.one("migrations"), ("fail", "missing: 3"));
 }
 
-/// A role that may do nothing, then what `wakeq migrate` granted; and the owner, which may do too much.
+/// A role without rights, then with those that `wakeq migrate` grants; and the owner, which has too
+/// many.
 #[tokio::test]
 async fn rights_are_asked_for_by_what_is_lacking() {
     let database = database().await;
@@ -211,7 +215,7 @@ async fn rights_are_asked_for_by_what_is_lacking() {
     assert!(level == "warn" && words.contains("owns the schema"), "{words}");
 }
 
-/// A session that holds what claims wait for, by its process and role.
+/// A session that holds a lock that claims wait for is reported with its process and role.
 #[tokio::test]
 async fn holders_of_gates_are_named() {
     let database = database().await;
@@ -223,7 +227,7 @@ async fn holders_of_gates_are_named() {
     let mut holder = pool.begin().await.unwrap();
     sqlx::query("lock table wakeq.claim_gate in share mode").execute(&mut *holder).await.unwrap();
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *holder).await.unwrap();
-    // Whoever may not see how long it is open is told at once.
+    // A role that can't see how long the session has been open gets the report at once.
     let (role, url) = login(&database, "worker").await;
     Store::grant_rights(database.url(), &StoreConfig::default(), &role, RoleKind::Worker).await.unwrap();
     let found = doctor(&url, None, &[]).await;
@@ -234,7 +238,7 @@ async fn holders_of_gates_are_named() {
     holder.rollback().await.unwrap();
 }
 
-/// Another host is not contacted as long as it would not be verified.
+/// Another host is not contacted while it would not be verified.
 #[tokio::test]
 async fn an_unverified_host_is_refused_unless_that_is_allowed() {
     let url = "postgres://wakeq:secret@192.0.2.1/app?sslmode=require";
@@ -243,7 +247,8 @@ async fn an_unverified_host_is_refused_unless_that_is_allowed() {
     assert!(level == "fail" && words.contains("sslmode=verify-full") && !words.contains("secret"), "{words}");
 }
 
-/// A server that may forget commits; one that nobody keeps the minute of; transactions that nobody ends.
+/// A server that may forget commits; a minute's pass that no process makes; transactions that are
+/// never ended.
 #[tokio::test]
 async fn a_neglected_database_is_told() {
     let database = database().await;
@@ -279,7 +284,8 @@ async fn a_neglected_database_is_told() {
     assert_eq!(found.one("old transactions").0, "ok");
 }
 
-/// The minute's pass is judged by the deployment's period, not by that of a program without settings.
+/// The minute's pass is judged by the deployment's period, not by that of a program without
+/// settings.
 #[tokio::test]
 async fn the_pass_is_judged_by_the_deployments_period() {
     let database = database().await;
@@ -297,7 +303,7 @@ async fn the_pass_is_judged_by_the_deployments_period() {
     assert_eq!(levels().await, ["warn", "warn"]);
 }
 
-/// A subscription that somebody else made.
+/// A subscription that something else created.
 #[tokio::test]
 async fn a_foreign_subscription_is_told_apart() {
     let config = Broker::pubsub_config("doctor-foreign").await;

@@ -1,4 +1,4 @@
-//! The SQL in docs/sql.md, run as it stands there, by a role with the rights that it says.
+//! The SQL in docs/sql.md, run exactly as documented, by a role with the documented rights.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn sql(heading: &'static str) -> String {
     blocks().remove(&(heading, "sql")).unwrap_or_else(|| panic!("docs/sql.md has no SQL under {heading:?}"))
 }
 
-/// A login with the rights of the document and no others, and the stage whose tables it emits into.
+/// A login with the documented rights and no others, and the stage whose tables it emits into.
 struct Shop {
     stage: Stage,
     notifier: Arc<MemoryNotifier>,
@@ -54,7 +54,7 @@ impl Shop {
         sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut self.session).await.map(drop)
     }
 
-    /// Runs a statement that is refused; why.
+    /// Runs a statement that is refused; returns the reason.
     async fn refused(&mut self, sql: &str) -> String {
         self.run(sql).await.expect_err(sql).to_string()
     }
@@ -131,7 +131,8 @@ async fn what_plain_sql_emits_is_run() {
     assert_eq!(shop.rows().await, 0);
 }
 
-/// The function is the only way: no table, no other canvas, no name of the system's, nothing that a handler can't read.
+/// The function is the only way: no table, no other canvas, no reserved name, nothing that a
+/// handler can't read.
 #[tokio::test]
 async fn the_rights_in_the_document_are_all_that_a_role_has() {
     if is_skipped("sessions of two roles") {

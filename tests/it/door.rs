@@ -1,4 +1,4 @@
-//! Handlers that tests watch and hold: one that tells, one that waits behind a door.
+//! Handlers that tests observe and hold: one that reports, one that waits behind a door.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ impl<T> Seen<T> {
         taken
     }
 
-    /// What has happened so far and was not looked at.
+    /// What has happened so far and was not read.
     pub(crate) fn rest(&mut self) -> Vec<T> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
     }
@@ -37,7 +37,7 @@ impl<T> Seen<T> {
 
 type Boxed = BoxFuture<'static, HandlerResult>;
 
-/// A handler that tells of each execution and answers as told.
+/// A handler that reports each execution and returns the given answer.
 pub(crate) fn answering<F>(
     answer: F,
 ) -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>)
@@ -53,7 +53,7 @@ where
     (handler, Seen(seen))
 }
 
-/// A handler that tells of each execution and completes.
+/// A handler that reports each execution and completes.
 pub(crate) fn telling() -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>) {
     answering(|_| Ok(()))
 }
@@ -62,7 +62,7 @@ pub(crate) fn telling() -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 
 pub(crate) struct Door {
     /// Executions that arrived.
     pub(crate) arrived: Seen<Execution>,
-    /// Executions that ended, however: `true` if the door was opened for them, `false` if they were dropped.
+    /// Executions that ended: `true` if the door was opened for them, `false` if they were dropped.
     pub(crate) left: Seen<bool>,
     verdicts: mpsc::Sender<HandlerResult>,
     most: Arc<AtomicUsize>,
@@ -90,7 +90,7 @@ impl Door {
         (handler, door)
     }
 
-    /// Lets so many executions complete.
+    /// Lets this many executions complete.
     pub(crate) fn open(&self, count: usize) {
         (0..count).for_each(|_| self.answer(Ok(())));
     }
@@ -100,7 +100,7 @@ impl Door {
         let _ = self.verdicts.try_send(verdict);
     }
 
-    /// The most that were inside at a time.
+    /// The most executions that were inside at the same time.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::SeqCst)
     }

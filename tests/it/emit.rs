@@ -1,4 +1,5 @@
-//! Emit: what is stored, what is refused, and what the caller's transaction and a lost broker do to it.
+//! Emit: what is stored, what is refused, and the effects of the caller's transaction and of a
+//! broker that is down.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -151,7 +152,7 @@ async fn a_value_beyond_the_limit_is_refused_and_its_neighbours_with_it() {
     assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
 }
 
-/// A leap second is written as the second after it: the last one of all is too late.
+/// A leap second is stored as the second after it: the last one of all is too late.
 #[tokio::test]
 async fn moments_after_the_last_second_are_refused() {
     for moment in ["9999-12-31T23:59:60Z", "9999-12-31T23:59:59-01:00", "9999-12-31T23:59:60.5Z"] {
@@ -160,7 +161,7 @@ async fn moments_after_the_last_second_are_refused() {
     }
 }
 
-/// A date at either end of what Postgres can hold is stored, or refused; never a panic.
+/// A date at either end of what Postgres can hold is stored or refused; it never panics.
 #[tokio::test]
 async fn moments_far_away_are_stored() {
     let (stage, _) = Stage::memory().await;
@@ -196,7 +197,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// EV2-32: nested, unicode and large values arrive as they were emitted.
+/// EV2-32: nested, Unicode and large values arrive as they were emitted.
 #[tokio::test]
 async fn values_arrive_as_they_were_emitted() {
     let (stage, _) = Stage::memory().await;
@@ -223,7 +224,8 @@ async fn values_arrive_as_they_were_emitted() {
     worker.stop().await;
 }
 
-/// Inside the caller's transaction: there with the commit, gone with the rollback, and healed when forgotten.
+/// In the caller's transaction: there after the commit, gone after a rollback, and made up for if
+/// not announced.
 #[tokio::test]
 async fn an_event_shares_the_fate_of_the_callers_transaction() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -255,7 +257,7 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     assert_eq!(seen.next().await.id, ids[1], "by the probe");
     worker.until_count(2, Outcome::Deleted).await;
 
-    // A receipt told of after a rollback is a notification of nothing.
+    // Announcing a receipt after a rollback publishes a notification of nothing.
     rolled_back.notify().await;
     assert_eq!(worker.report().await.trail, [Outcome::EventMissing]);
     let orders: Vec<i32> = sqlx::query_scalar("select id from orders").fetch_all(&stage.pool).await.unwrap();
@@ -263,7 +265,8 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     worker.stop().await;
 }
 
-/// A chosen id makes one event, however often and wherever it is emitted, also after it completed.
+/// A chosen id makes one event, however often and in whatever way it is emitted, even after it
+/// completed.
 #[tokio::test]
 async fn a_chosen_id_makes_one_event() {
     let (stage, notifier) = Stage::memory().await;
@@ -289,7 +292,7 @@ async fn a_chosen_id_makes_one_event() {
     worker.stop().await;
 }
 
-/// EV2-18: a broker that does not answer is no error; the probe makes up for it.
+/// EV2-18: a broker that does not answer is not an error; the probe makes up for it.
 #[tokio::test]
 async fn a_broker_that_is_away_is_no_error() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -337,7 +340,7 @@ async fn a_trace_is_given_inherited_or_new() {
     worker.stop().await;
 }
 
-/// Emits that arrive together share statements, and each gets its own answer.
+/// Concurrent emits share statements, and each gets its own answer.
 #[tokio::test]
 async fn emits_that_arrive_together_each_get_their_own_answer() {
     let (stage, notifier) = Stage::memory().await;
@@ -354,7 +357,7 @@ async fn emits_that_arrive_together_each_get_their_own_answer() {
     assert_eq!(notifier.published().len(), 250);
 }
 
-/// A queue whose notifier never answers gives up waiting, not the event.
+/// With a notifier that never answers, the queue gives up waiting, not the event.
 #[tokio::test]
 async fn a_broker_that_hangs_is_not_waited_for() {
     struct Hangs;

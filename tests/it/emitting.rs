@@ -1,5 +1,5 @@
-//! Emit, seen from outside: rows, notifications, duplicates, the caller's own transaction, and whoever writes rows
-//! without it.
+//! Emit, seen from outside: rows, notifications, duplicates, the caller's own transaction, and
+//! programs that write rows without it.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ fn greeting() -> Event {
     Event::new("greet", "hello").unwrap()
 }
 
-/// EV2-04, EV2-18, EV2-47, CARD-04: one row and one notification for each; far-off events get theirs later.
+/// EV2-04, EV2-18, EV2-47, CARD-04: one row and one notification each; far-off events get theirs
+/// later.
 #[tokio::test]
 async fn an_emit_is_a_row_and_a_notification() {
     let (stage, notifier) = Stage::memory().await;
@@ -33,7 +34,8 @@ async fn an_emit_is_a_row_and_a_notification() {
     assert_eq!(stage.rows().await, 2);
 }
 
-/// A chosen id makes one event and one notification on each canvas, whatever others do with the same id.
+/// A chosen id makes one event and one notification per canvas, whatever others do with the same
+/// id.
 #[tokio::test]
 async fn an_event_with_a_chosen_id_is_emitted_once() {
     let (stage, notifier) = Stage::memory().await;
@@ -49,7 +51,7 @@ async fn an_event_with_a_chosen_id_is_emitted_once() {
     assert_eq!((stage.rows().await, notifier.published().len()), (1, 2), "the other canvas's waits on");
 }
 
-/// All or none, and a limit that says what to do.
+/// All or none, and the error of a limit says what to do.
 #[tokio::test]
 async fn events_emitted_together_are_all_there_or_none() {
     let (stage, notifier) = Stage::memory().await;
@@ -73,7 +75,7 @@ async fn events_emitted_together_are_all_there_or_none() {
     assert!(stage.queue.emit_all(Vec::new()).await.unwrap().is_empty());
 }
 
-/// EV2-18: inside the caller's transaction, on the caller's search path; rolled back, there is nothing.
+/// EV2-18: in the caller's transaction, on the caller's search path; a rollback leaves nothing.
 #[tokio::test]
 async fn an_emit_shares_the_callers_transaction() {
     let (stage, notifier) = Stage::memory().await;
@@ -96,7 +98,8 @@ async fn an_emit_shares_the_callers_transaction() {
     assert_eq!((stage.rows().await, notifier.published().len()), (2, 2));
 }
 
-/// EV2-10, EV2-15: Pub/Sub is down. The event is there all the same, and the minute's pass publishes it.
+/// EV2-10, EV2-15: Pub/Sub is down. The event is stored all the same, and the minute's pass
+/// publishes it.
 #[tokio::test]
 async fn a_notification_that_was_not_published_is_made_up_for() {
     let (stage, notifier) = Stage::memory().await;
@@ -131,7 +134,7 @@ async fn rows_inserted_by_plain_sql_are_published_by_the_next_pass() {
     assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "a minute later at the earliest");
 }
 
-/// EV2-32: the value comes out as it went in, to the letter.
+/// EV2-32: the value is returned byte for byte.
 #[tokio::test]
 async fn a_value_is_kept_to_the_letter() {
     let (stage, _) = Stage::memory().await;

@@ -1,4 +1,4 @@
-//! Fair intake: among what a worker holds, canvases take turns.
+//! Fair intake: among the deliveries that a worker holds, canvases take turns.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,8 @@ async fn all_held(notifier: &MemoryNotifier) {
     tokio::time::timeout(PATIENCE, held).await.expect("the worker takes all of it");
 }
 
-/// One canvas has flooded the worker; what others emit after that starts within a round of canvases, and what is
-/// left is given back at once by a shutdown.
+/// One canvas has flooded the worker: what others emit afterwards starts within a round over the
+/// canvases, and a shutdown puts the rest back at once.
 #[tokio::test]
 async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
     let (stage, notifier) = Stage::memory().await;
@@ -77,7 +77,7 @@ async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
     assert_eq!((notifier.pending(), stage.rows().await), (left, left as i64), "the rest is given back");
 }
 
-/// A worker holds no more than it is told to, whatever waits.
+/// A worker holds no more than its limit, whatever waits.
 #[tokio::test]
 async fn what_is_held_is_bounded() {
     let (stage, notifier) = Stage::memory().await;

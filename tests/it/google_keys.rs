@@ -1,4 +1,5 @@
-//! Stands in for Google: a server with public keys that counts who fetches them, and tokens signed with the others.
+//! Stands in for Google: a server of public keys that counts its fetches, and tokens signed with
+//! the private ones.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -14,7 +15,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 pub(crate) const AUDIENCE: &str = "https://queue.example";
 pub(crate) const ROBOT: &str = "robot@project.iam.gserviceaccount.com";
 
-/// A pair of keys, and the name of the public one.
+/// A key pair, and the id of its public key.
 pub(crate) struct Signer {
     id: String,
     pair: KeyPair,
@@ -31,7 +32,8 @@ impl Signer {
     }
 
     fn jwk(&self) -> Value {
-        // SEQUENCE, INTEGER of 257 bytes with a leading zero, INTEGER 65,537: always the same for 2,048 bits.
+        // SEQUENCE, INTEGER of 257 bytes with a leading zero, INTEGER 65,537: always the same for
+        // 2,048 bits.
         let (public, ends) = (self.public(), [2, 3, 1, 0, 1]);
         assert!(public.len() == 270 && public.ends_with(&ends));
         let modulus = base64_url(&public[9..265]);
@@ -62,7 +64,7 @@ pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// What Google says of the robot, for three days.
+/// Google's claims about the robot, valid for three days.
 pub(crate) fn claims() -> Value {
     json!({
         "iss": "https://accounts.google.com", "aud": AUDIENCE, "sub": "1", "azp": "1",
@@ -110,7 +112,7 @@ struct State {
 }
 
 impl KeyServer {
-    /// Answers with these keys, good for ten minutes.
+    /// Serves these keys, valid for ten minutes.
     pub(crate) async fn start(signers: &[&Signer]) -> Self {
         let keys = signers.iter().map(|signer| signer.jwk()).collect();
         let shared = Arc::new(Shared {
@@ -138,7 +140,7 @@ impl KeyServer {
         self.shared.state.lock().unwrap().answer = answer;
     }
 
-    /// From now on nobody is answered until [`KeyServer::open`].
+    /// Holds all answers from now on, until [`KeyServer::open`].
     pub(crate) fn close(&self) {
         self.shared.state.lock().unwrap().closed = true;
     }
@@ -157,7 +159,7 @@ impl KeyServer {
 
 impl Drop for KeyServer {
     fn drop(&mut self) {
-        // The server's end waits for an answer that it owes.
+        // The server's shutdown waits for the answers it owes.
         self.open();
     }
 }

@@ -1,4 +1,4 @@
-//! Who works on what: the worker that has an event in hand, as it is recorded and shown.
+//! Who works on what: the worker of a running event, as it is recorded and shown.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ fn on(handler: &str) -> Event {
     event(handler).on("work:1").unwrap()
 }
 
-/// Handlers of these names that start when they may.
+/// Handlers of these names that wait for a permit.
 fn waiting(names: &[&str]) -> (Handlers, mpsc::Receiver<EventId>, Arc<Semaphore>) {
     let (gate, (started, starts)) = (Arc::new(Semaphore::new(0)), mpsc::channel(100));
     let open = Arc::clone(&gate);
@@ -85,14 +85,14 @@ fn sorted(mut found: Vec<(EventId, Option<String>)>) -> Vec<(EventId, Option<Str
     found
 }
 
-/// ORD-12, ORD-14, ORD-15: of two workers each shows the events and objects that it has in hand, at most one of an object and
-/// handler; what waits is nobody's, and what has ended leaves nothing.
+/// ORD-12, ORD-14, ORD-15: each of two workers shows its running events and their objects, at most
+/// one per object and handler; a waiting event has no worker, and an ended one leaves nothing.
 #[tokio::test]
 async fn whoever_works_on_an_object_is_shown() {
     let (stage, _) = Stage::memory().await;
     let (first, mut firsts, first_gate) = waiting(&["index"]);
     let (second, mut seconds, second_gate) = waiting(&["mail", "free"]);
-    // Each hears of its own events only: what reaches a worker without the handler is put off.
+    // Each is notified only of its own events: a worker without the handler would defer them.
     let (own, store) = (Arc::new(MemoryNotifier::new()), stage.store.clone());
     let queue = Queue::new(store.clone(), own.clone(), QueueConfig::default());
     let workers = [stage.worker_with(first, named("one")), Running::start(store, own, second, named("two"))];
@@ -135,7 +135,8 @@ async fn whoever_works_on_an_object_is_shown() {
     assert_eq!(stage.hands_on(CanvasId::DEFAULT).await, []);
 }
 
-/// ORD-12: who gives an event up has it no longer: one that is tried again, parked under a rule, or cut off by a shutdown.
+/// ORD-12: an event that is given up no longer has a worker: retried, parked under a rule, or cut
+/// off by a shutdown.
 #[tokio::test]
 async fn what_is_given_up_is_nobody_s() {
     let (stage, _) = Stage::memory().await;
@@ -163,7 +164,7 @@ async fn what_is_given_up_is_nobody_s() {
     worker.stop().await;
 }
 
-/// ORD-12, ORD-14, ORD-15: the event of a worker that is killed becomes another's, whose name differs.
+/// ORD-12, ORD-14, ORD-15: the event of a killed worker goes to another one, with another name.
 #[tokio::test]
 async fn a_killed_worker_s_event_becomes_another_s() {
     let theatre = Theatre::new("heir", Durations::quick()).await;
@@ -188,7 +189,8 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     assert_eq!(theatre.admin.in_hand(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
 
-/// A canvas sees who works on its own object of that name, and not on another's; copies only where their queue shows them.
+/// A canvas sees who works on its own object of that name, but not on another's; copies only if
+/// their queue shows them.
 #[tokio::test]
 async fn a_canvas_sees_its_own_hands_only() {
     let (stage, _) = Stage::memory().await;

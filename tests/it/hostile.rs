@@ -1,4 +1,5 @@
-//! A notifier that loses, doubles, delays, reorders and forges: every event completes, and completes once.
+//! A notifier that loses, duplicates, delays, reorders and forges: every event completes, and
+//! completes once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +25,15 @@ use crate::world::emulated::add;
 const SEEDS: u64 = 48;
 const EVENTS: u64 = 30;
 
-/// How many seeds run at a time: each has an engine of its own on the embedded Postgres, which does less in its time.
+/// How many seeds run at a time: on the embedded Postgres each has an engine of its own, which is
+/// slower.
 async fn together() -> usize {
-    drop(database().await); // only now it is known where it is
+    drop(database().await); // starts the server, which may be embedded
     if TestDatabase::is_embedded() { 2 } else { 8 }
 }
 
-/// What is lost is found quickly. Nobody dies here, so a lease that runs out would only say that the machine is slow.
+/// What is lost is found quickly. No process dies here, so an expired lease would only mean that
+/// the machine is slow.
 fn hasty() -> Timing {
     let tick = Duration::from_millis(200);
     Timing {
@@ -43,7 +46,7 @@ fn hasty() -> Timing {
     }
 }
 
-/// Each seed has its own mix of misfortunes; one in four has all of them at their worst.
+/// Each seed has its own mix of faults; one in four has all of them at their worst.
 fn faults(seed: u64) -> Faults {
     let share = |shift: u64| ((seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) % 100) as f64 / 100.0;
     let worst = seed.is_multiple_of(4);
@@ -58,7 +61,8 @@ fn faults(seed: u64) -> Faults {
     }
 }
 
-/// An event is due at once, or a little later; every fifth fails the first time; every third may run alone only.
+/// Events due at once or a little later; every fifth fails the first time; every third has a
+/// handler with a concurrency of one.
 async fn emit(stage: &Stage) -> Vec<EventId> {
     let events = (0..EVENTS).map(|number| {
         let name = if number.is_multiple_of(3) { "narrow" } else { "wide" };
@@ -85,8 +89,8 @@ async fn check_in_memory(seed: u64) {
     check(seed, Arc::new(MemoryNotifier::hostile(seed, faults(seed)))).await;
 }
 
-/// The real notifier and the official client, over gRPC to an emulator that does the same; it breaks streams and
-/// refuses calls as well. How often it did what.
+/// The real notifier and the official client, over gRPC to an emulator that does the same; it also
+/// breaks streams and refuses calls. Returns how often it did what.
 async fn check_over_grpc(seed: u64) -> FaultCounts {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
     let mut config = Broker::config_at(emulator.host(), "hostile");
@@ -110,7 +114,8 @@ async fn check_over_grpc(seed: u64) -> FaultCounts {
     counts
 }
 
-/// Runs one seed to its end: every event was tried as often as its handler wished, at its time, and is gone.
+/// Runs one seed to its end: every event was attempted as often as it should be, at its time, and
+/// is gone.
 async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
     let stage = Stage::with(notifier, hasty()).await;
     let (handlers, mut seen) = handlers();
@@ -170,7 +175,7 @@ async fn every_event_completes_once_whatever_the_emulator_does() {
     assert!(sums.into_iter().all(|sum| sum > 0), "too quiet: {sums:?}");
 }
 
-/// EV2-15, EV2-01: with no notification at all, the probe alone does it.
+/// EV2-15, EV2-01: without any notification, the probe alone suffices.
 #[tokio::test]
 async fn every_event_completes_though_emits_are_never_published() {
     let notifier = Arc::new(MemoryNotifier::new());
@@ -189,7 +194,7 @@ async fn every_event_completes_though_emits_are_never_published() {
     worker.stop().await;
 }
 
-/// EV2-18: a row is there before its notification can be.
+/// EV2-18: a row exists before its notification does.
 #[tokio::test]
 async fn no_fresh_event_is_missing() {
     let (stage, notifier) = Stage::memory().await;

@@ -65,7 +65,7 @@ async fn documentation_is_there_unless_it_is_switched_off() {
     let (open, closed) = (HttpConfig::default(), HttpConfig { docs: false, ..HttpConfig::default() });
     for (config, status) in [(open, 200), (closed, 404)] {
         let service = Service::with(config).await;
-        // A browser that is given nothing but the address, and may follow by itself.
+        // A browser gets only the address, and may follow a redirect.
         let start = Answer::of(service.request(Method::GET, "/")).await;
         let shown = start.text.contains("swagger-ui")
             || start.headers.get("location").is_some_and(|to| to == "/docs/");

@@ -13,12 +13,12 @@ use crate::service::{Answer, Service};
 
 const NONE: Value = Value::Null;
 
-/// Makes a key; the whole answer.
+/// Creates a key; returns the whole answer.
 async fn create(service: &Service, holder: &str, scopes: &[&str]) -> Answer {
     service.admin(Method::POST, "/keys", json!({"holder": holder, "scopes": scopes})).await
 }
 
-/// Whether this key may look at the canvas.
+/// The status for a read with this key.
 async fn look(service: &Service, key: &str) -> u16 {
     let path = format!("/canvases/{}/handlers", CanvasId::DEFAULT);
     service.ask(key, Method::GET, &path, NONE).await.status.as_u16()
@@ -28,7 +28,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-/// Shown once, listed without the secret, useless when it is revoked.
+/// Shown once, listed without the secret, useless once revoked.
 #[tokio::test]
 async fn a_key_is_made_listed_and_revoked() {
     let service = Service::start().await;
@@ -73,7 +73,7 @@ async fn a_key_is_made_listed_and_revoked() {
     service.stop().await;
 }
 
-/// The largest page says as well whether there are more.
+/// The largest page, too, says whether there are more.
 #[tokio::test]
 async fn the_largest_page_of_keys_is_followed_by_the_rest() {
     let service = Service::start().await;
@@ -94,7 +94,7 @@ async fn the_largest_page_of_keys_is_followed_by_the_rest() {
     service.stop().await;
 }
 
-/// What another process revoked counts here when the cache's time is over.
+/// A revocation in another process takes effect here when the cache's time is over.
 #[tokio::test]
 async fn a_revocation_elsewhere_counts_within_the_caches_time() {
     let clock = Clock::default();
@@ -122,7 +122,8 @@ async fn a_third_live_key_is_refused() {
     service.stop().await;
 }
 
-/// An admin makes keys with any scopes, for the own canvas; those of another one are not there.
+/// An admin creates keys with any scopes for its own canvas; those of another canvas do not exist
+/// for it.
 #[tokio::test]
 async fn an_admin_rules_one_canvas() {
     let service = Service::start().await;
@@ -209,7 +210,7 @@ async fn the_record_says_who_did_what() {
     service.stop().await;
 }
 
-/// Newest first, a page at a time to the end, and no line of another canvas.
+/// Newest first, page by page to the end, and without lines of another canvas.
 #[tokio::test]
 async fn the_record_is_read_page_by_page() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! Crons over HTTP: put, listed, shown, paused, deleted; and what is refused, in which words.
+//! Crons over HTTP: put, listed, shown, paused, deleted; and what is refused, with which message.
 
 use reqwest::Method;
 use serde_json::json;
@@ -130,7 +130,7 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
     service.stop().await;
 }
 
-/// A cron emits: it takes the scopes of an operator and of an emitter. Its value is shown to readers only.
+/// A cron emits: it needs the scopes `operate` and `emit`. Its value is shown only to readers.
 #[tokio::test]
 async fn crons_are_put_by_operators_who_may_emit() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! Dead events over HTTP: listed to the end, brought back, deleted, and how many at a time.
+//! Dead events over HTTP: listed to the end, redriven, deleted, and how many at a time.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use wakeq::{CanvasId, Handlers, Outcome};
 use crate::door::telling;
 use crate::service::Service;
 
-/// So many dead events of a handler, which died an hour ago, a second apart.
+/// Inserts this many dead events of a handler, which died an hour ago, a second apart.
 async fn insert(service: &Service, name: &str, count: i32) {
     let insert = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                                  cause, last_error, died_at)
@@ -19,14 +19,14 @@ async fn insert(service: &Service, name: &str, count: i32) {
     insert.execute(&service.stage.pool).await.unwrap();
 }
 
-/// What a redrive answers, without the moment that it was about.
+/// The answer to a redrive, with its `before` split off.
 async fn redrive(service: &Service, which: Value) -> (Value, String) {
     let mut answer = service.post("/dead-events/redrive", which).await.json();
     let before = answer.as_object_mut().unwrap().remove("before").unwrap();
     (answer, before.as_str().unwrap().to_owned())
 }
 
-/// What a deletion answers, without the moment that it was about.
+/// The answer to a deletion, with its `before` split off.
 async fn delete(service: &Service, which: Value) -> (Value, String) {
     let mut answer = service.post("/dead-events/delete", which).await.json();
     let before = answer.as_object_mut().unwrap().remove("before").unwrap();
@@ -58,7 +58,7 @@ async fn the_dead_are_listed_to_the_end() {
     assert!(died.is_sorted_by(|one, next| one > next), "the latest first: {died:?}");
     let first = &found[0];
     assert_eq!((&first["cause"], &first["last_error"]), (&json!("retries"), &json!("no such mailbox")));
-    // From a moment on, and until before it.
+    // From one moment on, and before another.
     let (since, before) = (died[4], died[2]);
     let between = service.get(&format!("/dead-events?name=greet&since={since}&before={before}")).await.json();
     assert_eq!(json!([found[3], found[4]]), between["items"]);
@@ -72,7 +72,7 @@ async fn the_dead_are_listed_to_the_end() {
     service.stop().await;
 }
 
-/// One is brought back and runs; again it is not there.
+/// A single event is redriven and runs; the second time it is not found.
 #[tokio::test]
 async fn one_is_brought_back() {
     let service = Service::start().await;
@@ -84,7 +84,7 @@ async fn one_is_brought_back() {
     let back = service.get(&format!("/events/{one}")).await.json();
     assert_eq!((&back["state"], &back["retries"]), (&json!("ready"), &json!(0)));
     assert_eq!(redrive(one).await.problem(), (404, "not-found".into()));
-    // The broker is away: the row counts, and its promise makes up for the message.
+    // The broker is down: the row counts, and its promise makes up for the message.
     service.notifier.break_down("away");
     assert_eq!(redrive(two).await.json(), json!({"id": two}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (0, 2));
@@ -97,7 +97,7 @@ async fn one_is_brought_back() {
     service.stop().await;
 }
 
-/// By a filter, tried first; everything only when it is said.
+/// By a filter, with a dry run first; everything only if the request says so.
 #[tokio::test]
 async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
     let service = Service::start().await;
@@ -137,7 +137,7 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
     service.stop().await;
 }
 
-/// What dies after the first request is not brought back by those that follow it with its `before`.
+/// Events that die after the first request are not redriven by later ones with its `before`.
 #[tokio::test]
 async fn what_dies_again_meanwhile_is_left() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! Emitting over HTTP, seen from outside: rows, notifications and answers; repeats; what is refused.
+//! Emitting over HTTP, seen from outside: rows, notifications and answers; repeats; refusals.
 
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn cloud_event(id: &str) -> Value {
     json!({"specversion": "1.0", "id": id, "source": "/shop", "type": "MAIL/greet", "data": {"a": 1}})
 }
 
-/// Address, value, trace and canvas of the event with this id, as its row has them.
+/// Address, value, trace and canvas in the row of the event with this id.
 async fn row(service: &Service, id: &str) -> (String, String, String, String) {
     let sql =
         "select module || '/' || name || '/' || modifier, value::text, traceparent::text, canvas_id::text
@@ -47,7 +47,7 @@ fn id_of(answer: &Answer) -> String {
     answer.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// A connection that keeps everybody from inserting events until it is dropped.
+/// A connection that blocks inserts of events until it is dropped.
 async fn barrier(service: &Service) -> PgConnection {
     let mut connection = PgConnection::connect(service.stage.database.url()).await.unwrap();
     let lock = "begin; lock table wakeq.events_v2 in share row exclusive mode";
@@ -55,7 +55,7 @@ async fn barrier(service: &Service) -> PgConnection {
     connection
 }
 
-/// Waits until so many statements wait for a lock.
+/// Waits until this many statements wait for a lock.
 async fn until_waiting(service: &Service, count: i64) {
     let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     let waiting = async {
@@ -66,7 +66,7 @@ async fn until_waiting(service: &Service, count: i64) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("nothing waits");
 }
 
-/// EV2-32 over HTTP: the row is what the request says, and its notification goes out once.
+/// EV2-32 over HTTP: the row has what the request says, and its notification is published once.
 #[tokio::test]
 async fn a_request_is_a_row_and_a_notification() {
     let service = Service::start().await;
@@ -106,7 +106,7 @@ async fn the_answer_comes_after_the_commit() {
     service.stop().await;
 }
 
-/// Whoever waits while the statements before are in flight shares the next.
+/// Requests that wait while the statements before are in flight share the next one.
 #[tokio::test]
 async fn requests_that_arrive_together_share_an_insert() {
     const REQUESTS: usize = 100;
@@ -198,7 +198,7 @@ async fn a_batch_is_emitted_whole_or_not_at_all() {
     assert_eq!(service.stop().await.rows().await, 1003);
 }
 
-/// Nothing but the path says which canvas it is, and a key of another one does not open it.
+/// Only the path determines the canvas, and a key of another canvas does not open it.
 #[tokio::test]
 async fn the_canvas_of_the_path_is_the_events() {
     let service = Service::start().await;

@@ -1,4 +1,5 @@
-//! Events over HTTP: from the emit to the end, listed, explained in every state, cancelled, run at once.
+//! Events over HTTP: from the emit to the end, listed, explained in every state, cancelled, run at
+//! once.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ async fn emit(service: &Service, event: Value) -> String {
     service.post("/events", event).await.json()["id"].as_str().unwrap().to_owned()
 }
 
-/// Emits an event with [`LITERAL`] as its value, to the letter.
+/// Emits an event whose value is exactly [`LITERAL`].
 async fn emit_literal(service: &Service, name: &str) -> String {
     let body = format!(r#"{{"name": "{name}", "value": {LITERAL}}}"#);
     let request = service.on_canvas(Method::POST, "/events").header("content-type", "application/json");
@@ -47,7 +48,8 @@ async fn kill(service: &Service, id: &str) {
     .await;
 }
 
-/// EV2-04, CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value to the letter.
+/// EV2-04, CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value
+/// byte for byte.
 #[tokio::test]
 async fn one_event_from_its_emit_to_its_end() {
     let service = Service::start().await;
@@ -72,7 +74,7 @@ async fn one_event_from_its_emit_to_its_end() {
     service.stop().await;
 }
 
-/// CARD-09: many, over HTTP, are run by a worker in the same process; each once.
+/// CARD-09: many events, emitted over HTTP, are run by a worker in the same process; each once.
 #[tokio::test]
 async fn what_is_emitted_over_http_is_run() {
     let service = Service::start().await;
@@ -93,7 +95,7 @@ async fn what_is_emitted_over_http_is_run() {
     service.stop().await;
 }
 
-/// Why an event is not running, in each of its states, and the value only when it is asked for.
+/// Why an event is not running, in each of its states; its value only on request.
 #[tokio::test]
 async fn every_state_is_explained() {
     let service = Service::start().await;
@@ -150,7 +152,8 @@ async fn every_state_is_explained() {
     service.stop().await;
 }
 
-/// Another canvas's event is answered like one that never was, to everything, also with every right there.
+/// In every answer another canvas's event is like one that never was, even to a key with every
+/// scope there.
 #[tokio::test]
 async fn an_event_of_another_canvas_is_not_there() {
     let service = Service::start().await;
@@ -188,7 +191,7 @@ async fn an_event_of_another_canvas_is_not_there() {
     service.stop().await;
 }
 
-/// Cancelled: gone. Run at once: due now, also when nobody can be told of it.
+/// Cancelled: gone. Run at once: due now, even if no notification can be published.
 #[tokio::test]
 async fn an_event_is_cancelled_or_run_at_once() {
     let service = Service::start().await;
@@ -232,7 +235,7 @@ async fn all(service: &Service, query: &str, limit: usize) -> Vec<Value> {
     }
 }
 
-/// By handler and by state, page by page to the end; what is no page of the list is refused.
+/// By handler and by state, page by page to the end; an invalid cursor or filter is refused.
 #[tokio::test]
 async fn events_are_listed_by_handler_and_state() {
     let service = Service::start().await;

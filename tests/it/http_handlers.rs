@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, is_skipped};
 
 const NONE: Value = Value::Null;
 
-/// A request about the rule of this kind on `greet`, as its path needs it.
+/// A request about the rule of this kind on `greet`, with the path that it needs.
 async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Value) -> Answer {
     let admin = if kind == "block" { "/admin" } else { "" };
     let path = format!("{admin}/canvases/{}/handlers/WORKER/greet/{kind}", CanvasId::DEFAULT);
@@ -26,7 +26,7 @@ async fn park(service: &Service) {
     sqlx::query(parked).execute(&service.stage.pool).await.unwrap();
 }
 
-/// Inserts so many events of a handler, due that many seconds from now.
+/// Inserts this many events of a handler, due this many seconds from now.
 async fn insert(service: &Service, name: &str, count: i32, due_s: i32) {
     let insert = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
                   select gen_random_uuid(), $1, 'WORKER', $2, '_', '1', now() + $4 * interval '1 s' from generate_series(1, $3)";
@@ -34,7 +34,8 @@ async fn insert(service: &Service, name: &str, count: i32, due_s: i32) {
     insert.execute(&service.stage.pool).await.unwrap();
 }
 
-/// EV2-08, CARD-10: each is made and lifted by itself; lifting one says whether the other still stands.
+/// EV2-08, CARD-10: each is set and lifted separately; lifting one says whether the other still
+/// stands.
 #[tokio::test]
 async fn pauses_and_blocks_in_every_combination() {
     let service = Service::start().await;
@@ -68,7 +69,7 @@ async fn pauses_and_blocks_in_every_combination() {
     service.stop().await;
 }
 
-/// How long a rule lasts is counted on the database's clock, whatever that of the caller says.
+/// A rule's duration is counted on the database's clock, whatever the caller's says.
 #[tokio::test]
 async fn a_rule_lasts_so_many_seconds_of_the_databases_clock() {
     let service = Service::start().await;
@@ -96,8 +97,8 @@ async fn a_rule_lasts_so_many_seconds_of_the_databases_clock() {
     service.stop().await;
 }
 
-/// EV2-08, CARD-10: a user pauses and unpauses, also under a block; a block is neither made nor lifted by one, and the
-/// attempt is on record.
+/// EV2-08, CARD-10: a user pauses and unpauses, even under a block, but can neither set nor lift a
+/// block, and the attempt is on record.
 #[tokio::test]
 async fn a_user_pauses_and_only_an_admin_blocks() {
     let service = Service::start().await;
@@ -134,7 +135,7 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
     }
 }
 
-/// EV2-07: once a pause is answered, no claim commits; what was emitted before and after waits.
+/// EV2-07: once a pause is answered, no claim commits; events from before and after wait.
 #[tokio::test]
 async fn after_the_answer_to_a_pause_nothing_starts() {
     let service = Service::start().await;
@@ -159,7 +160,7 @@ async fn after_the_answer_to_a_pause_nothing_starts() {
     service.stop().await;
 }
 
-/// Why and until when are limited; doing it again replaces them.
+/// Reason and end are limited; setting a pause again replaces them.
 #[tokio::test]
 async fn what_a_pause_says_is_checked() {
     let service = Service::start().await;
@@ -194,7 +195,8 @@ async fn what_a_pause_says_is_checked() {
     service.stop().await;
 }
 
-/// The answer to a lift does not wait without end for what it wakes; waking goes on by itself.
+/// The answer to a lift does not wait indefinitely for what it wakes; waking continues in the
+/// background.
 #[tokio::test]
 async fn a_long_waking_goes_on_after_the_answer() {
     let store = StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
@@ -222,7 +224,7 @@ async fn a_long_waking_goes_on_after_the_answer() {
     service.stop().await;
 }
 
-/// EV2-09: the counts of a handler are its rows: none, five, five paused, five delayed.
+/// EV2-09: the counts of a handler match its rows: none, five, five paused, five delayed.
 #[tokio::test]
 async fn the_counts_are_those_of_the_rows() {
     let service = Service::start().await;
@@ -252,7 +254,7 @@ async fn the_counts_are_those_of_the_rows() {
     service.stop().await;
 }
 
-/// Due, on no worker and under no rule; it is counted to 10,000.
+/// Due, on no worker and under no rule; counted up to 10,000.
 #[tokio::test]
 async fn the_depth_is_what_could_run_now() {
     let service = Service::start().await;
@@ -291,7 +293,7 @@ async fn the_depth_is_what_could_run_now() {
     service.stop().await;
 }
 
-/// All that nobody runs, or only their number; 10,000 at a time.
+/// All events that are not running, or only their number; 10,000 at a time.
 #[tokio::test]
 async fn a_purge_can_be_tried_first() {
     let service = Service::start().await;
@@ -316,8 +318,8 @@ async fn a_purge_can_be_tried_first() {
     service.stop().await;
 }
 
-/// A purge is over when what was there at its beginning is gone, however much is emitted meanwhile, and deletes nothing of
-/// that: it deletes as many as the dry run said.
+/// A purge ends when everything that was there at its beginning is gone, however much is emitted
+/// meanwhile, and deletes nothing of that: it deletes as many as the dry run said.
 #[tokio::test]
 async fn a_purge_leaves_what_is_emitted_meanwhile() {
     let service = Service::start().await;
@@ -341,7 +343,7 @@ async fn a_purge_leaves_what_is_emitted_meanwhile() {
     service.stop().await;
 }
 
-/// What looks like a dry run must not be the real thing.
+/// A request that looks like a dry run must not be the real thing.
 #[tokio::test]
 async fn a_query_that_nobody_reads_is_refused() {
     let service = Service::start().await;

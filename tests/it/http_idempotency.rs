@@ -1,4 +1,4 @@
-//! `Idempotency-Key`: the same request again, another one, one at the same time.
+//! `Idempotency-Key`: the same request again, a different one, and a concurrent one.
 
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ async fn another_request_under_the_same_key_is_refused() {
     assert_eq!(service.stop().await.rows().await, 1);
 }
 
-/// Keys are their holder's, on one canvas; two keys of a holder are the same sender.
+/// A key belongs to its holder, on one canvas; two API keys of a holder are the same sender.
 #[tokio::test]
 async fn a_key_belongs_to_its_holder_and_canvas() {
     let service = Service::start().await;
@@ -76,7 +76,7 @@ async fn a_key_belongs_to_its_holder_and_canvas() {
     assert_eq!(service.stop().await.rows().await, 3);
 }
 
-/// The first request has not ended: the key is written, and not committed.
+/// The first request has not ended: its key is written, and not committed.
 #[tokio::test]
 async fn a_request_in_progress_is_not_joined() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! Objects over HTTP: changed as a whole, shown, let go on.
+//! Objects over HTTP: changed as a whole, shown, resumed.
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn change(state: &Value) -> Value {
     json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})
 }
 
-/// ORD-18, ORD-19: main event, subevents and state are one; the object shows them.
+/// ORD-18, ORD-19: main event, subevents and state are one change; the object shows them.
 #[tokio::test]
 async fn a_change_is_committed_as_a_whole() {
     let service = Service::start().await;
@@ -28,13 +28,13 @@ async fn a_change_is_committed_as_a_whole() {
     assert_eq!(service.notifier.published().len(), 3);
     let object = service.get("/objects/work:1").await.json();
     assert_eq!((object["last_id"].as_i64(), &object["state"]), (link(2).0, &json!({"title": "Emma"})));
-    // A part of the object is on the object, and without a state that stays what it was.
+    // A part of the object is on the object; without a new state, the state stays as it was.
     let part =
         service.post("/objects/work:1%2Fpost:7/events", json!({"main": {"name": "index"}})).await.json();
     assert_eq!(part["events"][0]["link"]["prev"].as_i64(), link(2).0);
     let object = service.get("/objects/work:1").await.json();
     assert_eq!(object["state"], json!({"title": "Emma"}));
-    // One id was chosen on another canvas, too, for an event that is far off.
+    // Another canvas has chosen the same id, for a far-off event.
     let taken = uuid::Uuid::from_u128(1);
     let other = CanvasId(uuid::Uuid::from_u128(7));
     let far_off = wakeq::Event::new("index", &1).unwrap().canvas(other).id(wakeq::EventId(taken));
@@ -89,7 +89,7 @@ async fn what_is_no_change_is_refused() {
     assert_eq!(service.stop().await.rows().await, 0);
 }
 
-/// Somebody's transaction holds the object: the caller is told, and told to try again.
+/// A transaction holds the object: the error tells the caller to try again.
 #[tokio::test]
 async fn a_busy_object_is_told() {
     let service = Service::start().await;
@@ -112,7 +112,8 @@ async fn a_busy_object_is_told() {
     assert_eq!(service.stop().await.rows().await, 3);
 }
 
-/// A cancelled event is missing from its object's chain, on its own canvas; and only a number of an event is one.
+/// A cancelled event is missing from its object's chain, on its own canvas; and only the number of
+/// an event is accepted.
 #[tokio::test]
 async fn what_is_missing_from_a_chain_is_listed() {
     let service = Service::start().await;

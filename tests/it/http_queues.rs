@@ -1,4 +1,4 @@
-//! Queues over HTTP: registered, weighed, taken back; and nothing of it for who has single canvases only.
+//! Queues over HTTP: registered, weighted, deleted; and closed to callers with single canvases.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -105,7 +105,8 @@ async fn what_makes_no_sense_is_refused() {
     service.stop().await;
 }
 
-/// A queue sees what everybody emits: a key with every scope on any number of single canvases gets nothing of it.
+/// A queue sees what all canvases emit: a key with every scope on any number of single canvases
+/// gets none of it.
 #[tokio::test]
 async fn a_key_of_one_canvas_sees_and_sets_nothing() {
     let service = Service::start().await;
@@ -129,7 +130,8 @@ async fn a_key_of_one_canvas_sees_and_sets_nothing() {
             assert!(answer.text.contains("reaches every canvas"), "{}", answer.text);
         }
     }
-    // Scopes on every canvas don't add up with those of another canvas, nor is one of two enough.
+    // Scopes on every canvas do not add up with those on another canvas, and one of two needed ones
+    // is not enough.
     let access: &Access = &service.access;
     let operate = make_key(access, "operator", Reach::EveryCanvas, &[Scope::Operate, Scope::Emit]).await;
     let read = make_key(access, "reader", Reach::EveryCanvas, &[Scope::Read, Scope::Admin]).await;
@@ -152,7 +154,7 @@ async fn a_key_of_one_canvas_sees_and_sets_nothing() {
     service.stop().await;
 }
 
-/// The targets of queues are kept under an address that no tenant has: nobody gets there, whatever the key.
+/// The targets of queues are stored under a canvas that no tenant has: no key opens it.
 #[tokio::test]
 async fn the_canvas_of_the_queues_targets_is_nobodys() {
     let service = Service::start().await;
@@ -185,7 +187,7 @@ async fn the_canvas_of_the_queues_targets_is_nobodys() {
     service.stop().await;
 }
 
-/// A target of a queue is shown without its secret, which is told once.
+/// A queue's target is shown without its secret, which is returned once.
 #[tokio::test]
 async fn a_queue_has_a_target() {
     let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
@@ -213,7 +215,7 @@ async fn a_queue_has_a_target() {
     service.stop().await;
 }
 
-/// DRV-01, DRV-06: whatever emits, it is copied: the library, the API, a cron.
+/// DRV-01, DRV-06: events are copied however they are emitted: by the library, the API or a cron.
 #[tokio::test]
 async fn every_way_to_emit_leads_into_the_queues() {
     let service = Service::start().await;

@@ -1,4 +1,5 @@
-//! The official CloudEvents SDK for Python emits: what it sends, in each of its modes, becomes the row it should.
+//! The official CloudEvents SDK for Python emits: what it sends, in each of its modes, becomes the
+//! right row.
 
 use std::collections::BTreeMap;
 use std::process::Stdio;
@@ -10,7 +11,7 @@ use wakeq::CanvasId;
 
 use crate::service::Service;
 
-/// What the script said of one request.
+/// What the script reported of one request.
 struct Sent {
     status: u64,
     body: Value,

@@ -1,4 +1,5 @@
-//! Emits under an idempotency key: one request, one answer, whoever dies or comes twice.
+//! Emits under an idempotency key: one request, one answer, whether a process dies or a request
+//! comes twice.
 
 use std::time::Duration;
 
@@ -51,7 +52,8 @@ async fn a_repeated_request_is_answered_again_and_adds_nothing() {
     assert_eq!((stage.rows().await, keys(&stage).await), (6, 4));
 }
 
-/// The kept answer says which chosen ids had been emitted before, and nothing of those of another canvas.
+/// The stored answer says which chosen ids had been emitted before, and nothing about those of
+/// another canvas.
 #[tokio::test]
 async fn chosen_ids_are_told_in_the_kept_answer() {
     let (stage, _) = Stage::memory().await;
@@ -79,7 +81,8 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
     assert_eq!(again, Idempotent::Replayed { answer: first });
 }
 
-/// While one is under way the second is told so, and what the first leaves behind when it dies is nothing.
+/// While the first is in progress the second gets that answer, and if the first dies it leaves
+/// nothing behind.
 #[tokio::test]
 async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
     let (stage, _) = Stage::memory().await;
@@ -102,7 +105,8 @@ async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
     assert_eq!((stage.rows().await, keys(&stage).await), (1, 1));
 }
 
-/// Where the server ends statements before it ends waits for locks, the second one is told the same.
+/// If the server ends statements before it ends waits for locks, the second one gets the same
+/// answer.
 #[tokio::test]
 async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
     let (stage, notifier) = Stage::memory().await;
@@ -132,7 +136,7 @@ async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
     assert_eq!((stage.rows().await, keys(&stage).await), (1, 1));
 }
 
-/// Twenty at once: one is the first, the others hear its answer, or that it is in progress.
+/// Twenty at once: one is the first, the others get its answer, or that it is in progress.
 #[tokio::test]
 async fn of_many_at_once_one_emits() {
     let (stage, _) = Stage::memory().await;
@@ -144,7 +148,7 @@ async fn of_many_at_once_one_emits() {
     assert_eq!(stage.rows().await, 2);
 }
 
-/// After 24 hours a key counts as new, whether it has been deleted or not.
+/// After 24 hours a key counts as new, whether or not it has been deleted.
 #[tokio::test]
 async fn a_key_is_kept_for_a_day() {
     let (stage, _) = Stage::memory().await;

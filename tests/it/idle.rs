@@ -1,4 +1,4 @@
-//! What a queue with nothing to do costs: the minute's statement, and nothing else.
+//! What an idle queue costs: the minute's statement, and nothing else.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use crate::children::{Durations, WORK};
 use crate::support::cluster;
 use crate::theatre::{Theatre, figure, is_full, size};
 
-/// EV2-01: with paused events only, at most one statement a period and process, each of few buffers, also while a
-/// snapshot is held open. BEGIN and COMMIT are counted.
+/// EV2-01: with only paused events there is at most one statement per period and process, which
+/// reads few buffers, even while a snapshot is held open. BEGIN and COMMIT are counted.
 #[tokio::test]
 async fn an_idle_queue_asks_one_small_statement_a_period() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
@@ -36,7 +36,7 @@ async fn an_idle_queue_asks_one_small_statement_a_period() {
     window.measure(&mut observer, &theatre, 2, "two processes, and a snapshot held open").await;
 }
 
-/// A connection to another database: its own statements are told apart.
+/// A connection to another database, so that its own statements are counted separately.
 async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
     let mut admin = sqlx::PgConnection::connect(&cluster.url("postgres")).await.unwrap();
     sqlx::raw_sql("create database observer").execute(&mut admin).await.unwrap();
@@ -45,7 +45,7 @@ async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
     observer
 }
 
-/// Fills the table with events that wait under a pause, as they stand once workers have parked them.
+/// Fills the table with events that wait under a pause, as they are once workers have parked them.
 async fn park(theatre: &Theatre, count: i64) {
     use wakeq::{Actor, Stop};
     theatre.admin.pause(&crate::support::scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
@@ -60,17 +60,17 @@ async fn park(theatre: &Theatre, count: i64) {
     .await
     .unwrap();
     sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&theatre.pool).await.unwrap();
-    // Its connections are quiet from here on.
+    // Its connections are idle from here on.
     theatre.count("select count(*) from wakeq.events_v2").await;
 }
 
 const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 
-/// What the minute's statement has read since the last reset, in pages.
+/// The pages that the minute's statement has read since the last reset.
 const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
                      where query like 'with gate as (%update wakeq.chores%'";
 
-/// How often a process has looked for what is old since the last reset.
+/// How often a process has looked for old rows since the last reset.
 const EXPIRIES: &str =
     "select coalesce(sum(calls), 0)::int8 from pg_stat_statements where query like '%wakeq.expire_audit(%'";
 
@@ -80,16 +80,17 @@ struct Window {
 }
 
 impl Window {
-    /// Waits until the process that has come since the last reset has looked for what is old, as each does when it has
-    /// its first pass: another may have the passes before that.
+    /// Waits until a process that started after the last reset has looked for old rows, as each
+    /// does at its first pass: other processes may get the passes before that.
     async fn until_a_first_expiry(&self, observer: &mut sqlx::PgConnection) {
         while sqlx::query_scalar::<_, i64>(EXPIRIES).fetch_one(&mut *observer).await.unwrap() == 0 {
             tokio::time::sleep(self.period / 10).await;
         }
     }
 
-    /// Waits for the end of a tenth pass, which looks at everything from its beginning, at partitions and at queues. Each
-    /// connection of a worker has had a pass by then: the first one of each reads what it then knows.
+    /// Waits for the end of a tenth pass, which scans everything from its beginning, partitions and
+    /// queues. By then each connection of a worker has had a pass: its first one reads what it
+    /// caches afterwards.
     async fn until_a_tenth_pass(&self, observer: &mut sqlx::PgConnection, theatre: &Theatre) {
         let tenth = (theatre.count(PASSES).await + 13) / 10 * 10;
         theatre.until_at_least(PASSES, tenth - 1).await;
@@ -111,7 +112,7 @@ impl Window {
         self.until_a_tenth_pass(observer, theatre).await;
         let before = theatre.count(PASSES).await;
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
-        // Nothing happens in this window, and that is what is measured.
+        // Measures a window in which nothing happens.
         tokio::time::sleep(self.length).await;
         let statements: Vec<(String, i64, i64)> = sqlx::query_as(
             "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read

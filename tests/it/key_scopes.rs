@@ -1,4 +1,5 @@
-//! Keys whose scopes are limited to handlers: what they open, and that they open nothing else, here and on other canvases.
+//! Keys whose scopes are limited to handlers: what they open, and that they open nothing else, here
+//! and on other canvases.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -21,7 +22,7 @@ async fn emit(service: &Service, key: &str, canvas: CanvasId, path: &str, body: 
     if answer.status.is_success() { (answer.status.as_u16(), String::new()) } else { answer.problem() }
 }
 
-/// In every way in which an event is emitted over HTTP.
+/// For every way to emit an event over HTTP.
 #[tokio::test]
 async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
     let service = Service::start().await;

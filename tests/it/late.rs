@@ -1,4 +1,4 @@
-//! Answers of Postgres that come late, or never, though what they tell of was done.
+//! Answers from Postgres that come late, or never, although their statements took effect.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ use crate::door::{Door, answering, telling};
 use crate::queues;
 use crate::support::{PATIENCE, Running, Stage, connect, fit, is_skipped, quick};
 
-/// What becomes of the answer.
+/// What happens to the answer.
 #[derive(Clone, Copy, Debug)]
 enum Answer {
-    /// It is handed out after that of a renewal that was asked later.
+    /// It is delivered after that of a later renewal.
     AfterARenewal,
     /// Its connection breaks.
     Lost,
-    /// It never comes, and nothing says so.
+    /// It never comes, and no error says so.
     Never,
 }
 
@@ -32,13 +32,14 @@ enum Answer {
 const ENDS: [&[u8]; 4] = [b"SELECT ", b"DELETE ", b"UPDATE ", b"INSERT 0 "];
 const RENEWAL: &[u8] = b"set locked_at = clock_timestamp()\n              where id = any";
 
-/// Stands between a worker and Postgres. Once, the answer to the first statement with a text is treated like that.
+/// A proxy between a worker and Postgres. It does this once, to the answer of the first statement
+/// that contains a text.
 struct Between {
     url: String,
     shared: Arc<Shared>,
 }
 
-/// What its connections share.
+/// Shared by its connections.
 struct Shared {
     text: &'static str,
     answer: Answer,
@@ -69,7 +70,7 @@ impl Between {
         Self { url, shared }
     }
 
-    /// A statement had the text, and its answer was treated like that.
+    /// Asserts that a statement had the text and its answer was treated like that.
     fn assert_found(&self) {
         assert!(self.shared.kept.load(Ordering::SeqCst), "no statement says {:?}", self.shared.text);
     }
@@ -103,7 +104,7 @@ async fn carry(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStream
                         Answer::AfterARenewal => shared.renewed.notified().await,
                         Answer::Lost => return,
                         Answer::Never => {
-                            // Until the worker has had enough of it.
+                            // Until the worker gives up.
                             let _ = client.read(&mut asked).await;
                             return;
                         }
@@ -111,7 +112,7 @@ async fn carry(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStream
                 }
                 if client.write_all(words).await.is_err() { return }
                 if ends && std::mem::take(&mut renews_later) {
-                    // Time enough for the worker to act on it.
+                    // Time for the worker to act on it.
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     shared.renewed.notify_one();
                 }
@@ -127,7 +128,7 @@ const ROOMS: &str = "select f.number as";
 const RETRY: &str = "set retries = ($3";
 const DEATH: &str = "insert into wakeq.dead_events";
 
-/// Runs one event; how its run ended.
+/// Runs one event; returns its run's outcome.
 async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) -> Outcome {
     let (stage, _) = Stage::memory_with(quick()).await;
     let between = Between::new(&stage, text, answer).await;
@@ -142,7 +143,7 @@ async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) ->
     outcome
 }
 
-/// The deletion was committed, and a renewal finds no claim, before its answer is there.
+/// The deletion was committed, and a renewal finds no claim before the deletion's answer arrives.
 #[tokio::test]
 async fn a_completion_that_a_renewal_overtakes_is_told() {
     assert_eq!(check(COMPLETION, Answer::AfterARenewal, 2, false).await, Outcome::Deleted);
@@ -168,7 +169,8 @@ async fn a_death_whose_answer_is_lost_is_told() {
     assert_eq!(check(DEATH, Answer::Lost, 0, true).await, Outcome::Deleted);
 }
 
-/// What was saved is told, and counted once, though a repeat of the statement finds no claim any more.
+/// The worker learns that the retry was saved, and it counts once, although a repeat of the
+/// statement finds no claim.
 async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32) {
     let (stage, _) = Stage::memory_with(quick()).await;
     let between = Between::new(&stage, RETRY, Answer::Lost).await;
@@ -196,14 +198,14 @@ async fn a_postponed_event_whose_answer_is_lost_is_told() {
     check_saved(|| HandlerError::not_yet(Duration::from_secs(30)), Outcome::Postponed, 0).await;
 }
 
-/// What is left to its promise comes much later than what any test here waits for.
+/// An event that is left to its promise comes much later than any test here waits.
 fn promised_late() -> Timing {
     let late = Duration::from_secs(20);
     Timing { grace: late, probe_period: late, ..quick() }
 }
 
-/// Of two events on an object the first ends like this, and nobody waits for the promise of the next: that one starts within
-/// a second of what has to be waited for.
+/// The first of two events on an object ends like this, and the next does not have to wait for its
+/// promise: it starts within a second of what is unavoidable.
 async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult, outcome: Outcome) {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
@@ -254,14 +256,15 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_death_is_lost() {
     check_chain(DEATH, Answer::AfterARenewal, fails(), Outcome::HandedOver).await;
 }
 
-/// The claim runs out while the answer is awaited: the run knows nothing any more, but that the next may have its turn.
+/// The claim runs out while the answer is awaited: the run knows nothing, except that the next
+/// event may have its turn.
 #[tokio::test]
 async fn the_next_of_an_object_is_woken_though_its_run_was_fenced_out() {
     check_chain(LINK_COMPLETION, Answer::Never, Ok(()), Outcome::FencedOut).await;
 }
 
-/// Each of two canvases may have one copy of a queue in flight, and another one waits: whichever look for room gets no answer,
-/// it is asked again.
+/// Each of two canvases may have one copy of a queue in flight, and another one waits: whichever
+/// look for room gets no answer is repeated.
 #[tokio::test]
 async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     let timing = promised_late();
@@ -285,7 +288,8 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     worker.stop().await;
 }
 
-/// What services and operators end, on two canvases, is gone, though the answer is lost; and the next of its object has its turn.
+/// What services and operators end, on two canvases, is removed although the answer is lost; and
+/// the next event of its object has its turn.
 async fn check_ended<F>(text: &'static str, end: impl Fn(Admin, LeasedCopy) -> F)
 where
     F: Future<Output = Result<(), AdminError>>,
@@ -338,7 +342,7 @@ async fn a_copy_whose_death_gets_no_answer_makes_room() {
     .await;
 }
 
-/// Whoever cancels an event is told so, though the answer is lost, and the next of its object is woken.
+/// A cancel succeeds although the answer is lost, and the next event of its object is woken.
 #[tokio::test]
 async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() {
     let timing = promised_late();
@@ -369,8 +373,8 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() 
     worker.stop().await;
 }
 
-/// A stranger holds a row until its claim has run out. Then the renewal that waited for the row is carried out, though the run has
-/// given the event up: that is not to cost it another lease.
+/// Another session holds a row until its claim has run out. Then the renewal that waited for the
+/// row takes effect, although the run has given the event up: that must not cost another lease.
 #[tokio::test]
 async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
     if is_skipped("another session while a transaction is open") {
@@ -405,7 +409,7 @@ async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
     worker.stop().await;
 }
 
-/// What the others rely on: the proxy changes nothing else.
+/// The others rely on this: the proxy changes nothing else.
 #[tokio::test]
 async fn a_worker_behind_it_works() {
     let (stage, _) = Stage::memory_with(quick()).await;

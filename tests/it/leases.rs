@@ -1,4 +1,5 @@
-//! Who owns a running event: long handlers, frozen, stopped and self-destroying processes.
+//! Who owns a running event: long handlers, and processes that are frozen, stopped, or kill
+//! themselves.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ const STARTED: &str = "select count(*) from runs";
 const TAKEN_OVER: &str = "select count(*) from runs l where exists (
                               select from runs f where f.event = l.event and f.claimed_at < l.claimed_at)";
 
-/// EV2-13, EV2-36: three leases long, one run, and no transaction is open meanwhile.
+/// EV2-13, EV2-36: a run of three leases is one run, and no transaction is open meanwhile.
 #[tokio::test]
 async fn a_handler_of_three_leases_runs_once() {
     let theatre = Theatre::new("long", Durations::quick()).await;
@@ -32,12 +33,13 @@ async fn a_handler_of_three_leases_runs_once() {
     assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (1, 1));
 }
 
-/// EV2-10, EV2-57: what it held was claimed by another; it completes, retries and deletes nothing of it.
+/// EV2-10, EV2-57: what it held was claimed by another worker; it completes, retries and deletes
+/// none of it.
 #[tokio::test]
 async fn a_frozen_worker_loses_its_claims() {
     let theatre = Theatre::new("frozen", Durations::quick()).await;
     let frozen = theatre.worker(4).await;
-    // What the frozen one would do with each when it goes on; the heir takes longer.
+    // What the frozen worker would do with each when it continues; its heir takes longer.
     let completes = Work { first_ms: 2_000, later_ms: 20_000, first_fails: false };
     let fails = Work { first_fails: true, ..completes };
     let events = [
@@ -55,7 +57,8 @@ async fn a_frozen_worker_loses_its_claims() {
         let line = frozen.says("ended ").await;
         let (event, outcome) = line["ended ".len()..].split_once(' ').unwrap();
         match outcome {
-            // The lease was given up; or the handler had ended by then, and its deletion or its retry was refused.
+            // The lease was given up; or the handler had ended by then, and its deletion or its
+            // retry was refused.
             "LeaseLost" | "FencedOut" | "Exception" => _ = left.remove(event),
             "IsLocked" => {} // another notification of the same event
             other => panic!("{event}: {other}"),
@@ -69,7 +72,7 @@ async fn a_frozen_worker_loses_its_claims() {
     assert!(heir.child.is_running());
 }
 
-/// The protocol's rule of suspects: innocents survive an event that takes its process with it.
+/// The protocol's rule about suspects: innocent events survive one that kills its process.
 #[tokio::test]
 async fn an_event_that_kills_its_process_ends_among_the_dead() {
     let timing = Durations { lease_ms: 1_500, grace_ms: 200, probe_ms: 200, backoff_ms: 200 };
@@ -79,7 +82,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
     theatre.emit_many(WORK, innocents, work).await;
     let pill = theatre.emit(PILL, Work::default()).await;
     let mut deaths = 0;
-    // A supervisor: whatever dies is started again.
+    // A supervisor: a worker that dies is started again.
     let mut worker = theatre.start(&Role::Worker { capacity: 64, shutdown_grace_ms: 3_000 }, None);
     loop {
         tokio::select! {

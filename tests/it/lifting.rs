@@ -1,4 +1,4 @@
-//! Lifting a rule: how long the caller waits, and that waking goes on without it.
+//! Lifting a rule: how long the caller waits, and that waking continues without it.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use wakeq::{Actor, Handlers, Outcome, Stop};
 
 use crate::support::{PATIENCE, Stage, scope};
 
-/// Paused, with so many parked events.
+/// A stage with a pause and this many parked events.
 async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::testing::MemoryNotifier>) {
     let (stage, notifier) = Stage::memory().await;
     stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
@@ -26,7 +26,8 @@ async fn until_published(notifier: &wakeq::testing::MemoryNotifier, count: usize
     tokio::time::timeout(PATIENCE, published).await.expect("waking did not go on");
 }
 
-/// A caller with little patience is told that waking goes on, and it does, without the minute's pass.
+/// A caller with little patience learns that waking continues, and it does, without the minute's
+/// pass.
 #[tokio::test]
 async fn waking_goes_on_after_the_callers_patience() {
     let (stage, notifier) = parked(2500).await;

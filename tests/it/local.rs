@@ -15,7 +15,7 @@ use crate::processes::Process;
 use crate::service::make_key;
 use crate::support::{PATIENCE, Stage, connect, database, is_skipped, quick};
 
-/// Nothing is known of a broker: whoever asked for one would find nobody.
+/// No broker is configured, so any call to one would fail.
 const LOCAL: [(&str, &str); 8] = [
     ("WAKEQ_NOTIFIER", "local"),
     ("PORT", "0"),
@@ -45,7 +45,7 @@ impl Client {
         Self { key, base, http }
     }
 
-    /// Emits for `slow`, and says its id.
+    /// Emits for `slow`; returns the event's id.
     async fn emit(&self, more: Value) -> String {
         let mut event = json!({"name": "slow", "value": 1});
         event.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -64,15 +64,16 @@ async fn hold(pool: &PgPool) -> Transaction<'static, Postgres> {
     held
 }
 
-/// Waits until so many runs have deleted their events.
+/// Waits until this many runs have deleted their events.
 async fn deleted(process: &mut Process, count: usize) {
     for _ in 0..count {
         process.says("ExecutesToCompletion Deleted").await;
     }
 }
 
-/// LOCAL-01: one process and Postgres are a whole queue. What comes over HTTP runs at once; what waited, for room, for its
-/// time, or in the hands of a handler, when the process was killed, runs in the next one.
+/// LOCAL-01: one process and Postgres are a whole queue. An event sent over HTTP runs at once;
+/// events that waited for capacity or their time, or were running, when the process was killed, run
+/// in the next one.
 #[tokio::test]
 async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -107,8 +108,9 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     assert_eq!(stage.rows().await, 0);
 }
 
-/// LOCAL-02: another process wakes nobody. What it takes in, or lifts, is found by its promise, which it leaves alone: the server,
-/// a command, and a program that has the row inserted and no more.
+/// LOCAL-02: another process wakes no worker. Events that it takes in, or whose rule it lifts, are
+/// found by their promises, which it leaves alone: the server, a command, and a program that only
+/// inserts the row.
 #[tokio::test]
 async fn what_another_process_takes_in_is_found_by_its_promise() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -137,7 +139,7 @@ async fn what_another_process_takes_in_is_found_by_its_promise() {
     assert_eq!(stage.rows().await, 0);
 }
 
-/// A command or a server that wakes nobody must not take the minute's pass from a worker.
+/// A command or a server that wakes no worker must not take the minute's pass from one.
 #[tokio::test]
 async fn who_wakes_nobody_keeps_no_promises() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;

@@ -1,4 +1,5 @@
-//! The log, seen from outside: every way to emit into it, the API, who wakes its readers and who holds them back.
+//! The log, seen from outside: every way to emit into it, the API, what wakes its readers and what
+//! holds them back.
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ fn paid(number: i32) -> Event {
     Event::new("paid", &number).unwrap().module("orders").unwrap()
 }
 
-/// Alone, in a batch, in the caller's own transaction, on an object, under a key: one row, and one event of the log, or none
-/// of either.
+/// Alone, in a batch, in the caller's own transaction, on an object, under a key: one row and one
+/// event of the log, or neither.
 #[tokio::test]
 async fn every_way_to_emit_logs_in_its_transaction() {
     let (stage, _) = Stage::memory().await;
@@ -92,7 +93,7 @@ async fn every_way_to_emit_logs_in_its_transaction() {
     assert_eq!(stage.rows().await, 8 + 3);
 }
 
-/// What is rolled back, or refused, is in neither.
+/// What is rolled back or refused is in neither.
 #[tokio::test]
 async fn what_is_not_emitted_is_not_logged() {
     let (stage, _) = Stage::memory().await;
@@ -105,7 +106,7 @@ async fn what_is_not_emitted_is_not_logged() {
     assert_eq!((logged(&stage).await.len(), stage.rows().await), (0, 0));
 }
 
-/// A transaction that stays open on the stream is waited for as for an object, and the error says what it is.
+/// An append waits for an open transaction on the stream as for an object, and then fails as busy.
 #[tokio::test]
 async fn a_stream_that_others_hold_is_busy() {
     if is_skipped("a transaction beside others") {
@@ -151,7 +152,7 @@ async fn what_is_too_much_is_refused_in_words() {
     assert_eq!(log.end(&stream("a")).await.unwrap().unwrap().position, 999);
 }
 
-/// A consumer's provider: it reads what was appended, and is told of more.
+/// A consumer's provider: it reads what was appended, and is notified of more.
 #[tokio::test]
 async fn the_log_is_what_consumers_read_from() {
     let (stage, _) = Stage::memory().await;
@@ -161,7 +162,7 @@ async fn the_log_is_what_consumers_read_from() {
     let elsewhere = StreamId::new(CanvasId::DEFAULT, "others", "a").unwrap();
     log.append(&elsewhere, events(1), AppendCondition::None).await.unwrap();
     assert!(!grown.has_changed().unwrap());
-    // Another handle of the same process, and of the same notifier.
+    // Another handle of the same process, with the same notifier.
     let other = Log::new(stage.store.clone(), stage.notifier.as_ref());
     other.append(&stream("a"), events(3), AppendCondition::None).await.unwrap();
     tokio::time::timeout(PATIENCE, grown.changed()).await.expect("no signal").unwrap();
@@ -240,7 +241,7 @@ async fn the_log_is_appended_to_and_read_over_http() {
     service.stop().await;
 }
 
-/// A doctor says which open transaction holds readers back, for how long, and what to do.
+/// The doctor reports which open transaction holds readers back, for how long, and what to do.
 #[tokio::test]
 async fn who_holds_readers_back_is_named() {
     if is_skipped("a transaction beside others") {
@@ -268,7 +269,7 @@ async fn who_holds_readers_back_is_named() {
     assert_eq!(log.horizon().await.unwrap().readable, 3);
 }
 
-/// What processors of entities keep is theirs, however somebody tries to write into it.
+/// The categories that processors of entities write are closed to every other way to append.
 #[tokio::test]
 async fn nobody_else_writes_into_the_categories_of_entities() {
     let (stage, _) = Stage::memory().await;

@@ -74,7 +74,7 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
     let mut stopped: Vec<(Timestamp, Timestamp)> = Vec::new();
     let mut ran = 0;
     for _ in 0..pauses {
-        // It flows again, so there are claims that the next pause could miss.
+        // Events flow again, so there are claims that the next pause could miss.
         theatre.until_at_least(RUNS, ran + 3).await;
         theatre.admin.pause(&scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
         let since = theatre.clock().await;
@@ -116,7 +116,8 @@ async fn claims(theatre: &Theatre) -> Vec<(uuid::Uuid, i32)> {
         .unwrap()
 }
 
-/// In production nothing is created: the worker is not ready, says what to do, and goes on once it is done.
+/// In production nothing is created automatically: the worker is not ready, reports what to do, and
+/// continues once it is done.
 #[tokio::test]
 async fn without_its_topic_a_worker_says_what_to_create() {
     let config = Broker::pubsub_config("missing").await;
@@ -135,7 +136,8 @@ async fn without_its_topic_a_worker_says_what_to_create() {
     tokio::time::timeout(PATIENCE, trouble.wait_for(Option::is_none)).await.expect("not ready").unwrap();
     stage.emit("greet").await;
     let emptied = async {
-        let mut ticks = tokio::time::interval(Duration::from_millis(50)); // nothing tells when a row is gone
+        // no signal says when a row is gone
+        let mut ticks = tokio::time::interval(Duration::from_millis(50));
         while stage.rows().await > 0 {
             ticks.tick().await;
         }

@@ -12,7 +12,7 @@ use wakeq::{CanvasId, EventId, Notification};
 
 use crate::brokers::Broker;
 
-/// Far longer than anything here takes; a test that waits so long has failed.
+/// Far longer than anything here takes; a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 macro_rules! on_every_broker {
@@ -99,13 +99,13 @@ async fn an_acknowledged_delivery_is_gone(broker: Broker) {
     let mut first = broker.notifier.subscribe(10).await.unwrap();
     broker.notifier.publish(&notifications(1)).await.unwrap();
     next(&mut *first).await.1.acknowledge();
-    // Returns before its grace only if it saw the answer off.
+    // Returns before its grace only if it sent the acknowledgement.
     timeout(PATIENCE, first.close(2 * PATIENCE)).await.expect("nothing is unanswered");
 
     let mut second = broker.notifier.subscribe(10).await.unwrap();
     let mut markers = HashSet::new();
     let (id, delivery) = loop {
-        // Google's emulator gives some messages to the stream that is closed: one of several arrives.
+        // Google's emulator gives some messages to the closed stream: one of several arrives.
         let marker = notifications(1);
         markers.extend(ids(&marker));
         broker.notifier.publish(&marker).await.unwrap();
@@ -127,7 +127,8 @@ async fn a_dropped_delivery_comes_again(broker: Broker) {
     comes_again(broker, drop).await;
 }
 
-/// Once only: a second time Google's emulator applies the subscription's retry delay, at least 10 s.
+/// Only once: the second time, Google's emulator applies the subscription's retry delay of at least
+/// 10 s.
 async fn comes_again(broker: Broker, give_back: fn(Delivery)) {
     let mut subscription = broker.notifier.subscribe(10).await.unwrap();
     let sent = notifications(1);
@@ -142,7 +143,7 @@ async fn comes_again(broker: Broker, give_back: fn(Delivery)) {
 async fn subscribers_share_the_work(broker: Broker) {
     let mut first = broker.notifier.subscribe(100).await.unwrap();
     let mut second = broker.notifier.subscribe(100).await.unwrap();
-    // Both streams must stand before the work comes, or the first takes it all.
+    // Both streams must be open before the messages arrive, or the first takes them all.
     let mut by_first = HashSet::new();
     let mut by_second = HashSet::new();
     let mut sent = HashSet::new();
@@ -189,7 +190,8 @@ async fn a_malformed_message_hurts_nobody(broker: Broker) {
     subscription.close(PATIENCE).await;
 }
 
-/// Google's emulator pushes more than that to the client, which Google's service does not; neither hands out more.
+/// Google's emulator pushes more than that to the client, which Google's service does not; neither
+/// hands out more.
 async fn hands_out_no_more_than_max_outstanding(broker: Broker) {
     let mut subscription = broker.notifier.subscribe(10).await.unwrap();
     broker.notifier.publish(&notifications(15)).await.unwrap();
@@ -209,8 +211,8 @@ async fn hands_out_no_more_than_max_outstanding(broker: Broker) {
     subscription.close(PATIENCE).await;
 }
 
-/// What it does not hand out any more goes to another, and nothing to both. Google's emulator keeps some of it for the closed one,
-/// as below.
+/// What it no longer hands out goes to another subscription, and nothing to both. Google's emulator
+/// keeps some of it for the closed one, as below.
 async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
     let mut first = broker.notifier.subscribe(100).await.unwrap();
     let sent = notifications(1_000);
@@ -236,9 +238,9 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
     broker.forget().await;
 }
 
-/// Google's emulator gives what comes back to any stream, also to the one that is closed, where it rests for a lease of
-/// 10 s, again and again as it happens: nothing can be said there of when another gets it. Elsewhere all of it comes to
-/// an open stream, and at once.
+/// Google's emulator sends what is put back to any stream, even the closed one, where it stays for
+/// a lease of 10 s, possibly several times: when another stream gets it is unpredictable. Elsewhere
+/// all of it goes to an open stream at once.
 async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     let mut first = broker.notifier.subscribe(100).await.unwrap();
     let sent = notifications(100);

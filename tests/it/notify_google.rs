@@ -113,7 +113,8 @@ async fn a_broker_killed_and_restarted_is_used_again() {
 
     emulator.restart().await.unwrap();
     let started = Instant::now();
-    // It has forgotten the subscription, which gets nothing that is published before it is made again.
+    // It has forgotten the subscription, which misses anything published before it is created
+    // again.
     until(|| subscription.trouble().is_none()).await;
     let sent = notifications(1);
     notifier.publish(&sent).await.unwrap();

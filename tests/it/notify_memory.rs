@@ -1,4 +1,4 @@
-//! What only the in-memory notifier can do: mistreat messages by a seed, stand still, forget.
+//! What only the in-memory notifier can do: mistreat messages by a seed, pause, forget.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wakeq::{EventId, Notification};
 
 use crate::notify::{next, notifications};
 
-/// What is delivered of so many notifications; `None` stands for what is no notification.
+/// The deliveries for these notifications; `None` stands for a message that is not a notification.
 async fn delivered(notifier: &MemoryNotifier, sent: &[Notification]) -> Vec<Option<EventId>> {
     notifier.publish(sent).await.unwrap();
     let mut subscription = notifier.subscribe(1).await.unwrap();

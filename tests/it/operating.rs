@@ -1,4 +1,4 @@
-//! What operators do: count, pause, cancel, run now, purge, look at dead events and bring them back.
+//! What operators do: count, pause, cancel, run now, purge, list dead events and redrive them.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ impl Stage {
         stats.pop().expect("the handler is listed")
     }
 
-    /// Moves every event to the dead ones, as a worker does that has given up.
+    /// Moves every event to the dead ones, like a worker that has given up.
     async fn kill_all(&self) {
         self.sql(
             "with gone as (delete from wakeq.events_v2 returning *)
@@ -61,7 +61,8 @@ async fn counts_say_what_events_wait_for() {
     assert_eq!(names.iter().map(|stats| stats.scope.name.as_str()).collect::<Vec<_>>(), ["h", "other"]);
 }
 
-/// A canvas sees its own rules, however many others there are; a paused handler without events is listed.
+/// A canvas sees its own rules, however many others there are; a paused handler without events is
+/// listed.
 #[tokio::test]
 async fn counts_know_the_rules_of_their_canvas() {
     let (stage, _) = Stage::memory().await;
@@ -83,7 +84,7 @@ async fn counts_know_the_rules_of_their_canvas() {
     assert_eq!(stage.admin.rules(None).await.unwrap().len(), 1000, "a list has a limit");
 }
 
-/// X15, EV2-08, CARD-10: pausing again is no second pause; blocks are for admins.
+/// X15, EV2-08, CARD-10: pausing again is not a second pause; blocks are for admins.
 #[tokio::test]
 async fn rules_are_made_and_lifted_by_who_may() {
     let (stage, _) = Stage::memory().await;
@@ -106,7 +107,7 @@ async fn rules_are_made_and_lifted_by_who_may() {
     assert_eq!(stage.admin.unblock(&handler, &admin).await.unwrap().still, None);
 }
 
-/// Cancel, run now and purge leave alone what a worker runs.
+/// Cancel, run now and purge leave running events alone.
 #[tokio::test]
 async fn what_runs_is_left_alone() {
     let (stage, notifier) = Stage::memory().await;
@@ -159,7 +160,8 @@ async fn a_delayed_event_can_be_run_now() {
     worker.stop().await;
 }
 
-/// EV2-12: dead events are listed by handler, age and id, and come back with their claims, without their retries.
+/// EV2-12: dead events are listed by handler, age and id, and are redriven with their claims but
+/// without their retries.
 #[tokio::test]
 async fn dead_events_are_listed_and_brought_back() {
     let (stage, notifier) = Stage::memory().await;
@@ -208,7 +210,8 @@ async fn dead_events_are_listed_and_brought_back() {
     worker.stop().await;
 }
 
-/// EV2-42, EV2-26: everything parked comes back when the pause is lifted, in pages, though Pub/Sub lost it all.
+/// EV2-42, EV2-26: everything parked is published when the pause is lifted, in pages, although
+/// Pub/Sub lost it all.
 #[tokio::test]
 async fn unpausing_publishes_everything_parked() {
     let (stage, notifier) = Stage::memory().await;

@@ -39,7 +39,7 @@ async fn emit_later(stage: &Stage, name: &str) -> EventId {
     stage.queue.emit(event).await.unwrap().id
 }
 
-/// A worker under which these many events of the handler died.
+/// A worker under which this many events of the handler died.
 async fn dying(stage: &Stage, name: &str, count: usize) -> (Running, Vec<EventId>) {
     let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
     let mut worker = stage.worker(Handlers::new().on(once(name), handler));
@@ -69,7 +69,7 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     }
     door.open(1);
     worker.until(running, Outcome::Deleted).await;
-    // EV2-15: the row is gone, so the notification in the lot does nothing.
+    // EV2-15: the row is gone, so the notification in the parking lot does nothing.
     stage.notifier.publish(&[wakeq::Notification { id: delayed, canvas: CanvasId::DEFAULT }]).await.unwrap();
     worker.until(delayed, Outcome::EventMissing).await;
     notifier.drained().await;
@@ -118,7 +118,7 @@ async fn add_dead(stage: &Stage, count: i32) {
     sqlx::query(dead).bind(CanvasId::DEFAULT.0).bind(count).execute(&stage.pool).await.unwrap();
 }
 
-/// What others hold at that moment is left, and the answer says so.
+/// Rows that others hold at that moment are left, and the answer says so.
 #[tokio::test]
 async fn what_others_hold_is_more() {
     let (stage, _) = Stage::memory().await;
@@ -146,7 +146,8 @@ async fn what_others_hold_is_more() {
     assert_eq!([(purged.count, purged.more), (deleted.count, deleted.more)], [(2, false); 2]);
 }
 
-/// An open transaction that emits the id of a dead event holds up that one, not the others behind it.
+/// An open transaction that emits the id of a dead event holds up that event, not the others behind
+/// it.
 #[tokio::test]
 async fn a_redrive_passes_ids_that_are_being_emitted() {
     let (stage, _) = Stage::memory().await;
@@ -195,7 +196,7 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
     worker.stop().await;
 }
 
-/// A broker that is away holds up the waking, not the redrive: every page is brought back, and counted.
+/// A broker that is down holds up the waking, not the redrive: every page is redriven and counted.
 #[tokio::test]
 async fn a_redrive_reaches_its_end_without_a_broker() {
     let (stage, notifier) = Stage::memory().await;
@@ -211,7 +212,8 @@ async fn a_redrive_reaches_its_end_without_a_broker() {
     assert_eq!(dead_of(&stage, &DeadFilter::default(), 10).await, []);
 }
 
-/// What dies again while it is brought back is left dead, even if the filter reaches into the future.
+/// An event that dies again during the redrive stays dead, even if the filter reaches into the
+/// future.
 #[tokio::test]
 async fn a_redrive_ends_though_its_events_die_again() {
     let (stage, _) = Stage::memory().await;
@@ -243,7 +245,7 @@ async fn dead_events_are_listed_from_the_latest() {
     assert_eq!([since, before].concat(), dead);
 }
 
-/// EV2-15: with every message purged, `wake --all` makes the rows do.
+/// EV2-15: with every message purged, `wake --all` publishes from the rows.
 #[tokio::test]
 async fn waking_all_replaces_every_lost_message() {
     let (stage, notifier) = Stage::memory().await;
@@ -261,7 +263,7 @@ async fn waking_all_replaces_every_lost_message() {
     worker.stop().await;
 }
 
-/// A pass that the broker does not take costs the events the grace, not the back-off.
+/// A pass that the broker refuses costs the events the grace, not the back-off.
 #[tokio::test]
 async fn a_pass_without_a_broker_promises_again() {
     let (stage, notifier) = Stage::memory().await;
@@ -278,7 +280,7 @@ async fn a_pass_without_a_broker_promises_again() {
     assert_eq!(soon, 3);
 }
 
-/// `wake` is told, so it does not wait for the minute.
+/// `wake` does not wait for the minute.
 #[tokio::test]
 async fn waking_publishes_the_overdue_at_once() {
     let (stage, notifier) = Stage::memory().await;

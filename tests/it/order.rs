@@ -1,4 +1,4 @@
-//! Order, from the emit to the handler: chains, lanes, hand-overs, and what stands still.
+//! Order, from the emit to the handler: chains, lanes, hand-overs, and halts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,7 +28,7 @@ fn on(object: &str, value: i64) -> Event {
     Event::new(HANDLER, &value).unwrap().on(object).unwrap()
 }
 
-/// What was run, in the order in which it was.
+/// What was run, in order.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<(ObjectKey, Link)>>>);
 
@@ -49,7 +49,7 @@ impl Log {
         self.0.lock().unwrap().push((object, link));
     }
 
-    /// The links of each object, in the order in which they were run.
+    /// The links of each object, in the order in which they ran.
     fn chains(&self) -> BTreeMap<ObjectKey, Vec<Link>> {
         let mut chains: BTreeMap<ObjectKey, Vec<Link>> = BTreeMap::new();
         for (object, link) in self.0.lock().unwrap().iter() {
@@ -69,8 +69,9 @@ fn assert_chain(links: &[Link], count: usize) {
     }
 }
 
-/// ORD-01, ORD-03, ORD-07, ORD-29: whoever emits, whoever runs, however often and in whatever order the notifications come,
-/// the events of each object run in the order of its chain, without a gap, each once.
+/// ORD-01, ORD-03, ORD-07, ORD-29: whatever emits and runs them, however often and in whatever
+/// order the notifications come, the events of each object run in the order of its chain, without a
+/// gap, each once.
 #[tokio::test]
 async fn events_of_an_object_run_in_their_order() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -93,7 +94,7 @@ async fn events_of_an_object_run_in_their_order() {
     while let Some(ended) = emitters.join_next().await {
         ended.unwrap();
     }
-    // Once more, the last first.
+    // Once more, in reverse.
     let mut again = notifier.published();
     again.reverse();
     notifier.publish(&again).await.unwrap();
@@ -111,7 +112,8 @@ async fn events_of_an_object_run_in_their_order() {
     }
 }
 
-/// ORD-05: an object whose event takes long delays no other object, no other handler, and nothing without an object.
+/// ORD-05: an object with a slow event delays no other object, no other handler, and nothing
+/// without an object.
 #[tokio::test]
 async fn a_slow_object_delays_no_other() {
     let (stage, _) = Stage::memory().await;
@@ -148,7 +150,8 @@ async fn a_slow_object_delays_no_other() {
     worker.stop().await;
 }
 
-/// The next event of an object starts where the one before it ended, and no notification is published for that.
+/// The next event of an object starts on the worker where the one before it ended, and no
+/// notification is published for that.
 #[tokio::test]
 async fn the_next_event_goes_on_at_the_same_worker() {
     let (stage, notifier) = Stage::memory().await;
@@ -156,7 +159,7 @@ async fn the_next_event_goes_on_at_the_same_worker() {
     let events = (0..count).map(|value| on("work:1", value)).collect();
     let ids: Vec<EventId> =
         stage.queue.emit_all(events).await.unwrap().into_iter().map(|emitted| emitted.id).collect();
-    // Only the first is ever heard of.
+    // Only the first one's notification is delivered.
     notifier.forget_everything();
     notifier.publish(&[Notification { id: ids[0], canvas: CanvasId::DEFAULT }]).await.unwrap();
     let published = notifier.published().len();
@@ -170,14 +173,14 @@ async fn the_next_event_goes_on_at_the_same_worker() {
     worker.stop().await;
 }
 
-/// A long chain does not keep a place for itself: others have their turn in between.
+/// A long chain does not keep its capacity slot: others have their turn in between.
 #[tokio::test]
 async fn a_long_chain_lets_others_in() {
     let (stage, notifier) = Stage::memory().await;
     let events = (0..200).map(|value| on("work:1", value)).collect();
     let first = stage.queue.emit_all(events).await.unwrap()[0].id;
     let last = stage.emit("other").await;
-    // Only of these two is ever heard.
+    // Only the notifications of these two are delivered.
     notifier.forget_everything();
     let canvas = CanvasId::DEFAULT;
     notifier.publish(&[first, last].map(|id| Notification { id, canvas })).await.unwrap();
@@ -194,7 +197,7 @@ async fn a_long_chain_lets_others_in() {
     worker.stop().await;
 }
 
-/// The object stands still, is shown, and goes on with the event that died, or without it.
+/// The object is halted, is shown, and resumes with the event that died, or without it.
 #[tokio::test]
 async fn an_object_stands_still_until_somebody_decides() {
     let (stage, _) = Stage::memory().await;
@@ -228,7 +231,8 @@ async fn an_object_stands_still_until_somebody_decides() {
         panic!("it is there")
     };
     assert_eq!((live.standing, live.standing.outcome()), (Standing::Halted, Outcome::ObjectHalted));
-    // The first is mended and brought back: it runs before those that waited. The second dies in its turn.
+    // The first is mended and redriven: it runs before those that waited. The second dies in its
+    // turn.
     broken.lock().unwrap().remove(&0);
     stage.admin.redrive_one(CanvasId::DEFAULT, emitted[0].id, &Actor::admin("ops")).await.unwrap();
     worker.until(emitted[1].id, Outcome::HandedOver).await;
@@ -241,7 +245,8 @@ async fn an_object_stands_still_until_somebody_decides() {
     worker.stop().await;
 }
 
-/// ORD-19: in the caller's own transaction, with what else it does; rolled back, nothing of it stands.
+/// ORD-19: in the caller's own transaction, together with its other work; a rollback leaves
+/// nothing.
 #[tokio::test]
 async fn a_change_is_part_of_the_callers_transaction() {
     let (stage, _) = Stage::memory().await;
@@ -287,7 +292,7 @@ async fn what_can_be_no_change_is_refused() {
     assert_eq!((stage.rows().await, queue.object(CanvasId::DEFAULT, "a").await.unwrap()), (0, None));
 }
 
-/// Canvases have objects of the same name, and nothing to do with each other.
+/// Objects of the same name on two canvases are independent.
 #[tokio::test]
 async fn objects_of_two_canvases_are_two() {
     let (stage, _) = Stage::memory().await;
@@ -301,7 +306,8 @@ async fn objects_of_two_canvases_are_two() {
     worker.stop().await;
 }
 
-/// ORD-02: two consumers are sent an object's events as they please, and consume the same in the same order.
+/// ORD-02: two consumers receive an object's events in arbitrary orders, and consume the same in
+/// the same order.
 #[tokio::test]
 async fn two_consumers_see_the_same_order() {
     let (stage, _) = Stage::memory().await;
@@ -327,8 +333,8 @@ async fn two_consumers_see_the_same_order() {
     assert_eq!((consumed(backwards), consumed(doubled)), (links.clone(), links));
 }
 
-/// ORD-07, ORD-08, ORD-10: 32 emitters, each with a connection of its own: no fork, no `prev` that is not smaller, and no id
-/// that is committed after a larger one of its object.
+/// ORD-07, ORD-08, ORD-10: 32 emitters, each with a connection of its own: no fork, no `prev` that
+/// is not smaller, and no id that is committed after a larger one of its object.
 #[tokio::test]
 async fn ids_grow_in_the_order_of_the_commits() {
     let (stage, notifier) = Stage::memory().await;
@@ -355,7 +361,7 @@ async fn ids_grow_in_the_order_of_the_commits() {
             }
         });
     }
-    // Ids of which each was the largest that could be seen of its object at a moment, and how many there were with it.
+    // The largest visible id of each object at each look, and the number of its events then.
     let looked = "select object::text, max(seq), count(*) from wakeq.events_v2 group by object";
     let mut seen: BTreeSet<(String, i64, i64)> = BTreeSet::new();
     let mut looks = 0;
@@ -374,7 +380,7 @@ async fn ids_grow_in_the_order_of_the_commits() {
         largest.push(*id);
         with.push(*count);
     }
-    // How many there are now with it and below it: more, if one was committed after it.
+    // How many there are now up to that id: more, if one was committed later.
     let inverted: i64 = sqlx::query_scalar(
         "with chains as (select object, seq, row_number() over (partition by object order by seq) as nth from wakeq.events_v2)
          select count(*) from unnest($1::text[], $2::bigint[], $3::bigint[]) as seen (object, largest, with_it)
@@ -398,7 +404,7 @@ async fn ids_grow_in_the_order_of_the_commits() {
     figure("ends of chains that were seen on the way", format!("{} in {looks} looks", seen.len()));
 }
 
-/// The link of an event that is emitted as soon as others who emit on its object let it.
+/// Emits, repeating as long as the object is busy; returns the link.
 async fn until_free(queue: &Queue, event: Event) -> Link {
     loop {
         match queue.emit(event.clone()).await {

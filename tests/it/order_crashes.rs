@@ -14,7 +14,7 @@ use crate::theatre::{Theatre, figure, list, size};
 
 const ENDED: &str =
     "select count(distinct event) from runs where object like 'work:%' and ended_at is not null";
-/// Events that started before the one before them on the object had ended, or that are no links of one chain.
+/// Events that started before their predecessor on the object had ended, or that do not link to it.
 const OUT_OF_ORDER: &str = "with events as (
         select object, link, prev, min(claimed_at) as started_at, max(ended_at) as ended_at
           from runs where object like 'work:%' group by object, link, prev
@@ -23,37 +23,37 @@ const OUT_OF_ORDER: &str = "with events as (
                lag(link, 1, 0::bigint) over (partition by object order by link) as link_before
           from events)
     select count(*) from pairs where ended_before > started_at or prev <> link_before";
-/// Events whose runs were not all told the same link.
+/// Events whose runs did not all get the same link.
 const CHANGED: &str = "select count(*) from (
     select from runs group by event having count(distinct (object, link, prev)) > 1) as changed";
 
-/// What the document about ordering says of its workers' lists, as it has to be true here of every snapshot of the tables:
-/// in words, and how many rows contradict it.
+/// What the document about ordering says of its workers' lists, as it must hold here in every
+/// snapshot of the tables: a description, and a query for the number of rows that contradict it.
 const INVARIANTS: [(&str, &str); 7] = [
     // ORD-13, ORD-30: enough of its wake-ups are on the way.
     (
         "whatever is left of an object has a promise",
         "select count(*) from wakeq.events_v2 where notify_at is null",
     ),
-    // ORD-12, ORD-31: to own an object is to have claimed the event that is first.
+    // ORD-12, ORD-31: to own an object is to have claimed its first event.
     (
         "only the first of an object is claimed",
         "select count(*) from wakeq.events_v2 e
           where locked_at is not null
             and exists (select from wakeq.events_v2 b where b.object = e.object and b.seq < e.seq)",
     ),
-    // ORD-12, ORD-14, ORD-15: who has it is written beside the claim, and nowhere else.
+    // ORD-12, ORD-14, ORD-15: the owner is recorded with the claim, and nowhere else.
     (
         "what is claimed names its worker, and nothing else does",
         "select count(*) from wakeq.events_v2 where (locked_at is null) <> (worker is null)",
     ),
-    // ORD-14, ORD-32: who does not own the object runs nothing.
+    // ORD-14, ORD-32: a process that does not own the object runs nothing of it.
     (
         "what runs is claimed",
         "select count(*) from runs r join wakeq.events_v2 e on e.id = r.event
           where r.ended_at is null and e.locked_at is null",
     ),
-    // ORD-15, ORD-20: one worker at a time has one event of an object in hand.
+    // ORD-15, ORD-20: at any time one worker runs one event of an object.
     (
         "one event of an object runs at a time",
         "select count(*) from (
@@ -61,7 +61,7 @@ const INVARIANTS: [(&str, &str); 7] = [
                 and not exists (select from runs l where l.event = r.event and l.ended_at is not null)
               group by object having count(distinct event) > 1) as beside",
     ),
-    // ORD-33: what is in process is not queued as well.
+    // ORD-33: an event in process is not queued as well.
     (
         "no event is run by two processes that live",
         "select count(*) from (
@@ -79,10 +79,11 @@ const INVARIANTS: [(&str, &str); 7] = [
     ),
 ];
 
-/// ORD-01, ORD-02, ORD-05, ORD-11 to ORD-17, ORD-20, ORD-21, ORD-23, ORD-24, ORD-27 to ORD-34: four emitters and four workers,
-/// of which some are killed at random moments, and every notification twice: each object's events run in the order of its
-/// chain, none is left out, only what was in flight at a kill runs twice, and whatever two consumers are sent of it, they
-/// consume the same. At every moment the invariants hold. An object that stands still and one that takes long delay no other.
+/// ORD-01, ORD-02, ORD-05, ORD-11 to ORD-17, ORD-20, ORD-21, ORD-23, ORD-24, ORD-27 to ORD-34: four
+/// emitters and four workers, some of which are killed at random moments, and every notification
+/// twice. Each object's events run in the order of its chain, none is left out, only those in
+/// flight at a kill run twice, and two consumers consume the same, in whatever order they receive
+/// it. The invariants hold at every moment. A halted object and a slow one delay no other.
 #[tokio::test]
 async fn order_outlives_the_processes() {
     let theatre = Theatre::new("order", Durations::crowd()).await;
@@ -123,7 +124,7 @@ async fn order_outlives_the_processes() {
     list(&theatre.extra_runs().await);
 }
 
-/// Looks at the invariants until told to stop; how often.
+/// Checks the invariants until stopped; returns how often.
 async fn sample(pool: PgPool, stop: CancellationToken) -> usize {
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -139,7 +140,7 @@ async fn sample(pool: PgPool, stop: CancellationToken) -> usize {
     samples
 }
 
-/// Each invariant is contradicted by what it is about.
+/// For each invariant there is a change that its query notices.
 #[tokio::test]
 async fn a_broken_invariant_is_seen() {
     let theatre = Theatre::new("broken", Durations::quick()).await;
@@ -165,7 +166,8 @@ async fn a_broken_invariant_is_seen() {
     }
 }
 
-/// An object that will stand still, and one whose first event takes longer than the test; the lane of the first.
+/// An object that will be halted, and one whose first event takes longer than the test; returns the
+/// lane of the first.
 async fn beside(theatre: &Theatre, each: usize) -> Lane {
     let on = |name, object: &str, work: Work| Event::new(name, &work).unwrap().on(object).unwrap();
     let fails = Work { first_fails: true, ..Work::lasting(1) };
@@ -179,7 +181,7 @@ async fn beside(theatre: &Theatre, each: usize) -> Lane {
     Lane { scope: scope(WORK_OR_HALT), object: "stays".parse().unwrap(), queue: None }
 }
 
-/// While all others came to their end, nothing happened on these two; the one that stood still goes on when it is told to.
+/// While all others finished, nothing happened on these two; the halted one resumes on request.
 async fn goes_on(theatre: &Theatre, stays: Lane, each: usize) {
     let ran = |object| match object {
         "stays" => "select count(distinct event) from runs where object = 'stays'",
@@ -191,7 +193,8 @@ async fn goes_on(theatre: &Theatre, stays: Lane, each: usize) {
     assert_eq!(theatre.count(ran("slow")).await, 1);
 }
 
-/// Four emitters, of which one after the other is killed and started again; how many were killed before they ended.
+/// Runs four emitters, one after the other of which is killed and started again; returns how many
+/// were killed before they ended.
 async fn emit_and_kill(theatre: &Theatre, objects: usize, each: usize, kills: usize) -> usize {
     let role = |name| Role::EmitterOn { name, objects, each, work: Work::lasting(5) };
     let mut emitters: Vec<(u32, Process)> =
@@ -227,7 +230,8 @@ async fn kill_workers(theatre: &Theatre, workers: &mut Vec<Process>, count: usiz
     }
 }
 
-/// What two consumers consume of all that was run, each sent twice and in another order: the same.
+/// What two consumers consume of all that was run, each event sent twice and in another order: the
+/// same.
 async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
     let logs = [1, 2].map(|consumer| async move {
         let sent: Vec<(String, i64, i64)> = sqlx::query_as(
@@ -255,7 +259,8 @@ async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
     one
 }
 
-/// ORD-09, ORD-16, ORD-24, ORD-34: an emitter dies before its transaction ends: nothing of it stands, and nobody is blocked.
+/// ORD-09, ORD-16, ORD-24, ORD-34: an emitter dies before its transaction ends: nothing of it
+/// remains, and no other emitter is blocked.
 #[tokio::test]
 async fn an_emitter_dies_within_its_transaction() {
     let theatre = Theatre::new("within", Durations::quick()).await;
@@ -280,8 +285,8 @@ async fn an_emitter_dies_within_its_transaction() {
     assert_eq!(theatre.count("select count(*) from wakeq.events_v2").await, 2);
 }
 
-/// ORD-23, ORD-25, ORD-27, ORD-28: a worker dies after its handler has come to its end, and before that is recorded: the
-/// event runs again, with the link that it had, and before any that waits behind it.
+/// ORD-23, ORD-25, ORD-27, ORD-28: a worker dies after its handler has ended, but before that is
+/// recorded: the event runs again, with the same link, and before any event behind it.
 #[tokio::test]
 async fn a_worker_dies_before_it_records_the_end() {
     let theatre = Theatre::new("processed", Durations::quick()).await;
@@ -304,8 +309,8 @@ async fn a_worker_dies_before_it_records_the_end() {
     assert_eq!(theatre.count(OUT_OF_ORDER).await, 0);
 }
 
-/// ORD-17, ORD-22: a worker dies between the removal of an event and the hand-over. The next one has waited for so long that
-/// its own promise was an hour away; the removal made it again.
+/// ORD-17, ORD-22: a worker dies between the removal of an event and the hand-over. The next event
+/// has waited so long that its own promise was an hour away; the removal restored it.
 #[tokio::test]
 async fn a_worker_dies_before_it_hands_over() {
     let theatre = Theatre::new("hand-over", Durations::quick()).await;

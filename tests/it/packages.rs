@@ -1,4 +1,5 @@
-//! The packages that the queue and its tests are built on: declared, and used, each where it belongs.
+//! The packages that the queue and its tests are built on: declared, and used, each where it
+//! belongs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ fn code_under(folder: &Path) -> String {
     code
 }
 
-/// A table of a manifest, as it is written.
+/// A table of a manifest, as text.
 fn table(manifest: &str, header: &str) -> String {
     let text = fs::read_to_string(root().join(manifest)).unwrap();
     let (_, rest) =
@@ -51,7 +52,8 @@ fn the_agreed_packages_are_declared_and_used() {
     assert_eq!(idle, Vec::<&str>::new());
 }
 
-/// CARD-02: wiremock is a dev-dependency, and so are the services that testcontainers starts, if it is asked for.
+/// CARD-02: wiremock is a dev-dependency, and so are the services that testcontainers starts on
+/// request.
 #[test]
 fn wiremock_and_testcontainers_are_for_tests() {
     for (manifest, tests) in [("Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")] {

@@ -1,4 +1,5 @@
-//! The processes that stay: `wakeq work`, as it is and with handlers of a program's own, and how they end.
+//! The long-running processes: `wakeq work`, as it is and with handlers of a program's own, and how
+//! they end.
 
 use std::collections::HashSet;
 use std::process::{Command, ExitCode};
@@ -24,7 +25,7 @@ use crate::support::{PATIENCE, SECRET_KEY, Stage, database, durability, is_skipp
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
 
-/// A process, and what it says.
+/// A process, and the lines that it prints.
 pub(crate) struct Process {
     pub(crate) child: Guarded,
     lines: mpsc::Receiver<String>,
@@ -90,7 +91,7 @@ impl Process {
         Self { child: guard.start(launch).unwrap(), lines, _guard: guard }
     }
 
-    /// The next line with these words in it.
+    /// The next line that contains these words.
     pub(crate) async fn says(&mut self, words: &str) -> String {
         let found = async {
             loop {
@@ -105,7 +106,7 @@ impl Process {
         line.unwrap_or_else(|_| panic!("it does not say {words:?}:\n{}", self.child.last_lines()))
     }
 
-    /// Its exit code, and how often it said this from now on.
+    /// Its exit code, and the number of further lines that contain these words.
     pub(crate) async fn ends(mut self, words: &str) -> (Option<i32>, usize) {
         let status = tokio::time::timeout(PATIENCE, self.child.ended()).await.expect("it does not end");
         let mut count = 0;
@@ -121,7 +122,7 @@ impl Process {
     }
 }
 
-/// The program of somebody who uses wakeq.
+/// The program of a user of wakeq.
 #[test]
 #[ignore = "a role in the tests of this file, which start it themselves"]
 fn own_program() -> ExitCode {
@@ -168,7 +169,7 @@ impl EventProcessor for Printed {
     }
 }
 
-/// It gives up what says `broken`.
+/// Fails on events that say `broken`, which are then given up.
 struct Choosy;
 
 #[async_trait::async_trait]
@@ -178,7 +179,7 @@ impl EventProcessor for Choosy {
     }
 }
 
-/// Says that it has begun, and ends when the row is gone that the test holds.
+/// Prints that it has begun, and ends when the test releases its lock.
 async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
     println!("\nbegun {}", event.id);
     sqlx::query("select pg_advisory_xact_lock(4711)").execute(&pool).await?;
@@ -187,7 +188,8 @@ async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
 
 const NO_HANDLERS: &str = "this program has no handlers, so it takes no notifications";
 
-/// Without handlers and targets a process keeps the promises of the rows and leaves every notification to those who have some.
+/// Without handlers and targets, a process keeps the promises of the rows and leaves every
+/// notification to processes that have some.
 #[tokio::test]
 async fn a_process_without_handlers_only_wakes() {
     let broker = Broker::pubsub("processes-stock").await;
@@ -218,7 +220,8 @@ async fn a_process_without_handlers_only_wakes() {
     assert_eq!((noted, process.stop().await), (0, Some(0)));
 }
 
-/// TARGET-10: a worker that is killed in the middle of a delivery is followed by another; the id is the same.
+/// TARGET-10: after a worker is killed in the middle of a delivery, another one repeats it; the id
+/// is the same.
 #[tokio::test]
 async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -259,7 +262,8 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
     assert_eq!(second.stop().await, Some(0));
 }
 
-/// A worker with handlers of its own ends in good order on SIGTERM: what runs is finished, the exit code is 0.
+/// A worker with handlers of its own shuts down cleanly on SIGTERM: running handlers finish, and
+/// the exit code is 0.
 #[tokio::test]
 async fn an_own_program_works_and_ends_in_good_order() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -281,7 +285,8 @@ async fn an_own_program_works_and_ends_in_good_order() {
     assert_eq!(stage.rows().await, 0, "it was finished");
 }
 
-/// What a program adds to the process lives and ends with it: consumers, whose last position is written, and what else it likes.
+/// What a program adds to the process lives and ends with it: consumers, whose last position is
+/// written, and anything else.
 #[tokio::test]
 async fn consumers_live_beside_handlers() {
     let stage = Stage::memory().await.0;
@@ -306,7 +311,8 @@ async fn consumers_live_beside_handlers() {
     assert_eq!(held, 0, "the next one begins at once");
 }
 
-/// What can't begin says why, and ends with an error; in the form that Cloud Logging reads, where that is asked for.
+/// A process that can't start reports why, and ends with an error; in Cloud Logging's format, if
+/// that is configured.
 #[tokio::test]
 async fn a_process_that_cannot_begin_says_why() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
@@ -325,7 +331,7 @@ async fn a_process_that_cannot_begin_says_why() {
     assert_ne!(process.ends("").await.0, Some(0));
 }
 
-/// Without handlers it says so once, and a broker that is away does not end it.
+/// Without handlers it says so once, and a broker that is down does not end it.
 #[tokio::test]
 async fn a_process_outlives_its_broker() {
     let database = database().await;
@@ -350,7 +356,8 @@ async fn a_process_outlives_its_broker() {
     assert_eq!(process.ends(NO_HANDLERS).await, (Some(0), 0));
 }
 
-/// `serve` and `all` answer on their port, which is what the health check of the container asks, until SIGTERM.
+/// `serve` and `all` answer on their port, which the container's health check probes, until
+/// SIGTERM.
 #[tokio::test]
 async fn a_serving_process_is_healthy_until_it_ends() {
     let database = database().await;
@@ -364,7 +371,7 @@ async fn a_serving_process_is_healthy_until_it_ends() {
     }
 }
 
-/// A worker of nothing: it only keeps the promises of the rows.
+/// A worker without work: it only keeps the promises of the rows.
 const NO_TARGETS: (&str, &str) = ("WAKEQ_NO_TARGETS", "1");
 
 const DEAD_FOR_40_DAYS: &str =
@@ -372,7 +379,8 @@ const DEAD_FOR_40_DAYS: &str =
          (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
      values (gen_random_uuid(), gen_random_uuid(), 'm', 'n', '_', '1', 0, now(), 1, 0, 'poison', now() - interval '40 days')";
 
-/// Only who was told how long things are kept deletes them: the server was not, whatever the defaults of a worker are.
+/// Only a process that was configured with retention times deletes old rows: the server was not,
+/// whatever a worker's defaults are.
 #[tokio::test]
 async fn only_who_knows_the_retention_expires() {
     let database = database().await;
@@ -387,7 +395,7 @@ async fn only_who_knows_the_retention_expires() {
         sqlx::query("update wakeq.chores set next_at = now()").execute(&pool).await.unwrap();
         let mut process = Process::stock(command, database.url(), None, &settings);
         process.says(begun).await;
-        // A stop is heeded only after the first pass.
+        // A stop takes effect only after the first pass.
         assert_eq!(process.stop().await, Some(0));
         let (passes, dead): (i64, i64) = sqlx::query_as(
             "select passes, (select count(*) from wakeq.dead_events) from wakeq.chores where name = 'minute'",
@@ -402,8 +410,8 @@ async fn only_who_knows_the_retention_expires() {
     assert_eq!(refused.ends("").await.0, Some(2));
 }
 
-/// Neither what can't be deleted nor how much there is to delete holds up the jobs of the pass; the rest of very much is
-/// for the next pass.
+/// Neither rows that can't be deleted nor a large number of rows to delete hold up the jobs of the
+/// pass; the rest of a large number is left to the next pass.
 #[tokio::test]
 async fn expiry_holds_up_no_jobs() {
     let database = database().await;

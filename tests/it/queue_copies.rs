@@ -1,5 +1,5 @@
-//! Copies belong to their queue: a canvas neither sees nor moves nor holds them, unless the queue shows them; whoever reaches every
-//! canvas does.
+//! Copies belong to their queue: a canvas neither sees nor moves nor holds them, unless the queue
+//! shows them; callers with access to every canvas do.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -32,10 +32,10 @@ fn queue(tenant_visible: bool) -> NewQueue {
     NewQueue { patterns: vec![":usage:".parse().unwrap()], tenant_visible, ..NewQueue::default() }
 }
 
-/// What an HTTP caller gets.
+/// The API as a tenant and as a caller with access to every canvas.
 struct Callers {
     service: Service,
-    /// Reaches every canvas.
+    /// Has access to every canvas.
     root: String,
 }
 
@@ -57,7 +57,7 @@ impl Callers {
         self.service.ask(&self.service.key, method, &path, body).await
     }
 
-    /// Says whether the queue's copies are shown to their canvases.
+    /// Sets whether the queue's copies are shown to their canvases.
     async fn show(&self, tenant_visible: bool) {
         let queue = json!({"patterns": [":usage:"], "tenant_visible": tenant_visible});
         let put = self.service.ask(&self.root, Method::PUT, "/admin/queues/billing", queue).await.json();
@@ -87,7 +87,8 @@ impl Callers {
     }
 }
 
-/// Single copies are not there for the holder of every scope on their canvas, and are for whoever reaches every canvas.
+/// Single copies do not exist for a caller with every scope on their canvas, but do for one with
+/// access to every canvas.
 #[tokio::test]
 async fn a_tenant_neither_sees_nor_moves_a_copy() {
     let callers = Callers::start().await;
@@ -123,7 +124,7 @@ async fn a_tenant_neither_sees_nor_moves_a_copy() {
     assert_eq!(callers.service.stop().await.rows().await, 1, "that of the other canvas");
 }
 
-/// Dead copies, with what the platform's handler said, are the platform's.
+/// Dead copies, with the error of the platform's handler, are the platform's.
 #[tokio::test]
 async fn a_tenant_neither_sees_nor_moves_a_dead_copy() {
     let callers = Callers::start().await;
@@ -152,7 +153,7 @@ async fn a_tenant_neither_sees_nor_moves_a_dead_copy() {
     callers.service.stop().await;
 }
 
-/// A queue that says so leaves its copies to their canvases.
+/// A queue may be configured to leave its copies to their canvases.
 #[tokio::test]
 async fn a_queue_may_show_its_copies() {
     let callers = Callers::start().await;
@@ -184,7 +185,7 @@ async fn copy_of(stage: &Stage, origin: EventId) -> EventId {
     EventId(copy.fetch_one(&stage.pool).await.unwrap())
 }
 
-/// Neither a pause by the canvas nor a block by its admin keeps the platform's copies.
+/// Neither a pause by the canvas nor a block by its admin holds the platform's copies.
 #[tokio::test]
 async fn rules_of_a_canvas_hold_no_copies() {
     let (stage, _) = Stage::memory().await;
@@ -205,7 +206,8 @@ async fn rules_of_a_canvas_hold_no_copies() {
     assert_eq!(stage.rows().await, 0);
 }
 
-/// In a queue that shows its copies they are held, on that canvas alone; and wake when the queue shows them no more.
+/// In a queue that shows its copies they are held, on that canvas alone; and they are woken when
+/// the queue stops showing them.
 #[tokio::test]
 async fn a_queue_that_takes_its_copies_back_wakes_them() {
     let (stage, _) = Stage::memory().await;

@@ -1,4 +1,4 @@
-//! Queues, from the emit to the handler: turns that are fair to every canvas, whoever takes them.
+//! Queues, from the emit to the handler: turns that are fair to every canvas, whatever takes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -41,7 +41,7 @@ pub(crate) async fn register(stage: &Stage, weight: i32, in_flight_max: Option<i
     sqlx::query("update wakeq.queue_registry set version = version + 1").execute(pool).await.unwrap();
 }
 
-/// What was run: canvas and value, in the order in which it was.
+/// What was run, in order: canvas and value.
 #[derive(Clone, Debug, Default)]
 struct Log(Arc<Mutex<Vec<(u128, u64)>>>);
 
@@ -71,8 +71,8 @@ async fn until_empty(stage: &Stage) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
 }
 
-/// DRV-21: what services register is copied, and their workers run it, each copy once; an event without a handler of its
-/// own leaves nothing else.
+/// DRV-21: events that match a registered queue are copied, and its workers run them, each copy
+/// once; an event without a handler of its own leaves nothing else.
 #[tokio::test]
 async fn workers_run_what_is_copied_into_their_queue() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -82,7 +82,7 @@ async fn workers_run_what_is_copied_into_their_queue() {
     let events = (0..200).map(|value| email(canvas(u128::from(value % 7)), value)).collect();
     let emitted = stage.queue.emit_all(events).await.unwrap();
     assert!(emitted.iter().all(|emitted| emitted.copies == 1 && emitted.notified));
-    // Once more, the last first.
+    // Once more, in reverse.
     let mut again = notifier.published();
     again.reverse();
     notifier.publish(&again).await.unwrap();
@@ -95,7 +95,8 @@ async fn workers_run_what_is_copied_into_their_queue() {
     }
 }
 
-/// DRV-23: what waits of a busy canvas is passed by what others emit later, though its notifications come first.
+/// DRV-23: events that others emit later overtake the waiting ones of a busy canvas, although its
+/// notifications come first.
 #[tokio::test]
 async fn a_busy_canvas_delays_the_others_by_a_round() {
     let (stage, _) = Stage::memory().await;
@@ -122,7 +123,7 @@ async fn a_busy_canvas_delays_the_others_by_a_round() {
     worker.stop().await;
 }
 
-/// A retry comes back by itself, and keeps nobody waiting meanwhile.
+/// A retry comes back by itself, and delays no other copy meanwhile.
 #[tokio::test]
 async fn a_copy_that_fails_is_tried_again_in_its_queue() {
     let (stage, _) = Stage::memory().await;
@@ -157,7 +158,7 @@ async fn a_copy_that_fails_is_tried_again_in_its_queue() {
     worker.stop().await;
 }
 
-/// No more run at a time than may, and every end of a run lets the next one start.
+/// Up to the limit run at a time, and every end of a run lets the next one start.
 #[tokio::test]
 async fn a_facet_with_a_limit_goes_on_by_itself() {
     let (stage, _) = Stage::memory().await;
@@ -187,7 +188,7 @@ async fn a_facet_with_a_limit_goes_on_by_itself() {
     worker.stop().await;
 }
 
-/// A copy for which no worker here has a handler waits, and says what for.
+/// A copy for which no worker here has a handler waits, and its explanation says what for.
 #[tokio::test]
 async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     let (stage, _) = Stage::memory().await;
@@ -204,8 +205,9 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     worker.stop().await;
 }
 
-/// ORD-02: a handler and two queues consume the events of objects beside one another, on three workers:
-/// of each object of each canvas they see the same, in the order of the emits, and the last of them much later.
+/// ORD-02: a handler and two queues consume the events of objects side by side, on three workers:
+/// of each object of each canvas they see the same, in the order of the emits, although one of them
+/// is much later.
 #[tokio::test]
 async fn consumers_beside_one_another_see_the_same_order() {
     type Seen = BTreeMap<(CanvasId, String), Vec<(i64, u64)>>;

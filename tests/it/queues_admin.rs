@@ -1,4 +1,5 @@
-//! Queues as services register them: replaced, weighed, drained and dropped, with what follows for what waits.
+//! Queues as services register them: replaced, weighted, drained and dropped, and what that means
+//! for waiting copies.
 
 use uuid::Uuid;
 use wakeq::delivery::Deliverer;
@@ -57,7 +58,7 @@ fn working() -> Handlers {
     Handlers::new().on_queue(name().as_str(), |_| async { Ok(()) })
 }
 
-/// What was published, and is taken away, so that nobody is woken by it any more.
+/// Drops the pending notifications, so that they wake nothing; returns how many there were.
 fn taken(notifier: &MemoryNotifier) -> usize {
     let pending = notifier.pending();
     notifier.forget_everything();
@@ -71,7 +72,8 @@ async fn number(stage: &Stage, query: &'static str) -> i64 {
 const VERSION: &str = "select version from wakeq.queue_registry";
 const RECORDED: &str = "select count(*) from wakeq.audit_log";
 
-/// DRV-20, DRV-22: the same pair once more changes nothing, not even the record; another list takes its place.
+/// DRV-20, DRV-22: the same registration again changes nothing, not even the record; another list
+/// of patterns replaces the first.
 #[tokio::test]
 async fn registering_the_same_again_changes_nothing() {
     let (stage, _) = Stage::memory().await;
@@ -124,7 +126,7 @@ async fn what_no_queue_can_have_is_refused_in_words() {
     assert_eq!(stage.admin.queues().await.unwrap().len(), 100);
 }
 
-/// With one more of the kind, emitters can't hold these patterns.
+/// With one more pattern of this kind, the total exceeds what emitters can hold.
 const COSTLY: &str = "
     insert into wakeq.queues (name, created_by, updated_by)
     select 'q' || number, 'tests', 'tests' from generate_series(1, 99) number;
@@ -132,7 +134,8 @@ const COSTLY: &str = "
     select 'q' || number, '\\pL{5}' || number || 'x' || other
       from generate_series(1, 99) number, generate_series(1, 20) other";
 
-/// Every emitter compiles all patterns together: what they can't hold is refused before it stops them.
+/// Every emitter compiles all patterns together: a registration that would exceed what they can
+/// hold is refused, before it stops them.
 #[tokio::test]
 async fn patterns_that_emitters_could_not_hold_are_refused() {
     let (stage, _) = Stage::memory().await;
@@ -147,7 +150,7 @@ async fn patterns_that_emitters_could_not_hold_are_refused() {
     assert_eq!(emitted.copies, 1, "emits go on");
 }
 
-/// Another release may have registered them: they get no copies, and the others do.
+/// Another release may have registered them: their queues get no copies, and the others do.
 #[tokio::test]
 async fn patterns_that_this_release_can_t_read_stop_no_emit() {
     let (stage, _) = Stage::memory().await;
@@ -183,7 +186,8 @@ async fn registrations_at_once_are_all_done() {
     assert_eq!(stage.admin.queues().await.unwrap().len(), 40);
 }
 
-/// A registration is judged with all patterns that are registered when it commits, though it compiles them beforehand.
+/// A registration is checked against all patterns registered when it commits, although it compiles
+/// them before.
 #[tokio::test]
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (stage, _) = Stage::memory().await;
@@ -202,7 +206,8 @@ async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     assert_eq!(number(&stage, "select count(*) from wakeq.queues").await, 99);
 }
 
-/// DRV-04, DRV-08: the listing equals the canvases with copies, page by page; weights and caps are shown beside it.
+/// DRV-04, DRV-08: the listing has exactly the canvases with copies, page by page; weights and caps
+/// are shown with it.
 #[tokio::test]
 async fn facets_are_the_canvases_with_copies() {
     let (stage, _) = Stage::memory().await;
@@ -227,7 +232,7 @@ async fn facets_are_the_canvases_with_copies() {
     assert!(matches!(refused, Err(AdminError::Invalid(_))));
 }
 
-/// A canvas that is paused in a queue goes on as soon as it is let.
+/// The copies of a canvas that is paused in a queue resume as soon as it is allowed turns.
 #[tokio::test]
 async fn what_waits_goes_on_when_its_canvas_may() {
     let (stage, notifier) = Stage::memory().await;
@@ -248,7 +253,8 @@ async fn what_waits_goes_on_when_its_canvas_may() {
     worker.stop().await;
 }
 
-/// The same for a whole queue: paused, then worked by functions, then sent to a target, then worked by functions again.
+/// The same for a whole queue: paused, then processed by functions, then sent to a target, then
+/// processed by functions again.
 #[tokio::test]
 async fn replacing_a_queue_lets_it_go_on() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -291,7 +297,8 @@ async fn replacing_a_queue_lets_it_go_on() {
     worker.stop().await;
 }
 
-/// A target that says it is gone fails: neither the queue nor the handler that the copy names is paused.
+/// A target that answers 410 has failed: neither the queue nor the handler that the copy names is
+/// paused.
 #[tokio::test]
 async fn a_queues_target_that_is_gone_has_failed() {
     let (stage, _) = Stage::memory_with(quick()).await;
@@ -316,7 +323,8 @@ async fn a_queues_target_that_is_gone_has_failed() {
     worker.stop().await;
 }
 
-/// Unregistering: what waits is worked, or deleted; the minute's pass removes what is left of the queue.
+/// Unregistering: waiting copies are processed or deleted; the minute's pass removes what is left
+/// of the queue.
 #[tokio::test]
 async fn a_queue_goes_with_its_last_copy() {
     let (stage, _) = Stage::memory().await;
@@ -330,7 +338,8 @@ async fn a_queue_goes_with_its_last_copy() {
     assert_eq!(stage.queue.emit(late).await.unwrap().copies, 0);
     let mut worker = stage.worker(working());
     worker.until_count(3, Outcome::Deleted).await;
-    // Its own pass could be the one that the minute lets through, and end the queue later than this one returns.
+    // Its own pass could be the one that the minute lets through, and would remove the queue after
+    // this one returns.
     worker.stop().await;
     stage.admin.wake(false).await.unwrap();
     assert_eq!(stage.admin.queues().await.unwrap(), []);
@@ -349,7 +358,7 @@ async fn a_queue_goes_with_its_last_copy() {
     assert_eq!(actions, "put-queue delete-queue put-queue delete-queue delete-queue");
 }
 
-/// A copy of an emit that began before the queue was taken back, and committed after its end.
+/// A copy from an emit that began before the queue was deleted, and was committed after its end.
 #[tokio::test]
 async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
     let (stage, _) = Stage::memory().await;
@@ -371,7 +380,7 @@ async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
     assert_eq!(stage.admin.queues().await.unwrap(), []);
 }
 
-/// Dead copies say whose they are, and are brought back into their queue.
+/// Dead copies name their queue and their origin, and are redriven into their queue.
 #[tokio::test]
 async fn a_dead_copy_names_its_queue_and_its_origin() {
     let (stage, _) = Stage::memory().await;
@@ -397,7 +406,7 @@ async fn a_dead_copy_names_its_queue_and_its_origin() {
     worker.stop().await;
 }
 
-/// The target of a queue is put with the queue, and nowhere else.
+/// The target of a queue is registered with the queue, and in no other way.
 #[tokio::test]
 async fn nobody_registers_a_target_where_those_of_queues_are() {
     let (stage, _) = Stage::memory().await;

@@ -36,11 +36,11 @@ async fn register(theatre: &Theatre) {
     sqlx::query(version).execute(&theatre.pool).await.unwrap();
 }
 
-/// DRV-12: emitters and workers that are killed, and doubled notifications: what was copied is completed, each copy once
-/// but for those in flight at a kill.
+/// DRV-12: emitters and workers are killed, and notifications duplicated: every copy is completed,
+/// once except those in flight at a kill.
 #[tokio::test]
 async fn copies_outlive_the_processes() {
-    // So many wait for their turns that waking them again and again would be the load.
+    // So many wait for their turns that waking them repeatedly would be the load.
     let calm = Durations { grace_ms: 60_000, backoff_ms: 60_000, ..Durations::crowd() };
     let timing = if is_full() { calm } else { Durations::crowd() };
     let theatre = Theatre::new("queue-kills", timing).await;
@@ -54,7 +54,7 @@ async fn copies_outlive_the_processes() {
     }
     let role = Role::EmitterToQueue { canvases, each, work: Work::lasting(2) };
     let emitters: Vec<_> = (0..4).map(|_| theatre.start(&role, None)).collect();
-    // What one that is killed has emitted is not known; the others tell.
+    // How much the killed emitter had emitted is unknown; the others report it.
     theatre.until_at_least(ENDED, 20).await;
     theatre.kill_9(&emitters[0]).await;
     let mut doubled = 0;

@@ -1,6 +1,8 @@
-//! HTTP servers on loopback: one that gives its answers at once, and one that keeps what it gets until a test answers it.
+//! HTTP servers on loopback: one that gives its answers at once, and one that holds requests until
+//! a test answers them.
 //!
-//! The second is raw: it holds any number of answers back, or hangs up without one, as wiremock does not.
+//! The second is a raw socket server: it holds back any number of answers, or hangs up without one,
+//! which wiremock can't.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -19,13 +21,13 @@ use wiremock::{Mock, MockServer, ResponseTemplate};
 use crate::support::PATIENCE;
 
 pub(crate) struct Receiver {
-    /// Where it takes events.
+    /// The URL to which events are sent.
     pub(crate) url: String,
     requests: mpsc::Receiver<Arrived>,
     _serving: AbortOnDropHandle<()>,
 }
 
-/// A request that has not been answered. Dropped, its connection is closed without a word.
+/// A request that has not been answered. Dropping it closes its connection without an answer.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     /// Method and path.
@@ -54,14 +56,14 @@ impl Receiver {
         next.expect("no request came in time").expect("it serves as long as it is there")
     }
 
-    /// Whether nothing waits to be looked at.
+    /// Whether no request is waiting.
     pub(crate) fn is_quiet(&mut self) -> bool {
         self.requests.try_recv().is_err()
     }
 }
 
-/// Gives these answers, each once and at once, and then 404. Not one of wiremock's pool: that would hand a server on to
-/// another test, with whatever is still sent to it.
+/// Gives these answers, each once and at once, and then 404. Not from wiremock's pool, which would
+/// pass a server on to another test, together with requests that are still sent to it.
 pub(crate) async fn answering(answers: impl IntoIterator<Item = ResponseTemplate>) -> MockServer {
     let server = MockServer::builder().start().await;
     for answer in answers {
@@ -70,13 +72,13 @@ pub(crate) async fn answering(answers: impl IntoIterator<Item = ResponseTemplate
     server
 }
 
-/// What lets a worker call these servers.
+/// The configuration that lets a worker call these servers.
 pub(crate) fn to_loopback() -> DeliveryConfig {
     let allow = vec!["*=127.0.0.1:1-65535".parse().unwrap()];
     DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() }
 }
 
-/// One request, and its answer; the connection is closed behind it.
+/// Reads one request and answers it, then closes the connection.
 async fn take(mut stream: TcpStream, requests: mpsc::Sender<Arrived>) -> Option<()> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -113,7 +115,7 @@ impl Arrived {
     pub(crate) fn answer(self, status: &str, headers: &[&str]) {
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
         let answer = format!("HTTP/1.1 {status}\r\n{headers}content-length: 0\r\nconnection: close\r\n\r\n");
-        // Who asked may be gone.
+        // The client may be gone.
         let _ = self.answer.send(answer);
     }
 
@@ -121,7 +123,7 @@ impl Arrived {
         self.headers.get(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
     }
 
-    /// How many signatures it has, and which of them is by this secret, as Standard Webhooks says it.
+    /// The number of signatures, and the index of the one by this secret, per Standard Webhooks.
     pub(crate) fn signed_by(&self, secret: &str) -> (usize, Option<usize>) {
         let key = STANDARD.decode(secret.strip_prefix("whsec_").unwrap()).unwrap();
         let text =

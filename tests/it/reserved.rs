@@ -1,4 +1,5 @@
-//! Modules whose events only wakeq emits: refused on every way in, on every canvas; their handlers are free to all.
+//! Modules whose events only wakeq emits: refused in every way to emit, on every canvas; anyone may
+//! register their handlers.
 
 use reqwest::Method;
 use serde_json::{Value, json};

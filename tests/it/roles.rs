@@ -25,7 +25,7 @@ impl Roles {
         let mut stores = Vec::new();
         for kind in [RoleKind::Api, RoleKind::Worker] {
             let (role, url) = login(&stage.database, &kind.to_string()).await;
-            // Again after each migration: it changes nothing that is granted already.
+            // Repeated after each migration: it changes nothing that is granted already.
             for _ in 0..2 {
                 Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, kind)
                     .await
@@ -47,7 +47,7 @@ async fn refused(url: &str, statements: &[&str]) {
     }
 }
 
-/// What neither may: change what happened, or the rights and durations of the deployment.
+/// What neither may do: change the past, or the rights and durations of the deployment.
 const NOBODYS: &[&str] = &[
     "drop table wakeq.log",
     "alter table wakeq.log disable trigger all",
@@ -115,7 +115,8 @@ async fn done(_: Execution) -> HandlerResult {
     Ok(())
 }
 
-/// An operator's day with two tenants: emit, pause, run, die, redrive, log, and the minute's pass of both processes.
+/// An operator's day with two tenants: emit, pause, run, die, redrive, log, and the minute's pass
+/// of both processes.
 #[tokio::test]
 async fn the_api_and_a_worker_share_the_work() {
     if is_skipped("sessions of several roles") {
@@ -162,7 +163,8 @@ async fn the_api_and_a_worker_share_the_work() {
     running.stop().await;
 }
 
-/// No function of the schema is everybody's, and each table is in the list of rights, or the owner's on purpose.
+/// No function of the schema is open to everyone, and each table is in the list of rights, or
+/// deliberately the owner's.
 #[tokio::test]
 async fn every_table_and_function_has_its_rights_decided() {
     let (stage, _) = Stage::memory().await;
@@ -196,8 +198,8 @@ async fn every_table_and_function_has_its_rights_decided() {
     assert_eq!(unsafe_definers, Vec::<String>::new(), "a caller's search path would choose what they run");
 }
 
-/// Every statement that is checked at the build, asked for its plan as a role: Postgres looks at the rights before it
-/// plans. What is refused, each once.
+/// Plans every statement that is checked at build time as a role: Postgres checks the rights before
+/// it plans. Returns what is refused, each once.
 async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
     let (role, _) = login(&stage.database, &kinds.iter().map(ToString::to_string).collect::<String>()).await;
     for kind in kinds {
@@ -236,14 +238,14 @@ async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
     refused
 }
 
-/// The rights are enough for every statement, but for those that are another role's.
+/// The rights suffice for every statement, except those of another role.
 #[tokio::test]
 async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     let (stage, _) = Stage::memory().await;
     let unknown = |refused: &BTreeSet<String>, known: &[&str]| -> Vec<String> {
         refused.iter().filter(|object| !known.contains(&object.as_str())).cloned().collect()
     };
-    // To change durations, and to shift the time of a test.
+    // For changing durations, and for shifting the time in a test.
     let owners = ["function grant_rights", "table audit_log", "table settings"];
     let both = refused_to(&stage, &[RoleKind::Api, RoleKind::Worker]).await;
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");

@@ -1,4 +1,4 @@
-//! A password of the database that is changed while a process runs.
+//! The database's password is changed while a process runs.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ async fn say(owner: &mut PgConnection, statement: &str) {
     sqlx::raw_sql(AssertSqlSafe(statement.to_owned())).execute(owner).await.unwrap();
 }
 
-/// Lets the role in by its password only, once the server has heard of it.
+/// Makes the server require the role's password; returns once that has taken effect.
 async fn ask_for_the_password(owner: &mut PgConnection, wrong: &PgConnectOptions) {
     let rules: String = sqlx::query_scalar("show hba_file").fetch_one(&mut *owner).await.unwrap();
     let others = std::fs::read_to_string(&rules).unwrap();
@@ -31,7 +31,8 @@ fn queue(store: &Store) -> Queue {
     Queue::new(store.clone(), Arc::new(MemoryNotifier::new()), QueueConfig::default())
 }
 
-/// Emits for two canvases in turns until it is told to end; what was emitted, and how often that failed.
+/// Emits for two canvases in turns until stopped; returns what was emitted, and how many emits
+/// failed.
 async fn emit_on(
     queue: Queue,
     emitted: watch::Sender<usize>,
@@ -46,14 +47,15 @@ async fn emit_on(
             Err(error) => panic!("{error}"),
         }
         emitted.send_replace(ids.len());
-        // On one thread with those that it waits for.
+        // It shares a thread with the tasks that it waits for.
         tokio::task::yield_now().await;
     }
     (ids, failed)
 }
 
-/// The password is changed, and every connection is lost, while events are emitted: a process that was told the new one goes on,
-/// one that was not makes no connection any more, and what was emitted is there.
+/// The password is changed, and every connection is lost, while events are emitted: a process that
+/// was given the new one continues, one that was not can no longer connect, and what was emitted is
+/// there.
 #[tokio::test]
 async fn a_password_changes_amid_emits() {
     let Some(cluster) = cluster("a test that changes who may connect to Postgres").await else { return };

@@ -1,5 +1,5 @@
-//! The scaling of workers that `deploy/` ships: the autoscaler's formula in virtual time, over the served API and workers
-//! that run, start and stop.
+//! The scaling of workers that `deploy/` ships: the autoscaler's formula in virtual time, with the
+//! served API and workers that run, start and stop.
 
 mod formula;
 
@@ -31,7 +31,7 @@ fn settings() -> Settings {
     Settings::of(&deployed("components/depth-autoscaling/scaler.yaml"))
 }
 
-/// What the executions of all workers do: they begin, wait for the door of their worker, and end.
+/// The executions of all workers: they begin, wait at the door of their worker, and end.
 #[derive(Default)]
 struct Floor {
     inside: watch::Sender<usize>,
@@ -40,7 +40,7 @@ struct Floor {
     cut_off: AtomicUsize,
 }
 
-/// A worker, and the door that its executions wait behind.
+/// A worker, and the door at which its executions wait.
 struct Worker {
     running: Running,
     door: Arc<Semaphore>,
@@ -86,7 +86,7 @@ impl Worker {
                 Ok(())
             }
         });
-        // No more than it runs: the handlers of this test are quick, those that it plays are not.
+        // No prefetch: the handlers of this test are quick, those that they stand for are not.
         let config = WorkerConfig { capacity, prefetch: Some(0), shutdown_grace, ..WorkerConfig::default() };
         Self { running: stage.worker_with(handlers, config), door, inside }
     }
@@ -100,7 +100,7 @@ impl Worker {
         self.door.add_permits(self.inside());
     }
 
-    /// As SIGTERM does. Within its grace what is inside ends; without one it is cut off.
+    /// As SIGTERM does. Within the grace, executions inside end; without one they are cut off.
     async fn stop(self, within_grace: bool) {
         self.running.cancel();
         if within_grace {
@@ -110,7 +110,8 @@ impl Worker {
     }
 }
 
-/// The deployment that is scaled, in a virtual time: a handler runs for as long as the scaler waits between two looks.
+/// The scaled deployment, in virtual time: a handler takes as long as the scaler waits between two
+/// looks.
 struct Deployment {
     service: Service,
     key: String,
@@ -121,7 +122,7 @@ struct Deployment {
     started: usize,
     emitted: usize,
     now: Duration,
-    /// The workers after each look.
+    /// The number of workers after each look.
     history: Vec<usize>,
 }
 
@@ -156,12 +157,13 @@ impl Deployment {
         self.floor.completed.lock().unwrap().len()
     }
 
-    /// What is left, run or not.
+    /// Events that are left, running or not.
     fn left(&self) -> usize {
         self.emitted - self.completed()
     }
 
-    /// Returns once as many run as there is work or room for; then the workers are at capacity, if there is enough.
+    /// Returns once as many events run as there are, up to the workers' capacity; if there are
+    /// enough, every worker is at capacity.
     async fn settled(&self) {
         let all = self.workers.len() * self.capacity;
         let expected = self.left().min(all);
@@ -173,7 +175,7 @@ impl Deployment {
         }
     }
 
-    /// What KEDA's trigger reads.
+    /// The value that KEDA's trigger reads.
     async fn depth(&self) -> u64 {
         let Settings { url, value_location, .. } = self.scaler.settings();
         let path = &url[url.find("/v1/").unwrap()..];
@@ -181,8 +183,8 @@ impl Deployment {
         Answer::of(request).await.json()[value_location].as_u64().expect("a number stands there")
     }
 
-    /// One look of the scaler, which starts or stops workers. Those that stop are at capacity if `busily`, and every second
-    /// one of them has no grace.
+    /// One look of the scaler, which starts or stops workers. If `busily`, those that stop are at
+    /// capacity; every second one of them has no grace.
     async fn look(&mut self, busily: bool) {
         self.settled().await;
         let depth = self.depth().await;
@@ -212,7 +214,8 @@ impl Deployment {
 
     async fn scale(&mut self, wanted: usize) {
         while self.workers.len() < wanted {
-            // Every second one is stopped without a grace, as one is whose handlers are longer than it.
+            // Every second one is stopped without a grace, like one whose handlers take longer than
+            // that.
             let grace = Duration::from_secs(28) * u32::from(self.started.is_multiple_of(2));
             let worker = Worker::start(&self.service.stage, &self.floor, self.capacity, grace);
             self.workers.push(worker);
@@ -225,8 +228,9 @@ impl Deployment {
     }
 }
 
-/// EV2-19, EV2-06: with the numbers that `deploy/` ships a backlog raises the workers, all of which are at capacity, and they go
-/// again, once; those that go lose no event and double none, and another canvas's events count for nothing.
+/// EV2-19, EV2-06: with the numbers that `deploy/` ships, a backlog raises the number of workers,
+/// all of which are at capacity, and it falls again, once; those that stop lose no event and run
+/// none twice, and another canvas's events do not count.
 #[tokio::test]
 async fn workers_follow_the_depth_up_once_and_down_once() {
     let (backlog, capacity) = (size(300, 5_000), size(4, 64));
@@ -234,7 +238,7 @@ async fn workers_follow_the_depth_up_once_and_down_once() {
     let of_the_worker = format!("- name: WAKEQ_CAPACITY\n              value: \"{}\"", settings.target);
     assert!(deployed("base/worker.yaml").contains(&of_the_worker), "a worker's worth of waiting events");
     let min = settings.min;
-    // The small size has a small capacity, and as many events for each place.
+    // The small size has a small capacity, and as many events per slot.
     let settings = Settings { target: capacity as u64, ..settings };
     assert!(!is_full() || settings.target == self::settings().target);
     let mut deployment = Deployment::start(settings, capacity).await;

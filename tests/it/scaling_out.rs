@@ -1,4 +1,5 @@
-//! Several workers on one backlog: each takes what it has room for, and leaves the rest to the others.
+//! Several workers on one backlog: each takes what it has capacity for, and leaves the rest to the
+//! others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,8 @@ use crate::door::Door;
 use crate::support::{PATIENCE, Stage, quick};
 use crate::theatre::{Theatre, figure, is_full, list, size};
 
-/// EV2-19, EV2-06: one worker is full, and a second one that comes later is full at once, though nothing has ended.
+/// EV2-19, EV2-06: one worker is at capacity, and a second one that starts later is at once, too,
+/// although nothing has ended.
 async fn a_second_worker_has_work_at_once(broker: Broker) {
     let stage = Stage::with(broker.notifier.clone(), quick()).await;
     let (handler, mut door) = Door::new();
@@ -42,8 +44,8 @@ async fn a_second_worker_has_work_at_once_over_pubsub() {
     a_second_worker_has_work_at_once(Broker::pubsub("second-worker").await).await;
 }
 
-/// EV2-10, EV2-19: two processes; the second runs at capacity within a second of its start, the first is killed, and
-/// every event completes.
+/// EV2-10, EV2-19: two processes; the second runs at capacity within a second of its start, the
+/// first is killed, and every event completes.
 #[tokio::test]
 async fn a_second_process_runs_at_capacity_within_a_second() {
     let theatre = Theatre::new("second-process", Durations::crowd()).await;
@@ -70,8 +72,9 @@ async fn a_second_process_runs_at_capacity_within_a_second() {
     figure("all complete after the kill", format!("{took:.1?}"));
 }
 
-/// EV2-06: eight workers run as much as each other of one backlog. In its full size they run freely; in its small one no event
-/// ends before all workers are full, because chance is worth a tenth of so few events.
+/// EV2-06: eight workers run equal shares of a backlog. In the full size they run freely; in the
+/// small one no event ends before all workers are full, because with so few events chance makes a
+/// difference of a tenth.
 #[tokio::test]
 async fn eight_workers_share_a_backlog_evenly() {
     let broker = Broker::pubsub("eight-workers").await;
@@ -87,7 +90,7 @@ async fn eight_workers_share_a_backlog_evenly() {
             async move {
                 begun.add_permits(1);
                 may_end.acquire().await?.forget();
-                // The work.
+                // Simulates the work.
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 Ok(done.send(number).await?)
             }
@@ -99,7 +102,8 @@ async fn eight_workers_share_a_backlog_evenly() {
     }
     let (mut left, mut shares) = (count, [0; 8]);
     while left > 0 {
-        // The last events may all have been taken by some of the workers, four times the capacity ahead: those run freely.
+        // The last events may all have been prefetched by some of the workers, up to four times the
+        // capacity: those run freely.
         let in_step = !is_full() && left > 5 * 8 * capacity;
         let all = u32::try_from(left.min(8 * capacity)).unwrap();
         if in_step || left == count {
@@ -122,8 +126,8 @@ async fn eight_workers_share_a_backlog_evenly() {
     }
 }
 
-/// EV2-10, EV2-06: eight processes share a backlog, and one of them is killed half-way: every event completes, and only what was in
-/// flight at the kill runs twice.
+/// EV2-10, EV2-06: eight processes share a backlog, and one of them is killed half-way: every event
+/// completes, and only those in flight at the kill run twice.
 #[tokio::test]
 async fn a_kill_of_one_of_eight_loses_nothing() {
     let theatre = Theatre::new("killed-of-eight", Durations::crowd()).await;

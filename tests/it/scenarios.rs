@@ -17,10 +17,10 @@ struct Stage {
     workers: Vec<Worker>,
 }
 
-/// Why a story went wrong at a line.
+/// Why a story failed at a line.
 type Wrong = String;
 
-/// Plays one story. The error is the trace, and the line that did not hold.
+/// Plays one story. The error is the trace and the line that did not hold.
 fn play(story: &str) -> Result<(), String> {
     let mut stage = Stage { world: World::new(), workers: Vec::new() };
     stage.world.trace = Some(Vec::new());
@@ -168,7 +168,7 @@ impl Stage {
         }
     }
 
-    /// The last edges a worker took.
+    /// Checks the last edges that a worker took.
     fn did(&mut self, name: &str, edges: &[&str]) -> Result<(), Wrong> {
         let outcomes = &self.worker(name)?.outcomes;
         let last: Vec<&str> =
@@ -199,7 +199,7 @@ impl Stage {
         }
     }
 
-    /// Time passes; runs that come back from the parking lot go on as far as they can.
+    /// Lets time pass; runs that return from the parking lot continue as far as they can.
     fn wait(&mut self, text: &str) -> Result<(), Wrong> {
         pass(&mut self.world, &mut self.workers, duration(text)?, |world, workers| {
             for worker in workers {
@@ -294,7 +294,7 @@ fn rule(word: &str) -> Result<RuleKind, Wrong> {
     word.parse()
 }
 
-/// `3x`, or `once` and `never`.
+/// Parses `3x`, or `never`, `once` and `twice`.
 fn number(word: &str) -> Result<usize, Wrong> {
     match word {
         "never" => Ok(0),
@@ -307,7 +307,7 @@ fn number(word: &str) -> Result<usize, Wrong> {
     }
 }
 
-/// `1ms`, `20s`, `5min`, `2h`.
+/// Parses `1ms`, `20s`, `5min`, `2h`.
 fn duration(word: &str) -> Result<Duration, Wrong> {
     let digits = word.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit_ms = match &word[digits.len()..] {

@@ -67,7 +67,8 @@ async fn rules_have_the_agreed_columns() {
     );
 }
 
-/// EV2-39: a row needs no more than the agreed columns; the others have their defaults, and it says who wrote it.
+/// EV2-39: a row needs only the agreed columns; the others have defaults, and it records its
+/// author.
 #[tokio::test]
 async fn a_rule_can_be_inserted_with_the_agreed_columns_alone() {
     let (stage, _) = Stage::memory().await;
@@ -98,7 +99,7 @@ async fn a_rule_is_a_pause_or_a_block() {
     assert!(refused.contains("invalid input value for enum"), "{refused}");
 }
 
-/// What a program could insert wrongly by SQL is refused by the table itself.
+/// The table itself refuses what a program could insert wrongly by SQL.
 #[tokio::test]
 async fn rows_that_no_worker_could_run_are_refused() {
     let (stage, _) = Stage::memory().await;
@@ -130,12 +131,12 @@ async fn rows_that_no_worker_could_run_are_refused() {
     assert_eq!(stage.rows().await, 3);
 }
 
-/// The constraint or type that refuses a statement.
+/// The error of a statement, which names the constraint or type.
 async fn refusal(pool: &PgPool, sql: &'static str) -> String {
     sqlx::query(sql).execute(pool).await.expect_err(sql).to_string()
 }
 
-/// EV2-40: one of a kind on a handler.
+/// EV2-40: one rule of a kind per handler.
 #[tokio::test]
 async fn a_handler_has_one_rule_of_a_kind() {
     let (stage, _) = Stage::memory().await;
@@ -144,7 +145,7 @@ async fn a_handler_has_one_rule_of_a_kind() {
     assert!(refusal(&stage.pool, twice).await.contains("scheduling_rules_one_of_a_kind"));
 }
 
-/// EV2-38, EV2-39: the document's columns are text; domains over text show as such.
+/// EV2-38, EV2-39: the document's columns are text; domains over text are shown as such.
 #[tokio::test]
 async fn domains_show_as_text() {
     let (stage, _) = Stage::memory().await;
@@ -160,7 +161,7 @@ async fn domains_show_as_text() {
     assert_eq!(texts, [&of_events[..], &["handler_name", "event_space"]].concat());
 }
 
-/// EV2-46, EV2-47: what an emit writes, by `emit` and by plain SQL with the defaults.
+/// EV2-46, EV2-47: the row that an emit writes, by `emit` and by plain SQL with the defaults.
 #[tokio::test]
 async fn an_emitted_row_begins_as_the_document_says() {
     let (stage, _) = Stage::memory().await;
@@ -184,7 +185,7 @@ async fn an_emitted_row_begins_as_the_document_says() {
     assert_eq!(as_documented, [true, true]);
 }
 
-/// Limits and invariants hold whoever writes.
+/// Limits and invariants hold, whatever writes.
 #[tokio::test]
 async fn the_tables_refuse_what_makes_no_sense() {
     let (stage, _) = Stage::memory().await;
@@ -219,7 +220,7 @@ async fn the_tables_refuse_what_makes_no_sense() {
     assert_eq!(stage.rows().await, 1);
 }
 
-/// The one definition of the wake-up time.
+/// The single definition of the wake-up time.
 #[tokio::test]
 async fn the_wake_up_time_is_defined_once() {
     let (stage, _) = Stage::memory().await;

@@ -15,7 +15,8 @@ use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
 
 use crate::support::{PATIENCE, Stage, fit};
 
-/// A served API over a queue of its own. Ended in good order by [`Service::stop`], else when it is dropped.
+/// A served API over a queue of its own. [`Service::stop`] shuts it down cleanly; dropping it
+/// aborts it.
 pub(crate) struct Service {
     pub(crate) stage: Stage,
     pub(crate) notifier: Arc<MemoryNotifier>,
@@ -28,7 +29,7 @@ pub(crate) struct Service {
     running: JoinHandle<()>,
 }
 
-/// An answer, read whole.
+/// An answer, fully read.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -37,7 +38,7 @@ pub(crate) struct Answer {
 }
 
 impl Service {
-    /// With the defaults, but for strangers, whom tests play as fast as they can.
+    /// With the defaults, except the rate for strangers, which tests imitate as fast as they can.
     pub(crate) async fn start() -> Self {
         Self::with(HttpConfig { stranger_rate: 10_000, ..HttpConfig::default() }).await
     }
@@ -46,7 +47,7 @@ impl Service {
         Self::over(StoreConfig::default(), config).await
     }
 
-    /// With a store of its own, as a process of its own has it.
+    /// With a store of its own, as another process would have.
     pub(crate) async fn over(store: StoreConfig, config: HttpConfig) -> Self {
         Self::told_by(MemoryNotifier::new(), store, config).await
     }
@@ -98,7 +99,7 @@ impl Service {
         self.request(method, &path).bearer_auth(&self.key)
     }
 
-    /// The answer to whoever holds a key, for a path below `/v1`; no body if it is null.
+    /// The answer to a request with a key, for a path below `/v1`; without a body if it is null.
     pub(crate) async fn ask(&self, key: &str, method: Method, path: &str, body: Value) -> Answer {
         let request = self.request(method, &format!("/v1{path}")).bearer_auth(key);
         Answer::of(if body.is_null() { request } else { request.json(&body) }).await
@@ -125,7 +126,7 @@ impl Service {
         Answer::of(self.on_canvas(Method::DELETE, path)).await
     }
 
-    /// Ends the server as SIGTERM does.
+    /// Shuts the server down, as SIGTERM does.
     pub(crate) async fn stop(mut self) -> Stage {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, &mut self.running).await.expect("no end in time").unwrap();
@@ -153,7 +154,7 @@ impl Answer {
         serde_json::from_str(&self.text).unwrap()
     }
 
-    /// A failure: its status, and the last part of its type. Every problem has to be told in the same form.
+    /// A failure: its status, and the last part of its type. Every problem must have the same form.
     #[track_caller]
     pub(crate) fn problem(&self) -> (u16, String) {
         assert_eq!(self.headers[CONTENT_TYPE], "application/problem+json", "{} {}", self.status, self.text);

@@ -13,14 +13,16 @@ async fn complete(_event: Execution) -> HandlerResult {
     Ok(())
 }
 
-/// Each service gets every notification and runs what is its own. What is the other's it puts off, which stops nobody: at
-/// the default durations a wait for the unknown handler's next look would be five minutes.
+/// Each service gets every notification and runs its own events. It defers the other's, which
+/// delays nothing: with the default durations, a wait for the next look at an unknown handler would
+/// be five minutes.
 #[tokio::test]
 async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
     let config = Broker::pubsub_config("services").await;
     let mails = PubSubConfig { subscription: format!("{}-mails", config.subscription), ..config.clone() };
     let pages = PubSubConfig { subscription: format!("{}-pages", config.subscription), ..config };
-    // Both subscriptions are there before the first event: one that comes later does not get what was published before.
+    // Both subscriptions exist before the first event: a later one misses what was published
+    // before.
     let connect = async |config| {
         create_topics(&config).await.unwrap();
         Arc::new(PubSub::connect(config).await.unwrap()) as Arc<dyn Notifier>
@@ -44,7 +46,7 @@ async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
     let (mailed, paged) =
         tokio::join!(mailing.until_count(30, Outcome::Deleted), paging.until_count(30, Outcome::Deleted));
     assert_eq!((mailed.len(), paged.len(), stage.rows().await), (30, 30, 0));
-    // The other's handlers are noted as unknown: they are to nobody's harm, and nothing waits for them.
+    // The other's handlers are noted as unknown, which does no harm, and nothing waits for them.
     let stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope("send-mail"))).await.unwrap();
     assert!(stats.iter().all(|stats| stats.waiting + stats.delayed + stats.running == 0));
     mailing.stop().await;

@@ -1,5 +1,5 @@
-//! What one canvas, one credential and one address may take of the service, while others are served as ever; and what the
-//! record says of who came, from where, and what they read.
+//! What one canvas, one credential and one address may take of the service, while others are served
+//! as usual; and what the record says of who came, from where, and what they read.
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,8 @@ fn objects() -> (String, Value) {
     (format!("/canvases/{OTHER}/objects/work:1/events"), json!({"main": {"name": "greet"}}))
 }
 
-/// Two of eight requests are a share: a third of the same canvas is refused, with whatever key; the other canvas is served.
+/// Two of eight requests are a share: a third one of the same canvas is refused, with whatever key;
+/// the other canvas is served.
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
     if is_skipped("a session beside an open transaction") {
@@ -73,7 +74,8 @@ async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
     service.stop().await;
 }
 
-/// Forty requests of one canvas that wait in the database hold two of its six connections, and nobody else waits for them.
+/// Forty requests of one canvas that wait in the database hold two of its six connections, and no
+/// other canvas waits for them.
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs() {
     if is_skipped("a session beside an open transaction") {
@@ -105,7 +107,8 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
     service.stop().await;
 }
 
-/// The turn of a long read rests for two seconds if another canvas has asked the process, and not at all while its canvas is alone.
+/// After a long read, the canvas's turn rests for two seconds if another canvas has made requests
+/// to the process, and not at all if it is alone.
 #[tokio::test]
 async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     if is_skipped("a session beside an open transaction") {
@@ -121,7 +124,7 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
         sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
         let release = async {
             until_waiting(&service, 1).await;
-            // How long it is held is what makes the read a long one.
+            // Holding the lock this long makes the read a long one.
             tokio::time::sleep(Duration::from_millis(300)).await;
             let released = Instant::now();
             held.rollback().await.unwrap();
@@ -133,7 +136,7 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
         released.elapsed()
     };
     let rest = Duration::from_secs(2);
-    // One is enough: if it rested, none would be answered so soon.
+    // One success is enough: with a rest, none would be answered this soon.
     let alone = async { while next_after_a_long_one().await >= rest {} };
     tokio::time::timeout(PATIENCE, alone).await.expect("nothing rests for nobody's sake");
     service.get("/handlers").await.json();
@@ -142,7 +145,8 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     service.stop().await;
 }
 
-/// How many of ten requests at a time are refused, each with the time to wait, and not before a second is over.
+/// How many of ten concurrent requests are refused, each with a `retry-after`, and not before a
+/// second has passed.
 async fn refused_of_ten(ask: impl AsyncFn() -> Answer) -> usize {
     let begun = Instant::now();
     let asking = async || (ask().await, begun.elapsed());
@@ -188,7 +192,8 @@ async fn rates_are_each_credential_s_and_each_canvas_s_own() {
     service.stop().await;
 }
 
-/// An event costs the same of its canvas's rate, however many come in a request; what is no event costs nothing of it.
+/// Each event counts towards its canvas's rate, however many come in a request; other requests do
+/// not.
 #[tokio::test]
 async fn a_canvas_has_a_rate_in_events() {
     let service = Service::with(HttpConfig { canvas_event_rate: 10, ..HttpConfig::default() }).await;
@@ -219,7 +224,8 @@ async fn a_canvas_has_a_rate_in_events() {
     assert_eq!(service.stop().await.rows().await, 2000, "of what was refused there is nothing");
 }
 
-/// A canvas that sends, or is sent, more than it may in a second is refused before its body is read; another goes on.
+/// A canvas that sends or receives more than its rate per second is refused before its body is
+/// read; another one is served.
 #[tokio::test]
 async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
     let service = Service::with(HttpConfig { canvas_byte_rate: 8 * 1024, ..HttpConfig::default() }).await;
@@ -252,7 +258,8 @@ async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
     service.stop().await;
 }
 
-/// What a credential of every canvas sends to one canvas it can't send to another, and nothing of that one's rate is used up.
+/// The bytes that a credential for every canvas sends to one canvas count for all of them, but do
+/// not use up another canvas's rate.
 #[tokio::test]
 async fn a_credential_has_a_rate_in_bytes_on_whatever_canvases() {
     let service = Service::with(HttpConfig { canvas_byte_rate: 8 * 1024, ..HttpConfig::default() }).await;
@@ -270,7 +277,7 @@ async fn a_credential_has_a_rate_in_bytes_on_whatever_canvases() {
     service.stop().await;
 }
 
-/// From the very address from which strangers knock, a credential that counts is let in.
+/// A valid credential is let in even from the very address that strangers flood from.
 #[tokio::test]
 async fn strangers_are_limited_by_their_address_and_nobody_else_is() {
     let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
@@ -306,8 +313,8 @@ async fn one_address_has_its_share_of_connections_and_a_trusted_proxy_has_all() 
     }
 }
 
-/// Sign-ins, reads of values and refusals stand in the record of the canvas they are about, each once with its number, and
-/// with the client's address, which a proxy told.
+/// Sign-ins, reads of values and refusals are in the record of their canvas, each once with its
+/// count and with the client's address, as reported by a proxy.
 #[tokio::test]
 async fn the_record_says_who_came_from_where_and_read_what() {
     let proxies = vec!["127.0.0.1".parse().unwrap()];
@@ -354,7 +361,7 @@ async fn the_record_says_who_came_from_where_and_read_what() {
     );
 }
 
-/// What an operator does to the whole deployment stands in the record of no canvas.
+/// What an operator does to the whole deployment is in the record of no canvas.
 #[tokio::test]
 async fn waking_everything_and_new_durations_are_recorded() {
     let service = Service::start().await;

@@ -24,9 +24,9 @@ const DRAIN_ROUNDS: usize = 600;
 /// What may go wrong in a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Faults {
-    /// Messages get lost and doubled, rules come and go, handlers fail.
+    /// Messages are lost and duplicated, rules come and go, handlers fail.
     OfMessages,
-    /// Workers die and stall as well, and answers of the database get lost.
+    /// Workers die and stall as well, and answers of the database are lost.
     OfProcesses,
 }
 
@@ -47,7 +47,8 @@ impl Simulation {
         world.retry.retries = dice.below(3) as u32;
         world.retry.delay = Duration::from_secs(dice.one_of(&[1, 60, 300, 3_600]));
         world.trace = traced.then(Vec::new);
-        // One of the two: the other's objects go on when an event dies.
+        // Only one of the handlers halts its objects; those of the other continue when an event
+        // dies.
         world.halting.insert(HANDLERS[1].to_owned());
         let all = || HANDLERS.map(str::to_owned);
         let workers = vec![
@@ -58,13 +59,13 @@ impl Simulation {
         Self { dice, faults, world, workers }
     }
 
-    /// With the emulator's broker for the plain one.
+    /// Replaces the plain broker by the emulator's.
     pub(crate) fn over(mut self, faults: wakeq_emulator::Faults) -> Self {
         self.world.broker.emulated = Some(Box::new(Emulated::new(faults, self.world.now)));
         self
     }
 
-    /// Plays a world to its end; what the checks found.
+    /// Plays a world to its end; returns what the checks found.
     pub(crate) fn play(mut self) -> (Vec<String>, World) {
         for _ in 0..ACTIONS {
             self.act();
@@ -78,7 +79,7 @@ impl Simulation {
         (self.world.violations.clone(), self.world)
     }
 
-    /// One thing happens.
+    /// One action.
     fn act(&mut self) {
         match self.dice.below(if self.faults == Faults::OfMessages { 90 } else { 100 }) {
             0..7 => self.emit(),
@@ -112,7 +113,7 @@ impl Simulation {
         }
     }
 
-    /// An operator lets an object go on that stands still.
+    /// An operator resumes a halted object.
     fn skip(&mut self) {
         let halted: Vec<(String, String)> = self.world.halted.iter().cloned().collect();
         if !halted.is_empty() {
@@ -177,7 +178,7 @@ impl Simulation {
 
     fn double_or_lose(&mut self) {
         if let Some(emulated) = &mut self.world.broker.emulated {
-            // It loses and doubles by itself; once in a while it is killed.
+            // It loses and duplicates by itself; once in a while it is killed.
             if self.dice.below(5) == 0 {
                 emulated.forget_everything(self.world.now);
                 self.world.log(|_| "everything is forgotten".to_owned());
@@ -240,7 +241,7 @@ impl Simulation {
         pass(&mut self.world, &mut self.workers, duration, |_, _| ());
     }
 
-    /// A healthy process does not let time pass between the end of a handler and the write that follows.
+    /// A healthy process lets no time pass between the end of a handler and the write that follows.
     fn finish_writes(&mut self) {
         let owns = |state: &State| {
             matches!(
@@ -258,7 +259,7 @@ impl Simulation {
         }
     }
 
-    /// A process ends in good order, and another takes its place.
+    /// A process shuts down cleanly, and another takes its place.
     fn shut_down(&mut self) {
         let able = self.able_workers();
         if let Some(at) = (!able.is_empty()).then(|| self.dice.one_of(&able)) {
@@ -341,7 +342,7 @@ impl Simulation {
         self.check();
     }
 
-    /// Whether every event that is left is parked under a standing rule, or waits for its turn.
+    /// Whether every remaining event is parked under a standing rule or waits for its turn.
     fn settled(&self) -> bool {
         self.world.rows.iter().all(|(id, row)| {
             let is_parked =
@@ -350,7 +351,7 @@ impl Simulation {
         })
     }
 
-    /// What has to hold between any two steps.
+    /// The invariants that must hold between any two steps.
     fn check(&mut self) {
         self.world.check_rows();
         let live = self.workers.iter().filter(|worker| worker.alive).flat_map(|worker| &worker.runs);
@@ -411,7 +412,7 @@ impl Simulation {
     }
 }
 
-/// Plays the seed again with a trace and shows what went wrong.
+/// Plays the seed again with a trace, and shows what went wrong.
 fn report(seed: u64, faults: Faults) -> String {
     let (violations, world) = Simulation::new(seed, faults, None, true).play();
     let trace = world.trace.unwrap_or_default().join("\n  ");
@@ -432,9 +433,9 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
     tally
 }
 
-// ORD-22: whoever removes an event looks for the next one after that was committed. In one statement it misses what was
-// committed after its snapshot, and turned away before its end. No process has to die for that; nor for a wake-up that is
-// left out when an object goes on.
+// ORD-22: a removal looks for the next event only once it is committed. In one statement, it would
+// miss an event that was committed after its snapshot and turned away before its end. No process
+// has to die for that, nor for a wake-up that is missing when an object resumes.
 #[test]
 fn a_turn_that_nobody_hands_over_is_caught() {
     for defect in [Defect::HandOverInTheRemoval, Defect::SkipWithoutWaking] {
@@ -446,7 +447,8 @@ fn a_turn_that_nobody_hands_over_is_caught() {
     }
 }
 
-// EV2-52: notifications that are doubled, put back or taken by several workers start nothing twice.
+// EV2-52: notifications that are duplicated, put back or taken by several workers start nothing
+// twice.
 #[test]
 fn without_lost_claims_every_event_runs_to_completion_once() {
     let tally = check_worlds(Faults::OfMessages, 6_000);

@@ -1,4 +1,4 @@
-//! What `stats` and `explain` answer for an event in each of its states; whole answers.
+//! The answers of `stats` and `explain` for an event in each of its states; whole answers.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn live(stage: &Stage, id: EventId) -> Live {
     }
 }
 
-/// An answer about an event of handler `name` that is due, free, and was never tried.
+/// An answer about an event of handler `name` that is due, unclaimed, and was never attempted.
 fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
     Live {
         id: EventId(row.id),
@@ -176,7 +176,7 @@ async fn a_rule_alone() {
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
     let rules = stage.admin.rules(None).await.unwrap();
     assert_eq!(stats(&stage, "greet").await, HandlerStats { rules, ..idle("greet") });
-    // Another canvas's rules, however many, hide nothing of this one.
+    // Another canvas's rules, however many, hide none of this one's.
     let other =
         "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space, created_by)
                  select 'pause', gen_random_uuid(), 'n' || n, 'WORKER', 'x' from generate_series(1, 1500) n";
@@ -188,7 +188,7 @@ async fn a_rule_alone() {
     assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().len(), 1);
 }
 
-/// EV2-36: running, by the time of its claim.
+/// EV2-36: running, since its claim.
 #[tokio::test]
 async fn running() {
     let (stage, _) = Stage::memory().await;
@@ -258,7 +258,7 @@ async fn dead() {
     worker.stop().await;
 }
 
-/// EV2-23: an id that the caller chose is remembered; another is not.
+/// EV2-23: an id chosen by the caller is remembered; another is not.
 #[tokio::test]
 async fn gone_and_unknown() {
     let (stage, _) = Stage::memory().await;

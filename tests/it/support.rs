@@ -1,4 +1,5 @@
-//! What the tests of the whole queue share: a database of their own, a notifier, workers that are stopped at the end.
+//! Shared by the tests of the whole queue: a database of their own, a notifier, workers that are
+//! stopped at the end.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use wakeq::{
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 
-/// Longest wait for anything that has to happen.
+/// Longest wait for anything that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A queue on a database of its own.
@@ -27,7 +28,7 @@ pub(crate) struct Stage {
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,
-    /// For the test's own looks into the tables.
+    /// For the test's own queries.
     pub(crate) pool: sqlx::PgPool,
 }
 
@@ -38,7 +39,7 @@ pub(crate) async fn database() -> TestDatabase {
     TestDatabase::create(&state, migrate).await.unwrap()
 }
 
-/// A new login of the database's server, without a right, and the URL by which it connects.
+/// Creates a login on the database's server, without rights; returns its role and its URL.
 pub(crate) async fn login(database: &TestDatabase, name: &str) -> (String, String) {
     let role = format!("{}_{name}", database.name());
     let mut owner = PgConnection::connect(database.url()).await.unwrap();
@@ -49,8 +50,8 @@ pub(crate) async fn login(database: &TestDatabase, name: &str) -> (String, Strin
     (role, url.into())
 }
 
-/// The URL that a stage's store connects by: the owner's, or, where `TEST_ROLE` names kinds of processes (`api`, `worker`,
-/// `api,worker`), that of a login with their rights and no others.
+/// The URL by which a stage's store connects: the owner's, or, if `TEST_ROLE` names kinds of
+/// processes (`api`, `worker`, `api,worker`), that of a login with exactly their rights.
 async fn url_of_the_store(database: &TestDatabase) -> String {
     let Ok(kinds) = std::env::var("TEST_ROLE") else { return database.url().to_owned() };
     let (role, url) = login(database, "role").await;
@@ -65,13 +66,14 @@ async fn url_of_the_store(database: &TestDatabase) -> String {
     url
 }
 
-/// A server of the test's own. `None`, with a loud line about what is skipped, where Postgres is not installed.
+/// A server of the test's own. `None`, with a message about what is skipped, if Postgres is not
+/// installed.
 pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
     Cluster::start_if_installed(options, skipped).await.unwrap()
 }
 
-/// Durations that make a test quick: what is lost is found within two seconds.
+/// Durations for a quick test: whatever is lost is found within two seconds.
 pub(crate) fn quick() -> Timing {
     Timing {
         lease: Duration::from_secs(2),
@@ -101,7 +103,7 @@ impl Stage {
         Self::through(database, &url, notifier, timing).await
     }
 
-    /// On a database that the queue reaches at another address, such as that of a proxy.
+    /// On a database that the queue reaches at another address, such as a proxy's.
     pub(crate) async fn through(
         database: TestDatabase,
         url: &str,
@@ -124,7 +126,7 @@ impl Stage {
         self.queue.emit_all(events).await.unwrap().into_iter().map(|emitted| emitted.id).collect()
     }
 
-    /// How many rows `events_v2` has.
+    /// The number of rows in `events_v2`.
     pub(crate) async fn rows(&self) -> i64 {
         sqlx::query_scalar("select count(*) from wakeq.events_v2").fetch_one(&self.pool).await.unwrap()
     }
@@ -147,8 +149,8 @@ pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
     Store::connect(url, fit(StoreConfig { timing, ..StoreConfig::default() })).await.unwrap()
 }
 
-/// The configuration of a store as this run of the tests needs it: with as many connections as `TEST_POOL` says, unless
-/// the test itself asks for a number, and with leave to work on the embedded Postgres.
+/// The configuration of a store for this run of the tests: with `TEST_POOL` connections, unless the
+/// test itself sets a number, and with permission to work on the embedded Postgres.
 pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     let asked = std::env::var("TEST_POOL").ok().map(|count| count.parse().expect("TEST_POOL is a number"));
     let is_usual = config.max_connections == StoreConfig::default().max_connections;
@@ -160,7 +162,7 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     }
 }
 
-/// What the signing secrets of the tests are encrypted with, as a variable and its value.
+/// The variable and value of the key that encrypts the tests' signing secrets.
 pub(crate) const SECRET_KEY: (&str, &str) =
     ("WAKEQ_SECRET_KEY", "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
 
@@ -171,15 +173,16 @@ pub(crate) fn secret_keys() -> wakeq::SecretKeys {
 
 const ALLOWED: &str = "1";
 
-/// The variable, and its value, that lets a process of the tests work on the server that they have.
+/// The variable and value that allow a process of the tests to work on their server.
 pub(crate) fn durability() -> (&'static str, &'static str) {
     const VARIABLE: &str = "WAKEQ_ALLOW_UNSAFE_DURABILITY";
     let inherited = std::env::var(VARIABLE).is_ok_and(|value| value == ALLOWED);
     (VARIABLE, if inherited || TestDatabase::is_embedded() { ALLOWED } else { "0" })
 }
 
-/// Whether a test that needs this cannot run: the embedded Postgres has one session, which nobody else can use while a
-/// transaction is open, and that nothing interrupts. Says so past the capturing of output.
+/// Whether a test that needs this can't run: the embedded Postgres has one session, which nothing
+/// else can use while a transaction is open, and which can't be interrupted. Reports it on stderr,
+/// past the capturing of output.
 pub(crate) fn is_skipped(needs: &str) -> bool {
     if TestDatabase::is_embedded() {
         let thread = std::thread::current();
@@ -218,7 +221,7 @@ impl Running {
         report.expect("no run ended in time").expect("the worker has ended")
     }
 
-    /// Reads reports until a run of the event ended with this outcome.
+    /// Reads reports until a run of the event ends with this outcome.
     pub(crate) async fn until(&mut self, id: EventId, outcome: Outcome) -> RunReport {
         loop {
             let report = self.report().await;
@@ -228,7 +231,7 @@ impl Running {
         }
     }
 
-    /// Reads reports until this many runs ended with this outcome.
+    /// Reads reports until this many runs have ended with this outcome.
     pub(crate) async fn until_count(&mut self, count: usize, outcome: Outcome) -> Vec<RunReport> {
         let mut found = Vec::new();
         while found.len() < count {
@@ -240,7 +243,7 @@ impl Running {
         found
     }
 
-    /// Asks the worker to shut down, and does not wait.
+    /// Begins the worker's shutdown without waiting for it.
     pub(crate) fn cancel(&self) {
         self.stop.cancel();
     }

@@ -1,4 +1,5 @@
-//! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by little servers.
+//! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by
+//! small servers.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ use crate::support::{Running, Stage, scope};
 
 const GREET: &str = "/handlers/WORKER/greet";
 
-/// A service that lets targets on loopback be registered.
+/// A service that allows targets on loopback.
 async fn service() -> Service {
     Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await
 }
@@ -33,7 +34,7 @@ fn worker(stage: &Stage, handlers: Handlers) -> Running {
     Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
 }
 
-/// Registers a URL for `greet`; what was answered.
+/// Registers a URL for `greet`; returns the answer.
 async fn put(service: &Service, url: &str, more: Value) -> Value {
     let mut body = json!({"url": url});
     body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -43,13 +44,13 @@ async fn put(service: &Service, url: &str, more: Value) -> Value {
     put
 }
 
-/// What the row says after a failed attempt: retries, losses, seconds until it is due.
+/// The row after a failed attempt: retries, losses, seconds until it is due.
 async fn row(stage: &Stage, id: EventId) -> (i32, i32, f64) {
     let query = "select retries, losses, extract(epoch from delay_until - now())::float8 from wakeq.events_v2 where id = $1";
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// What a target was sent: the event's id and the attempt of each request.
+/// The requests that a target received: the event's id and the attempt of each.
 async fn requests(target: &MockServer) -> Vec<(String, String)> {
     let header = |request: &Request, name| request.headers[name].to_str().unwrap().to_owned();
     let requests = target.received_requests().await.unwrap().into_iter();
@@ -60,7 +61,8 @@ async fn number(stage: &Stage, query: &'static str) -> i64 {
     sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// TARGET-01: what is registered is called with the event, its id, its attempt and a signature that the secret verifies.
+/// TARGET-01: a registered target is called with the event, its id, its attempt and a signature
+/// that the secret verifies.
 #[tokio::test]
 async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     let service = service().await;
@@ -94,8 +96,8 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     service.stop().await;
 }
 
-/// TARGET-02: what waited for a handler that nobody knew runs as soon as a target is registered, on workers that run
-/// already.
+/// TARGET-02: events that waited for an unknown handler run as soon as a target is registered, on
+/// workers that are already running.
 #[tokio::test]
 async fn registering_wakes_what_waited() {
     let service = service().await;
@@ -120,7 +122,7 @@ async fn registering_wakes_what_waited() {
     service.stop().await;
 }
 
-/// TARGET-03: without a target events wait as for an unknown handler, and are shown so.
+/// TARGET-03: without a target, events wait as for an unknown handler, and are shown as such.
 #[tokio::test]
 async fn events_of_a_deleted_target_wait_for_the_next() {
     let service = service().await;
@@ -145,7 +147,7 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
     service.stop().await;
 }
 
-/// TARGET-04: 410 pauses the handler with the reason, costs the event nothing, and is in the record.
+/// TARGET-04: 410 pauses the handler with the reason, costs the event nothing, and is recorded.
 #[tokio::test]
 async fn a_target_that_is_gone_is_paused() {
     let service = service().await;
@@ -182,7 +184,8 @@ async fn a_target_that_is_gone_is_paused() {
     service.stop().await;
 }
 
-/// TARGET-04: a pause that a user made goes before; and what a target says that was replaced since pauses nobody.
+/// TARGET-04: a user's pause takes precedence; and the answer of a target that was replaced since
+/// pauses nothing.
 #[tokio::test]
 async fn only_the_target_that_stands_can_pause_its_handler() {
     let service = service().await;
@@ -205,8 +208,8 @@ async fn only_the_target_that_stands_can_pause_its_handler() {
     service.stop().await;
 }
 
-/// TARGET-05: `Retry-After` decides when the next attempt is due, within the policy's longest delay; other errors go by
-/// the policy; after the last retry the event is dead.
+/// TARGET-05: `Retry-After` decides when the next attempt is due, within the policy's longest
+/// delay; other errors follow the policy; after the last retry the event is dead.
 #[tokio::test]
 async fn a_target_says_when_to_try_again() {
     let service = service().await;
@@ -238,7 +241,7 @@ async fn a_target_says_when_to_try_again() {
     service.stop().await;
 }
 
-/// ORD-04: a target for which it is too early gets the same again, without an attempt being counted.
+/// ORD-04: a target that answers "too early" gets the event again, and no attempt is counted.
 #[tokio::test]
 async fn a_target_says_not_yet() {
     let service = service().await;
@@ -256,7 +259,8 @@ async fn a_target_says_not_yet() {
     service.stop().await;
 }
 
-/// TARGET-06: a rotation has both secrets sign for a day; no answer but the one that makes a secret has it.
+/// TARGET-06: after a rotation both secrets sign for a day; no answer contains a secret except the
+/// one that creates it.
 #[tokio::test]
 async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     let service = service().await;
@@ -306,7 +310,7 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     service.stop().await;
 }
 
-/// TARGET-11: who registers a target receives values, and so must be somebody who may read them.
+/// TARGET-11: a target receives values, so registering one requires the right to read them.
 #[tokio::test]
 async fn targets_are_registered_by_operators_who_may_read() {
     let service = service().await;
@@ -328,7 +332,7 @@ async fn targets_are_registered_by_operators_who_may_read() {
     service.stop().await;
 }
 
-/// TARGET-07: a canvas has targets of its own, and a function goes before a target.
+/// TARGET-07: a canvas has targets of its own, and a function takes precedence over a target.
 #[tokio::test]
 async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
     let service = service().await;
@@ -375,7 +379,7 @@ async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
     service.stop().await;
 }
 
-/// TARGET-08: no more requests at a time than the policy says, and none is lost.
+/// TARGET-08: no more concurrent requests than the policy says, and none is lost.
 #[tokio::test]
 async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     let service = service().await;
@@ -400,7 +404,8 @@ async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     service.stop().await;
 }
 
-/// TARGET-09: what makes no sense, or may not be called, is refused in words that say what would do.
+/// TARGET-09: an invalid or forbidden target is refused, with a message that says what would be
+/// accepted.
 #[tokio::test]
 async fn what_can_be_no_target_is_refused_with_words() {
     let service = service().await;
@@ -474,8 +479,8 @@ async fn a_canvas_has_a_thousand_targets() {
     service.stop().await;
 }
 
-/// TARGET-09: an attempt holds a place of the worker, which is for functions if it is for hours; and Pub/Sub, where it
-/// pushes, waits no longer.
+/// TARGET-09: an attempt holds a capacity slot of the worker, so work that takes hours is for
+/// functions; and Pub/Sub, if it pushes, waits no longer.
 #[tokio::test]
 async fn no_attempt_may_take_longer_than_ten_minutes() {
     let (stage, _) = Stage::memory().await;

@@ -1,5 +1,5 @@
-//! What targets must not be, and what signs for them: the deployment itself, and secrets that are encrypted and rotated while
-//! deliveries run; on two canvases.
+//! What targets must not be, namely the deployment itself; and what signs for them, secrets that
+//! are encrypted and rotated while deliveries run; on two canvases.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,8 @@ async fn emit(stage: &Stage, canvas: CanvasId, value: usize) -> EventId {
     stage.queue.emit(Event::new("greet", &value).unwrap().canvas(canvas)).await.unwrap().id
 }
 
-/// Neither by its origin in any spelling, nor by an audience, and on no canvas; whatever the process knows that is asked.
+/// Neither by its origin in any spelling nor by an audience, and on no canvas; whatever the
+/// registering process itself knows.
 #[tokio::test]
 async fn a_target_is_not_the_deployment_itself() {
     let audiences = vec!["https://api.example".to_owned(), "wakeq-prod".to_owned()];
@@ -92,8 +93,8 @@ async fn a_target_is_not_the_deployment_itself() {
     service.stop().await;
 }
 
-/// A target that leads to the API by a name that nobody said: what this deployment sent is refused there, whoever's
-/// credential it carries, and what others sent is not.
+/// A target that leads to the API by an unknown name: the API refuses what this deployment sent,
+/// whatever credential it carries, and accepts what others sent.
 #[tokio::test]
 async fn a_delivery_that_comes_back_is_refused() {
     let service = Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await;
@@ -123,7 +124,7 @@ async fn a_delivery_that_comes_back_is_refused() {
     service.stop().await;
 }
 
-/// Without a key nothing is registered, unless secrets in clear are plainly allowed.
+/// Without a key nothing is registered, unless secrets in clear are explicitly allowed.
 #[tokio::test]
 async fn without_a_key_no_target_is_registered() {
     let (stage, _) = Stage::memory().await;
@@ -141,7 +142,8 @@ async fn without_a_key_no_target_is_registered() {
     assert!(with(wakeq::SecretKeys::default().in_clear()).await.unwrap().new);
 }
 
-/// The key is replaced while deliveries run: each is signed with its own canvas's secret, before, meanwhile and after.
+/// The key is replaced while deliveries run: each is signed with its own canvas's secret, before,
+/// meanwhile and after.
 #[tokio::test]
 async fn a_key_is_replaced_while_deliveries_run() {
     let (old, new) = ("01".repeat(32), "02".repeat(32));

@@ -1,4 +1,4 @@
-//! A target that is registered while a run that looked for it puts its event off.
+//! A target that is registered while a run that looked for it defers its event.
 
 use wakeq::{CanvasId, Outcome};
 
@@ -6,7 +6,8 @@ use crate::receiver::Receiver;
 use crate::support::{PATIENCE, Stage};
 use crate::targets_share::{put, worker};
 
-/// TARGET-02: it is registered after the look for it and before the event is put off: the event is due at once all the same.
+/// TARGET-02: it is registered after the look for it and before the event is deferred: the event is
+/// due at once all the same.
 #[tokio::test]
 async fn a_target_registered_after_the_look_for_it_is_no_longer_missed() {
     let (stage, _) = Stage::memory().await;

@@ -32,7 +32,7 @@ async fn emit(stage: &Stage, canvas: CanvasId, name: &str) -> EventId {
     stage.queue.emit(Event::new(name, &1).unwrap().canvas(canvas)).await.unwrap().id
 }
 
-/// So many requests, none of which is answered yet.
+/// Receives this many requests, none of which is answered yet.
 async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
     let mut inside = Vec::new();
     while inside.len() < count {
@@ -41,8 +41,8 @@ async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
     inside
 }
 
-/// TARGET-12: a canvas whose targets do not answer has its share of the places, whichever of its handlers they are, and
-/// nobody waits for them.
+/// TARGET-12: a canvas whose targets do not answer holds its share of the capacity, over all its
+/// handlers together, and nothing else waits for them.
 #[tokio::test]
 async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     let (stage, notifier) = Stage::memory().await;
@@ -96,8 +96,8 @@ async fn an_operator_says_how_much_a_canvas_may_take() {
     running.stop().await;
 }
 
-/// TARGET-12: the target of one queue does not answer, and the targets of other queues do not wait for it: they stand on
-/// one canvas, but do not share its places.
+/// TARGET-12: if the target of one queue does not answer, the targets of other queues do not wait
+/// for it: they are on one canvas, but do not share its capacity.
 #[tokio::test]
 async fn the_slow_target_of_one_queue_keeps_no_other_queue_waiting() {
     let (stage, _) = Stage::memory().await;

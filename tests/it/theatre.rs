@@ -1,5 +1,5 @@
-//! The place of a crash test: a database, a topic, a table in which the handlers of child processes record their runs,
-//! and the questions that such a test asks of it.
+//! The scene of a crash test: a database, a topic, a table in which the handlers of child processes
+//! record their runs, and the queries of such a test.
 //!
 //! `WAKEQ_CHAOS=full` makes the same tests large; `cargo xtask chaos` sets it.
 
@@ -18,9 +18,11 @@ use crate::brokers::Broker;
 use crate::children::{Durations, Place, Process, Role, Work};
 use crate::support;
 
-/// A run counts as in flight at a kill if it recorded its end so shortly before it: its row was not deleted yet.
+/// A run counts as in flight at a kill if it recorded its end less than this before: its row may
+/// not have been deleted yet.
 const NOT_YET_DELETED: chrono::TimeDelta = chrono::TimeDelta::seconds(2);
-/// How often the tables are asked; the children write them, so nothing here could be awaited instead.
+/// How often the tables are queried; the children write them, so nothing here could be awaited
+/// instead.
 const POLL_PERIOD: Duration = Duration::from_millis(20);
 
 /// The usual size of a test, or the full one.
@@ -32,17 +34,18 @@ pub(crate) fn is_full() -> bool {
     std::env::var("WAKEQ_CHAOS").is_ok_and(|size| size == "full")
 }
 
-/// The time between two steps of a load: longer on the embedded Postgres, whose only session would not keep up.
+/// The time between two steps of a load: longer on the embedded Postgres, whose single session
+/// would not keep up.
 pub(crate) fn pace(usual: Duration) -> Duration {
     if TestDatabase::is_embedded() { usual * 10 } else { usual }
 }
 
-/// Longest wait for a step forward of what a test waits for.
+/// Longest wait without progress.
 pub(crate) fn patience() -> Duration {
     Duration::from_secs(if is_full() { 120 } else { 60 })
 }
 
-/// A figure of a test, for the readers of `cargo xtask chaos`.
+/// Prints a figure, for the readers of `cargo xtask chaos`.
 pub(crate) fn figure(name: &str, value: impl std::fmt::Display) {
     println!("    {name}: {value}");
 }
@@ -146,20 +149,21 @@ impl Theatre {
         worker
     }
 
-    /// Kills a child with -9 and remembers it.
+    /// Kills a child with -9 and records it.
     pub(crate) async fn kill_9(&self, process: &Process) {
         process.child.kill_9().await.unwrap();
         self.died(process.pid()).await;
     }
 
-    /// Replaces the subscription by a new one, when no worker is left. Google's emulator goes on giving messages to the
-    /// streams of dead processes, each for ten seconds; a test of what workers do need not wait for that.
+    /// Replaces the subscription by a new one, when no worker is left. Google's emulator keeps
+    /// sending messages to the streams of dead processes, each for ten seconds, and a test of
+    /// workers need not wait for that.
     pub(crate) async fn forget_dead_streams(&self) {
         Broker::delete_subscription(&self.place.pubsub()).await;
         wakeq::notify::create_topics(&self.place.pubsub()).await.unwrap();
     }
 
-    /// Remembers a process that has died.
+    /// Records a process that has died.
     pub(crate) async fn died(&self, pid: i32) {
         let now = self.clock().await;
         self.kills.lock().unwrap().push((pid, now));
@@ -180,29 +184,28 @@ impl Theatre {
         sqlx::query_scalar("select clock_timestamp()").fetch_one(&self.pool).await.unwrap()
     }
 
-    /// One number.
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// Waits until a query gives at least this number, for as long as what it gives grows.
+    /// Waits until a query returns at least this number, as long as its result keeps growing.
     pub(crate) async fn until_at_least(&self, query: &'static str, wanted: i64) {
         let (mut most, mut since) = (i64::MIN, Instant::now());
         while most < wanted {
             let asked = Instant::now();
-            // Postgres may be away for a moment: a test has killed it.
+            // Postgres may be down for a moment: a test has killed it.
             if let Ok(found) = sqlx::query_scalar::<_, i64>(query).fetch_one(&self.pool).await
                 && found > most
             {
                 (most, since) = (found, Instant::now());
             }
             assert!(since.elapsed() < patience(), "{query}: {most} for {:?}, wanted {wanted}", patience());
-            // A question that takes long is asked less often: who asks is not to be the load.
+            // A slow query is repeated less often, so that it does not become the load.
             sleep(POLL_PERIOD.max(asked.elapsed() * 10)).await;
         }
     }
 
-    /// Waits until every event is gone; how long it took.
+    /// Waits until every event is gone; returns how long it took.
     pub(crate) async fn until_empty(&self) -> Duration {
         let since = Instant::now();
         self.until_at_least("select -count(*) from wakeq.events_v2", 0).await;
@@ -214,7 +217,8 @@ impl Theatre {
         self.count("select count(distinct event) from runs where ended_at is not null").await
     }
 
-    /// Runs that were not the last of their event. Fails if one of them was not in flight when its process was killed.
+    /// Runs that were not the last of their event. Fails if one of them was not in flight when its
+    /// process was killed.
     pub(crate) async fn extra_runs(&self) -> Vec<ExtraRun> {
         let extra: Vec<ExtraRun> = sqlx::query_as(
             "select event, pid, claimed_at, ended_at from runs r
@@ -235,7 +239,7 @@ impl Theatre {
     }
 }
 
-/// The extra runs, as `cargo xtask chaos` shows them: how many, and a few by name.
+/// Prints the extra runs for `cargo xtask chaos`: how many, and a few of them.
 pub(crate) fn list(extra: &[ExtraRun]) {
     figure("extra runs, all of them in flight at a kill", extra.len());
     for run in extra.iter().take(5) {

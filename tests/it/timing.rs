@@ -32,7 +32,8 @@ async fn a_process_with_other_durations_is_refused() {
     assert!(connect(30, TimingMode::Agree).await.is_err());
 }
 
-/// Of two first processes with different durations one is refused, and what stands is one's alone.
+/// If two first processes have different durations, one is refused, and the stored ones are all
+/// from the other.
 #[tokio::test]
 async fn two_first_processes_do_not_mix_their_durations() {
     let database = database().await;

@@ -1,4 +1,4 @@
-//! What waits for different reasons, side by side, with one worker and nothing else running.
+//! Events that wait for different reasons, side by side, with one worker and nothing else running.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is missing from a chain, and what a consumer does about it: it passes over it, and can tell why.
+//! Gaps in a chain, and what a consumer does about them: it skips them, and can find out why.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ fn on(value: i64) -> Event {
     Event::new(HANDLER, &value).unwrap().on("work:1").unwrap()
 }
 
-/// A consumer of one object: what it has consumed and passed over, and why.
+/// A consumer of one object: what it has consumed and skipped, and why.
 #[derive(Clone, Default)]
 struct Consumer(Arc<Mutex<(i64, Vec<String>)>>);
 
@@ -56,7 +56,7 @@ impl Consumer {
         decided
     }
 
-    /// A handler that consumes; what has a negative value dies once.
+    /// A handler that consumes; an event with a negative value dies once.
     fn handlers(&self, admin: &Admin, route: Route) -> Handlers {
         let (consumer, admin) = (self.clone(), admin.clone());
         let died: Arc<Mutex<BTreeSet<EventId>>> = Arc::default();
@@ -87,7 +87,7 @@ impl Stage {
         emitted.into_iter().map(|emitted| (emitted.id, emitted.link.unwrap())).collect()
     }
 
-    /// Lets a worker run until so many events are left.
+    /// Runs a worker until this many events are left.
     async fn run(&self, handlers: Handlers, left: i64) {
         let worker = self.worker(handlers);
         self.admin.wake(true).await.unwrap();
@@ -108,7 +108,8 @@ impl Stage {
     }
 }
 
-/// What is cancelled or purged is passed over, and the consumer is told; on another canvas nothing is missing.
+/// Cancelled and purged events are skipped, with their causes; on another canvas nothing is
+/// missing.
 #[tokio::test]
 async fn what_is_cancelled_or_purged_is_passed_over() {
     let (stage, _) = Stage::memory().await;
@@ -136,7 +137,8 @@ async fn what_is_cancelled_or_purged_is_passed_over() {
     assert_eq!(consumer.log()[3..], ["purged", "purged", "consumed"]);
 }
 
-/// What died is passed over; redriven it comes last, and is consumed. In queues its new link is missing, since it has no copy there.
+/// A dead event is skipped; redriven, it comes last and is consumed. In queues its new link is a
+/// gap, since it has no copy there.
 #[tokio::test]
 async fn what_died_is_passed_over_and_comes_again_at_the_end() {
     let (stage, _) = Stage::memory().await;
@@ -154,13 +156,14 @@ async fn what_died_is_passed_over_and_comes_again_at_the_end() {
     assert_eq!(consumer.take(&stage.admin, link, None).await, Consumption::Consume);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, [dead]);
     assert_eq!(stage.missing(CanvasId::DEFAULT, Some("q")).await, [("redriven".to_owned(), link)]);
-    // It is cancelled, too: now it is missing everywhere.
+    // Once it is cancelled as well, it is missing everywhere.
     stage.admin.cancel(CanvasId::DEFAULT, emitted[1].0, &ada()).await.unwrap();
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await[1], ("cancelled".to_owned(), link));
     assert_eq!(stage.missing(CanvasId::DEFAULT, Some("q")).await, [("redriven".to_owned(), link)]);
 }
 
-/// While an object stands still, nothing of it is missing: redriven, the event has its own place. Skipped, it is passed over.
+/// While an object is halted, none of its events is missing: a redriven event keeps its place. If
+/// it is skipped, it becomes a gap.
 #[tokio::test]
 async fn what_halts_is_missing_only_when_it_is_skipped() {
     let (stage, _) = Stage::memory().await;
@@ -197,7 +200,8 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
     worker.stop().await;
 }
 
-/// A copy that is cancelled is missing in its queue, and nowhere else; a canvas is told only if the queue shows its copies.
+/// A cancelled copy is missing in its queue, and nowhere else; its canvas sees that only if the
+/// queue shows its copies.
 #[tokio::test]
 async fn a_copy_is_missing_in_its_queue() {
     let (stage, _) = Stage::memory().await;
@@ -226,8 +230,8 @@ async fn a_copy_is_missing_in_its_queue() {
     assert_eq!((seen("hidden").await, seen("shown").await), (0, 1));
 }
 
-/// A worker is killed after an event has died, and before the next one is handed over: the tombstone is there, and whoever goes on
-/// is told.
+/// A worker is killed after an event has died and before the next one is handed over: the tombstone
+/// exists, and the consumer of the next one sees it.
 #[tokio::test]
 async fn a_tombstone_is_written_with_the_death() {
     let theatre = Theatre::new("tombstone", Durations::quick()).await;

@@ -77,7 +77,7 @@ async fn each_canvas_has_its_own_handler_of_a_name() {
     worker.stop().await;
 }
 
-/// A canvas's own handler keeps its limit, though the handler for every canvas has none.
+/// A canvas's own handler keeps its limit, although the handler for every canvas has none.
 #[tokio::test]
 async fn a_limit_of_one_canvas_is_kept_beside_an_unlimited_handler_for_all() {
     let (stage, _) = Stage::memory().await;
@@ -96,7 +96,8 @@ async fn a_limit_of_one_canvas_is_kept_beside_an_unlimited_handler_for_all() {
     worker.stop().await;
 }
 
-/// EV2-31: no handler has this modifier; the event waits, is shown as such, and runs once a worker has one.
+/// EV2-31: no handler has this modifier; the event waits, is shown as such, and runs once a worker
+/// has one.
 #[tokio::test]
 async fn an_event_without_a_handler_waits_for_one() {
     let timing = Timing { unknown_handler_wait: std::time::Duration::from_secs(300), ..quick() };
@@ -127,7 +128,7 @@ async fn an_event_without_a_handler_waits_for_one() {
     );
     assert!(seen.rest().is_empty(), "the handler without the modifier is another one");
 
-    // The first one would take half of the notifications, and know no more than before.
+    // The first one would take half of the notifications, and still lack the handler.
     worker.stop().await;
     let mut other = stage.worker(Handlers::new().on(Route::new("greet").modifier("loud"), handler));
     other.until(id, Outcome::Deleted).await;
@@ -158,7 +159,7 @@ async fn a_worker_takes_no_more_than_it_has_room_for() {
     worker.stop().await;
 }
 
-/// A handler with a limit waits for itself only; others go on.
+/// A handler at its limit delays only its own events.
 #[tokio::test]
 async fn a_full_handler_does_not_hold_up_others() {
     let (stage, notifier) = Stage::memory().await;
@@ -177,7 +178,7 @@ async fn a_full_handler_does_not_hold_up_others() {
     worker.stop().await;
 }
 
-/// EV2-36: a claim is a time in the row; no transaction and no lock of Postgres stands for it.
+/// EV2-36: a claim is a time in the row, not a transaction or lock of Postgres.
 #[tokio::test]
 async fn a_running_handler_holds_nothing_in_postgres() {
     let (stage, _) = Stage::memory().await;
@@ -199,7 +200,8 @@ async fn a_running_handler_holds_nothing_in_postgres() {
     worker.stop().await;
 }
 
-/// EV2-20, EV2-37, EV2-46: the row is written when it is claimed, tried again and deleted, and never in between.
+/// EV2-20, EV2-37, EV2-46: the row is written when it is claimed, retried and deleted, and never in
+/// between.
 #[tokio::test]
 async fn a_row_is_written_only_by_claim_retry_and_delete() {
     let (stage, _) = Stage::memory().await;
@@ -240,7 +242,7 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
     worker.stop().await;
 }
 
-/// EV2-44, EV2-57, EV2-64: from several workers at once, too.
+/// EV2-44, EV2-57, EV2-64: even from several workers at once.
 #[tokio::test]
 async fn many_deliveries_of_one_event_make_one_run() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -310,7 +312,8 @@ async fn dequeue_runs_one_notification() {
     assert_eq!((worker.counters().malformed(), worker.counters().outcome(Outcome::Deleted)), (1, 2));
 }
 
-/// EV2-51, EV2-21: without a lot, what is not due goes back, and nothing is lost.
+/// EV2-51, EV2-21: without a parking lot, an event that is not due is put back, and nothing is
+/// lost.
 #[tokio::test]
 async fn dequeue_puts_back_what_has_to_wait() {
     let (stage, notifier) = Stage::memory().await;
@@ -334,7 +337,7 @@ async fn dequeue_puts_back_what_has_to_wait() {
     assert_eq!(report.trail.last(), Some(&Outcome::Deleted));
 }
 
-/// EV2-51: the end of the subscription is the end of dequeuing.
+/// EV2-51: dequeuing ends with its subscription.
 #[tokio::test]
 async fn dequeue_ends_with_its_subscription() {
     struct Ended;

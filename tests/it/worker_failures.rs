@@ -18,7 +18,7 @@ fn retried(name: &str) -> Route {
     Route::new(name).retry(RetryPolicy { delay: DELAY, ..RetryPolicy::default() })
 }
 
-/// What of a row a retry writes.
+/// The columns that a retry writes.
 #[derive(Debug, sqlx::FromRow)]
 struct Row {
     retries: i32,
@@ -36,7 +36,7 @@ async fn row(stage: &Stage, id: EventId) -> Row {
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// Attempts 1, 2, 3, each at least a delay after the one before.
+/// Asserts attempts 1, 2, 3, each at least a delay after the one before.
 fn assert_three_attempts(attempts: &[Execution]) {
     let numbers: Vec<_> = attempts.iter().map(|attempt| attempt.attempt).collect();
     assert_eq!(numbers, [1, 2, 3]);
@@ -47,7 +47,7 @@ fn assert_three_attempts(attempts: &[Execution]) {
     }
 }
 
-/// Fails three times and dies with this error.
+/// Asserts that an event fails three times and dies with this error.
 async fn check_dies(stage: &Stage, route: Route, error: &str, fail: fn(&Execution) -> wakeq::HandlerResult) {
     let (handler, mut seen) = answering(fail);
     let mut worker = stage.worker(Handlers::new().on(route, handler));
@@ -129,7 +129,7 @@ async fn a_timeout_counts_as_an_error() {
     worker.stop().await;
 }
 
-/// EV2-12: by default the next attempt is five minutes later, and two are made.
+/// EV2-12: by default the next attempt is five minutes later, and there are two retries.
 #[tokio::test]
 async fn by_default_the_next_attempt_is_five_minutes_later() {
     let (stage, _) = Stage::memory().await;
@@ -145,7 +145,7 @@ async fn by_default_the_next_attempt_is_five_minutes_later() {
     worker.stop().await;
 }
 
-/// A handler may say when to try again, within the longest delay of its policy.
+/// A handler may say when to retry, within the longest delay of its policy.
 #[tokio::test]
 async fn a_handler_may_say_when_to_try_again() {
     let (stage, _) = Stage::memory().await;
@@ -179,7 +179,7 @@ async fn an_error_value_completes_the_event() {
     worker.stop().await;
 }
 
-/// A value that does not fit its handler ends among the dead, with words that say so.
+/// An event whose value does not fit its handler dies, with a message that says so.
 #[tokio::test]
 async fn a_value_that_does_not_fit_ends_among_the_dead() {
     let (stage, _) = Stage::memory().await;
@@ -193,7 +193,8 @@ async fn a_value_that_does_not_fit_ends_among_the_dead() {
     worker.stop().await;
 }
 
-/// EV2-62: the row vanished while its handler failed; the notification is put back, and later dropped harmlessly.
+/// EV2-62: the row vanished while its handler failed; the notification is put back, and later
+/// dropped harmlessly.
 #[tokio::test]
 async fn a_retry_of_a_row_that_is_gone_is_harmless() {
     check_row_gone(Err(HandlerError::operational("no")), &[Outcome::Exception, Outcome::Exception]).await;
@@ -226,7 +227,7 @@ async fn a_locked_event_costs_no_attempt() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
     let (handler, mut seen) = telling();
     let id = stage.queue.emit(Event::new("greet", "x").unwrap()).await.unwrap().id;
-    // Somebody claimed it and died.
+    // Another worker claimed it and died.
     sqlx::query("update wakeq.events_v2 set claims = 1, locked_at = now()")
         .execute(&stage.pool)
         .await
@@ -241,7 +242,8 @@ async fn a_locked_event_costs_no_attempt() {
     worker.stop().await;
 }
 
-/// EV2-10, EV2-13 (its other half): a lost lease stops the handler, which writes nothing; the event is put back.
+/// EV2-10, EV2-13 (its other half): a lost lease stops the handler, which writes nothing; the event
+/// is put back.
 #[tokio::test]
 async fn a_lost_lease_stops_the_handler() {
     let (stage, _) = Stage::memory_with(quick()).await;
@@ -263,10 +265,10 @@ async fn a_lost_lease_stops_the_handler() {
     worker.stop().await;
 }
 
-/// One row that somebody has locked does not cost the other handlers their leases.
+/// A row locked by another session does not cost the other handlers their leases.
 #[tokio::test]
 async fn a_locked_row_costs_only_its_own_lease() {
-    // So long that a busy machine does not cost the others theirs.
+    // Long enough that a busy machine does not cost the others theirs.
     let (stage, _) = Stage::memory_with(Timing { lease: Duration::from_secs(6), ..quick() }).await;
     if is_skipped("another session while a transaction is open") {
         return;
@@ -316,7 +318,7 @@ async fn a_handler_may_run_longer_than_its_lease() {
     worker.stop().await;
 }
 
-/// A database that takes no connections, until it is let in again.
+/// A database that accepts no connections until it is opened again.
 struct ShutOut<'a> {
     stage: &'a Stage,
     server: sqlx::PgConnection,
@@ -342,7 +344,8 @@ async fn allow(stage: &Stage, server: &mut sqlx::PgConnection, allowed: bool) {
     sqlx::raw_sql(sqlx::AssertSqlSafe(alter)).execute(server).await.unwrap();
 }
 
-/// A completion that finds Postgres away is repeated until the lease ends: the handler does not run again.
+/// A completion that finds Postgres unreachable is repeated until the lease ends: the handler does
+/// not run again.
 #[tokio::test]
 async fn a_completion_waits_for_the_database() {
     let (stage, _) = Stage::memory().await;
@@ -402,7 +405,8 @@ async fn failures_within(worker: &mut Running, span: Duration) -> usize {
     failed
 }
 
-/// An event of this test's canvas stays out of others' sight: the default canvas is one like any other.
+/// An event of another canvas is not listed on the default canvas, which is a canvas like any
+/// other.
 #[tokio::test]
 async fn dead_events_of_other_canvases_are_not_listed() {
     let (stage, _) = Stage::memory().await;
@@ -419,7 +423,8 @@ async fn dead_events_of_other_canvases_are_not_listed() {
     worker.stop().await;
 }
 
-/// ORD-04: a handler for which it is too early is asked again and again, and no attempt is counted, whatever the canvas.
+/// ORD-04: a handler that answers "not yet" is called again and again, without an attempt being
+/// counted, on whatever canvas.
 #[tokio::test]
 async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     let (stage, notifier) = Stage::memory().await;
@@ -444,7 +449,7 @@ async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     worker.stop().await;
 }
 
-/// That it is too early counts once the event is older than its handler's patience.
+/// "Not yet" counts as a failure once the event is older than its handler's patience.
 #[tokio::test]
 async fn patience_ends_with_the_age_of_the_event() {
     let (stage, _) = Stage::memory().await;

@@ -1,4 +1,4 @@
-//! The parking lot: what waits in a worker for its time.
+//! The parking lot: events that wait in a worker for their time.
 
 use std::time::Duration;
 
@@ -25,7 +25,8 @@ fn notifications(id: EventId, count: usize) -> Vec<Notification> {
     vec![Notification { id, canvas: CanvasId::DEFAULT }; count]
 }
 
-/// EV2-21, EV2-34, EV2-54, EV2-24: it waits in the worker alone, acknowledged; further notifications of it are acknowledged.
+/// EV2-21, EV2-34, EV2-54, EV2-24: it waits only in the worker, acknowledged; further notifications
+/// of it are acknowledged.
 #[tokio::test]
 async fn a_delayed_event_waits_and_starts_on_time() {
     let (stage, notifier) = Stage::memory().await;
@@ -62,7 +63,8 @@ async fn a_parked_event_runs_now_when_told() {
     worker.stop().await;
 }
 
-/// A second notification waits for the lease of the first one's run; the retry does not wait for it.
+/// A second notification waits for the lease of the first one's run; the retry does not wait for
+/// it.
 #[tokio::test]
 async fn a_retry_does_not_wait_for_a_duplicate() {
     let (stage, notifier) = Stage::memory().await;
@@ -81,7 +83,7 @@ async fn a_retry_does_not_wait_for_a_duplicate() {
     worker.stop().await;
 }
 
-/// A full lot acknowledges; the promise on the row wakes the event in its time.
+/// A full lot acknowledges; the promise on the row wakes the event in time.
 #[tokio::test]
 async fn a_full_lot_leaves_the_rest_to_the_promise() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -97,7 +99,8 @@ async fn a_full_lot_leaves_the_rest_to_the_promise() {
     worker.stop().await;
 }
 
-/// EV2-27: nothing is published for a far-off event until its time is near; an early notification is acknowledged.
+/// EV2-27: nothing is published for a far-off event until its time is near; an early notification
+/// is acknowledged.
 #[tokio::test]
 async fn a_far_off_event_is_published_in_time() {
     let timing =
@@ -118,7 +121,7 @@ async fn a_far_off_event_is_published_in_time() {
     worker.stop().await;
 }
 
-/// EV2-27: a month is no different: the row says when it has to be published.
+/// EV2-27: a month is no different: the row says when it must be published.
 #[tokio::test]
 async fn a_month_is_kept_by_the_row_alone() {
     let (stage, notifier) = Stage::memory().await;

@@ -1,4 +1,5 @@
-//! How a worker stops: handlers end within the grace, the rest is cut off and released, nothing stays behind.
+//! How a worker stops: handlers end within the grace, the rest is cut off and released, nothing is
+//! left behind.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
     WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
 }
 
-/// EV2-14: what ends within the grace completes.
+/// EV2-14: a handler that ends within the grace completes.
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
     let (stage, notifier) = Stage::memory().await;
@@ -36,7 +37,8 @@ async fn handlers_may_end_within_the_grace() {
     assert_eq!((notifier.unanswered(), notifier.pending()), (0, 1));
 }
 
-/// EV2-14, EV2-35: what does not is cut off and released, costs neither attempt nor loss, and runs elsewhere at once.
+/// EV2-14, EV2-35: one that does not is cut off and released, costs neither attempt nor loss, and
+/// runs elsewhere at once.
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_runs_elsewhere() {
     let (stage, notifier) = Stage::memory().await;
@@ -62,7 +64,7 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_runs_elsewhere() {
     other.stop().await;
 }
 
-/// What waits for its time, or for room at its handler, is given back.
+/// Notifications that wait for their time, or for a slot of their handler, are put back.
 #[tokio::test]
 async fn the_lot_is_given_back() {
     let (stage, notifier) = Stage::memory().await;
@@ -83,7 +85,7 @@ async fn the_lot_is_given_back() {
     assert_eq!((stage.rows().await, locked(&stage).await), (3, 0));
 }
 
-/// A handler that blocks its thread can't be cut off, and does not hold the worker back.
+/// A handler that blocks its thread can't be cut off, and does not hold up the worker.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
     let (stage, _) = Stage::memory().await;
@@ -108,7 +110,7 @@ async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
     drop(release);
 }
 
-/// A worker that never started anything stops at once.
+/// An idle worker stops at once.
 #[tokio::test]
 async fn an_idle_worker_stops_at_once() {
     let (stage, _) = Stage::memory().await;

@@ -13,7 +13,7 @@ const A: &str = "018f0000-0000-7000-8000-00000000000a";
 const B: &str = "018f0000-0000-7000-8000-00000000000b";
 const DEAD: &str = "018f0000-0000-7000-8000-00000000000d";
 
-/// A line of the table that asks for something, and what is to come of it.
+/// A line of the table with a command, and the expected result.
 #[derive(Debug, Default, PartialEq)]
 struct Step {
     asked: String,
@@ -37,7 +37,7 @@ fn steps() -> Vec<Step> {
     steps
 }
 
-/// Splits arguments at blanks that stand outside quotes.
+/// Splits arguments at blanks outside quotes.
 fn arguments(line: &str) -> Vec<String> {
     let line = line.replace("<a>", A).replace("<b>", B).replace("<dead>", DEAD).replace("<esc>", "\u{1b}");
     let mut arguments = Vec::new();
@@ -55,7 +55,7 @@ async fn asks(terminal: &Terminal, arguments: &[String]) -> Printed {
     terminal.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// What makes the outputs of two runs differ: ids, moments, keys, and how somebody proved who they are.
+/// Masks what differs between two runs: ids, moments, keys, and how callers proved who they are.
 fn comparable(out: &str) -> String {
     let words = |line: &str| match line.split_once("whsec_") {
         _ if line.starts_with("wakeq_") => "wakeq_<key>".to_owned(),
@@ -66,7 +66,7 @@ fn comparable(out: &str) -> String {
     out.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// A line without the public parts of keys: neither that of the key that was shown, nor those of keys it is about.
+/// A line without the public parts of keys, both of the key that was shown and of keys it is about.
 fn nameless(line: &str) -> String {
     let mut parts = line.split("wakeq_");
     let first = parts.next().unwrap_or_default().to_owned();
@@ -136,7 +136,7 @@ async fn happens(service: &Service, what: &str) {
 }
 
 async fn plays_the_table(service: &Service, terminal: &Terminal) {
-    // The server's clients sign in, which is written some seconds later, between any two lines.
+    // The server's clients sign in, which is recorded some seconds later, between any two lines.
     let without_sign_ins =
         "create function passes_over() returns trigger language plpgsql as 'begin return null; end';
                             create trigger without_sign_ins before insert on wakeq.audit_log
@@ -156,7 +156,7 @@ async fn plays_the_table(service: &Service, terminal: &Terminal) {
     }
 }
 
-/// What `--json` prints is what the API answers.
+/// `--json` prints what the API answers.
 async fn prints_what_the_api_answers(service: &Service, terminal: &Terminal) {
     let event = format!("/events/{DEAD}");
     for (line, path) in [
@@ -205,7 +205,7 @@ async fn the_database_is_asked_for_everything() {
 /// A terminal with a key of its own for everything on the default canvas.
 async fn of_server(service: &Service) -> Terminal {
     let key = service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await;
-    // The keys of this test are none of the table's.
+    // The table must not see the records of this test's keys.
     sqlx::query("delete from wakeq.audit_log").execute(&service.stage.pool).await.unwrap();
     Terminal::without_variables()
         .set("WAKEQ_SERVER", &format!("http://{}", service.address))

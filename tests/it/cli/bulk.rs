@@ -1,4 +1,5 @@
-//! Commands about more than one request does, and about what others hold: what they say, and how they end.
+//! Commands on more than one request covers, and on rows that others hold: what they print, and how
+//! they end.
 
 use uuid::Uuid;
 use wakeq::CanvasId;
@@ -9,7 +10,7 @@ use crate::service::{Service, make_key};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
-/// One on the database, and one that asks a server, with a key for every canvas.
+/// A terminal on the database, and one against a server with a key for every canvas.
 pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {
     let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
     let server = Terminal::without_variables()
@@ -18,7 +19,7 @@ pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {
     [Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local"), server]
 }
 
-/// Inserts so many waiting events of `greet`, and as many dead ones.
+/// Inserts this many waiting events of `greet`, and as many dead ones.
 async fn fill(service: &Service, canvas: CanvasId, count: i32) {
     for sql in [
         "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
@@ -32,14 +33,14 @@ async fn fill(service: &Service, canvas: CanvasId, count: i32) {
     }
 }
 
-/// How many wait on a canvas, and how many are dead.
+/// How many events of a canvas wait, and how many are dead.
 async fn left(service: &Service, canvas: CanvasId) -> (i64, i64) {
     let sql = "select (select count(*) from wakeq.events_v2 where canvas_id = $1),
                       (select count(*) from wakeq.dead_events where canvas_id = $1)";
     sqlx::query_as(sql).bind(canvas.0).fetch_one(&service.stage.pool).await.unwrap()
 }
 
-/// A dry run counts what the command would do, also where that takes several requests.
+/// A dry run counts everything that the command would do, even if that takes several requests.
 #[tokio::test]
 async fn a_dry_run_counts_all_that_the_command_would_do() {
     let service = Service::start().await;
@@ -76,7 +77,8 @@ async fn a_dry_run_counts_all_that_the_command_would_do() {
     service.stop().await;
 }
 
-/// What others hold is left: a command says exactly what it did, how to go on, and ends with an exit code of its own.
+/// Rows that others hold are left: a command says exactly what it did and how to continue, and has
+/// a separate exit code.
 #[tokio::test]
 async fn what_others_hold_is_left_and_said_to_be() {
     if crate::support::is_skipped("another session that holds rows") {
@@ -108,7 +110,8 @@ async fn what_others_hold_is_left_and_said_to_be() {
     service.stop().await;
 }
 
-/// All that a group gave up is marked, however much it is; what another group gave up is not.
+/// Everything that a group gave up is marked, however much it is; what another group gave up is
+/// not.
 #[tokio::test]
 async fn all_that_a_group_gave_up_is_marked() {
     let service = Service::start().await;

@@ -1,6 +1,7 @@
-//! How commands end: exit codes, closed pipes, Ctrl-C; and what a server is told and not told.
+//! How commands end: exit codes, closed pipes, Ctrl-C; and what a server receives and what it
+//! doesn't.
 //!
-//! What stands between a terminal and a server and loses an answer is raw.
+//! The proxy between a terminal and a server that loses an answer is a raw socket.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
@@ -97,8 +98,8 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
     assert!(other.starts_with("wakeq: DATABASE_URL is no URL of a Postgres database: "), "{other}");
 }
 
-/// What was sent again meets the first attempt, which is still under way, or a server without its database: it is asked
-/// again, but not for ever, and never about a conflict that lasts.
+/// A repeated request meets the first attempt, which is still in progress, or a server without its
+/// database: it is repeated, but not forever, and never after a lasting conflict.
 #[tokio::test]
 async fn an_emit_that_is_in_progress_is_asked_for_again() {
     let answer = |status: u16| ResponseTemplate::new(status).insert_header("retry-after", "0");
@@ -130,7 +131,7 @@ async fn an_emit_that_is_in_progress_is_asked_for_again() {
     }
 }
 
-/// The first answer is lost: the event is sent again under the same key, and is there once.
+/// If the first answer is lost, the event is sent again under the same key, and exists once.
 #[tokio::test]
 async fn an_emit_whose_answer_is_lost_is_repeated_safely() {
     let service = Service::start().await;

@@ -1,4 +1,4 @@
-//! `wakeq groups` on the database and against a server: the same words.
+//! `wakeq groups` on the database and against a server: the same output.
 
 use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
@@ -6,8 +6,8 @@ use wakeq::access::{Reach, Scope};
 use super::Terminal;
 use crate::service::{Service, make_key};
 
-/// A group with two subscribers, one of them unhealthy; groups of which only a position is left, or only a pin; and one that a process works
-/// on alone.
+/// A group with two subscribers, one of them unhealthy; groups of which only a position or only a
+/// pin is left; and one that a process consumes alone.
 const FILL: &str = "
     insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at) values
         ('00000000-0000-7000-8000-000000000001', '2026-01-01 00:00:00Z', 'infinity'),
@@ -173,7 +173,8 @@ async fn groups_are_shown_and_reset_on_the_database() {
     service.stop().await;
 }
 
-/// SUB-49: what a source has not read is what the log holds after its position, and a group is as late as its latest source.
+/// SUB-49: a source lags by what the log holds after its position, and a group by as much as its
+/// latest source.
 #[tokio::test]
 async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     let service = filled().await;

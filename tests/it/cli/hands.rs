@@ -11,7 +11,8 @@ use crate::service::{Service, make_key};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
-/// Emits an event on `work:1` of a canvas, in the hand of a worker, if one is named; its id, and its link.
+/// Emits an event on `work:1` of a canvas, claimed by a worker if one is named; returns its id and
+/// its link.
 async fn emit(service: &Service, canvas: CanvasId, handler: &str, worker: Option<&str>) -> (EventId, i64) {
     let event = Event::new(handler, &1).unwrap().canvas(canvas).on("work:1").unwrap();
     let emitted = service.stage.queue.emit(event).await.unwrap();
@@ -22,8 +23,8 @@ async fn emit(service: &Service, canvas: CanvasId, handler: &str, worker: Option
     (emitted.id, emitted.link.unwrap().id)
 }
 
-/// ORD-12, ORD-14, ORD-15: the events of a worker are listed, on its canvas; those that an object shows in hand, and an event by
-/// itself, name their worker.
+/// ORD-12, ORD-14, ORD-15: the events of a worker are listed, on its canvas; running events in the
+/// list of an object, and an event by itself, name their worker.
 #[tokio::test]
 async fn whoever_works_on_an_object_is_shown_to_people() {
     let service = Service::start().await;

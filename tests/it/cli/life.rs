@@ -1,4 +1,5 @@
-//! An event's life, as an operator follows and steers it from a terminal, with Google's emulator and a worker.
+//! An event's life, as an operator follows and steers it from a terminal, with the Pub/Sub emulator
+//! and a worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use crate::brokers::Broker;
 use crate::door::{Door, answering, telling};
 use crate::support::{Running, connect, database, durability};
 
-/// Topics are created, found, and found wanting.
+/// Topics are created and checked; missing ones are reported.
 #[tokio::test]
 async fn topics_are_created_and_checked() {
     let config = Broker::pubsub_config("cli-topics").await;
@@ -63,7 +64,8 @@ impl Shared {
     }
 }
 
-/// EV2-42, CARD-06, EV2-12: emitted, held, woken, failed, dead, brought back; each step from a terminal.
+/// EV2-42, CARD-06, EV2-12: emitted, held, woken, failed, dead, redriven; each step from a
+/// terminal.
 #[tokio::test]
 async fn an_operator_follows_an_event_through_its_life() {
     let shared = Shared::new("cli-life").await;
@@ -128,7 +130,7 @@ async fn an_operator_follows_an_event_through_its_life() {
     worker.stop().await;
 }
 
-/// EV2-34, EV2-09: delayed events are seen, hurried, cancelled and purged.
+/// EV2-34, EV2-09: delayed events are shown, run early, cancelled and purged.
 #[tokio::test]
 async fn an_operator_handles_waiting_events() {
     let shared = Shared::new("cli-waiting").await;
@@ -213,7 +215,7 @@ async fn wake_replaces_lost_messages() {
     tokio::time::timeout(Duration::from_secs(40), worker.stop()).await.unwrap();
 }
 
-/// Commands take the deployment's durations, are refused with others, and can change them.
+/// Commands adopt the deployment's durations, are refused with others, and can change them.
 #[tokio::test]
 async fn durations_are_the_deployments() {
     let database = database().await;

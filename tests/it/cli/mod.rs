@@ -1,4 +1,5 @@
-//! The command line, as a process against a real database and Google's emulator; whole outputs where they are stable.
+//! The command line, as a process against a real database and the Pub/Sub emulator; whole outputs
+//! where they are stable.
 
 mod both;
 mod bulk;
@@ -61,7 +62,7 @@ impl Terminal {
         command
     }
 
-    /// Runs `wakeq`. What it is given as a secret is never repeated.
+    /// Runs `wakeq`. Asserts that the output contains none of the secrets it was given.
     pub(crate) async fn run(&self, arguments: &[&str]) -> Printed {
         let mut command = self.command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
@@ -78,7 +79,7 @@ impl Terminal {
         printed
     }
 
-    /// What it prints when all goes well, ids and moments masked.
+    /// Its output if it succeeds, with ids and moments masked.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
         masked(&self.raw(arguments).await)
     }
@@ -89,7 +90,7 @@ impl Terminal {
         printed.out
     }
 
-    /// What it complains of, with this exit code and nothing on standard output.
+    /// Its error message, with this exit code and nothing on standard output.
     pub(crate) async fn complains(&self, code: i32, arguments: &[&str]) -> String {
         let Printed { code: found, out, err } = self.run(arguments).await;
         assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
@@ -97,7 +98,7 @@ impl Terminal {
     }
 }
 
-/// With `<id>` for ids and `<time>` for moments.
+/// Replaces ids by `<id>` and moments by `<time>`.
 fn masked(text: &str) -> String {
     let mut masked = String::new();
     let mut rest = text;
@@ -107,7 +108,7 @@ fn masked(text: &str) -> String {
             let start = rest.get(..length).filter(|start| NaiveDateTime::parse_from_str(start, form).is_ok());
             start.map(|_| length)
         };
-        // For people, and as precise as the database is.
+        // For people, and with the database's precision.
         let moment = moment(20, "%Y-%m-%d %H:%M:%SZ").or_else(|| moment(27, "%Y-%m-%dT%H:%M:%S%.6fZ"));
         let (mask, length) = match (id, moment) {
             (Some(_), _) => ("<id>".to_owned(), 36),
@@ -233,7 +234,7 @@ async fn a_server_that_is_not_there_is_said_to_be() {
     );
 }
 
-/// Pauses and blocks need no Pub/Sub; who stops a handler that is not there is told.
+/// Pauses and blocks need no Pub/Sub; stopping a handler without events prints a hint.
 #[tokio::test]
 async fn rules_need_no_pubsub() {
     let database = database().await;

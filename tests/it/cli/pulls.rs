@@ -1,4 +1,5 @@
-//! Copies of pulled queues on the command line, on the database and by a server: the same words.
+//! Copies of pulled queues on the command line, on the database and against a server: the same
+//! output.
 
 use serde_json::Value;
 use wakeq::access::{Reach, Scope};
@@ -6,7 +7,7 @@ use wakeq::access::{Reach, Scope};
 use super::Terminal;
 use crate::service::{Service, make_key};
 
-/// The id of the one copy that there is to lease, and the token of its lease.
+/// Leases the only available copy; returns its id and the lease's token.
 async fn lease(terminal: &Terminal) -> (String, String) {
     let printed = terminal.run(&["queues", "lease", "emails", "--for", "10m", "--json"]).await;
     let leased: Value = serde_json::from_str(&printed.out).unwrap_or_else(|_| panic!("{}", printed.err));

@@ -1,4 +1,4 @@
-//! `wakeq queues` on the database and against a server: the same words.
+//! `wakeq queues` on the database and against a server: the same output.
 
 use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
@@ -59,7 +59,7 @@ async fn plays(terminal: &Terminal) {
     for (line, expected) in SESSION {
         let arguments: Vec<&str> = line.split(' ').collect();
         let printed = terminal.prints(&arguments).await.replace("key:ada", "cli:ada");
-        // A command with a notifier that wakes nobody leaves the rotation to the probe.
+        // A command with a notifier that wakes nothing leaves the rotation to the probe.
         let printed =
             printed.replace("     1  <time>", "     -  <time>").replace("1 canvas in", "0 canvases in");
         assert_eq!(printed, *expected, "{line}");

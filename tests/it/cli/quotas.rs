@@ -1,4 +1,5 @@
-//! `wakeq quotas` on the database and against a server: the same words; a key of one canvas sets none.
+//! `wakeq quotas` on the database and against a server: the same output; a key of one canvas sets
+//! none.
 
 use wakeq::CanvasId;
 use wakeq::access::{Reach, Scope};
@@ -76,7 +77,7 @@ async fn quotas_are_set_by_a_server_for_who_reaches_every_canvas() {
     service.stop().await;
 }
 
-/// The other canvas has the usual quotas.
+/// The other canvas has the default quotas.
 async fn tenant_of_another(service: &Service, key: &str) {
     let terminal = Terminal::without_variables()
         .set("WAKEQ_SERVER", &format!("http://{}", service.address))

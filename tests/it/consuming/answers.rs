@@ -1,4 +1,5 @@
-//! Writes of positions whose answers get lost: whether or not they were carried out, no event is handled twice because of that.
+//! Position writes whose answers are lost: whether or not the write was carried out, no event is
+//! handled twice because of that.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +12,7 @@ use wakeq::{
 
 use super::scene::{Kind, Scene, Trouble, category};
 
-/// What becomes of a write whose answer gets lost.
+/// What happened to a write whose answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lost {
     CarriedOut,
@@ -25,16 +26,16 @@ enum Write {
     Skip,
 }
 
-/// Positions of which the first answer to such a write gets lost.
+/// Positions that lose the first answer to a given kind of write.
 struct Lossy {
     inner: Arc<MemoryPositions>,
     loses: Mutex<Option<(Write, Lost)>>,
-    /// Told when that has happened.
+    /// Notified when that has happened.
     lost: Notify,
 }
 
 impl Lossy {
-    /// What is to become of this write, if its answer gets lost.
+    /// Whether the answer to this write is lost, and if so, what happened to the write.
     fn loses(&self, write: Write) -> Option<Lost> {
         self.loses.lock().unwrap().take_if(|(lost, _)| *lost == write).map(|(_, becomes)| becomes)
     }
@@ -75,8 +76,9 @@ impl PositionStore for Lossy {
     }
 }
 
-/// Has five events handled, the third of which fails once, with the first answer to such a write lost, and then a sixth: the numbers of
-/// what was handled, and of what was given up, from 1.
+/// Runs a consumer over five events, of which the third fails once, while the first answer to such
+/// a write is lost; then over a sixth. Returns the numbers, from 1, of the events that were handled
+/// and of those that were given up.
 async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>, Vec<usize>) {
     let inner = Arc::new(MemoryPositions::default());
     let loses = Mutex::new(Some((write, becomes)));
@@ -95,7 +97,7 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
     lossy.lost.notified().await;
     seqs.push(scene.append("one", 6).await);
     let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
-    // The clock of these tests is paused: a pass, and no time, goes by.
+    // The clock of these tests is paused: the sleep lets the consumer run and takes no real time.
     while inner.position(&key) < seqs[5] {
         tokio::time::sleep(config.poll_interval).await;
     }
@@ -110,13 +112,13 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
     (all, dead)
 }
 
-/// An event that is given up is among the dead, and not handled again; nor is what comes after it.
+/// An event that was given up is a dead letter and is not handled again; nor is any later event.
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_not_handled_again() {
     assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
 }
 
-/// One that was not given up is tried again, and handled then: what came before it is not.
+/// An event that was not given up is retried and then handled; earlier events are not.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_given_up_is_tried_again_alone() {
     assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5, 6], vec![]));

@@ -1,4 +1,4 @@
-//! What consumers hold of what they have read: bounded for a page, and for all sources of a process.
+//! How much of the log consumers buffer: bounded per page, and for all sources of a process.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use wakeq::{
 const KIB: usize = 1024;
 const LARGE: usize = 100 * KIB;
 
-/// A log in memory, and what was read of it: how many events, how many bytes.
+/// A log in memory that records what was read of it, page by page: number of events, and bytes.
 #[derive(Default)]
 struct Weighed {
     log: MemoryLog,
@@ -22,7 +22,7 @@ struct Weighed {
 }
 
 impl Weighed {
-    /// So many large events in a category of a canvas; the source.
+    /// Appends this many large events to a category of a canvas; returns the source.
     fn filled(&self, canvas: u128, category: &str, events: usize) -> EventSource {
         let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
         let payload = format!("\"{}\"", "x".repeat(LARGE));
@@ -53,7 +53,7 @@ impl EventProvider for Weighed {
     }
 }
 
-/// Tells of each event, handles it when it is let go, and fails as often as it is told to.
+/// Reports each event, handles it once a permit is available, and fails the given number of times.
 struct Gated {
     gate: Semaphore,
     failures: Mutex<u32>,
@@ -99,7 +99,8 @@ fn consumer(
     (made.unwrap().with_budget(budget.clone()), gated, hears)
 }
 
-/// A source whose events take long holds the whole budget: another canvas's goes on, an event at a time, and as ever when it is free again.
+/// A source with slow events holds the whole budget: another canvas's source continues, one event
+/// at a time, and as usual once the budget is free again.
 #[tokio::test(start_paused = true)]
 async fn a_slow_source_that_holds_everything_stops_nobody() {
     let log = Arc::new(Weighed::default());
@@ -118,7 +119,7 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
     }
     let one_by_one = log.pages.lock().unwrap()[1..].iter().filter(|page| **page == (1, LARGE + 4)).count();
     assert_eq!(one_by_one, 8);
-    // The slow one goes on, and what is handled is given back at once.
+    // The slow source continues, and the bytes of a handled event are returned at once.
     gate.gate.add_permits(2);
     begun.recv().await.unwrap();
     begun.recv().await.unwrap();
@@ -133,7 +134,8 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
     assert!(log.pages.lock().unwrap().iter().all(|(_, bytes)| *bytes <= 350 * KIB));
 }
 
-/// While an event waits for its next attempt, nothing is held of what comes after it; nothing of that is lost or doubled.
+/// While an event waits for its next attempt, nothing after it is buffered; none of that is lost or
+/// handled twice.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_an_attempt_holds_nothing() {
     let log = Arc::new(Weighed::default());

@@ -1,4 +1,4 @@
-//! What becomes of events that fail, and of consumers that can't read.
+//! What happens to events that fail, and to consumers that can't read.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,8 +44,8 @@ async fn a_consumer_that_fails_is_unhealthy_and_stops_there(scene: Scene) {
     consumer.withdraw(&category()).await;
 }
 
-/// By default: the event is tried again, its source waits for it, another one of the same consumer does not, and what was handled before
-/// it is kept.
+/// By default, a failed event is retried and holds up its source, but no other source of the
+/// consumer; what was handled before it is committed.
 async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     let hour = Duration::from_secs(3600);
     let on_error = ErrorStrategy { backoff: hour, backoff_max: hour, ..ConsumerConfig::default().on_error };
@@ -65,7 +65,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     consumer.accept(people, 1);
     assert_eq!(handed.take(1).await, [other]);
     for _ in 0..2 {
-        // It waits for its attempt only after it has noted why.
+        // It waits for the next attempt only after it has committed its position and the reason.
         while scene.position(&category(), 1).await < seqs[0] {
             tokio::task::yield_now().await;
         }
@@ -86,8 +86,9 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     assert!(scene.position(&category(), 2).await >= seqs[2]);
 }
 
-/// Operators see for which event a source waits, and have it tried again: whoever works on it, and however; so with a consumer that has
-/// stopped. Another group does not notice.
+/// Operators see which event a source waits for and can have it retried, whichever process owns the
+/// source and whatever its broker; so too for a consumer that has stopped. Another group does not
+/// notice.
 #[tokio::test]
 async fn operators_see_what_fails_and_have_it_tried_again() {
     let stage = crate::support::Stage::memory().await.0;
@@ -132,7 +133,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             let asked = async {
                 while all[at].1.is_empty() {
                     stage.admin.recover_group(name, &operator).await.unwrap();
-                    // A member looks with each heartbeat, and only then.
+                    // A member checks with each heartbeat, and only then.
                     tokio::time::sleep(periods.heartbeat).await;
                 }
             };
@@ -155,7 +156,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
     }
 }
 
-/// The event for which the one source of a group waits, once it does.
+/// The event that the single source of a group waits for, once it does.
 async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
     let seen = async {
         loop {
@@ -168,7 +169,7 @@ async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
     tokio::time::timeout(PATIENCE, seen).await.expect("it is seen")
 }
 
-/// A page that takes too long to read is asked for in smaller parts.
+/// A page that takes too long to read is split into smaller reads.
 #[tokio::test(start_paused = true)]
 async fn a_page_that_takes_too_long_is_read_in_parts() {
     let mut scene = Scene::new(Kind::Memory).await;
@@ -184,7 +185,7 @@ async fn a_page_that_takes_too_long_is_read_in_parts() {
     assert_eq!(hurried.1.lock().unwrap()[..6], [500, 250, 125, 62, 31, 15]);
 }
 
-/// A provider that has time for 16 events.
+/// A provider that times out on more than 16 events.
 struct Hurried(Arc<dyn EventProvider>, Mutex<Vec<usize>>);
 
 #[async_trait]
@@ -255,8 +256,8 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
     assert_eq!(dead, expected);
 }
 
-/// What was given up is tried again when an operator asks for it: handled, it is no longer among the dead; if it fails, it is again. Another
-/// group's stays.
+/// An operator can have a dead letter retried: if it is handled, it is no longer dead; if it fails,
+/// it is dead again. Another group's dead letter stays.
 #[tokio::test]
 async fn what_was_given_up_is_tried_again_on_demand() {
     let stage = crate::support::Stage::memory().await.0;
@@ -297,7 +298,8 @@ async fn what_was_given_up_is_tried_again_on_demand() {
     let rest =
         stage.admin.group_dead(&names[0], Some(&cursor.to_string().parse().unwrap()), 100).await.unwrap();
     assert_eq!(rest.items.len(), 1);
-    // After it has given one up it looks once more for what is to be tried again: that look is over when its work is.
+    // After giving up an event, the consumer looks once more for redriven ones; withdrawing ends
+    // that look.
     all[0].0.withdraw(&category()).await;
     assert_eq!(stage.admin.redrive_group(&names[0], None, None, &operator).await.unwrap().0.count, 2);
     seqs.push(scene.append("one", 3).await);
@@ -308,7 +310,7 @@ async fn what_was_given_up_is_tried_again_on_demand() {
         stage.admin.redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap().0.count,
         1
     );
-    // Whatever is appended wakes it.
+    // Any append wakes it.
     seqs.push(scene.append("one", 4).await);
     assert_eq!(all[0].1.take(2).await, [seqs[3], seqs[1]]);
     until(&names[0], &[]).await;
@@ -321,7 +323,8 @@ async fn what_was_given_up_is_tried_again_on_demand() {
     assert!(refused.to_string().contains("send it to the entity again"), "{refused}");
 }
 
-/// Many are tried again without a pause in between, however quiet the source is; another group's stay dead.
+/// Many are retried without a pause in between, however quiet the source is; those of another group
+/// stay dead.
 #[tokio::test]
 async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
     const MANY: usize = 230;
@@ -343,7 +346,7 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
     for (consumer, handed) in &mut all {
         consumer.accept(category(), 1);
         assert_eq!(handed.take(seqs.len()).await, seqs);
-        // Withdrawn, it has noted all of them.
+        // Once withdrawn, it has recorded all of them.
         consumer.withdraw(&category()).await;
     }
     let dead = async |name: &Name| stage.admin.group_dead(name, None, 1_000).await.unwrap().items.len();
@@ -352,7 +355,8 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
     assert_eq!((marked.count, marked.more), (given_up as u64, false));
     let (consumer, handed) = &mut all[0];
     consumer.accept(category(), 2);
-    // The last one may be handed once more from the log, where its owner was withdrawn before that was noted.
+    // The last one may come once more from the log, if its owner was withdrawn before the failure
+    // was recorded.
     assert_eq!(handed.take(given_up).await.len(), given_up);
     let emptied = async {
         while dead(&names[0]).await > 0 {
@@ -363,7 +367,7 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
     assert!(given_up > 200 && dead(&names[1]).await > 200);
 }
 
-/// A deposed owner gives nothing up either: the event is neither among the dead nor passed over.
+/// A deposed owner gives up no event: the event is neither a dead letter nor skipped.
 #[tokio::test]
 async fn who_is_deposed_gives_nothing_up() {
     let positions = Arc::new(MemoryPositions::default());
@@ -400,7 +404,8 @@ async fn what_can_t_be_read_now_is_read_later() {
     assert_eq!(*consumer.health().borrow(), Health::Healthy);
 }
 
-/// A provider of somebody's that panics makes the consumer unhealthy, so that its sources move; it does not stand still in silence.
+/// A panic in a user's provider makes the consumer unhealthy, so that its sources move; it does not
+/// stall silently.
 #[tokio::test]
 async fn a_provider_that_panics_is_told() {
     let mut scene = Scene::new(Kind::Memory).await;
@@ -426,7 +431,8 @@ impl EventProvider for Panicking {
     }
 }
 
-/// Among others' events a source is withdrawn at once, and what was looked through is not looked through again.
+/// A source can be withdrawn at once in the middle of others' events, and what was scanned is not
+/// scanned again.
 #[tokio::test]
 async fn a_long_way_through_others_events_ends_when_it_is_told_to() {
     let mut scene = Scene::new(Kind::Memory).await;
@@ -439,7 +445,7 @@ async fn a_long_way_through_others_events_ends_when_it_is_told_to() {
     tokio::time::timeout(PATIENCE, consumer.withdraw(&category())).await.expect("it ends");
 }
 
-/// Endless pages without anything of the source.
+/// Endless pages without any event of the source.
 struct OfOthers;
 
 #[async_trait]

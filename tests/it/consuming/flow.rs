@@ -1,4 +1,4 @@
-//! Events flow: each once, in order, from where the group has come to.
+//! Events flow: each once, in order, from the group's position on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ async fn new_events_are_handled_in_order_and_the_position_kept(scene: Scene) {
     let mut seqs = vec![scene.append("one", 1).await, scene.append("two", 2).await];
     consumer.accept(category(), 1);
     assert_eq!(handed.take(2).await, seqs);
-    // An append wakes it, though its poll interval is an hour.
+    // An append wakes it, although its poll interval is an hour.
     for payload in 3..6 {
         seqs.push(scene.append("one", payload).await);
         assert_eq!(handed.next().await.seq, *seqs.last().unwrap());
@@ -52,7 +52,7 @@ async fn a_restart_goes_on_after_the_last_position(scene: Scene) {
     assert!(handed.is_empty());
 }
 
-/// A consumer behind a door: what it is handed ends only when it is let through.
+/// A consumer behind a door: handling an event ends only when the door lets it through.
 fn behind_a_door(scene: &Scene, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, Handed) {
     let (sender, handed) = mpsc::channel(2_000);
     let recorder = Arc::new(Recorder::behind_a_door(sender));
@@ -73,7 +73,7 @@ async fn a_crash_replays_no_more_than_was_not_committed(scene: Scene) {
     consumer.accept(category(), 1);
     door.open(25);
     assert_eq!(handed.take(26).await, seqs[..26]);
-    // The 26th is in its hands when it dies: it says nothing more.
+    // It dies while handling the 26th, and commits nothing more.
     let position = scene.position(&category(), 2).await;
     assert_eq!(position, seqs[19], "the 10th, and the 20th");
     let (next, _, mut again) = scene.consumer(config);
@@ -99,7 +99,7 @@ async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
     assert!(handed.is_empty());
     assert_eq!(scene.position(&category(), 2).await, first, "what was in its hands is done with");
 
-    // One that does not end is cut off after the grace.
+    // An event that does not end is cut off after the grace.
     let config = ConsumerConfig { withdraw_grace: Duration::from_millis(20), ..woken() };
     let (consumer, _, mut handed) = behind_a_door(&scene, config);
     consumer.accept(category(), 3);
@@ -115,7 +115,7 @@ async fn who_is_deposed_is_refused_and_stops(scene: Scene) {
     let (consumer, door, mut handed) = behind_a_door(&scene, ConsumerConfig { commit_every: 1, ..woken() });
     consumer.accept(category(), 1);
     handed.next().await;
-    // Another one takes the source while an event is in its hands.
+    // Another owner takes the source while an event is being handled.
     assert_eq!(scene.position(&category(), 2).await, 0);
     door.open(2);
     while !consumer.sources().is_empty() {
@@ -123,7 +123,7 @@ async fn who_is_deposed_is_refused_and_stops(scene: Scene) {
     }
     assert!(handed.is_empty(), "it handles nothing more");
     assert_eq!(scene.position(&category(), 2).await, 0, "its commit was refused");
-    // Told of the same allocation again it stays where it is; given the source anew it begins.
+    // The same allocation again changes nothing; with a new epoch, it begins.
     consumer.accept(category(), 1);
     assert_eq!(consumer.sources(), []);
     assert_eq!(*consumer.health().borrow(), Health::Healthy);
@@ -217,7 +217,7 @@ async fn a_position_that_an_operator_moves_is_where_it_goes_on(scene: Scene) {
     consumer.accept(category(), 5);
     door.open(2);
     assert_eq!(handed.take(3).await, seqs[..3]);
-    // It has the third in its hands, and the second is done with.
+    // It is handling the third, and the second is done.
     scene.reset(0).await;
     door.open(9);
     assert_eq!(handed.take(4).await, seqs);
@@ -243,7 +243,7 @@ async fn it_looks_for_itself_when_nobody_tells_it() {
     let config = ConsumerConfig { poll_interval: Duration::from_secs(10), ..ConsumerConfig::default() };
     let (consumer, _, mut handed) = scene.consumer(config);
     consumer.accept(category(), 1);
-    // It has looked once and waits for its period now, of which a part is over.
+    // It has looked once and is now waiting; part of its period is over.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let seq = scene.append("one", 1).await;
     let appended = tokio::time::Instant::now();

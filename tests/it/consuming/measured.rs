@@ -1,4 +1,4 @@
-//! What a consumer says of itself in metrics.
+//! A consumer's metrics.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::scene::{Kind, Scene, Trouble, category, woken};
 use crate::entities::measured::gathered;
 use crate::support::PATIENCE;
 
-/// The series of a group, by their names; those of failures are told apart.
+/// The series of a group, by name; those of failures are separate.
 fn series(group: &str) -> BTreeMap<String, f64> {
     let text = gathered();
     let label = format!("messaging_consumer_group_name=\"{group}\"");
@@ -21,7 +21,8 @@ fn series(group: &str) -> BTreeMap<String, f64> {
     named.collect()
 }
 
-/// TELEMETRY-02: attempts, those that failed, what was given up, and that a deposed owner's position was refused; each by group.
+/// TELEMETRY-02: attempts, failed attempts, events that were given up, and refused positions of a
+/// deposed owner; each by group.
 #[tokio::test]
 async fn attempts_deaths_and_refusals_are_counted() {
     gathered();
@@ -45,7 +46,7 @@ async fn attempts_deaths_and_refusals_are_counted() {
         };
         tokio::time::timeout(PATIENCE, settled).await.expect("it is given up");
         if at == 0 {
-            // Somebody else has it by now.
+            // Another owner has it by now.
             scene.positions.open(&key, 2).await.unwrap();
             scene.append("one", 3).await;
             handed.take(1).await;

@@ -1,4 +1,4 @@
-//! Consumers over a log: the same tests on each provider and each store of positions.
+//! Consumers over a log: the same tests with each provider and each store of positions.
 
 mod answers;
 mod bytes;

@@ -1,4 +1,5 @@
-//! What the tests of consumers share: a log, positions, and a processor that tells what it is handed.
+//! Shared by the tests of consumers: a log, positions, and a processor that reports what it
+//! receives.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -67,7 +68,7 @@ impl Scene {
         }
     }
 
-    /// Appends an event to a stream of `companies`; its `seq`.
+    /// Appends an event to a stream of `companies`; returns its `seq`.
     pub(super) async fn append(&self, stream: &str, payload: usize) -> i64 {
         self.append_to(&companies(stream), payload).await
     }
@@ -82,7 +83,7 @@ impl Scene {
         }
     }
 
-    /// A consumer of `companies`, and what its processor is handed.
+    /// A consumer of `companies`, and the events that its processor receives.
     pub(super) fn consumer(&self, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, Handed) {
         self.consumer_of(category(), config)
     }
@@ -116,7 +117,7 @@ impl Scene {
         (consumer.unwrap(), recorder, Handed(handed))
     }
 
-    /// What an operator does: moves the position of `companies`, whoever has it.
+    /// As an operator does: moves the position of `companies`, whoever owns it.
     pub(super) async fn reset(&self, position: i64) {
         match &self.kept {
             Kept::Memory(positions) => {
@@ -130,7 +131,7 @@ impl Scene {
         }
     }
 
-    /// Where the group stands in a source, read by taking it for an epoch.
+    /// The group's position in a source; reading it takes the source for an epoch.
     pub(super) async fn position(&self, source: &EventSource, epoch: i64) -> i64 {
         let key = PositionKey { group: "projection".parse().unwrap(), source: source.clone() };
         self.positions.open(&key, epoch).await.unwrap()
@@ -145,12 +146,12 @@ pub(super) fn category() -> EventSource {
     EventSource::category("companies").unwrap()
 }
 
-/// A configuration in which nothing happens by the clock.
+/// A configuration in which the clock triggers nothing.
 pub(super) fn woken() -> ConsumerConfig {
     ConsumerConfig { poll_interval: Duration::from_secs(3600), ..ConsumerConfig::default() }
 }
 
-/// What a failing event does.
+/// How an event fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
     Fails,
@@ -158,12 +159,12 @@ pub(super) enum Trouble {
     Hangs,
 }
 
-/// Tells what it is handed, and fails where it was told to.
+/// Reports the events that it receives, and fails as configured.
 pub(super) struct Recorder {
     sender: mpsc::Sender<LogEvent>,
-    /// Troubles to come, by payload: which, and how often.
+    /// Failures to come, by payload: which, and how often.
     troubles: Mutex<HashMap<String, (Trouble, u32)>>,
-    /// A permit for each event that may be finished, where it is closed at first.
+    /// A permit for each event that may finish, if the door is closed at first.
     door: Semaphore,
     behind_door: bool,
 }
@@ -173,7 +174,7 @@ impl Recorder {
         Self { sender, troubles: Mutex::default(), door: Semaphore::new(0), behind_door: false }
     }
 
-    /// One whose events end only when they are let through.
+    /// A recorder whose events finish only when they are let through.
     pub(super) fn behind_a_door(sender: mpsc::Sender<LogEvent>) -> Self {
         Self { behind_door: true, ..Self::new(sender) }
     }
@@ -210,7 +211,7 @@ impl EventProcessor for Recorder {
     }
 }
 
-/// What a processor was handed.
+/// The events that a processor received.
 pub(super) struct Handed(pub(super) mpsc::Receiver<LogEvent>);
 
 impl Handed {
@@ -232,7 +233,7 @@ impl Handed {
     }
 }
 
-/// A provider that tells nobody of anything, and fails as often as it is told to.
+/// A provider that signals no append, and whose reads fail the given number of times.
 pub(super) struct Mute {
     pub(super) inner: Arc<dyn EventProvider>,
     pub(super) failures: Mutex<u32>,
@@ -269,7 +270,7 @@ impl EventProvider for Mute {
     }
 }
 
-/// Runs a test on each kind.
+/// Runs a test with each kind.
 macro_rules! on_each {
     ($($(#[$meta:meta])* $name:ident;)*) => {
         mod memory {

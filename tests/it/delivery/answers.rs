@@ -121,7 +121,7 @@ async fn who_does_not_answer_is_cut_off() {
     check_says(&message, &["did not answer within 200ms", "register a longer timeout"]);
 }
 
-/// The status has come, and nothing that follows changes what it says.
+/// Once the status has arrived, nothing that follows changes the result.
 #[tokio::test]
 async fn a_body_without_end_changes_nothing() {
     let endless = |status: &str| format!("HTTP/1.1 {status}\r\ncontent-length: 10737418240\r\n\r\n");

@@ -1,4 +1,5 @@
-//! Connections: that they are used again, checked again, counted, refused by TLS, and never go through a proxy.
+//! Connections: they are reused, checked each time, counted, refused on bad TLS, and never go
+//! through a proxy.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -27,11 +28,12 @@ async fn a_connection_is_used_again() {
         assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
     }
     assert_eq!((server.requests().len(), server.connections() as u64), (10, deliverer.connects()));
-    // One, unless the machine is so busy that a second passes between two of them.
+    // Usually one, but on a busy machine an idle connection may time out between two deliveries.
     assert!(server.connections() < 10, "each had a connection of its own");
 }
 
-/// A name that leads to an allowed address and then to another: each connection is checked, and goes to what was checked.
+/// A name that resolves to an allowed address and then to another: each connection is checked, and
+/// goes to the address that was checked.
 #[tokio::test]
 async fn a_name_that_is_rebound_gets_nothing() {
     let names = Arc::new(Names::default());
@@ -59,7 +61,7 @@ async fn a_host_that_can_t_be_reached_is_an_operational_error() {
     assert_eq!(deliverer.connects(), 1, "it was tried");
 }
 
-/// Nobody learns from a message which names there are inside, where they lead, and what answers there.
+/// A message does not reveal which internal names exist, where they lead, or what answers there.
 #[tokio::test]
 async fn what_is_inside_is_told_apart_by_nobody() {
     let names = Arc::new(Names::default());
@@ -95,7 +97,8 @@ async fn what_is_inside_is_told_apart_by_nobody() {
     assert_eq!(messages.len(), 1, "{messages:?}");
 }
 
-/// What one canvas is allowed, another does not get: neither a connection of its own, nor one that is open already.
+/// An address allowed for one canvas is not for another: neither on a new connection, nor on one
+/// that is open already.
 #[tokio::test]
 async fn a_connection_of_one_canvas_is_not_anothers() {
     let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
@@ -115,7 +118,8 @@ async fn a_connection_of_one_canvas_is_not_anothers() {
     assert!(deliverer.check(ours, &by_address).is_ok() && deliverer.check(theirs, &by_address).is_err());
 }
 
-/// The usual ports need no leave of their own, so that only the connection itself can keep the other canvas out.
+/// The usual ports need no permission of their own, so that only the connection itself can keep the
+/// other canvas out.
 #[tokio::test]
 async fn an_open_connection_at_a_usual_port_is_not_anothers() {
     let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
@@ -137,12 +141,13 @@ async fn an_open_connection_at_a_usual_port_is_not_anothers() {
     assert_eq!(server.requests().len(), 2, "nothing of the other canvas came");
 }
 
-/// A port where nobody listens.
+/// A port that is closed.
 fn closed() -> std::net::SocketAddr {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-/// One connection, which a target that does not answer holds for longer than the other target is given.
+/// There is one connection slot, which a target that does not answer holds for longer than the
+/// other target's time-out.
 #[tokio::test]
 async fn waiting_for_room_is_no_time_of_the_target() {
     let silent = Server::start(Answer::Silence).await;
@@ -174,9 +179,11 @@ async fn tls_is_spoken_with_whom_the_certificate_names() {
 
     let check = async |deliverer: &Deliverer, url: String, part: &str| {
         let message = failure(deliver(deliverer, &target(url.parse().unwrap())).await);
-        // What is wrong at an address inside is for the operator's log; its words are a test of `tls`.
+        // What is wrong at an internal address goes only to the operator's log; a test of `tls`
+        // checks the wording.
         assert!(message.contains(UNREACHED) && !message.contains(part), "{url}: {message}");
-        // The name in the certificate, which a tenant must not learn of a machine that it can't see otherwise.
+        // The name in the certificate: a tenant must not learn it of a machine that it can't see
+        // otherwise.
         assert!(!message.contains("target.example"), "{url}: {message}");
     };
     let strict = Deliverer::new(config(&names)).unwrap();
@@ -192,7 +199,7 @@ async fn tls_is_spoken_with_whom_the_certificate_names() {
     assert!(Deliverer::new(unreadable).unwrap_err().to_string().contains("give it as DER"));
 }
 
-/// A proxy that the environment names is left alone: it would resolve and connect unchecked.
+/// A proxy from the environment is ignored: it would resolve and connect unchecked.
 #[tokio::test]
 async fn no_proxy_is_used() {
     let proxy = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;

@@ -1,5 +1,5 @@
-//! The corpus of targets that nothing may be sent to: whatever way one is written, the connector opens no connection.
-//! Listeners are raw, since connections are what they look for.
+//! The corpus of forbidden targets: however one is written, the connector opens no connection. The
+//! listeners are raw sockets, because the tests look for connections.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -50,14 +50,15 @@ impl Case {
     }
 }
 
-/// Nobody accepts what comes to it, so that one connection can be told from another at the end.
+/// A listener that is denied. Nothing is accepted until the end, when the first connection in its
+/// backlog is examined.
 async fn denied_listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
     (listener, port)
 }
 
-/// The first connection that the listener ever got is the test's own.
+/// Asserts that the first connection that the listener ever got is the test's own.
 async fn assert_untouched(listener: &TcpListener) {
     let ours = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
     let (_, first) = listener.accept().await.unwrap();
@@ -78,9 +79,9 @@ async fn nothing_is_sent_where_it_must_not_go() {
         let (stage, said) = refused(&deliverer, &names, case).await;
         *by.entry(stage).or_default() += 1;
         let connects = deliverer.connects() - before;
-        // To the server that redirects, and not again.
+        // One connection to the server that redirects, and none after that.
         let expected = u64::from(case.redirect.is_some());
-        // Where a name leads is not told.
+        // The message does not say where a name leads.
         let part = if stage == "connector" && case.addresses.is_some() { UNREACHED } else { case.part };
         if !said.contains(part) || connects != expected {
             wrong.push(format!("{}\n    {connects} connections, by {stage}: {said}", case.line));
@@ -93,7 +94,7 @@ async fn nothing_is_sent_where_it_must_not_go() {
     println!("{} cases: {by:?}", cases.len());
 }
 
-/// Who refused it, and with which words.
+/// The stage that refused it, and its message.
 async fn refused(deliverer: &Deliverer, names: &Arc<Names>, case: &Case) -> (&'static str, String) {
     if let Some(status) = case.redirect {
         let answer =
@@ -119,7 +120,7 @@ async fn refused(deliverer: &Deliverer, names: &Arc<Names>, case: &Case) -> (&'s
     }
 }
 
-/// 127.0.0.2 is denied beside 127.0.0.1, which is allowed: on the same port, only one of them sees a connection.
+/// 127.0.0.2 is denied, 127.0.0.1 is allowed: on the same port, only the latter sees a connection.
 #[tokio::test]
 async fn the_neighbour_of_an_allowed_address_sees_nothing() {
     let answer = Answer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec());
@@ -148,7 +149,7 @@ async fn the_neighbour_of_an_allowed_address_sees_nothing() {
     assert_untouched(&denied).await;
 }
 
-/// What a target says beside its status leads nowhere.
+/// Nothing in an answer but its status has an effect.
 #[tokio::test]
 async fn no_header_of_an_answer_is_followed() {
     let (listener, port) = denied_listener().await;
@@ -168,7 +169,7 @@ async fn no_header_of_an_answer_is_followed() {
     assert_untouched(&listener).await;
 }
 
-/// Whether a name is an address, in any notation that a resolver of the system would take for one.
+/// Whether a name is an address, in any notation that a system resolver would accept.
 fn is_address(name: &str) -> bool {
     let last = name.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let is_hex =

@@ -1,5 +1,5 @@
-//! Delivery to HTTP targets: what it sends, where it refuses to send, and what it makes of every kind of answer. The servers
-//! are little ones on loopback.
+//! Delivery to HTTP targets: what it sends, where it refuses to send, and how it treats every kind
+//! of answer. The servers are small ones on loopback.
 
 mod answers;
 mod connections;
@@ -21,13 +21,14 @@ use wakeq::{
 use crate::support::PATIENCE;
 use names::Names;
 
-/// What is said of every host that is not reached at a public address.
+/// The message for every host that is not reached at a public address.
 const UNREACHED: &str = "its host could not be reached";
 const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const FORMER_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Allows 127.0.0.1 and nothing else beside the public internet, with or without TLS, and knows these names only.
+/// Allows 127.0.0.1 and nothing else besides the public internet, with or without TLS, and knows
+/// only these names.
 fn config(names: &Arc<Names>) -> DeliveryConfig {
     DeliveryConfig {
         allow: vec!["*=127.0.0.1:1-65535".parse().unwrap()],

@@ -1,4 +1,4 @@
-//! A resolver that knows what a test tells it, and notes what it is asked.
+//! A resolver with the answers that a test sets, which records the names it was asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use async_trait::async_trait;
 use wakeq::delivery::Resolve;
 
-/// Each name with its answers: one after the other, and then the last one again and again.
+/// Each name with its answers: one after the other, then the last one repeatedly.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     answers: Mutex<HashMap<String, VecDeque<Vec<IpAddr>>>>,
@@ -16,7 +16,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// From now on the name has these answers, each of which is a list of addresses with commas.
+    /// Sets the answers for a name, each of which is a comma-separated list of addresses.
     pub(super) fn set(&self, name: &str, answers: &[&str]) {
         let read = |answer: &&str| {
             let addresses = answer.split(',').map(str::trim).filter(|address| !address.is_empty());
@@ -25,7 +25,7 @@ impl Names {
         self.answers.lock().unwrap().insert(name.to_owned(), answers.iter().map(read).collect());
     }
 
-    /// What was asked, in order.
+    /// The names that were asked for, in order.
     pub(super) fn asked(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }

@@ -1,5 +1,5 @@
-//! Little servers on loopback that answer as no library would: bytes as they are told, too many of them, or none; over
-//! TLS, too. Hence they are raw.
+//! Small servers on loopback that answer as no library would: with given bytes, too many of them,
+//! or none; with TLS, too. Hence they are raw.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -21,23 +21,23 @@ use wakeq::TargetUrl;
 /// What a server does with each request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// These bytes, and the end of the connection.
+    /// These bytes, then the end of the connection.
     Bytes(Vec<u8>),
     /// These bytes to each request, on one connection.
     KeepAlive(&'static str),
-    /// These bytes as soon as somebody connects, and nothing else.
+    /// These bytes as soon as a client connects, and nothing else.
     Greeting(&'static str),
     /// Nothing, for as long as the client waits.
     Silence,
-    /// These bytes, then the others one by one, for as long as the client reads.
+    /// The first bytes, then the others one by one, for as long as the client reads.
     Drip(&'static str, &'static str),
-    /// These bytes, then zeros up to so many, for as long as the client reads.
+    /// These bytes, then up to this many zeros, for as long as the client reads.
     Flood(String, u64),
-    /// These bytes, and then a reset of the connection.
+    /// These bytes, then a reset of the connection.
     Reset(&'static str),
 }
 
-/// A server, until it is dropped.
+/// A server that runs until it is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
     seen: Arc<Seen>,
@@ -48,11 +48,11 @@ pub(super) struct Server {
 struct Seen {
     connections: AtomicUsize,
     requests: Mutex<Vec<Request>>,
-    /// Bytes of floods that were taken.
+    /// Bytes of floods that the client took.
     flooded: AtomicUsize,
 }
 
-/// A request as it came in.
+/// A request as it was received.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     pub(super) head: String,
@@ -60,7 +60,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// The value of a header, which is there once.
+    /// The value of a header that must occur once.
     pub(super) fn header(&self, name: &str) -> &str {
         let values: Vec<_> =
             self.head.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(": ")).collect();
@@ -75,7 +75,7 @@ impl Server {
         Self::start_with(answer, None).await
     }
 
-    /// With a certificate for `target.example`, by an authority that only tests know.
+    /// With a certificate for `target.example` from an authority that only tests know.
     pub(super) async fn start_tls(answer: Answer) -> Self {
         Self::start_with(answer, Some(tls())).await
     }
@@ -92,7 +92,7 @@ impl Server {
         format!("http://{}/events?source=queue", self.address).parse().unwrap()
     }
 
-    /// By the name in its certificate.
+    /// Its URL with the name in its certificate.
     pub(super) fn tls_url(&self) -> TargetUrl {
         format!("https://target.example:{}/events", self.address.port()).parse().unwrap()
     }
@@ -136,7 +136,7 @@ async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, answer: Answer, 
         connections.spawn(async move {
             match tls {
                 Some(tls) => {
-                    // One who does not trust the certificate hangs up.
+                    // A client that does not trust the certificate hangs up.
                     if let Ok(stream) = tls.accept(tcp).await {
                         converse(Box::pin(stream), &answer, &seen).await;
                     }
@@ -161,7 +161,7 @@ trait Stream: AsyncRead + AsyncWrite + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
-/// Until the client hangs up, or there is nothing more to say.
+/// Answers until the client hangs up or the answer ends the connection.
 async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Seen) {
     let mut unread = Vec::new();
     if let Answer::Greeting(text) = answer {
@@ -184,7 +184,7 @@ async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Seen
     }
 }
 
-/// Reads one request, if there is another.
+/// Reads one request; returns whether there was another.
 async fn read<S: AsyncRead + ?Sized>(stream: &mut Pin<Box<S>>, unread: &mut Vec<u8>, seen: &Seen) -> bool {
     loop {
         if let Some((request, end)) = parse(unread) {

@@ -1,4 +1,5 @@
-//! Signatures on the wire: of what, with which secrets, and that others verify them.
+//! Signatures on the wire: what they cover, with which secrets, and that other implementations
+//! verify them.
 
 use std::process::Stdio;
 
@@ -56,17 +57,17 @@ async fn each_attempt_is_signed_anew_and_is_the_same_message() {
     }
 }
 
-/// How a receiver of docs/delivery.md is run.
+/// How to run a receiver from docs/delivery.md.
 struct Receiver {
     language: &'static str,
     extension: &'static str,
-    /// What reads it, or makes a program of it.
+    /// The interpreter or compiler.
     program: String,
     is_compiled: bool,
 }
 
 impl Receiver {
-    /// Starts it, and tells its port.
+    /// Starts it; returns its port.
     async fn start(&self) -> (Child, u16) {
         let (_, code) = RECEIVERS.split_once(&format!("```{}\n", self.language)).expect("no receiver in it");
         let (code, _) = code.split_once("```").unwrap();
@@ -97,7 +98,7 @@ impl Receiver {
     }
 }
 
-/// One takes what is signed with its secret, alone or beside another, and nothing else.
+/// A receiver accepts events signed with its secret, alone or beside another, and no others.
 async fn check_receiver(receiver: &Receiver) {
     let language = receiver.language;
     let (_child, port) = receiver.start().await;

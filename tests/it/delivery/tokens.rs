@@ -1,4 +1,4 @@
-//! OIDC tokens: sent to whom they are for, taken from Google's metadata server, and kept.
+//! OIDC tokens: sent only to their audience, fetched from Google's metadata server, and cached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -35,7 +35,7 @@ impl IdTokens for Given {
     }
 }
 
-/// With an audience that is allowed for this server alone.
+/// With audiences that are allowed for this server only.
 fn deliverer(tokens: Arc<dyn IdTokens>, server: &Server) -> Deliverer {
     let names = Arc::new(Names::default());
     names.set("target.example", &["127.0.0.1"]);
@@ -93,7 +93,7 @@ async fn without_its_token_nothing_is_sent() {
     assert_eq!(server.connections(), 0);
 }
 
-/// Google's tokens: fetched from the metadata server once, and kept.
+/// Google's tokens are fetched from the metadata server once, and cached.
 #[tokio::test]
 async fn a_token_of_the_metadata_server_is_fetched_once() {
     let token = google_keys::unsigned(&json!({"alg": "RS256"}), &google_keys::claims()) + ".signature";

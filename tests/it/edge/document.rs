@@ -1,4 +1,4 @@
-//! The OpenAPI document and the server, held against each other.
+//! The OpenAPI document compared with the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ async fn what_is_documented_is_served_and_nothing_else() {
             let known = documented.iter().find(|operation| operation.method == method);
             let mut asked = known.unwrap_or(&documented[0]).clone();
             asked.method = method.clone();
-            // Without a credential: who is let through to the guard is told so.
+            // Without a credential: a request that reaches the guard gets a 401.
             let answer = Answer::of(targets.good(&service, &asked)).await;
             match known {
                 Some(operation) if !operation.scopes.is_empty() => {
@@ -55,7 +55,8 @@ async fn what_is_documented_is_served_and_nothing_else() {
     service.stop().await;
 }
 
-/// The table of `requests` has a request for each; the service behind it is a new one, so that none spoils another.
+/// The table of `requests` has a request for each; its objects are recreated after each success, so
+/// that no request spoils another.
 #[tokio::test]
 async fn every_documented_status_is_answered() {
     let service = Service::start().await;
@@ -66,10 +67,10 @@ async fn every_documented_status_is_answered() {
     let mut pairs: Vec<_> = all
         .iter()
         .flat_map(|operation| operation.statuses.iter().map(move |status| (operation, *status)))
-        // An answer without an end, of services that broadcast: `listening` has the tests of it.
+        // An endless answer, of services that broadcast: `listening` tests it.
         .filter(|(operation, status)| operation.id != "listen" || *status >= 400)
         .collect();
-    // Failures first: they change nothing. What closes the database comes last.
+    // Failures first: they change nothing. The status for which the database is closed comes last.
     pairs.sort_by_key(|(_, status)| (*status == 503, asked(status)));
     let mut renewed = Some(targets);
     for (operation, status) in pairs {
@@ -99,7 +100,7 @@ async fn every_documented_status_is_answered() {
     service.stop().await;
 }
 
-/// The content type is the documented one; each problem has the problems' form.
+/// The content type is the documented one; every problem has the form of problem details.
 fn conforms(operation: &Operation, answer: &Answer) {
     let status = answer.status.as_u16();
     let described = &operation.described["responses"][status.to_string()];
@@ -115,7 +116,8 @@ fn conforms(operation: &Operation, answer: &Answer) {
     }
 }
 
-/// What a reader needs: each operation and parameter says what it is for, and has a name and a tag of the list.
+/// Each operation has a unique id and a summary, each parameter a description, and each tag is in
+/// the list.
 #[tokio::test]
 async fn the_document_speaks() {
     let service = Service::start().await;

@@ -1,5 +1,5 @@
-//! Bad inputs by the hundred: good requests, broken in every way that comes to mind, always the same. None may be
-//! answered with 5xx, and every refusal has a form.
+//! Bad inputs by the hundred: good requests, broken in every way we could think of, the same in
+//! every run. None may get a 5xx, and every refusal has the form of problem details.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::service::Service;
 
 const INPUTS: u64 = 500;
 
-/// Small numbers that look random and are the same every time.
+/// Small pseudo-random numbers, the same every time.
 struct Dice(u64);
 
 impl Dice {
@@ -189,7 +189,7 @@ impl Request {
                 let piece = self.body[at..].to_vec();
                 self.body.splice(at..at, piece);
             }
-            // A part of the JSON becomes something else.
+            // Replaces a part of the JSON.
             _ => {
                 let Ok(mut json) = serde_json::from_slice::<Value>(&self.body) else { return };
                 let mut places = 0;

@@ -1,5 +1,5 @@
-//! What must be in no log and in no error: payloads, keys, the database's password, and whatever else came with a
-//! request. Each has a text that stands nowhere else.
+//! What must be in no log and no error: payloads, keys, the database's password, and anything else
+//! from a request. Each is a text that occurs nowhere else.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -13,11 +13,11 @@ use super::process::Process;
 use crate::service::Answer;
 use crate::support::PATIENCE;
 
-/// Their sender is told which of them is wrong; nobody else is.
+/// The error tells the sender which of them is wrong; they must be nowhere else.
 const FIELD: &str = "the name of a field";
 const NAME: &str = "the name of a handler";
 
-/// The texts, and what was answered.
+/// The texts, and the errors that were returned.
 struct Secrets {
     texts: Vec<(&'static str, String)>,
     errors: Vec<String>,
@@ -28,7 +28,7 @@ impl Secrets {
         Self { texts: Vec::new(), errors: Vec::new() }
     }
 
-    /// A text to be found nowhere.
+    /// A text that must be found nowhere.
     fn make(&mut self, what: &'static str) -> String {
         let text = format!("s3cr3t{}", Uuid::new_v4().simple());
         self.texts.push((what, text.clone()));
@@ -120,7 +120,7 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
     }
 }
 
-/// What looks like the parser's own words, which are passed on in part.
+/// Secrets that look like the parser's own messages, which are partly passed on.
 async fn knock_with_crons(process: &Process, secrets: &mut Secrets) {
     let cron = |body: serde_json::Value| process.on_canvas(Method::PUT, "/cron/nightly").json(&body);
     for body in [
@@ -133,7 +133,8 @@ async fn knock_with_crons(process: &Process, secrets: &mut Secrets) {
     }
 }
 
-/// Keys of the right form, good and bad: their second half is hexadecimal, so it is made and looked for by itself.
+/// Well-formed keys, good and bad: their second half is hexadecimal, so it is generated and
+/// searched for separately.
 async fn knock_with_keys(process: &Process, secrets: &mut Secrets) {
     let list = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
     let secret = format!("{}{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple(), "0".repeat(16));
@@ -151,7 +152,8 @@ async fn knock_with_keys(process: &Process, secrets: &mut Secrets) {
     assert_eq!(secrets.send(process.request(Method::GET, &list).bearer_auth(made)).await, 200);
 }
 
-/// Statements that the database refuses, and then a database that is away: what it says holds rows and parameters.
+/// Statements that the database refuses, and then an unreachable database: its errors contain rows
+/// and parameters.
 async fn break_the_database(process: &Process, secrets: &mut Secrets) {
     let sql = async |statement: &str| {
         sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned())).execute(&process.stage.pool).await.unwrap();
@@ -173,7 +175,7 @@ async fn break_the_database(process: &Process, secrets: &mut Secrets) {
         "alter database \"{name}\" allow_connections false;
          select pg_terminate_backend(pid) from pg_stat_activity where datname = '{name}'"
     );
-    // As two statements: the first can't be in a transaction with others.
+    // As separate statements: the first can't be in a transaction with others.
     for statement in away.split(';') {
         sqlx::raw_sql(sqlx::AssertSqlSafe(statement.to_owned())).execute(&mut outside).await.unwrap();
     }
@@ -222,13 +224,13 @@ async fn no_secret_is_logged_or_repeated() {
     nothing_leaks("debug,wakeq=trace").await;
 }
 
-/// With everything that every crate would say.
+/// With everything that every crate logs.
 #[tokio::test]
 async fn not_even_at_the_most_verbose_level() {
     nothing_leaks("trace").await;
 }
 
-/// A connection URL that makes no sense is complained about without its password.
+/// The error about an invalid connection URL does not contain its password.
 #[test]
 fn a_wrong_url_is_not_repeated() {
     let secret = format!("s3cr3t{}", Uuid::new_v4().simple());

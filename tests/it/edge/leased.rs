@@ -1,4 +1,4 @@
-//! A copy that is leased, for requests about such ones.
+//! A leased copy, for requests about leases.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use wakeq::{Actor, EventId, NewQueue, PullPolicy};
 
 use crate::service::Service;
 
-/// The queue that is pulled.
+/// The pulled queue.
 pub(super) const PULLED: &str = "pulled_events";
 
-/// A copy of the queue that is pulled, which is leased.
+/// Creates a copy in the pulled queue and leases it; returns its id and the lease.
 pub(super) async fn lease(service: &Service) -> (EventId, String) {
     let (admin, queue) = (&service.stage.admin, PULLED.parse().unwrap());
     let pulled = NewQueue {
@@ -25,7 +25,7 @@ pub(super) async fn lease(service: &Service) -> (EventId, String) {
     (copy.id, copy.lease.reveal().to_owned())
 }
 
-/// Lets every lease of the queue that is pulled be over, or last.
+/// Makes every lease of the pulled queue expired or current.
 pub(super) async fn run_out(service: &Service, over: bool) {
     let shift = "update wakeq.events_v2 set locked_at = now() + $2 * interval '1 h' where queue = $1";
     let shift = sqlx::query(shift).bind(PULLED).bind(if over { -9.0 } else { 1.0 });

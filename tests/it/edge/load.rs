@@ -20,14 +20,14 @@ use super::process::Process;
 
 const REQUESTS: usize = 10_000;
 const SLOW: usize = 1000;
-/// Of a normal client, without and with the slow ones.
+/// Requests of a normal client, without and with the slow ones.
 const ASKED: usize = 4000;
 
 fn plain(url: &str) -> String {
     url.to_owned()
 }
 
-/// Requests as they come: most are good.
+/// A mix of requests, most of them good.
 fn mixed(process: &Process, index: usize) -> RequestBuilder {
     let missing = format!("/events/{}", Uuid::new_v4());
     match index % 8 {
@@ -95,7 +95,7 @@ fn percentile(sorted: &[Duration], per_mille: usize) -> Duration {
     sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)]
 }
 
-/// Half of them are slow over a header, a quarter over a body, a quarter over taking an answer.
+/// Half of the clients send a header slowly, a quarter a body, and a quarter read an answer slowly.
 async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUsize>) {
     let canvas = CanvasId::DEFAULT;
     let start = match index % 4 {
@@ -106,7 +106,7 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
         _ => "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\nhost: x\r\n\r\n".repeat(8),
     };
     loop {
-        // Refused or ended, it comes again.
+        // If it is refused or cut off, it comes again.
         let Ok(mut stream) = TcpStream::connect(address).await else {
             tokio::time::sleep(Duration::from_secs(1)).await;
             continue;
@@ -115,7 +115,7 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
         if stream.write_all(start.as_bytes()).await.is_ok() {
             let mut byte = [0];
             loop {
-                // A byte a second is what makes it a slow client.
+                // A slow client transfers one byte per second.
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 let moved =
                     if index % 4 == 3 { stream.read(&mut byte).await } else { stream.write(b"a").await };
@@ -145,7 +145,7 @@ async fn slow_connections_slow_nobody_down() {
         connections.spawn(slow(address, process.key.clone(), index, Arc::clone(&open)));
     }
     while open.load(Ordering::Relaxed) < SLOW {
-        // A thousand tasks count up; none of them could tell that it was the last.
+        // A thousand tasks count up; none of them knows that it is the last.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     let with = durations(&process).await;

@@ -1,5 +1,5 @@
-//! Every guarded operation of the document, with every kind of wrong credential: refused as it should be, and nothing
-//! changed. Then with the right ones.
+//! Every guarded operation of the document, with every kind of wrong credential: refused as it
+//! should be, with nothing changed. Then with right ones.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::service::{Answer, Service, make_key};
 
 const OTHER_ROBOT: &str = "other@project.iam.gserviceaccount.com";
 
-/// A credential that must not do.
+/// A credential that must be refused.
 struct Wrong {
     kind: String,
     authorization: Vec<String>,
@@ -63,7 +63,7 @@ impl Holder {
         format!("Bearer {}", self.service.key(&holder, canvas, scopes).await)
     }
 
-    /// A key whose row was changed behind everybody's back.
+    /// A key whose row was changed directly in the database.
     async fn spoiled(&self, holder: &str, change: &str) -> String {
         let key = self.service.key(holder, CanvasId::DEFAULT, &Scope::ALL).await;
         let statement = format!("update wakeq.access_keys set {change} where holder = '{holder}'");
@@ -71,7 +71,7 @@ impl Holder {
         format!("Bearer {key}")
     }
 
-    /// What nobody accepts, whatever is asked for.
+    /// Credentials that are valid for nothing.
     async fn worthless(&self) -> Vec<Wrong> {
         let key = self.service.key.as_str();
         let (public, secret) = key.rsplit_once('_').unwrap();
@@ -135,7 +135,7 @@ impl Holder {
         ]
     }
 
-    /// What is recognized, but does not allow this.
+    /// Valid credentials that do not allow this.
     async fn too_little(&self, needed: &[Scope]) -> Vec<Wrong> {
         let mut wrongs = vec![
             wrong("another canvas's key", self.key(FOREIGN, &Scope::ALL).await, 404),
@@ -187,7 +187,8 @@ async fn no_wrong_credential_does_anything() {
     let worthless = holder.worthless().await;
     let mut guarded: Vec<_> =
         operations(service).await.into_iter().filter(|operation| !operation.scopes.is_empty()).collect();
-    // It is about every canvas that the credential may read: `listening` has the tests of those that may too little.
+    // It covers every canvas that the credential may read: `listening` tests those that may read
+    // too few.
     let listen = guarded.iter().position(|operation| operation.id == "listen").unwrap();
     let listen = guarded.remove(listen);
     for wrong in &worthless {
@@ -207,7 +208,8 @@ async fn no_wrong_credential_does_anything() {
         assert!(worthless.len() + own.len() >= 14);
         for wrong in worthless.iter().chain(own) {
             let answer = Answer::of(wrong.add_to(targets.good(service, operation))).await;
-            // What is about every canvas is refused in words to who has single ones.
+            // Operations on every canvas refuse a credential of single ones with 403 and the
+            // reason.
             let status = if operation.everywhere && wrong.status == 404 { 403 } else { wrong.status };
             let expected = (status, slug(status).to_owned());
             assert_eq!(answer.problem(), expected, "{}: {}", operation.id, wrong.kind);
@@ -225,7 +227,7 @@ async fn no_wrong_credential_does_anything() {
     holder.service.stop().await;
 }
 
-/// The control: with a key, and with an account, that have the scopes and no others.
+/// The control: with a key and with an account that have exactly the needed scopes.
 async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
     let service = &holder.service;
     let before = contents(service).await;

@@ -1,4 +1,5 @@
-//! The edge of the API: what hostile and careless callers do, and whether the OpenAPI document tells the truth.
+//! The edge of the API: what hostile and careless callers do, and whether the OpenAPI document is
+//! true.
 
 mod document;
 mod garbage;

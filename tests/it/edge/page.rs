@@ -1,4 +1,5 @@
-//! The page at `/docs/` in a real browser that can reach this machine only. The rest of the world is raw: it hangs up.
+//! The page at `/docs/` in a real browser that can reach only this machine. A raw server that hangs
+//! up stands in for every other host.
 
 use std::path::PathBuf;
 
@@ -8,7 +9,7 @@ use tokio::net::TcpListener;
 use super::requests::operations;
 use crate::service::Service;
 
-/// Stands in for the rest of the world, and gives nothing: the browser has questions of its own, too.
+/// Stands in for all other hosts, and answers nothing: the browser makes requests of its own, too.
 async fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -16,7 +17,7 @@ async fn nowhere() -> String {
     address
 }
 
-/// What a page of this origin asked for, as the browser's own log has it.
+/// The URLs that a page of this origin requested, according to the browser's own log.
 fn asked_by(origin: &str, log: &Value) -> Vec<String> {
     let events = log["events"].as_array().unwrap().iter().map(|event| &event["params"]);
     let by_page = events.filter(|asked| asked["initiator"] == origin);

@@ -10,7 +10,7 @@ use wakeq_services::{Guard, Guarded, Launch};
 
 use crate::support::{PATIENCE, Stage};
 
-/// What the process says once it can be asked.
+/// The log message that shows the process is serving.
 const SERVING: &str = "serving the API";
 
 pub(super) struct Process {
@@ -25,8 +25,8 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// With these variables beside the usual ones; `url` makes the process's `DATABASE_URL` of the test's own. It does
-    /// without Pub/Sub.
+    /// With these variables besides the usual ones; `url` derives the process's `DATABASE_URL` from
+    /// the test's own. Runs without Pub/Sub.
     pub(super) async fn start(more: &[(&str, &str)], url: impl FnOnce(&str) -> String) -> Self {
         let (stage, _) = Stage::memory().await;
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
@@ -77,19 +77,19 @@ impl Process {
         self.request(method, &format!("/v1/canvases/{}{path}", CanvasId::DEFAULT)).bearer_auth(&self.key)
     }
 
-    /// What it has said so far.
+    /// The lines that it has logged so far.
     pub(super) fn said(&self) -> Vec<String> {
         self.lines.lock().unwrap().clone()
     }
 
-    /// The memory that it has now, in KiB, as the kernel counts it.
+    /// Its current memory in KiB, as the kernel counts it.
     pub(super) fn resident_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
         line.trim().trim_end_matches(" kB").trim().parse().unwrap()
     }
 
-    /// Ends it as SIGTERM does; returns all that it said.
+    /// Ends it as SIGTERM does; returns all lines that it logged.
     pub(super) async fn stop(self) -> Vec<String> {
         self.child.stop(PATIENCE).await.unwrap();
         assert_eq!(self.child.ended().await.code(), Some(0), "{}", self.child.last_lines());

@@ -13,7 +13,7 @@ use wakeq::http::HttpConfig;
 use crate::service::Service;
 use crate::support::PATIENCE;
 
-/// A connection, and what came in but was not looked at yet.
+/// A connection, and what was received but not examined yet.
 pub(super) struct Raw {
     stream: TcpStream,
     unread: Vec<u8>,
@@ -31,7 +31,7 @@ impl Raw {
         Self { stream: TcpStream::connect(address).await.unwrap(), unread: Vec::new() }
     }
 
-    /// The other side may have heard enough already.
+    /// Sends bytes; errors are ignored, because the server may have hung up already.
     pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await.expect("nobody reads").ok();
     }
@@ -68,7 +68,7 @@ impl Raw {
         RawAnswer { status, head, body }
     }
 
-    /// The answer, unless the other side hangs up without one.
+    /// The answer, unless the server hangs up without one.
     pub(super) async fn answer_if_any(&mut self) -> Option<RawAnswer> {
         loop {
             if self.unread.windows(4).any(|bytes| bytes == b"\r\n\r\n") {
@@ -85,7 +85,7 @@ impl Raw {
         }
     }
 
-    /// Waits until the other side has hung up; returns how many bytes it said before.
+    /// Waits until the server hangs up; returns how many bytes it sent before.
     pub(super) async fn ended(&mut self) -> usize {
         let reading =
             async { while matches!(self.stream.read_buf(&mut self.unread).await, Ok(read) if read > 0) {} };
@@ -93,7 +93,7 @@ impl Raw {
         self.unread.len()
     }
 
-    /// Says and hears no more.
+    /// Closes the connection for writing.
     pub(super) async fn finish_writing(&mut self) {
         self.stream.shutdown().await.unwrap();
     }
@@ -115,7 +115,7 @@ impl RawAnswer {
     }
 }
 
-/// The start of a request that is let in.
+/// The start of a request that passes the guard.
 pub(super) fn authorized(service: &Service, method: &str, path: &str) -> String {
     let (key, canvas) = (&service.key, CanvasId::DEFAULT);
     format!(
@@ -159,7 +159,8 @@ async fn what_is_not_http_is_a_problem_too() {
         assert!(answer.head.contains("connection: close\r\n"), "{shown:?}");
         assert_eq!(raw.ended().await, 0, "{shown:?}");
     }
-    // What TLS, HTTP/2 and nobody at all begin with: hung up, or told, and nothing breaks.
+    // The first bytes of TLS and HTTP/2, and none at all: the server hangs up or answers, and
+    // nothing breaks.
     for request in [&b"\x16\x03\x01\x02\x00\x01\x00\x01"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""] {
         let mut raw = Raw::connect(service.address).await;
         raw.send(request).await;
@@ -178,7 +179,7 @@ async fn requests_in_a_row_are_answered_in_a_row() {
     assert_eq!(raw.answer().await.status, 204);
     assert_eq!(raw.answer().await.body, r#"{"items":[],"next_cursor":null}"#);
     assert_eq!(raw.answer().await.problem(), (404, "not-found".into()));
-    // A body is announced, and nothing hides behind it.
+    // A body has a length, and nothing can hide behind it.
     let emit = authorized(&service, "POST", "/events");
     raw.send(format!("{emit}content-length: 12\r\n\r\n{{\"name\":\"a\"}}GET /livez HTTP/1.1\r\n\r\n")).await;
     assert_eq!((raw.answer().await.status, raw.answer().await.status), (202, 204));
@@ -245,7 +246,7 @@ async fn bodies_have_their_size_and_their_time() {
         );
         raw.ended().await;
     }
-    // Half a body, and then nothing more will come.
+    // Half a body, and then the end.
     let mut raw = Raw::connect(service.address).await;
     raw.send(format!("{emit}content-length: 1000\r\n\r\n{{")).await;
     raw.finish_writing().await;
@@ -263,13 +264,14 @@ async fn headers_and_answers_have_their_time() {
         raw.send(begun).await;
         assert_eq!(raw.ended().await, 0, "{begun}");
     }
-    // Who doesn't read answers is hung up on: what was asked for does not fit into the kernel's buffers.
+    // A client that does not read answers is disconnected: the answers do not fit into the kernel's
+    // buffers.
     let mut raw = Raw::connect(service.address).await;
     let requests = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n\r\n".repeat(16);
     raw.send(requests).await;
     let hung_up = async { while raw.stream.write_all(&[b'x'; 4096]).await.is_ok() {} };
     timeout(PATIENCE, hung_up).await.expect("it waits for ever");
-    // And nobody else noticed.
+    // Other clients do not notice.
     let mut raw = Raw::connect(service.address).await;
     raw.send("GET /livez HTTP/1.1\r\n\r\n").await;
     assert_eq!(raw.answer().await.status, 204);

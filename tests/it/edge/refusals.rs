@@ -1,4 +1,4 @@
-//! What is refused is in the canvas's record.
+//! Refusals are in the canvas's record.
 
 use reqwest::Method;
 use serde_json::json;
@@ -49,7 +49,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
         "a".repeat(12)
     );
     assert_eq!(row(1), (default, stranger.clone(), action, String::new(), words, 1));
-    // Another canvas does not learn who it was.
+    // The other canvas's record does not say who it was.
     let words = "from 127.0.0.1; the credential of another canvas".to_owned();
     assert_eq!(row(2), (FOREIGN.to_string(), stranger, "list_events".into(), String::new(), words, 1));
     let blocked: i64 = sqlx::query_scalar("select count(*) from wakeq.scheduling_rules")
@@ -59,7 +59,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     assert_eq!(blocked, 1, "the block stands");
 }
 
-/// A list has no names, so nobody could say what it means.
+/// The elements of a list have no names, so a list is not taken for a body's fields.
 #[tokio::test]
 async fn a_list_is_not_taken_for_the_fields_in_their_order() {
     let service = Service::start().await;

@@ -1,4 +1,5 @@
-//! A request for every operation and every status that the OpenAPI document lists. A new operation needs lines here.
+//! A request for every operation and every status that the OpenAPI document lists. A new operation
+//! needs lines here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +15,17 @@ use crate::service::{Answer, Service, make_key};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
-/// The cron that the requests are about.
+/// The cron of the requests.
 const CRON: &str = "nightly";
-/// The queue.
+/// Their queue.
 const QUEUE: &str = "email_events";
 const GROUP: &str = "projection";
-/// The object.
+/// Their object.
 const OBJECT: &str = "work:1";
 /// Operations on entities; the one that sends has a body.
 const OF_ENTITIES: [&str; 5] =
     ["list_entities", "show_entity", "entity_status", "erase_entity", "send_to_entity"];
-/// The type of the entity, and the entity.
+/// The type and id of their entity.
 const ENTITY: [&str; 2] = ["account", "ada"];
 
 /// An operation of the document.
@@ -35,16 +36,17 @@ pub(crate) struct Operation {
     /// With its braces.
     pub(crate) path: String,
     pub(crate) statuses: BTreeSet<u16>,
-    /// All of them are needed. None: everybody may, or who pushes.
+    /// All of them are needed. Empty: open to everyone, or for pushes.
     pub(crate) scopes: Vec<Scope>,
-    /// Whether it is for those who push. No service of these tests takes pushes: `push` has the tests of one that does.
+    /// Whether it is for pushes. No service of these tests accepts pushes: `push` tests one that
+    /// does.
     pub(crate) pushed: bool,
-    /// Whether it is about every canvas, and needs the scopes there.
+    /// Whether it covers every canvas, and needs the scopes on all of them.
     pub(crate) everywhere: bool,
     pub(crate) described: Value,
 }
 
-/// Everything that the served document has.
+/// All operations of the served document.
 pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
     let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
     let mut operations = Vec::new();
@@ -82,11 +84,11 @@ pub(super) struct Targets {
     dead: EventId,
     /// The public part of a key.
     key: String,
-    /// An id that an event of another entity has.
+    /// An id of an event of another entity.
     taken: Uuid,
     queue: &'static str,
     group: &'static str,
-    /// A copy of the queue that is pulled, and its lease.
+    /// A copy in the pulled queue, and its lease.
     leased: (EventId, String),
     /// A key with every scope on every canvas.
     everywhere: String,
@@ -204,7 +206,7 @@ impl Targets {
             ("put_target" | "put_target_of_modifier", 201) => {
                 to(&path.replace("/greet", "/another")).json(&body("put_target"))
             }
-            // Nothing is broadcast here: `listening` asks services that do.
+            // Nothing is broadcast here: `listening` tests services that do.
             (_, 200..300) | ("listen", 404) => good().bearer_auth(key),
             (_, 400) if body(&operation.id).is_some() => to(&path).json(&json!({"nonsense": 1})),
             (_, 400) if operation.described["parameters"].as_array().is_some_and(|all| !all.is_empty()) => {
@@ -258,7 +260,7 @@ impl Targets {
         }
     }
 
-    /// The same for an operation on copies that are leased.
+    /// The same for an operation on leased copies.
     async fn leasing(&self, service: &Service, operation: &Operation, status: u16) -> RequestBuilder {
         let queue = if operation.id == "lease_copies" { QUEUE } else { PULLED };
         let path = self.path(&operation.path, self.leased.0).replace(QUEUE, queue);
@@ -268,7 +270,7 @@ impl Targets {
         service.request(operation.method.clone(), &path).bearer_auth(&self.everywhere).json(&body)
     }
 
-    /// The same for an operation that emits, and a status that no other has.
+    /// The same for an operation that emits, for statuses that only those have.
     async fn emitting_for(&self, service: &Service, operation: &Operation, status: u16) -> RequestBuilder {
         let path = self.path(&operation.path, self.running);
         let request = service.request(operation.method.clone(), &path).bearer_auth(&service.key);
@@ -302,7 +304,7 @@ fn is_about_copies(operation: &Operation) -> bool {
     id == "lease_copies" || OF_LEASES.contains(&id) || OF_COPIES.contains(&id)
 }
 
-/// An entity, and what became of an event of it that has this id.
+/// Creates an entity, and the status of an event of it with this id.
 async fn entities(pool: &sqlx::PgPool, event: EventId) {
     let stored = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
                   values ($2, $1, $3, 1, 1, '{}', 1, 2) on conflict do nothing";
@@ -315,7 +317,7 @@ async fn entities(pool: &sqlx::PgPool, event: EventId) {
     sent.execute(pool).await.unwrap();
 }
 
-/// Makes an idempotency key one that somebody else is about to use.
+/// Makes one idempotency key appear to be in use by another request.
 async fn hold_a_key(service: &Service) {
     let hold = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
                 create or replace trigger held before insert on wakeq.idempotency_keys for each row
@@ -323,7 +325,7 @@ async fn hold_a_key(service: &Service) {
     sqlx::raw_sql(hold).execute(&service.stage.pool).await.unwrap();
 }
 
-/// As many targets as a canvas may have.
+/// Creates as many targets as a canvas may have.
 async fn fill_with_targets(service: &Service) {
     let fill = "insert into wakeq.http_targets (canvas_id, module, name, modifier, url, retries, delay_ms, factor,
                     delay_max_ms, timeout_ms, secret, created_by, updated_by)
@@ -352,12 +354,12 @@ async fn fill_with_crons(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
-/// What is not so of any stream.
+/// An expectation that no stream meets.
 fn expecting_in_vain() -> Value {
     json!({"appends": [{"category": "accounts", "stream": "a", "expect": 1_000_000}]})
 }
 
-/// What an operation that emits is sent for one event.
+/// The body with which an operation that emits sends one event.
 fn emitting(operation: &str, event: Value) -> Value {
     match operation {
         "emit" => event,
@@ -366,7 +368,7 @@ fn emitting(operation: &str, event: Value) -> Value {
     }
 }
 
-/// Operations on a copy that is leased.
+/// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
 /// Operations on leases without a body.
@@ -376,7 +378,7 @@ const OF_LEASES: [&str; 2] = ["list_leases", "end_lease"];
 const OF_GROUPS: [&str; 6] =
     ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
 
-/// What a good request of an operation sends; none where it takes no body.
+/// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
     match operation {
         "emit" => Some(json!({"name": "greet", "value": "Ada"})),
@@ -448,15 +450,15 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
     }
 }
 
-/// The path with a space where it names something.
+/// The path with a space for each name.
 fn broken(operation: &Operation) -> String {
     ["{name}", "{id}", "{key}", "{cron}", "{object}", "{queue}", "{group}", "{type}", "{entity}", "{quota}"]
         .iter()
         .fold(operation.path.clone(), |path, part| path.replace(part, "%20"))
 }
 
-/// Every table of the queue, with a sum over all it holds. Who asked is no change: the record may grow, and the use of
-/// keys be noted.
+/// Every table of the queue, with a checksum of its contents. Records of requests are not a change:
+/// the audit log and the last use of keys are left out.
 pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String)> {
     let pool = &service.stage.pool;
     let tables = "select table_name::text from information_schema.tables where table_schema = 'wakeq'
@@ -475,7 +477,7 @@ pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String
     contents
 }
 
-/// Somebody subscribes to another group, and is heard of.
+/// Creates a subscriber of another group, on a live node.
 async fn work_on_a_group(service: &Service) {
     let work = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
              values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');

@@ -1,4 +1,5 @@
-//! How much at a time, and what is told to those for whom there is no room.
+//! How many connections and requests are served at a time, and the answer to those beyond the
+//! limit.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ async fn a_busy_process_says_so_at_once() {
     let patient =
         StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
     let service = Service::over(patient, HttpConfig { max_requests: 1, ..HttpConfig::default() }).await;
-    service.get("/handlers").await.json(); // the key is known from now on
+    service.get("/handlers").await.json(); // the key is cached from now on
     let mut held = service.stage.pool.begin().await.unwrap();
     sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
     let mut asking: FuturesUnordered<_> = (0..3).map(|_| service.get("/handlers")).collect();
@@ -69,7 +70,7 @@ async fn who_finds_no_connection_left_is_told() {
     assert_eq!(answer.problem(), (503, "unavailable".into()));
     assert!(answer.head.contains("retry-after: 1\r\n"), "{}", answer.head);
     taken.pop();
-    // The place is free again once the server has seen the end of the connection.
+    // The slot is free again once the server has seen the end of the connection.
     let served = async {
         loop {
             let mut raw = Raw::connect(service.address).await;

@@ -1,7 +1,9 @@
-//! One tenant at its worst for a minute, and another beside it: `serve` and `work` as processes, their memory, and how long the
-//! other's events take from the emit to the start. Figures for `cargo xtask edge worst`.
+//! One tenant at its worst for a minute, and another beside it: `serve` and `work` as processes,
+//! their memory, and how long the other's events take from the emit to the start. Figures for
+//! `cargo xtask edge worst`.
 //!
-//! `WAKEQ_WORST` names the parts of the attack to run, with commas between them; `WAKEQ_WORST_S` says for how many seconds it is measured, alone and beside it.
+//! `WAKEQ_WORST` lists the parts of the attack to run, separated by commas; `WAKEQ_WORST_S` is the
+//! number of seconds of each measurement, without and with the attack.
 
 mod attack;
 
@@ -33,23 +35,24 @@ use crate::entities::Account;
 use crate::service::make_key;
 use crate::support::{Stage, durability, fit};
 
-/// Bounds: memory of each process, how much slower the other tenant may become, and how many of its requests may be refused.
+/// Bounds: the memory of each process, and how much slower the other tenant may become.
 const SERVE_KIB: u64 = 256 * 1024;
 const WORK_KIB: u64 = 384 * 1024;
 const SLOWER: f64 = 3.0;
 
 const ATTACKER: CanvasId = CanvasId(Uuid::from_u128(0xa1));
 const VICTIM: CanvasId = CanvasId(Uuid::from_u128(0xb1));
-/// The victim emits one event each time.
+/// The victim emits one event per period.
 const PACE: Duration = Duration::from_millis(100);
-/// Longest wait for what was emitted, after the attack.
+/// Longest wait for emitted events, after the attack.
 const REST: Duration = Duration::from_secs(30);
-/// How often it is looked how long the disk takes.
+/// How often the disk is timed.
 const LOOK: Duration = Duration::from_millis(100);
-/// The variable that tells a child where starts are reported.
+/// The variable that tells a child where to report starts.
 const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
 
-/// The program of the workers: the victim's handler, one for the flood, and a processor of entities.
+/// The program of the workers: the victim's handler, one for the flood, and a processor of
+/// entities.
 #[test]
 #[ignore = "a role in the test of this file, which starts it itself"]
 fn worst_worker() -> ExitCode {
@@ -87,10 +90,10 @@ async fn process_entities() -> Result<(), wakeq::cli::BoxError> {
     Ok(())
 }
 
-/// Both processes, and who calls them.
+/// Both processes and their clients.
 struct Place {
     address: String,
-    /// The victim's, from an address of its own.
+    /// The victim's client, which has an address of its own.
     client: reqwest::Client,
     keys: BTreeMap<CanvasId, String>,
     serve: Guarded,
@@ -164,37 +167,39 @@ fn common(launch: Launch, url: &str, config: &PubSubConfig) -> Launch {
         .environment("RUST_LOG", "warn,wakeq=info")
 }
 
-/// The most memory that a process ever had, in KiB, as the kernel counts it; 0 if it is gone.
+/// The peak memory of a process in KiB, as the kernel counts it; 0 if it is gone.
 fn peak_kib(child: &Guarded) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(0)
 }
 
-/// What the victim saw during a time.
+/// What the victim measured in a period.
 #[derive(Debug, Default)]
 struct Seen {
     /// From the emit to its answer.
     answers: Vec<Duration>,
     /// From the emit to the start.
     delays: Vec<Duration>,
-    /// Of the disk, for a page that is written through, meanwhile: what it costs is not the neighbour's doing alone.
+    /// Times to write a page through to the disk meanwhile: a slow disk is not only the neighbour's
+    /// doing.
     disk: Vec<Duration>,
     refused: Vec<String>,
     never: usize,
 }
 
-/// Of durations in their order.
+/// A percentile of sorted durations.
 fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
     let last = durations.len().saturating_sub(1);
     durations.get((durations.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
 }
 
-/// Writes a page through to the disk that Postgres writes to, again and again, until the sender is gone; how long each took.
+/// Repeatedly writes a page through to the disk that Postgres writes to, until the sender is
+/// dropped; returns the sorted times.
 fn watch_disk(over: &Receiver<()>) -> Vec<Duration> {
     let path = std::env::temp_dir().join(format!("wakeq-disk-{}", Uuid::new_v4()));
     let mut file = std::fs::File::create(&path).unwrap();
-    // It is there for as long as it is open.
+    // It exists for as long as it is open.
     std::fs::remove_file(&path).unwrap();
     let mut took = Vec::new();
     while over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
@@ -206,7 +211,7 @@ fn watch_disk(over: &Receiver<()>) -> Vec<Duration> {
     took
 }
 
-/// The victim emits at its pace for a time; then it is waited for what it emitted.
+/// The victim emits at its pace for a time; then its events are awaited.
 async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let end = Instant::now() + time;
     let (going_on, over) = mpsc::channel();
@@ -270,7 +275,7 @@ async fn the_worst_of_a_tenant_is_its_own() {
     assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");
     let time = Duration::from_secs(std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap()));
     let place = Place::start().await;
-    // What is cold is no measure.
+    // A warm-up, which is not measured.
     emits(&place, 0, Duration::from_secs(3)).await;
     let alone = emits(&place, 1_000_000, time).await;
     let quiet = (peak_kib(&place.serve), peak_kib(&place.work));

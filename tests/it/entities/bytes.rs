@@ -1,4 +1,5 @@
-//! Large events and large states cost their processor a page and a batch at a time, however many there are.
+//! Large events and large states cost their processor one page and one batch at a time, however
+//! many there are.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +16,7 @@ const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
 const BUDGET: usize = 4 * 1024 * 1024;
 const LARGE: usize = 250_000;
 
-/// The log, and how many events and bytes the pages have that were read of it.
+/// The log, with the number of events and bytes of each page that was read from it.
 struct Weighed {
     log: Log,
     pages: Arc<Mutex<Vec<(usize, usize)>>>,
@@ -40,12 +41,13 @@ impl EventProvider for Weighed {
     }
 }
 
-/// The most bytes that one transaction has written to a column.
+/// The most bytes that one transaction wrote to a column.
 async fn most(bank: &Bank, query: &'static str) -> usize {
     usize::try_from(bank.count(query).await).unwrap()
 }
 
-/// 125 MB of events of one canvas wait when the processor starts: it reads and commits them in pieces, and comes to those of another one.
+/// 125 MB of events of one canvas wait when the processor starts: it reads and commits them in
+/// pieces, and also reaches those of another canvas.
 #[tokio::test]
 async fn five_hundred_large_events_are_read_and_written_in_pieces() {
     let bank = Bank::open().await;
@@ -76,7 +78,7 @@ async fn five_hundred_large_events_are_read_and_written_in_pieces() {
     assert!((1..=BUDGET).contains(&most(&bank, written).await));
 }
 
-/// Small events with large states, results or follow-ups: a transaction writes no more than it may.
+/// Small events that make large states: no transaction writes more than its limit.
 #[tokio::test]
 async fn a_batch_ends_where_it_writes_too_much() {
     let bank = Bank::open().await;

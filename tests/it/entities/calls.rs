@@ -1,4 +1,5 @@
-//! Events and what becomes of them: stored, rejected, dead; what follows from them, and who is told.
+//! Events and their outcomes: stored, rejected, dead; what follows from them, and who gets an
+//! answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use wakeq::{
 use super::{Balance, Bank, Change, account, config};
 use crate::support::{PATIENCE, fit};
 
-/// ENT-12, ENT-13, ENT-14, ENT-15, ENT-20: a valid event is in the repository, in the state and answered; one that is not
-/// valid is answered, and nowhere else.
+/// ENT-12, ENT-13, ENT-14, ENT-15, ENT-20: a valid event is in the repository and the state, and is
+/// answered; an invalid one is only answered.
 #[tokio::test]
 async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let bank = Bank::open().await;
@@ -31,7 +32,7 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let ended = bank.ended(overdraft.id.0).await;
     assert_eq!((ended.status, ended.version), (EntityStatus::Failed, None));
     assert_eq!(ended.error.as_deref(), Some("there are only 500 cents"));
-    // After the answer everybody sees the state.
+    // After the answer every reader sees the state.
     let state = Balance { cents: 500, changes: 1, note: String::new() };
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, Some((state.clone(), 1)));
     assert_eq!(bank.shown("ada").await, Some((state, 1)));
@@ -70,7 +71,7 @@ async fn what_can_not_be_read_is_rejected_in_words() {
     assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
 }
 
-/// ENT-11: the repository is written forward only, whoever tries.
+/// ENT-11: the repository is append-only, whoever tries.
 #[tokio::test]
 async fn what_is_stored_is_never_changed() {
     let bank = Bank::open().await;
@@ -86,8 +87,9 @@ async fn what_is_stored_is_never_changed() {
     assert_eq!(bank.count("select count(*) from wakeq.log where category = 'entities:account'").await, 1);
 }
 
-/// ENT-07, ENT-08, ENT-21: what has to happen outside is an event in the same transaction; its handler's answer comes back with the
-/// correlation id, once however often it is sent; and all of it is followed by that id.
+/// ENT-07, ENT-08, ENT-21: an effect outside is requested by an event in the same transaction; its
+/// handler's answer comes back with the correlation id, and counts once however often it is sent;
+/// all of it can be followed by that id.
 #[tokio::test]
 async fn what_happens_outside_comes_back_as_an_event() {
     let bank = Bank::open().await;
@@ -132,7 +134,7 @@ async fn what_happens_outside_comes_back_as_an_event() {
     assert_eq!((balance.cents, version), (300, 2), "the answer counts once");
 }
 
-/// What follows is dead: so is the whole.
+/// If a follow-up dies, the whole fails.
 #[tokio::test]
 async fn what_follows_and_dies_makes_the_whole_fail() {
     let bank = Bank::open().await;
@@ -150,7 +152,8 @@ async fn what_follows_and_dies_makes_the_whole_fail() {
     assert!(progress.events[0].error.as_ref().unwrap().contains("is dead"), "{progress:?}");
 }
 
-/// A panic ends one event, after so many attempts, and nothing else: not the batch, not the entity, not the actor.
+/// A panic ends one event, after the configured attempts, and nothing else: not the batch, not the
+/// entity, not the actor.
 #[tokio::test]
 async fn a_panic_ends_its_event_only() {
     let bank = Bank::open().await;
@@ -181,7 +184,7 @@ async fn a_panic_ends_its_event_only() {
     assert_eq!(dead, [(sent[1].id.0, 3), (sent[3].id.0, 3)]);
 }
 
-/// A state that would grow too large ends the event that would make it so.
+/// An event that would make the state too large dies.
 #[tokio::test]
 async fn a_state_has_a_limit() {
     let bank = Bank::open().await;
@@ -196,7 +199,7 @@ async fn a_state_has_a_limit() {
     assert_eq!((balance.note.len(), version), (500, 2));
 }
 
-/// ENT-01: a processor gets the events of its type, and no others; and no canvas sees another's.
+/// ENT-01: a processor gets the events of its type and no others, and no canvas sees another's.
 #[tokio::test]
 async fn a_processor_gets_what_is_its_type_s() {
     let bank = Bank::open().await;
@@ -239,8 +242,8 @@ async fn a_send_is_the_caller_s() {
     assert_eq!(bank.entities.send_all(twice).await.unwrap().len(), 2);
 }
 
-/// A send that meets a transaction which holds its entity waits for it, and says in the end what to do; what is
-/// sent to the entity of the same name on another canvas does not wait.
+/// A send that meets a transaction holding its entity waits for it, and in the end fails with what
+/// to do; a send to the entity of the same name on another canvas does not wait.
 #[tokio::test]
 async fn a_send_that_others_hold_up_waits_and_then_says_so() {
     let bank = Bank::open().await;
@@ -266,7 +269,7 @@ async fn a_send_that_others_hold_up_waits_and_then_says_so() {
     assert_eq!(bank.count("select count(*) from wakeq.entity_events").await, 3);
 }
 
-/// ENT-09: many senders, one entity, and no increment is lost or counted twice.
+/// ENT-09: with many senders to one entity, no increment is lost or counted twice.
 #[tokio::test]
 async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
     let bank = Arc::new(Bank::open().await);

@@ -1,5 +1,5 @@
-//! The owner of a type is killed again and again, at any moment: what its successor has in memory is what the repository
-//! says, and every sender is told once.
+//! The owner of a type is killed again and again, at any moment: its successor's memory matches the
+//! repository, and every sender gets one result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::world::dice::Dice;
 const ACCOUNTS: usize = 5;
 const DECIDED: &str = "select count(*) from wakeq.entity_events where status <> 'accepted'";
 
-/// What an owner has in memory, as it says it: each account's version and state.
+/// What an owner prints of its memory: each account's version and state.
 type Memory = BTreeMap<String, (i64, Balance)>;
 
 async fn memory(owner: &Process) -> (Memory, u64) {
@@ -24,7 +24,7 @@ async fn memory(owner: &Process) -> (Memory, u64) {
     (serde_json::from_str(said).unwrap(), replayed.parse().unwrap())
 }
 
-/// The first `version` events of an account, folded by what the test itself knows.
+/// The first `version` events of an account, folded by the test's own rules.
 async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
     let stored: Vec<(String, String)> = sqlx::query_as(
         "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2",
@@ -65,14 +65,15 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
     loop {
         match entities.send_all(events.clone()).await {
             Ok(_) => return,
-            // An event twice in one call.
+            // The same event twice in one call.
             Err(EntityError::Taken(_)) => drop(events.pop()),
             Err(error) => assert!(matches!(error, EntityError::Store(_)), "{error}"),
         }
     }
 }
 
-/// ENT-16, ENT-22, ENT-24 and the kills of the acceptance: killed at any moment, also while it warms up.
+/// ENT-16, ENT-22, ENT-24 and the kills of the acceptance: killed at any moment, including during
+/// the warm-up.
 #[tokio::test]
 async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
@@ -85,7 +86,7 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
         let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 7 }, None);
         send(&entities, &mut dice, &mut sent).await;
         if dice.below(4) == 0 {
-            // Perhaps before it has anything in memory.
+            // It may have nothing in memory yet.
             owner.says("accepted").await;
             early += 1;
         } else {
@@ -97,7 +98,7 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
             }
             send(&entities, &mut dice, &mut sent).await;
         }
-        // The moment of the kill is what this is about.
+        // The kill comes at a random moment.
         tokio::time::sleep(Duration::from_micros(dice.next() % 60_000)).await;
         owner.child.kill_9().await.unwrap();
     }
@@ -122,7 +123,8 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     figure("events sent, replayed", format!("{}, {replayed}", sent.len()));
 }
 
-/// ENT-24: dead right after a commit, before anybody was told of it and memory followed: it counts, and once.
+/// ENT-24: killed right after a commit, before the answer was announced and memory followed: the
+/// batch counts, and once.
 #[tokio::test]
 async fn an_owner_dies_right_after_a_commit() {
     let theatre = Theatre::new("committed", Durations::quick()).await;
@@ -143,7 +145,8 @@ async fn an_owner_dies_right_after_a_commit() {
     told_once(&theatre, sent.len()).await;
 }
 
-/// Every event has one result: that of the first time; what was sent again is marked as such.
+/// Every event has one result, that of the first time; results of repeated sends are marked as
+/// such.
 async fn told_once(theatre: &Theatre, sent: usize) {
     let told: Vec<(Uuid, i64)> = sqlx::query_as(
         "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)

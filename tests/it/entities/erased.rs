@@ -1,4 +1,4 @@
-//! Entities that are erased: what goes, what stays, and what may come after.
+//! Erased entities: what is removed, what stays, and what may come after.
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
@@ -13,7 +13,7 @@ use super::{Balance, Bank, Change, accept, account, config, withdraw};
 use crate::support::PATIENCE;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
-/// What is in every payload, state and result of the one that is erased, and in nobody else's.
+/// In every payload, state and result of the erased entity, and of no other.
 const SECRET: u32 = 918_273_645;
 
 /// Another type, with entities of the same names.
@@ -46,7 +46,7 @@ impl Bank {
         self.entities.erase(entity, id, &Actor::user("grace")).await.unwrap()
     }
 
-    /// Has ada erased, and waits for it.
+    /// Erases ada and waits for it.
     async fn erased(&self) -> EntityEventStatus {
         let sent = self.erase(&account("ada"), None).await;
         self.ended(sent.id.0).await
@@ -66,7 +66,8 @@ impl Bank {
         self.shown("ada").await.map(|(balance, version)| (balance.cents, version))
     }
 
-    /// Some that have a part of its name each, with everything that there is of an entity; all rows of them.
+    /// Entities that share a part of its name, with everything that an entity can have; returns all
+    /// their rows.
     async fn with_others(&self) -> Vec<String> {
         let alike = [
             of(OTHER, "account", "ada"),
@@ -82,14 +83,15 @@ impl Bank {
         others(&self.stage.pool).await
     }
 
-    /// An entity of which something is in every table that has anything of entities; its first event.
+    /// An entity with data in every table that has anything about entities; returns its first
+    /// event.
     async fn with_secrets(&self, ada: &EntityId) -> EntityEventStatus {
         let first = self.sent_to(ada, deposit(SECRET)).await;
         self.sent_to(ada, EntityEvent::of(&Change::TopUp { cents: SECRET }).unwrap()).await;
         self.sent_to(ada, EntityEvent::of(&Change::Withdraw { cents: SECRET + 1 }).unwrap()).await;
         self.sent_to(ada, EntityEvent::new("panics", &SECRET).unwrap()).await;
         self.sent_to(ada, EntityEvent::of(&Change::Panics).unwrap()).await;
-        // Another group that reads the repository gave an event of it up.
+        // Another group that reads the repository gave up one of its events.
         sqlx::query(
             "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
              select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
@@ -106,7 +108,7 @@ impl Bank {
     }
 }
 
-/// The tables in which this text is, and in how many rows.
+/// The tables that contain this text, and in how many rows.
 async fn found(pool: &PgPool, text: &str) -> Vec<(String, i64)> {
     let tables: Vec<String> = sqlx::query_scalar(
         "select relname::text from pg_class
@@ -127,7 +129,7 @@ async fn found(pool: &PgPool, text: &str) -> Vec<(String, i64)> {
     found
 }
 
-/// All rows of what is not to be erased, in every table that has something of entities.
+/// All rows that are not to be erased, from every table with data of entities.
 async fn others(pool: &PgPool) -> Vec<String> {
     let mut rows = Vec::new();
     for (table, entity) in [
@@ -149,8 +151,9 @@ async fn others(pool: &PgPool) -> Vec<String> {
     rows
 }
 
-/// Everything that has a payload of it, a state or a result, is gone; what is of the same name on another canvas, of another type, or
-/// of another name is as it was, to the bit. What follows and what was told stays.
+/// Everything with one of its payloads, states or results is removed; entities of the same name on
+/// another canvas or of another type, and those of other names, are unchanged to the byte.
+/// Follow-up events and answers stay.
 #[tokio::test]
 async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
     let bank = Bank::open().await;
@@ -187,7 +190,7 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
     };
     assert_eq!(streams().await, [("adam".into(), 0), ("bob".into(), 0)]);
 
-    // It begins anew, and whoever reads the repository is given it.
+    // It starts again from nothing, and readers of the repository see it.
     assert_eq!(bank.deposited("ada", 3).await.version, Some(1));
     assert_eq!(
         (bank.cents().await, streams().await.last().cloned()),
@@ -210,7 +213,8 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
     assert_eq!(recorded, [(CanvasId::DEFAULT.0, "grace".into(), Some(ended.event.0), done, name)]);
 }
 
-/// It has its turn: what was sent before it is decided upon first, and its sender hears of that; what was sent after begins anew.
+/// An erasure takes its turn: earlier events are decided first, and their senders get their
+/// results; later ones start a new entity.
 #[tokio::test]
 async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
     let bank = Bank::open().await;
@@ -235,8 +239,8 @@ async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
     assert_eq!(bank.ended_on(OTHER, theirs.id.0).await.version, Some(1));
 }
 
-/// Asked for again with the same id, an erasure erases nothing that came since: also after another erasure, and when the position
-/// of the inbox is moved back.
+/// Requested again with the same id, an erasure erases nothing that came since: even after another
+/// erasure, and if the position of the inbox is moved back.
 #[tokio::test]
 async fn asked_for_again_it_erases_nothing_that_came_since() {
     let bank = Bank::open().await;
@@ -272,7 +276,7 @@ async fn asked_for_again_it_erases_nothing_that_came_since() {
     assert_eq!(bank.count(failed).await, 0);
 }
 
-/// An id is that of an event or of an erasure.
+/// An id belongs either to an event or to an erasure.
 #[tokio::test]
 async fn an_event_and_an_erasure_have_different_ids() {
     let bank = Bank::open().await;
@@ -288,15 +292,15 @@ async fn an_event_and_an_erasure_have_different_ids() {
         assert!(matches!(refused, Err(EntityError::Taken(taken)) if taken == other), "{refused:?}");
     }
     assert_eq!(bank.count("select count(*) from wakeq.audit_log").await, 1, "what was refused is not done");
-    // Nor is an event an erasure by its name.
+    // Nor does its name make an event an erasure.
     let _processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 5).await;
     bank.sent_to(&ada, EntityEvent::new("wakeq.erase", &Value::Null).unwrap()).await;
     assert_eq!(bank.cents().await, Some((5, 1)));
 }
 
-/// What was sent before it does not come back: not by its link, whether the erasure was done by then or not, and not as an answer. Its
-/// id alone is as new as any.
+/// Events from before the erasure do not come back: not by their link, whether or not the erasure
+/// was done by then, and not as an answer. Their id alone is like a new one.
 #[tokio::test]
 async fn what_was_erased_does_not_come_back() {
     let bank = Bank::open().await;
@@ -309,7 +313,7 @@ async fn what_was_erased_does_not_come_back() {
     bank.ended_on(OTHER, id.0).await;
     withdraw(&processor).await;
     let erasure = bank.erase(&ada, None).await;
-    // Again before it is done.
+    // Sent again before it is done.
     assert!(bank.entities.send(&ada, deposit(5).id(id)).await.unwrap().again);
     accept(&processor, 2).await;
     bank.ended(erasure.id.0).await;
@@ -318,7 +322,7 @@ async fn what_was_erased_does_not_come_back() {
         assert!(ended.error.as_ref().unwrap().contains("from before the entity was erased"), "{ended:?}");
     };
     is_from_before(bank.ended(id.0).await);
-    // And after, by its sender who remembers the link.
+    // And after it, by a sender that remembers the link.
     let late = EventId::new();
     let again = deposit(5).sent_before(late, first.link);
     is_from_before(bank.sent_to(&ada, again.clone()).await);
@@ -326,17 +330,17 @@ async fn what_was_erased_does_not_come_back() {
     bank.deposited("ada", 1).await;
     is_from_before(bank.sent_to(&ada, again).await);
     assert_eq!(bank.cents().await, Some((1, 1)));
-    // Of the other canvas nothing was erased: there it is what it was.
+    // Nothing of the other canvas was erased: there the event is still known.
     let known = bank.sent_to(&theirs, deposit(5).sent_before(id, kept.link)).await;
     assert_eq!((known.status, known.version), (EntityStatus::Completed, Some(1)));
-    // Who remembers only the id sends something new.
+    // A sender that remembers only the id sends a new event.
     bank.erased().await;
     let anew = bank.entities.send(&ada, deposit(5).id(id)).await.unwrap();
     assert!(!anew.again);
     assert_eq!(bank.ended(id.0).await.version, Some(1));
 }
 
-/// A question of an entity that was erased meanwhile is not one any more.
+/// A question of an entity is void once the entity was erased.
 #[tokio::test]
 async fn an_answer_after_the_erasure_is_refused() {
     let bank = Bank::open().await;
@@ -371,7 +375,8 @@ async fn an_answer_after_the_erasure_is_refused() {
     assert!(bank.entities.show(&account("ada")).await.unwrap().is_none());
 }
 
-/// What is not there can be erased, again and again; and what was rejected only leaves nothing either.
+/// An entity that does not exist can be erased, repeatedly; and one with only rejected events
+/// leaves nothing either.
 #[tokio::test]
 async fn what_is_not_there_can_be_erased() {
     let bank = Bank::open().await;

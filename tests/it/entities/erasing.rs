@@ -1,4 +1,5 @@
-//! How entities are erased: page by page, by whoever owns the type, however often owners change or die; and by nobody else.
+//! How entities are erased: page by page, by the owner of the type, however often owners change or
+//! die; and by nothing else.
 
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -21,7 +22,7 @@ fn theirs() -> EntityId {
     EntityId { canvas: OTHER, ..account("ada") }
 }
 
-/// So many deposits for an entity.
+/// Sends this many deposits to an entity.
 async fn fill(entities: &Entities, entity: &EntityId, count: usize) -> EventId {
     let mut last = None;
     for from in (0..count).step_by(1000) {
@@ -49,8 +50,8 @@ async fn page(pool: &PgPool, entity: &EntityId, erasure: i64, most: i32) -> Resu
         .map_err(|error| error.to_string())
 }
 
-/// A page has so many rows at most, and fewer where they are large; the entity is gone with the first one. What is not an erasure of
-/// exactly this entity erases nothing.
+/// A page has a bounded number of rows, and fewer if they are large; the entity is removed with the
+/// first one. Whatever is not an erasure of exactly this entity erases nothing.
 #[tokio::test]
 async fn a_page_is_bounded_and_of_one_erasure() {
     let bank = Bank::open().await;
@@ -86,10 +87,10 @@ async fn a_page_is_bounded_and_of_one_erasure() {
     assert_eq!(bank.count(THEIRS).await, 20);
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(1));
-    // It was done, and the entity has gone on.
+    // It is done, and the entity has continued.
     assert_eq!(page(pool, &account("ada"), erasure, 1000).await, Ok(false));
     assert_eq!(bank.shown("ada").await.map(|(_, version)| version), Some(1));
-    // Large ones: 4 MiB at most.
+    // Large rows: at most 4 MiB per page.
     let large = EntityEvent::new("deposit", &"x".repeat(200_000)).unwrap();
     let events = (0..30).map(|_| (account("ada"), large.clone())).collect();
     let sent = bank.entities.send_all(events).await.unwrap();
@@ -100,8 +101,8 @@ async fn a_page_is_bounded_and_of_one_erasure() {
     assert!(bank.count(ROWS).await > 10);
 }
 
-/// The log refuses every other deletion, also in the transaction of an erasure, and also to who says that it erases but is not the owner;
-/// and to the owner any change.
+/// The log refuses every other deletion, even in the transaction of an erasure, and even by a role
+/// that claims to erase but is not the owner; it refuses the owner any update.
 #[tokio::test]
 async fn nothing_else_leaves_the_log_by_that_way() {
     let bank = Bank::open().await;
@@ -131,7 +132,7 @@ async fn nothing_else_leaves_the_log_by_that_way() {
         assert!(refused.to_string().contains("the log is never changed"), "{change}: {refused}");
         sqlx::raw_sql("reset wakeq.erases").execute(&mut *connection).await.unwrap();
     }
-    // Somebody with the right to delete, who is not the owner.
+    // A role with the right to delete that is not the owner.
     sqlx::raw_sql(
         "grant usage on schema wakeq to pg_monitor; grant select, delete on wakeq.log to pg_monitor",
     )
@@ -146,7 +147,7 @@ async fn nothing_else_leaves_the_log_by_that_way() {
     assert_eq!((bank.count(ROWS).await, bank.count(THEIRS).await), (2, 1));
 }
 
-/// In memory or not: what was erased is not loaded, and comes back as a new one.
+/// In memory or not, an erased entity is not loaded, and starts again as a new one.
 #[tokio::test]
 async fn an_entity_that_has_left_memory_is_erased_as_well() {
     let bank = Bank::open().await;
@@ -171,7 +172,8 @@ async fn an_entity_that_has_left_memory_is_erased_as_well() {
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.map(|(balance, _)| balance.cents), Some(1));
 }
 
-/// An owner that is replaced before its first page erases nothing any more, and its successor does it all; neither is the worse for it.
+/// An owner that is replaced before its first page erases nothing, and its successor erases
+/// everything; both stay healthy.
 #[tokio::test]
 async fn an_owner_that_was_replaced_erases_nothing_more() {
     if crate::support::is_skipped("two sessions at a time") {
@@ -182,7 +184,7 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
     let last = fill(&bank.entities, &account("ada"), 1500).await;
     fill(&bank.entities, &theirs(), 5).await;
     bank.ended(last.0).await;
-    // The first page waits for this, and is tried again.
+    // The first page waits for this lock, and is tried again.
     let mut lock = bank.stage.pool.begin().await.unwrap();
     let row = "select from wakeq.entities where id = 'ada' and canvas_id = '00000000-0000-0000-0000-000000000000' for update";
     sqlx::query(row).execute(&mut *lock).await.unwrap();
@@ -207,8 +209,8 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
     assert_eq!(heir.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(5));
 }
 
-/// A processor that reads what its successor erases meanwhile finds that something is missing, and that it is not its own any more: that is
-/// no defect, and it stays healthy.
+/// A processor that reads while its successor erases finds that rows are missing and that it no
+/// longer owns the type: that is not a defect, and it stays healthy.
 #[tokio::test]
 async fn a_warm_up_beside_an_erasure_is_no_defect() {
     if crate::support::is_skipped("two sessions at a time") {
@@ -220,7 +222,7 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     let last = fill(&bank.entities, &account("ada"), 5).await;
     bank.ended(last.0).await;
     withdraw(&first).await;
-    // Nothing can be read of the entities, until it is half erased by somebody who owns the inbox by then.
+    // The entities can't be read until the entity is half erased and another owner has the inbox.
     let mut lock = bank.stage.pool.begin().await.unwrap();
     sqlx::raw_sql("lock table wakeq.entities in access exclusive mode").execute(&mut *lock).await.unwrap();
     let late = bank.processor(rare());
@@ -243,7 +245,8 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     assert_eq!((late.is_ready(), late.health().borrow().clone()), (false, Health::Healthy));
 }
 
-/// Killed after a page, and right after the last commit: whoever comes next finishes it, and it counts once.
+/// Killed after a page, and right after the last commit: the next owner finishes it, and it counts
+/// once.
 #[tokio::test]
 async fn an_owner_dies_between_the_pages_of_an_erasure() {
     let theatre = Theatre::new("erased", Durations::quick()).await;
@@ -273,7 +276,7 @@ async fn an_owner_dies_between_the_pages_of_an_erasure() {
     theatre.until_at_least(done, 1).await;
     assert_eq!((theatre.count(ROWS).await, theatre.count(THEIRS).await), (1, 20));
     owner.child.kill_9().await.unwrap();
-    // Anew, and erased by one that dies with the answer to its commit.
+    // A new entity, erased by an owner that dies before it has the answer to its commit.
     fill(&entities, &account("ada"), 3).await;
     owner = own(5, None);
     theatre.until_at_least(decided, 13).await;

@@ -1,4 +1,5 @@
-//! Answers are believed only if the entity has asked: whatever the value of an event says, and on whatever canvas it was emitted.
+//! Answers are accepted only if the entity has asked: whatever the value of an event says, and on
+//! whatever canvas it was emitted.
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -12,14 +13,14 @@ use crate::support::{PATIENCE, Running};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
 
-/// What a handler of questions heard, and of which event.
+/// The answers that a handler of questions got, and to which event.
 struct Desk {
     worker: Running,
     heard: mpsc::Receiver<(EventId, Result<SentToEntity, String>)>,
 }
 
 impl Desk {
-    /// A handler that answers everything that it is asked, on every canvas, by a deposit.
+    /// A handler that answers every question, on every canvas, with a deposit.
     fn open(bank: &Bank) -> Self {
         let (tell, heard) = mpsc::channel(10_000);
         let entities = bank.entities.clone();
@@ -47,7 +48,7 @@ impl Desk {
 }
 
 impl Bank {
-    /// Has ada ask for a payment: the event that waits for its handler, with its value.
+    /// Makes ada ask for a payment; returns the event that waits for its handler, and its value.
     async fn asks(&self) -> (EventId, Value) {
         let sent = self.send("ada", &Change::TopUp { cents: 300 }).await;
         let ended = self.ended(sent.id.0).await;
@@ -61,7 +62,7 @@ impl Bank {
     }
 }
 
-/// Somebody else's canvas, and somebody else of the same one, know all that a question says, and emit it.
+/// Another canvas, and another user of the same one, know everything in a question, and emit it.
 #[tokio::test]
 async fn a_forged_question_is_not_answered() {
     let bank = Bank::open().await;
@@ -97,7 +98,7 @@ async fn a_forged_question_is_not_answered() {
     assert_eq!((balance.cents, other.cents, version), (301, 1, 1));
 }
 
-/// A true question whose value was tampered with in the database is not believed either.
+/// A genuine question whose value was tampered with in the database is not accepted either.
 #[tokio::test]
 async fn a_question_is_answered_as_it_was_asked() {
     for (part, value) in [
@@ -126,7 +127,7 @@ async fn a_question_is_answered_as_it_was_asked() {
     }
 }
 
-/// The canvas in the value says nothing: it is that of the execution.
+/// The canvas in the value is ignored: the execution's canvas counts.
 #[tokio::test]
 async fn the_canvas_of_an_answer_is_that_of_the_execution() {
     let bank = Bank::open().await;

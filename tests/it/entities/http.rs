@@ -57,7 +57,8 @@ async fn an_entity_is_sent_to_followed_and_shown() {
     service.stop().await;
 }
 
-/// Only an admin of its canvas has an entity erased; it is answered as the send of an event is, and recorded.
+/// Only an admin of its canvas can erase an entity; the answer is like that of a send, and the
+/// erasure is recorded.
 #[tokio::test]
 async fn an_entity_is_erased_by_an_admin() {
     let service = Service::start().await;

@@ -1,4 +1,5 @@
-//! Events that hold up their processor, or end its process, and statements that take too long: the others go on.
+//! Events that hold up their processor or end its process, and statements that take too long: other
+//! events continue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +19,10 @@ use crate::children::{Durations, Role};
 use crate::support::PATIENCE;
 use crate::theatre::Theatre;
 
-/// Threads that hang go on when this is set.
+/// Once set, hanging threads continue.
 static ENDS: std::sync::Mutex<bool> = std::sync::Mutex::new(false);
 static ENDED: std::sync::Condvar = std::sync::Condvar::new();
-/// How often an event was slow that is slow once.
+/// How often the event that is slow once was slow.
 static SLOW: AtomicUsize = AtomicUsize::new(0);
 
 fn hang() {
@@ -77,8 +78,8 @@ impl Entity for Slow {
     }
 }
 
-/// What hangs is found, tried again, and dead, and whoever sent it is told; all else goes on, on the same process. What was slow once
-/// is processed.
+/// An event that hangs is found, retried and then dead, and its sender gets an answer; everything
+/// else continues, in the same process. An event that was slow once is processed.
 #[tokio::test]
 async fn an_event_that_hangs_dies_alone() {
     let bank = Bank::open().await;
@@ -126,7 +127,7 @@ async fn an_event_that_hangs_dies_alone() {
         .await
         .unwrap();
     assert_eq!(buried, [2, 2, 2]);
-    // Threads that hung come back, and find that nobody waits for what they have.
+    // Threads that hung return, and their results are dropped.
     *ENDS.lock().unwrap() = true;
     ENDED.notify_all();
     let event = EntityEvent::of(&adds(8)).unwrap();
@@ -135,7 +136,8 @@ async fn an_event_that_hangs_dies_alone() {
     withdraw(&processor).await;
 }
 
-/// What ends its process takes so many owners with it, and no more; what was beside it is processed once.
+/// An event that ends its process takes a fixed number of owners with it; the events beside it are
+/// processed once.
 #[tokio::test]
 async fn an_event_that_kills_dies_alone() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
@@ -146,7 +148,7 @@ async fn an_event_that_kills_dies_alone() {
         .iter()
         .map(|(id, change)| (account(id), EntityEvent::of(change).unwrap().reply_to("told").unwrap()));
     let sent = entities.send_all(events.collect()).await.unwrap();
-    // One that was lost with a whole batch in hand, and three that were with the event alone.
+    // One owner was lost with the whole batch, and three with the event alone.
     for epoch in 1..=4 {
         let owner = theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None);
         owner.child.ended().await;
@@ -166,7 +168,7 @@ async fn an_event_that_kills_dies_alone() {
     assert_eq!(answers, 5);
 }
 
-/// A log that has time for pages of so many events only.
+/// A log that times out on pages of more than `most` events.
 struct Hurried {
     log: wakeq::Log,
     most: AtomicUsize,
@@ -205,7 +207,7 @@ fn hurried(bank: &Bank, most: usize) -> (Arc<Hurried>, EntityProcessor<super::Ac
     (log, EntityProcessor::new(bank.stage.queue.clone(), provider, config()).unwrap())
 }
 
-/// What takes too long is asked for in smaller parts, until there is an answer.
+/// A read that takes too long is split into smaller ones until there is an answer.
 #[tokio::test]
 async fn what_takes_too_long_is_asked_for_in_parts() {
     let bank = Bank::open().await;
@@ -222,8 +224,8 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
     assert_eq!(asked[..7], [500, 250, 125, 62, 31, 15, 7]);
 }
 
-/// What takes too long however little is asked for is no health: it rests for half a minute, and works when it
-/// is given its type then.
+/// A processor whose reads take too long however small they are is unhealthy: it rests for half a
+/// minute, and works if it is given its type then.
 #[tokio::test]
 async fn a_processor_whose_statements_all_take_too_long_rests() {
     let bank = Bank::open().await;

@@ -1,4 +1,5 @@
-//! What is in memory: made of the repository, kept while the type is owned, by the same actors, within a limit.
+//! What is in memory: built from the repository, kept while the type is owned, by the same actors,
+//! within a limit.
 
 use std::sync::{Barrier, LazyLock};
 use std::time::Duration;
@@ -14,12 +15,13 @@ use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw}
 /// Where two entities meet that are applied at the same time.
 static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
 
-/// Returns when another entity is applied as well.
+/// Returns once another entity is being applied as well.
 pub(super) fn meet() {
     MEETING.wait();
 }
 
-/// ENT-02, ENT-15: what is in memory counts; the database is not asked for a state while the type is owned.
+/// ENT-02, ENT-15: memory is authoritative; no state is read from the database while the type is
+/// owned.
 #[tokio::test]
 async fn the_state_is_in_memory() {
     let bank = Bank::open().await;
@@ -36,8 +38,8 @@ async fn the_state_is_in_memory() {
     assert!(entities == 1 && (256..1024).contains(&bytes), "{bytes}");
 }
 
-/// ENT-04, ENT-10, ENT-25: entities of different actors are applied side by side; an entity has the same actor in every processor
-/// that has as many.
+/// ENT-04, ENT-10, ENT-25: entities of different actors are applied in parallel; an entity has the
+/// same actor in every processor with the same number of actors.
 #[tokio::test]
 async fn different_entities_are_applied_side_by_side() {
     let bank = Bank::open().await;
@@ -53,15 +55,15 @@ async fn different_entities_are_applied_side_by_side() {
     let one = &names[0];
     let beside = names.iter().find(|name| actor(name) != actor(one)).unwrap();
     let event = |name: &str| (account(name), EntityEvent::of(&Change::Meet).unwrap());
-    // In one batch: neither is applied before the other one is.
+    // In one batch: neither can finish without the other.
     let sent = bank.entities.send_all(vec![event(one), event(beside)]).await.unwrap();
     for sent in sent {
         assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
     }
 }
 
-/// ENT-05, ENT-16, ENT-22, ENT-23: after a start everything is in memory as it was, from snapshots and the events after them, and
-/// nothing of what happened outside happens again.
+/// ENT-05, ENT-16, ENT-22, ENT-23: after a start, memory is as it was, built from snapshots and the
+/// events after them, and no effect outside is repeated.
 #[tokio::test]
 async fn after_a_start_the_state_is_what_it_was() {
     let bank = Bank::open().await;
@@ -75,7 +77,7 @@ async fn after_a_start_the_state_is_what_it_was() {
     let before =
         [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await];
     assert_eq!(before[0].as_ref().map(|(balance, version)| (balance.cents, *version)), Some((13, 13)));
-    // Others see the snapshot, and of which version it is.
+    // Readers see the snapshot and its version.
     let shown = bank.entities.show(&account("ada")).await.unwrap().unwrap();
     assert_eq!((shown.version, shown.state_version), (13, 10));
     let emitted = bank.stage.rows().await;
@@ -87,11 +89,12 @@ async fn after_a_start_the_state_is_what_it_was() {
     let after = [heir.state(CanvasId::DEFAULT, "ada").await, heir.state(CanvasId::DEFAULT, "bob").await];
     assert_eq!(after, before);
     assert_eq!(bank.stage.rows().await, emitted, "a replay emits nothing");
-    // And it goes on from there.
+    // It continues from there.
     assert_eq!(bank.deposited("ada", 1).await.version, Some(14));
 }
 
-/// A snapshot that the program can't read, or is of another shape, is made again from the first event on.
+/// A snapshot that the program can't read, or that has another shape, is rebuilt from the first
+/// event on.
 #[tokio::test]
 async fn a_snapshot_that_does_not_fit_is_made_again() {
     let bank = Bank::open().await;
@@ -115,13 +118,14 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
     }
 }
 
-/// The repository is the processor's: what somebody else appends there is noticed, at the next event or at the next start.
+/// The repository belongs to the processor: events that something else appends are noticed at the
+/// next event or the next start.
 #[tokio::test]
 async fn who_else_appends_to_the_repository_is_noticed() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
-    // Only in the database itself.
+    // Possible only in the database itself.
     for sql in [
         "insert into wakeq.log select (jsonb_populate_record(l, jsonb_build_object(
              'seq', nextval('wakeq.log_seq'), 'id', gen_random_uuid(), 'position', 1, 'prev', l.seq))).*
@@ -141,7 +145,8 @@ async fn who_else_appends_to_the_repository_is_noticed() {
     assert!(why.contains("the repository has 2 events") && why.contains("and 1 were stored"), "{why}");
 }
 
-/// Whoever may append to the log may use a type's name for a category of its own: it is none of the processor's.
+/// Any caller that may append to the log may name a category after a type: it is not the
+/// processor's.
 #[tokio::test]
 async fn categories_with_the_name_of_a_type_are_no_repositories() {
     let bank = Bank::open().await;
@@ -170,7 +175,7 @@ impl EventProvider for Panicking {
     }
 }
 
-/// An owner that panics does not stay the owner in silence.
+/// An owner that panics becomes unhealthy instead of silently remaining the owner.
 #[tokio::test]
 async fn an_owner_that_panics_says_so() {
     let bank = Bank::open().await;
@@ -182,7 +187,7 @@ async fn an_owner_that_panics_says_so() {
     assert!(!processor.is_ready());
 }
 
-/// An event in the repository that can't be applied any more.
+/// A program that can no longer apply an event in the repository.
 struct Strict;
 
 impl Entity for Strict {
@@ -206,7 +211,8 @@ enum Narrow {
     Deposited,
 }
 
-/// A program that can't read what is stored owns nothing, says why, and can be told to try again.
+/// A program that can't read what is stored owns nothing, reports why, and can be told to try
+/// again.
 #[tokio::test]
 async fn a_program_that_can_not_replay_says_so() {
     let bank = Bank::open().await;
@@ -223,7 +229,7 @@ async fn a_program_that_can_not_replay_says_so() {
     assert_eq!(accept(&processor, 3).await, (1, 0));
 }
 
-/// A configuration that makes no sense is refused.
+/// An invalid configuration is refused.
 #[tokio::test]
 async fn a_configuration_has_limits() {
     let bank = Bank::open().await;

@@ -1,4 +1,4 @@
-//! Entities in lists: page by page, of one type and one canvas.
+//! Lists of entities: page by page, of one type and one canvas.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn other() -> CanvasId {
     CanvasId(Uuid::from_u128(7))
 }
 
-/// So many entities of a type on a canvas, of which every second has no snapshot.
+/// Creates this many entities of a type on a canvas, every second one without a snapshot.
 async fn fill(pool: &PgPool, canvas: CanvasId, entity_type: &str, prefix: &str, count: i32) {
     let fill = "insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
                 select $1, $2, $3 || lpad(n::text, 6, '0'), n + 1, n + 1, case when n % 2 = 0 then '{\"cents\":5}' end,
@@ -26,7 +26,7 @@ async fn fill(pool: &PgPool, canvas: CanvasId, entity_type: &str, prefix: &str, 
     fill.execute(pool).await.unwrap();
 }
 
-/// Every page of a list; never more than `limit` on one, and none of them twice.
+/// Reads all pages of a list; a page never exceeds `limit`.
 async fn all(entities: &Entities, canvas: CanvasId, entity_type: &EntityType, limit: u32) -> Vec<String> {
     let (mut found, mut after) = (Vec::new(), None::<EntityCursor>);
     loop {
@@ -43,7 +43,8 @@ async fn all(entities: &Entities, canvas: CanvasId, entity_type: &EntityType, li
     }
 }
 
-/// 20,000 of a type on two canvases, and others beside: each list has its own, all of them, once.
+/// 20,000 entities of a type, others of the same type on another canvas, and some of another type:
+/// each list has exactly its own, once.
 #[tokio::test]
 async fn a_list_has_all_of_its_type_and_canvas_and_nothing_else() {
     let bank = Bank::open().await;
@@ -60,7 +61,7 @@ async fn a_list_has_all_of_its_type_and_canvas_and_nothing_else() {
     assert!(theirs.len() == 2_500 && theirs.iter().all(|id| id.starts_with('b')));
     assert_eq!(all(entities, CanvasId::DEFAULT, &order, 2).await.len(), 5);
     assert!(all(entities, other(), &order, 2).await.is_empty());
-    // The cursor of another canvas shows that canvas nothing: only what comes after it here.
+    // Another canvas's cursor reveals nothing of that canvas: only what comes after it here.
     let first = entities.list(other(), &account, None, 1).await.unwrap();
     let cursor = first.next.unwrap();
     let page = entities.list(CanvasId::DEFAULT, &account, Some(&cursor), 1000).await.unwrap();
@@ -72,7 +73,7 @@ async fn a_list_has_all_of_its_type_and_canvas_and_nothing_else() {
     assert_eq!(told, [(1, 1, Some(11)), (2, 0, None)]);
 }
 
-/// Over HTTP, as every list: limits, cursors, scopes, and words for what is not valid.
+/// Over HTTP, like every list: limits, cursors, scopes, and messages for what is invalid.
 #[tokio::test]
 async fn a_list_over_http() {
     let service = Service::start().await;
@@ -107,7 +108,7 @@ async fn a_list_over_http() {
     ] {
         assert_eq!(service.get(path).await.problem(), (400, "bad-request".into()), "{path}");
     }
-    // A key of one canvas neither lists the other's entities, nor with `emit` alone its own.
+    // A key of one canvas can't list the entities of another, nor, with `emit` alone, its own.
     let theirs = service.key("bob", other(), &[Scope::Read]).await;
     let path = "/canvases/CANVAS/entities/account";
     let of = |canvas: CanvasId| path.replace("CANVAS", &canvas.to_string());

@@ -13,8 +13,8 @@ use crate::support::{PATIENCE, Stage, database};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
-/// Stands before Postgres, and breaks the connection on which the first batch is committed, when that is done
-/// and before it is told.
+/// A proxy in front of Postgres that drops the answer to the commit of the first batch, and with it
+/// the connection.
 async fn proxy(url: &str) -> (String, Arc<AtomicBool>) {
     let (server, database) = url.rsplit_once('/').unwrap();
     let (credentials, address) = server.rsplit_once('@').unwrap();
@@ -51,8 +51,8 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBoo
     }
 }
 
-/// What follows from events whose commit was carried out is announced, though nobody heard that it was: it does
-/// not wait for its promise. Nothing is applied twice.
+/// Events emitted by a commit that was carried out are announced although its answer was lost: they
+/// do not wait for their promise. Nothing is applied twice.
 #[tokio::test]
 async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
     let database = database().await;

@@ -1,4 +1,4 @@
-//! What a processor says of itself in metrics.
+//! A processor's metrics.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Reje
 use super::{Balance, Bank, Change, accept, config, withdraw};
 use crate::support::PATIENCE;
 
-/// A type that no other test has, since metrics are of the whole process.
+/// A type that no other test has, since metrics are process-wide.
 struct Metered;
 
 impl Entity for Metered {
@@ -29,10 +29,10 @@ impl Entity for Metered {
     }
 }
 
-/// Whether what hangs goes on.
+/// Whether the hanging event continues.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
 
-/// Another type: its withdrawals are not valid, and it can be told to panic, to hang, and to grow.
+/// Another type: its withdrawals are invalid, and its events can panic, hang, and grow the state.
 struct Counted;
 
 impl Entity for Counted {
@@ -63,7 +63,7 @@ impl Entity for Counted {
     }
 }
 
-/// Where the metrics of this process are gathered, from its first use on.
+/// The registry of this process's metrics, installed on first use.
 static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     let registry = Registry::new();
     let exporter = opentelemetry_prometheus::exporter().with_registry(registry.clone()).build().unwrap();
@@ -71,15 +71,16 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
     registry
 });
 
-/// What is gathered by now, as Prometheus finds it. What is counted before the first call is not.
+/// The metrics so far, as Prometheus scrapes them. Anything counted before the first call is
+/// missing.
 pub(crate) fn gathered() -> String {
     let mut text = Vec::new();
     TextEncoder::new().encode(&REGISTRY.gather(), &mut text).unwrap();
     String::from_utf8(text).unwrap()
 }
 
-/// The series of a type, by their names and, if they have one, outcomes; their labels name the type and nothing
-/// of a tenant.
+/// The series of a type, by name and, if they have one, outcome; their labels name the type and
+/// nothing of a tenant.
 fn series(entity_type: &str) -> BTreeMap<String, f64> {
     let text = gathered();
     let label = format!("wakeq_entity_type=\"{entity_type}\"");
@@ -96,18 +97,18 @@ fn series(entity_type: &str) -> BTreeMap<String, f64> {
     named.collect()
 }
 
-/// Returns once so many entities of a type are set aside.
+/// Returns once this many entities of a type are set aside.
 async fn until_aside(entity_type: &str, count: f64) {
     let counted = async {
         while series(entity_type).get("wakeq_entity_aside") != Some(&count) {
-            // Metrics tell nobody that they have changed.
+            // Metrics do not signal changes.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.expect("so many are set aside");
 }
 
-/// Each batch and each warm-up is timed, by type; and it is told that no warm-up goes on.
+/// Each batch and each warm-up is timed, by type, and the gauge shows no warm-up in progress.
 #[tokio::test]
 async fn batches_and_warm_ups_are_timed() {
     LazyLock::force(&REGISTRY);
@@ -120,7 +121,7 @@ async fn batches_and_warm_ups_are_timed() {
     };
     for epoch in [1, 2] {
         accept(&processor, epoch).await;
-        // One after the other, of two canvases: a batch each.
+        // One after the other, on two canvases: a batch each.
         send(CanvasId::DEFAULT).await;
         send(CanvasId(uuid::Uuid::from_u128(7))).await;
         withdraw(&processor).await;
@@ -134,8 +135,8 @@ async fn batches_and_warm_ups_are_timed() {
     }
 }
 
-/// What was decided upon is counted by its outcome, also beside the others; so is what held up a batch, what is set aside for it, and
-/// what has left memory and was loaded again. Canvases are counted together.
+/// Decisions are counted by outcome, including those on entities set aside; so are stalls, entities
+/// set aside, evictions and loads. Canvases are counted together.
 #[tokio::test]
 async fn decisions_memory_and_stalls_are_counted() {
     LazyLock::force(&REGISTRY);
@@ -175,6 +176,6 @@ async fn decisions_memory_and_stalls_are_counted() {
         "the actor that hung was replaced by one without anything in memory"
     );
     assert!(value("evicted_total") >= 1.0 && value("loaded_total") >= 1.0, "{series:#?}");
-    // Alone in its batch it counts as one of three attempts.
+    // The event was alone in its batch, so that stall is one of its three attempts.
     assert_eq!(value("stalled_total"), 3.0, "{series:#?}");
 }

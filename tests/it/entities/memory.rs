@@ -1,4 +1,5 @@
-//! Memory is full: the least recently used leave it, of the canvas that takes the most, and come back as they were.
+//! When memory is full, the least recently used entities leave it, of the canvas that takes the
+//! most, and come back unchanged.
 
 use wakeq::{CanvasId, EntityConfig, EntityEvent, EntityId, EntityStatus, Health, SentToEntity};
 
@@ -38,7 +39,7 @@ fn balance(cents: i64, changes: u64, note: usize) -> Balance {
     Balance { cents, changes, note: "x".repeat(note) }
 }
 
-/// One canvas makes new entities without end, and has them grow; another one has a few, and makes some.
+/// One canvas keeps creating entities and makes them grow; another one has a few, and creates some.
 async fn one_canvas_fills_memory(snapshot_every: u32) {
     let bank = Bank::open().await;
     let processor = bank.processor(narrow(snapshot_every));
@@ -53,11 +54,11 @@ async fn one_canvas_fills_memory(snapshot_every: u32) {
     bank.all(ATTACKER, 0..10, &Change::Note { bytes: 200_000 }).await;
     let (entities, bytes) = processor.size().await;
     assert!(bytes <= LIMIT && entities < 120, "{entities} entities of 320, {bytes} bytes");
-    // What the other one has is as before, and it makes new ones.
+    // The other canvas's entities are unchanged, and it can create new ones.
     bank.all(VICTIM, 0..40, &deposit).await;
-    // What has left comes back as it was, and goes on.
+    // Evicted entities come back unchanged, and continue.
     bank.all(ATTACKER, 10..300, &deposit).await;
-    // From memory, or made of what is stored.
+    // From memory, or rebuilt from what is stored.
     for number in 0..300 {
         let state = processor.state(ATTACKER, &format!("a{number}")).await;
         let expected = if number < 10 { balance(0, 2, 200_000) } else { balance(1, 2, 10_000) };
@@ -65,7 +66,7 @@ async fn one_canvas_fills_memory(snapshot_every: u32) {
     }
     assert_eq!(processor.state(ATTACKER, "never").await, None);
     withdraw(&processor).await;
-    // A start takes what there is room for, whoever comes first in it.
+    // A start loads what fits, in whatever order.
     let heir = bank.processor(narrow(snapshot_every));
     let (entities, _) = accept(&heir, 2).await;
     assert!(entities < 320, "{entities}");
@@ -87,13 +88,14 @@ async fn one_canvas_does_not_push_out_another() {
     one_canvas_fills_memory(1).await;
 }
 
-/// What is made again of a snapshot and the events after it.
+/// Entities are rebuilt from a snapshot and the events after it.
 #[tokio::test]
 async fn what_left_memory_is_made_of_its_snapshot_and_its_events() {
     one_canvas_fills_memory(2).await;
 }
 
-/// Who else appends to the repository of an entity that is not in memory is noticed when it is taken there.
+/// Foreign appends to the repository of an entity that is not in memory are noticed when it is
+/// loaded.
 #[tokio::test]
 async fn what_left_memory_is_still_its_processor_s() {
     let bank = Bank::open().await;

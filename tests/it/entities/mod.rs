@@ -1,5 +1,5 @@
-//! Entities, from the event that is sent to the answer that comes back: on a real Postgres, with processors that are told
-//! what they own.
+//! Entities, from sending an event to the answer that comes back: on a real Postgres, with
+//! processors that the test tells what they own.
 
 mod bytes;
 mod calls;
@@ -35,7 +35,7 @@ use wakeq::{
 
 use crate::support::{PATIENCE, Stage};
 
-/// An account that rejects an overdraft, and can be told to misbehave.
+/// An account that rejects an overdraft, and whose events can misbehave.
 pub(crate) struct Account;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,15 +59,15 @@ pub(crate) enum Change {
     TopUp {
         cents: u32,
     },
-    /// Has two events emitted.
+    /// Emits two follow-up events.
     Report,
-    /// Makes the state as large as this.
+    /// Makes the state this large.
     Note {
         bytes: usize,
     },
     Panics,
     PanicsInValidate,
-    /// Is applied in the company of another entity only.
+    /// Is applied only together with another entity.
     Meet,
     /// Ends its process.
     Kills,
@@ -117,7 +117,7 @@ impl Entity for Account {
     }
 }
 
-/// A stage with the log, and whoever sends.
+/// A stage with the log and a sender.
 pub(crate) struct Bank {
     pub(crate) stage: Stage,
     pub(crate) log: Log,
@@ -141,7 +141,7 @@ impl Bank {
         EntityProcessor::new(self.stage.queue.clone(), Arc::new(self.log.clone()), config).unwrap()
     }
 
-    /// A processor that owns its type under this epoch, and has it in memory.
+    /// A processor that owns its type under this epoch and has warmed up.
     pub(crate) async fn owner(&self, config: EntityConfig, epoch: i64) -> EntityProcessor<Account> {
         let processor = self.processor(config);
         accept(&processor, epoch).await;
@@ -156,7 +156,7 @@ impl Bank {
         self.send(id, &Change::Deposit { cents }).await
     }
 
-    /// What became of an event, once that is decided.
+    /// The outcome of an event, once it is decided.
     pub(crate) async fn ended(&self, id: Uuid) -> EntityEventStatus {
         self.ended_on(CanvasId::DEFAULT, id).await
     }
@@ -181,7 +181,6 @@ impl Bank {
         self.ended(sent.id.0).await
     }
 
-    /// One number.
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
         sqlx::query_scalar(query).fetch_one(&self.stage.pool).await.unwrap()
     }
@@ -208,12 +207,12 @@ pub(crate) fn account(id: &str) -> EntityId {
     EntityId::new(CanvasId::DEFAULT, "account", id).unwrap()
 }
 
-/// A configuration whose processor looks often.
+/// A configuration with a short poll interval.
 pub(crate) fn config() -> EntityConfig {
     EntityConfig { poll_interval: Duration::from_millis(50), ..EntityConfig::default() }
 }
 
-/// Gives a processor its inbox, and waits until it has its entities in memory.
+/// Gives a processor its inbox, and waits until its entities are in memory.
 pub(crate) async fn accept<E: Entity>(processor: &EntityProcessor<E>, epoch: i64) -> (usize, u64) {
     processor.accept(processor.entity_type().source(), epoch);
     tokio::time::timeout(PATIENCE, processor.ready()).await.expect("it has its entities in memory")
@@ -224,7 +223,7 @@ pub(crate) async fn withdraw<E: Entity>(processor: &EntityProcessor<E>) {
     tokio::time::timeout(PATIENCE, processor.withdraw(&source)).await.expect("it ends");
 }
 
-/// Why a processor can't work, once it says so.
+/// Why a processor is unhealthy, once it is.
 pub(crate) async fn unhealthy<E: Entity>(processor: &EntityProcessor<E>) -> String {
     let mut health = processor.health();
     let is_unhealthy = health.wait_for(|health| *health != Health::Healthy);
@@ -235,7 +234,7 @@ pub(crate) async fn unhealthy<E: Entity>(processor: &EntityProcessor<E>) -> Stri
     }
 }
 
-/// What a child process does that owns the accounts.
+/// The work of a child process that owns the accounts.
 pub(crate) async fn own_accounts(
     store: Store,
     queue: Queue,

@@ -1,4 +1,4 @@
-//! Who owns a type: one processor at a time, whatever the others think.
+//! Ownership of a type: one processor at a time, whatever the others think.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use wakeq::{
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
 use crate::support::PATIENCE;
 
-/// SUB-55 for entities: who was deposed commits nothing, forgets what it has, and takes no part until it is given the type again;
-/// what it had begun is done by its successor, once.
+/// SUB-55 for entities: a deposed owner commits nothing, forgets what it has, and does nothing
+/// until it is given the type again; its successor does what it had begun, once.
 #[tokio::test]
 async fn who_was_deposed_commits_nothing() {
     let bank = Bank::open().await;
     let old = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
-    // The successor takes over; nobody has told the old owner.
+    // The successor takes over; the old owner is not informed.
     let new = bank.owner(config(), 2).await;
     for _ in 0..20 {
         assert_eq!(bank.deposited("ada", 1).await.status, EntityStatus::Completed);
@@ -38,7 +38,7 @@ async fn who_was_deposed_commits_nothing() {
         bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,
         version
     );
-    // An epoch that was refused does not come back; a higher one does.
+    // An epoch that was refused is refused for good; a higher one is accepted.
     old.accept(old.entity_type().source(), 1);
     assert!(!old.is_ready());
     withdraw(&new).await;
@@ -46,7 +46,8 @@ async fn who_was_deposed_commits_nothing() {
     assert_eq!(bank.deposited("ada", 1).await.version, Some(version + 1));
 }
 
-/// Withdrawn in the midst of events: what was not committed is done by the next owner, and all of it once.
+/// Withdrawn while events flow: the next owner does what was not committed, and everything is done
+/// once.
 #[tokio::test]
 async fn what_was_not_committed_is_done_by_the_next_owner() {
     let bank = Arc::new(Bank::open().await);
@@ -88,7 +89,7 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
     assert_eq!(cents, 400);
 }
 
-/// A position that was moved is noticed by an owner with nothing to do.
+/// An idle owner notices that its position was moved.
 #[tokio::test]
 async fn an_idle_owner_notices_that_its_position_was_moved() {
     let bank = Bank::open().await;
@@ -107,7 +108,8 @@ async fn an_idle_owner_notices_that_its_position_was_moved() {
     withdraw(&owner).await;
 }
 
-/// Accepting again what it works on, under a higher epoch, changes nothing; another source than its inbox is none of its.
+/// Accepting the same source again under a higher epoch changes nothing; any source but its inbox
+/// is ignored.
 #[tokio::test]
 async fn accepting_again_changes_nothing() {
     let bank = Bank::open().await;
@@ -143,13 +145,13 @@ macro_rules! kinds {
 
 kinds! { First "first", Second "second", Third "third" }
 
-/// A processor that owns a type at this moment counts as one; so many own it.
+/// How many processors own their type at this moment.
 fn owners<E: Entity>(processors: &[EntityProcessor<E>]) -> usize {
     processors.iter().filter(|processor| processor.is_ready()).count()
 }
 
-/// ENT-03: three processors for each of three types, which are given from one to the other while events flow: an instance owns
-/// a type alone, and every event is applied once.
+/// ENT-03: three processors for each of three types, passed from one to the next while events flow:
+/// one instance at a time owns a type, and every event is applied once.
 #[tokio::test]
 async fn each_type_has_one_owner() {
     let bank = Bank::open().await;
@@ -180,8 +182,8 @@ async fn each_type_has_one_owner() {
     assert_eq!(bank.count("select sum(version)::bigint from wakeq.entities").await, sent);
 }
 
-/// ENT-03: the broker gives each of three types to one of three processes, and to another one when that ends; at every sampled
-/// moment each has one owner at most, and every event counts once.
+/// ENT-03: the broker gives each of three types to one of three processes, and to another one when
+/// that ends; at every sampled moment each type has at most one owner, and every event counts once.
 #[tokio::test]
 async fn a_broker_gives_each_type_to_one() {
     let bank = Bank::open().await;
@@ -240,7 +242,7 @@ async fn a_broker_gives_each_type_to_one() {
     assert!(samples > 45);
 }
 
-/// A consumer by the name of a type's processors.
+/// A consumer under the name of a type's processors.
 struct Impostor(Name, Vec<EventSource>, watch::Sender<Health>);
 
 #[async_trait]
@@ -266,7 +268,7 @@ impl EventSubscriber for Impostor {
     }
 }
 
-/// The names of processors are theirs: nobody else's subscriber has one.
+/// The names of processors are reserved: no other subscriber may have one.
 #[tokio::test]
 async fn nobody_takes_the_name_of_a_type_s_processors() {
     let bank = Bank::open().await;

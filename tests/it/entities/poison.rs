@@ -1,5 +1,5 @@
-//! Events that hang, panic, or end their process, amid many others, of two canvases: the others are done
-//! meanwhile.
+//! Events that hang, panic or end their process, among many others on two canvases: the others are
+//! processed meanwhile.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::children::{Durations, Role};
 use crate::support::PATIENCE;
 use crate::theatre::{Theatre, figure, is_full, size};
 
-/// The other canvas, on which the poison is.
+/// The other canvas, which has the poison.
 const SECOND: CanvasId = CanvasId(Uuid::from_u128(7));
-/// Entities on each of the canvases, beside the one with the poison.
+/// Entities on each of the canvases, besides the one with the poison.
 const BESIDE: usize = 50;
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -57,8 +57,8 @@ impl Entity for Crowd {
     }
 }
 
-/// Sends the poison in the midst of so many others, and an event of the same entity right before and behind it;
-/// the poison, and that.
+/// Sends the poison in the middle of the others, with an event of the same entity right before and
+/// right after it; returns the poison and the event after it.
 async fn send_all<T: Serialize>(
     entities: &Entities,
     entity_type: &str,
@@ -91,7 +91,7 @@ async fn status_of(entities: &Entities, sent: &SentToEntity) -> EntityEventStatu
     entities.status(SECOND, sent.id.0).await.unwrap().unwrap().events.remove(0)
 }
 
-/// The poison, and how long the others stood still.
+/// Returns the poison's status, the longest standstill of the others in seconds, and the stall.
 async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     let bank = Bank::open().await;
     let others = size(200, 10_000);
@@ -104,7 +104,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     for event in [&sent, &behind] {
         bank.ended_on(SECOND, event.id.0).await;
     }
-    // What panics is dead before those that were sent later.
+    // An event that panics is dead before those that were sent later.
     let all_ended = async {
         while bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0 {
             tokio::task::yield_now().await;
@@ -140,7 +140,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     assert_eq!(done, i64::try_from(others).unwrap());
     let is_beside = matches!(poison, Step::Hangs);
     assert!(!is_beside || Some(last) <= dead.ended_at, "the others are done before the poison is dead");
-    // What was set aside is among the others again.
+    // The entity is no longer set aside.
     let poisoned = EntityId::new(SECOND, "crowd", "poisoned").unwrap();
     let next = bank.entities.send(&poisoned, EntityEvent::of(&Step::Adds).unwrap()).await.unwrap();
     assert_eq!(bank.ended_on(SECOND, next.id.0).await.version, Some(3));
@@ -152,7 +152,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     (dead, standstill, stall)
 }
 
-/// An event that hangs holds up the others once, for `stall`, and is tried again beside them.
+/// An event that hangs holds up the others once, for `stall`, and is retried beside them.
 #[tokio::test]
 async fn the_others_are_done_while_an_event_hangs() {
     let (dead, standstill, stall) = check(Step::Hangs).await;
@@ -160,7 +160,7 @@ async fn the_others_are_done_while_an_event_hangs() {
     assert!(standstill < 2.5 * stall.as_secs_f64(), "{standstill}");
 }
 
-/// An event that panics holds up nobody.
+/// An event that panics holds up no other.
 #[tokio::test]
 async fn the_others_are_done_while_an_event_panics() {
     let (dead, standstill, stall) = check(Step::Panics).await;
@@ -168,7 +168,8 @@ async fn the_others_are_done_while_an_event_panics() {
     assert!(standstill < stall.as_secs_f64(), "{standstill}");
 }
 
-/// An event that ends its process takes two owners with it, and others only when the rest is done.
+/// An event that ends its process takes two owners with it, and the next ones only after the rest
+/// is done.
 #[tokio::test]
 async fn the_others_are_done_while_an_event_kills() {
     let theatre = Theatre::new("poison", Durations::quick()).await;
@@ -177,8 +178,8 @@ async fn the_others_are_done_while_an_event_kills() {
     let deposit = Change::Deposit { cents: 1 };
     let (sent, behind) = send_all(&entities, "account", others, &deposit, &Change::Kills).await;
     let open = "select count(*) from wakeq.entity_events where status = 'accepted'";
-    // One is lost with a whole batch in hand, one with the event alone, and the third one has done all else
-    // before it is tried again.
+    // One owner is lost with a whole batch, one with the event alone, and the third one has done
+    // everything else before it retries the event.
     for (epoch, left) in [(1, others / 2), (2, others / 2), (3, 2), (4, 2)] {
         theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None).child.ended().await;
         let open = theatre.count(open).await;

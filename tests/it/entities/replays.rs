@@ -7,10 +7,10 @@ use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Even
 
 use super::{Balance, Bank, Change, config, unhealthy, withdraw};
 
-/// Whether a program that hangs at withdrawals was replaced by one that does not.
+/// Whether the program that hangs at withdrawals was replaced by one that does not.
 static IS_MENDED: AtomicBool = AtomicBool::new(false);
 
-/// Accounts, by a program that hangs when it applies a withdrawal.
+/// Accounts, in a program that hangs when it applies a withdrawal.
 struct Hanging;
 
 impl Entity for Hanging {
@@ -31,7 +31,8 @@ impl Entity for Hanging {
     }
 }
 
-/// A start that hangs says so, and at which entity of which canvas; a program that does not hang starts.
+/// A start that hangs reports that, with the entity and its canvas; a program that does not hang
+/// starts.
 #[tokio::test]
 async fn a_start_that_hangs_names_the_entity() {
     let bank = Bank::open().await;
@@ -53,7 +54,7 @@ async fn a_start_that_hangs_names_the_entity() {
     assert!(why.contains(&format!("making {other}/account/ada of")), "{why}");
     assert!(why.contains("deploy a program") && why.contains("groups recover entities.account"), "{why}");
     assert!(!hanging.is_ready());
-    // Told to try again it hangs again; the thread that hangs is left to itself.
+    // Told to try again, it hangs again; the hanging thread is abandoned.
     hanging.recover();
     assert!(unhealthy(&hanging).await.contains("account/ada"));
     IS_MENDED.store(true, Ordering::SeqCst);

@@ -17,7 +17,7 @@ impl Bank {
         self.entities.send(&account("ada"), event).await.unwrap()
     }
 
-    /// Returns when everything that was sent to the account before was gone through.
+    /// Returns once everything that was sent to the account before has been processed.
     async fn gone_through(&self) {
         let last = self.send("ada", &Change::PanicsInValidate).await;
         self.ended(last.id.0).await;
@@ -29,7 +29,8 @@ impl Bank {
     }
 }
 
-/// ENT-27, ENT-28: the most recent event is processed once; sent again, its result is sent again, and nothing else happens.
+/// ENT-27, ENT-28: the most recent event is processed once; if it is sent again, its result is sent
+/// again, and nothing else happens.
 #[tokio::test]
 async fn the_latest_is_processed_once_and_answered_each_time() {
     let bank = Bank::open().await;
@@ -47,7 +48,7 @@ async fn the_latest_is_processed_once_and_answered_each_time() {
     assert!(told.iter().all(|told| told.result.as_ref().unwrap().get() == "5"), "{told:?}");
 }
 
-/// ENT-28 for one that was rejected: its rejection is its result.
+/// ENT-28 for a rejected event: its rejection is its result.
 #[tokio::test]
 async fn a_rejection_is_answered_again() {
     let bank = Bank::open().await;
@@ -63,8 +64,8 @@ async fn a_rejection_is_answered_again() {
     assert_eq!(bank.told().await, [rejected(false), rejected(true)]);
 }
 
-/// ENT-29: an older one that is in the repository is left alone, and that is a success; also when what was sent is not remembered
-/// any more, if the sender remembers.
+/// ENT-29: an older event that is in the repository is left alone, and that is a success; even if
+/// the send is no longer remembered, as long as the sender remembers it.
 #[tokio::test]
 async fn an_older_one_that_is_stored_is_done() {
     let bank = Bank::open().await;
@@ -96,7 +97,8 @@ async fn an_older_one_that_is_stored_is_done() {
     );
 }
 
-/// A group whose position is moved back is handed what it has decided upon: nothing of it happens again.
+/// If a group's position is moved back, it receives what it has decided already: none of it happens
+/// again.
 #[tokio::test]
 async fn a_position_that_is_moved_back_changes_nothing() {
     let bank = Bank::open().await;
@@ -116,7 +118,8 @@ async fn a_position_that_is_moved_back_changes_nothing() {
     assert_eq!(bank.count("select count(*) from wakeq.consumer_dead").await, 0);
 }
 
-/// What is passed over although nobody had decided upon it fails, in words; here because the entity says that it went further.
+/// An event that is passed over undecided fails with a message; here because the entity's row
+/// claims to be further along.
 #[tokio::test]
 async fn what_is_passed_over_undecided_fails() {
     let bank = Bank::open().await;
@@ -125,7 +128,7 @@ async fn what_is_passed_over_undecided_fails() {
     withdraw(&processor).await;
     sqlx::query("update wakeq.entities set last_link = 9000000000").execute(&bank.stage.pool).await.unwrap();
     accept(&processor, 2).await;
-    // What the same entity of another canvas is sent under the same id was never in doubt.
+    // The same id for the same entity on another canvas was decided as usual.
     let (id, other) = (EventId::new(), CanvasId(Uuid::from_u128(7)));
     let elsewhere = EntityId { canvas: other, ..account("ada") };
     let sent = bank.entities.send(&elsewhere, deposit(1, id)).await.unwrap();
@@ -134,7 +137,7 @@ async fn what_is_passed_over_undecided_fails() {
     let ended = bank.ended(id.0).await;
     assert_eq!(ended.status, EntityStatus::Failed);
     assert!(ended.error.unwrap().contains("it was passed over"));
-    // Its sender is told, once.
+    // Its sender gets one answer.
     let told: Vec<EntityAnswer> = bank.waiting("told").await;
     let outcomes: Vec<_> = told.iter().map(|told| (told.event_id, told.outcome)).collect();
     assert_eq!(outcomes, [(id, EntityOutcome::Processed), (id, EntityOutcome::Failed)]);
@@ -146,7 +149,8 @@ async fn what_is_passed_over_undecided_fails() {
     assert_eq!(canvases, [other.0, CanvasId::DEFAULT.0]);
 }
 
-/// ENT-30: an older one that is not in the repository fails, at once and for good; it stays as it was decided upon.
+/// ENT-30: an older event that is not in the repository fails, at once and for good; its status
+/// stays as it was decided.
 #[tokio::test]
 async fn an_older_one_that_is_not_stored_fails() {
     let bank = Bank::open().await;
@@ -174,7 +178,8 @@ async fn an_older_one_that_is_not_stored_fails() {
     assert_eq!(bank.ended(id.0).await.error.as_deref(), Some("there are only 1 cents"));
 }
 
-/// One that died is processed when it is sent again, as long as it is the most recent one; one that was never sent is not.
+/// An event that died is processed again when it is sent again, as long as it is the most recent
+/// one; one that was never sent is not.
 #[tokio::test]
 async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let bank = Bank::open().await;
@@ -192,14 +197,14 @@ async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let ahead = event.clone().sent_before(never, Link { id: i64::MAX, prev: i64::MAX - 1 });
     bank.post(ahead).await;
     assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
-    // A link that nobody was given yet: were it decided upon, whatever comes would be older.
+    // A link that was never given out: if it were decided, every later event would be older.
     let (never, first) = (EventId::new(), Link { id: i64::MAX, prev: 0 });
     bank.post(event.clone().sent_before(never, first)).await;
     assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
     let (old, first) = (EventId::new(), Link { id: 1, prev: 0 });
     bank.deposited("ada", 1).await;
     bank.post(event.sent_before(old, first)).await;
-    // The link is that of another event, which is the first one and was stored: this one was not.
+    // The link belongs to another event, which was the first and was stored; this one was not.
     assert_eq!(bank.ended(old.0).await.status, EntityStatus::Failed);
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(2));
 }

@@ -1,4 +1,5 @@
-//! Owners with nothing to do, and processors that have stopped until an operator has them try again.
+//! Owners with nothing to do, and processors that have stopped until an operator makes them try
+//! again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use wakeq::{
 use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
 use crate::support::PATIENCE;
 
-/// A type at rest does not lag: what is appended for others is passed over within a poll interval or two.
+/// An idle type does not lag: events for others are passed over within a poll interval or two.
 #[tokio::test]
 async fn an_owner_with_nothing_to_do_is_not_behind() {
     let bank = Bank::open().await;
@@ -76,7 +77,8 @@ impl EventProvider for Broken {
     }
 }
 
-/// An operator's word reaches the processors of a type through their brokers, and those of no other type.
+/// An operator's request to recover reaches the processors of a type through their brokers, and no
+/// other type's.
 #[tokio::test]
 async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
     let bank = Bank::open().await;
@@ -100,7 +102,7 @@ async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
     let recovered = async {
         while !processor.is_ready() {
             bank.stage.admin.recover_group(&group, &Actor::user("ada")).await.unwrap();
-            // A member looks with each heartbeat, and only then.
+            // A member checks with each heartbeat, and only then.
             tokio::time::sleep(periods.heartbeat).await;
         }
     };

@@ -1,4 +1,5 @@
-//! What is stored is what counts: nothing is seen before it, and nothing else is needed to make a state again.
+//! Only what is stored counts: nothing is visible before it is, and nothing else is needed to
+//! rebuild a state.
 
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
@@ -8,11 +9,11 @@ use wakeq::{CanvasId, Entity, EventSource};
 use super::{Account, Balance, Bank, Change, config};
 use crate::support::{PATIENCE, is_skipped};
 
-/// The file with the stored events, a line each.
+/// The variable that names the file with the stored events, one per line.
 const STORED: &str = "WAKEQ_TEST_STORED";
 
-/// ENT-13: as long as an event is not stored, nobody sees its effect, in memory neither; a batch that could not be stored is worked
-/// on again, and applied once.
+/// ENT-13: until an event is stored its effect is visible nowhere, not even in memory; a batch that
+/// could not be stored is processed again, and applied once.
 #[tokio::test]
 async fn nothing_is_seen_before_it_is_stored() {
     let bank = Bank::open().await;
@@ -29,7 +30,7 @@ async fn nothing_is_seen_before_it_is_stored() {
     let batches = "select count(*) from pg_locks where not granted and relation = 'wakeq.entities'::regclass
                       and database = (select oid from pg_database where datname = current_database())";
     let tried = async {
-        // Twice: one that was given up, and the next one.
+        // Twice: the batch that was given up, and the next one.
         for waiting in [1, 0, 1] {
             while bank.count(batches).await != waiting {
                 tokio::task::yield_now().await;
@@ -49,7 +50,7 @@ async fn nothing_is_seen_before_it_is_stored() {
     assert_eq!(bank.shown("bob").await.unwrap().0.cents, 1);
 }
 
-/// ENT-17: a process without any network makes the same state of the stored events.
+/// ENT-17: a process without any network builds the same state from the stored events.
 #[tokio::test]
 async fn stored_events_are_applied_without_a_network() {
     let cut_off = ["unshare", "--user", "--map-root-user", "--net"];
@@ -96,7 +97,7 @@ fn replay() -> ExitCode {
         Account::validate(&balance, &change).unwrap();
         balance = Account::apply(balance, &change).state().clone();
     }
-    // The first line is a headline.
+    // The first line is a header.
     let ways_out = std::fs::read_to_string("/proc/net/route").unwrap().lines().count().saturating_sub(1);
     println!("\n{ways_out} ways out; {}", serde_json::to_string(&balance).unwrap());
     ExitCode::SUCCESS

@@ -61,7 +61,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     two.process.child.thaw();
     stage.theatre.until_at_least("select count(*) from refusals", 1).await;
 
-    // It comes back as a node like the others, and then all are replaced.
+    // It returns as an ordinary node, and then all nodes are replaced.
     let mut nodes = vec![two, three, four];
     for _ in 0..3 {
         nodes.push(stage.node().await);
@@ -83,7 +83,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("handled by each group after the last", format!("{:.1?}", ended.elapsed()));
     let extra = stage.theatre.count(HANDLED).await - wanted;
     figure("handled again", extra);
-    // Of each event of a stream, and each group, the first time counts: what comes again has been there before.
+    // For each group, the first handling of each event of a stream counts: repetitions are allowed.
     let disordered = "select count(*) from (
           select seq, lag(seq) over (partition by consumer_group, stream order by first) as before
             from (select consumer_group, stream, seq, min(number) as first from handled group by 1, 2, 3) as firsts) as pairs
@@ -95,7 +95,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("looks at who has what, none with two owners of a source", looks);
 }
 
-/// SUB-04, SUB-36, TELEMETRY-02: the coordinator is stopped with a write on its way.
+/// SUB-04, SUB-36, TELEMETRY-02: the coordinator is stopped with a write in flight.
 #[tokio::test]
 async fn a_deposed_coordinator_writes_nothing() {
     if is_skipped("a session for each of several processes") {

@@ -1,4 +1,4 @@
-//! Consumer groups, while their nodes are processes, and die.
+//! Consumer groups whose nodes are processes, and die.
 
 mod crashes;
 pub(crate) mod node;

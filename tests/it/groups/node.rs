@@ -1,4 +1,5 @@
-//! A node of the crash tests of groups: consumers of the real log under a real broker, in a process of its own.
+//! A node of the crash tests of groups: consumers of the real log under a real broker, in a process
+//! of its own.
 
 use std::error::Error;
 use std::path::PathBuf;
@@ -17,23 +18,23 @@ use wakeq::{
 use crate::children::{Place, say};
 use crate::entities::measured::gathered;
 
-/// What a node does.
+/// The work of a node.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct GroupWork {
     pub(crate) groups: usize,
     pub(crate) partitions: u16,
     pub(crate) heartbeat_ms: u64,
     pub(crate) lease_ms: u64,
-    /// How long an event is handled.
+    /// How long handling an event takes.
     pub(crate) handle_ms: u64,
 }
 
 /// The category that all groups consume.
 pub(crate) const CATEGORY: &str = "companies";
 
-/// Says `node ID`, then `deposed WRITES METRIC` whenever that grows, until SIGTERM.
+/// Prints `node ID`, then `deposed WRITES METRIC` whenever that grows, until SIGTERM.
 pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
-    // What is counted before is in no metric.
+    // Installs the recorder first: anything counted before it is in no metric.
     gathered();
     let pool =
         sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
@@ -99,7 +100,7 @@ fn refused_by_metric() -> String {
     refused.and_then(|line| line.rsplit(' ').next()).unwrap_or_default().to_owned()
 }
 
-/// Positions in Postgres, and a line for each commit that was refused.
+/// Positions in Postgres, with a row for each refused commit.
 struct Recording {
     store: Store,
     pool: PgPool,
@@ -140,7 +141,7 @@ impl PositionStore for Recording {
     }
 }
 
-/// Writes down what it was handed.
+/// Records the events that it was given.
 struct Recorder {
     pool: PgPool,
     group: String,
@@ -150,7 +151,7 @@ struct Recorder {
 #[async_trait]
 impl EventProcessor for Recorder {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn Error + Send + Sync>> {
-        // How long it lasts is what these are for.
+        // Simulates the work of a handler.
         tokio::time::sleep(self.lasts).await;
         let pid = i32::try_from(std::process::id()).unwrap_or(0);
         sqlx::query("insert into handled (consumer_group, stream, seq, pid) values ($1, $2, $3, $4)")
@@ -164,14 +165,16 @@ impl EventProcessor for Recorder {
     }
 }
 
-/// Where a node is asked to hold a commit; the path it has while one is held, with the group, the source and the epoch of it.
+/// The path that asks a node to hold a commit, and the path that exists while one is held, with its
+/// group, source and epoch.
 pub(super) fn hold_paths(pid: i32) -> (PathBuf, PathBuf) {
     let path = |state: &str| std::env::temp_dir().join(format!("wakeq-{state}-{pid}"));
     (path("hold"), path("held"))
 }
 
-/// The first commit that finds the request blocks until it is withdrawn. It never yields meanwhile: a node that was
-/// stopped with events in its hands goes on from here to the commit, whatever its timers say by then.
+/// The first commit that finds the request blocks until it is withdrawn. It never yields meanwhile:
+/// a stopped node that holds events continues from here to the commit, whatever its timers say by
+/// then.
 #[allow(
     clippy::disallowed_methods,
     reason = "it must not yield, and there is nobody to signal a stopped process"

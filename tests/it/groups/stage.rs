@@ -1,4 +1,5 @@
-//! The stage of these tests: events that flow, nodes, and somebody who looks at the tables all the time.
+//! The stage of these tests: a flow of events, nodes, and an observer that keeps checking the
+//! tables.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +18,8 @@ const STREAMS: usize = 10;
 
 pub(super) struct Stage {
     pub(super) theatre: Theatre,
-    /// Without compiled plans: for the small tables here these take a second, and are asked for all the time.
+    /// With JIT compilation off: on the small tables here it takes a second, and the queries run
+    /// all the time.
     pub(super) pool: PgPool,
     pub(super) work: GroupWork,
     flow: Option<(CancellationToken, JoinHandle<i64>)>,
@@ -25,7 +27,7 @@ pub(super) struct Stage {
     pub(super) doubles: Arc<AtomicU64>,
 }
 
-/// A node, and its id.
+/// A node and its id.
 pub(super) struct Node {
     pub(super) process: Process,
     pub(super) id: uuid::Uuid,
@@ -39,7 +41,7 @@ pub(super) struct Held {
 }
 
 impl Stage {
-    /// Without any node. Positions that go back, and terms and epochs that do, are written down by the database.
+    /// Without any node. The database records every position, term and epoch that goes back.
     pub(super) async fn new(name: &str, work: GroupWork) -> Self {
         let theatre = Theatre::new(name, Durations::quick()).await;
         sqlx::raw_sql(
@@ -87,12 +89,12 @@ impl Stage {
         Node { id: said.trim_start_matches("node ").parse().unwrap(), process }
     }
 
-    /// All sources of all groups.
+    /// The number of sources of all groups.
     pub(super) fn sources(&self) -> i64 {
         i64::try_from(self.work.groups * usize::from(self.work.partitions)).unwrap()
     }
 
-    /// Returns when every source is given to somebody on one of these nodes.
+    /// Returns once every source is assigned to a subscriber on one of these nodes.
     pub(super) async fn until_all_on(&self, nodes: &[&Node]) {
         let ids: Vec<uuid::Uuid> = nodes.iter().map(|node| node.id).collect();
         let query = "select coalesce(sum(json_array_length(source->'partitions')), 0)::bigint
@@ -101,7 +103,7 @@ impl Stage {
         self.until(query, &ids, self.sources()).await;
     }
 
-    /// Returns when each of these has something of everything that is shared out.
+    /// Returns once these nodes have all sources, and each has one of every group.
     pub(super) async fn until_each_works(&self, nodes: &[&Node]) {
         self.until_all_on(nodes).await;
         for node in nodes {
@@ -125,7 +127,7 @@ impl Stage {
         patience.unwrap_or_else(|_| panic!("{query} on {nodes:?} does not come to {wanted}"));
     }
 
-    /// Appends to ten streams every so often, until [`ebb`](Self::ebb).
+    /// Appends to ten streams at this interval, until [`ebb`](Self::ebb).
     pub(super) fn flow(&mut self, every: Duration) {
         let stop = CancellationToken::new();
         let (place, notifier, ended) =
@@ -151,14 +153,14 @@ impl Stage {
         self.flow = Some((stop, tokio::spawn(flowing)));
     }
 
-    /// Ends the flow; how many events were appended.
+    /// Ends the flow; returns how many events were appended.
     pub(super) async fn ebb(&mut self) -> i64 {
         let (stop, flow) = self.flow.take().unwrap();
         stop.cancel();
         flow.await.unwrap()
     }
 
-    /// Returns when what a node holds was opened by another.
+    /// Returns once another subscriber has opened the position that a node holds.
     pub(super) async fn until_taken_over(&self, held: &Held) {
         let query = "select count(*) from wakeq.consumer_positions
                       where consumer_group = $1 and source = $2 and epoch > $3";
@@ -181,7 +183,7 @@ impl Stage {
         patience.expect("another opens what the stopped node holds");
     }
 
-    /// Has a node hold a commit of what it has handled; [`release`](Self::release) ends that.
+    /// Makes a node hold its next commit; [`release`](Self::release) ends that.
     pub(super) async fn hold(&self, node: &Node) -> Held {
         let (asked, held) = hold_paths(node.process.pid());
         std::fs::write(&asked, "").unwrap();
@@ -200,7 +202,7 @@ impl Stage {
         Held { group: group.to_owned(), source: source.to_owned(), epoch: epoch.parse().unwrap() }
     }
 
-    /// Lets a node go on that was asked to hold.
+    /// Releases the commit that a node holds.
     pub(super) fn release(&self, node: &Node) {
         std::fs::remove_file(hold_paths(node.process.pid()).1).unwrap();
     }
@@ -216,7 +218,7 @@ impl Stage {
         .unwrap()
     }
 
-    /// What must not have happened at any moment; how often it was looked.
+    /// Asserts what must hold at every moment; returns how many looks were taken.
     pub(super) async fn check(&mut self) -> u64 {
         self.look.0.cancel();
         let looks = (&mut self.look.1).await.unwrap();
@@ -228,8 +230,9 @@ impl Stage {
     }
 }
 
-/// Counts, at each look, the sources with two owners, those included who have not confirmed that they have ended. The term of
-/// the coordinator's lock only grows, and each term has one owner: the lock is one row, and its name the key.
+/// Counts, at each look, the sources with two owners, including subscribers that have not confirmed
+/// their release. Asserts that the term of the coordinator's lock only grows and that each term has
+/// one owner: the lock is one row, with its name as the key.
 async fn look(pool: PgPool, stop: CancellationToken, doubles: Arc<AtomicU64>) -> u64 {
     let query = "select count(*) from (
                      select subscriber_name, source->>'category', label

@@ -14,7 +14,7 @@ use crate::brokers::Broker;
 use crate::service::{Answer, Service, make_key};
 use crate::support::PATIENCE;
 
-/// A stream of server-sent events, and what came of it.
+/// A stream of server-sent events, and the text that has arrived.
 struct Stream {
     response: Response,
     text: String,
@@ -29,7 +29,7 @@ impl Stream {
         Self { response, text: String::new() }
     }
 
-    /// The next event that has data: its type, its id, its data.
+    /// The next event that has data: its type, id and data.
     async fn next(&mut self) -> Option<(String, String, Value)> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -54,7 +54,7 @@ impl Stream {
         }
     }
 
-    /// The canvas and the name of what comes, up to one of this name.
+    /// The canvas and name of each event before the first one of this name.
     async fn until(&mut self, name: &str) -> Vec<(String, String)> {
         let mut heard = Vec::new();
         loop {
@@ -68,7 +68,7 @@ impl Stream {
         }
     }
 
-    /// What was there to be told has been told by the second time that it says nothing but that it lives.
+    /// By the second keep-alive comment, anything that was to be sent has been sent.
     async fn is_silent(&mut self) {
         self.text.clear();
         while self.text.matches(": still here").count() < 2 {
@@ -78,7 +78,7 @@ impl Stream {
         assert!(!self.text.contains("data:"), "{}", self.text);
     }
 
-    /// Reads it to its end.
+    /// Reads the stream to its end.
     async fn ended(&mut self) {
         while self.next().await.is_some() {}
     }
@@ -132,7 +132,7 @@ async fn what_is_emitted_over_http_is_heard_over_http() {
     service.stop().await;
 }
 
-/// Whatever the pattern says, a key of one canvas hears its events and no others.
+/// Whatever the pattern, a key of one canvas receives its events and no others.
 #[tokio::test]
 async fn a_key_hears_its_canvas_and_no_other() {
     let listener_keep_alive = Duration::from_millis(100);
@@ -194,8 +194,8 @@ async fn who_may_not_read_hears_nothing_and_is_told_why() {
     silent.stop().await;
 }
 
-/// A place is left when its listener hangs up, and the process ends at once with others still listening: the grace is
-/// longer than the test waits.
+/// A slot is freed when its listener hangs up, and shutdown does not wait for listeners that are
+/// still connected: the grace is longer than the test's patience.
 #[tokio::test]
 async fn places_are_bounded_and_nobody_holds_up_the_end() {
     let shutdown_grace = Duration::from_secs(600);
@@ -223,8 +223,8 @@ async fn places_are_bounded_and_nobody_holds_up_the_end() {
     second.ended().await;
 }
 
-/// Ten listeners of two canvases have one subscription at the broker, sixty that come and go make no other, and it is gone when
-/// the process ends.
+/// Ten listeners of two canvases share one subscription at the broker, sixty that come and go
+/// create no other, and it is deleted when the process ends.
 #[tokio::test]
 async fn all_who_listen_to_a_process_share_a_subscription() {
     let config = on(Broker::pubsub_config("shared").await);
@@ -270,10 +270,10 @@ async fn all_who_listen_to_a_process_share_a_subscription() {
     assert_eq!(subscriptions(&config).await, []);
 }
 
-/// The time-outs of requests and of rests are not for listeners.
+/// The time-outs of requests and of idle connections do not apply to listeners.
 #[tokio::test]
 async fn a_stream_outlasts_the_time_outs_of_requests() {
-    // Long enough for the requests of this test, on a busy machine too.
+    // Long enough for the requests of this test, even on a busy machine.
     let short = Duration::from_secs(2);
     let config = HttpConfig {
         header_timeout: short,

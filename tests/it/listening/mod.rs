@@ -24,7 +24,7 @@ use crate::support::{PATIENCE, Stage, is_skipped};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e2));
 
-/// The configuration with a topic of broadcasts.
+/// The configuration with a broadcast topic.
 fn on(config: PubSubConfig) -> PubSubConfig {
     PubSubConfig { broadcast_topic: Some(PubSubConfig::broadcast_topic_of(&config.topic)), ..config }
 }
@@ -45,7 +45,7 @@ async fn event(listener: &mut Listener) -> Broadcast {
     }
 }
 
-/// What is heard up to an event of this name.
+/// The broadcasts before the first event of this name.
 async fn until(listener: &mut Listener, name: &str) -> Vec<Broadcast> {
     let mut heard = Vec::new();
     loop {
@@ -81,7 +81,7 @@ async fn subscriptions(config: &PubSubConfig) -> Vec<Subscription> {
     listed.subscriptions.into_iter().filter(|subscription| subscription.topic.ends_with(&topic)).collect()
 }
 
-/// Waits until nobody listens any more.
+/// Waits until no subscription of a listener is left.
 async fn until_deleted(config: &PubSubConfig) {
     let gone = async {
         let mut looks = interval(Duration::from_millis(50));
@@ -92,7 +92,8 @@ async fn until_deleted(config: &PubSubConfig) {
     timeout(PATIENCE, gone).await.expect("a subscription is left");
 }
 
-/// Emits in every way the library has. What is rolled back, or known already, is told to nobody.
+/// Emits in every way the library has. Events that are rolled back or known already are not
+/// broadcast.
 async fn emit_in_every_way(stage: &Stage) -> BTreeSet<EventId> {
     let queue = &stage.queue;
     let mut ids = BTreeSet::new();
@@ -139,7 +140,7 @@ async fn every_kind_of_emit_is_heard(config: PubSubConfig) {
     let due = "update wakeq.cron_records set next_at = now() - interval '1 s'";
     sqlx::raw_sql(due).execute(&stage.pool).await.unwrap();
     stage.admin.wake(true).await.unwrap();
-    // Pub/Sub keeps no order, and may double.
+    // Pub/Sub keeps no order, and may duplicate.
     let mut heard: Vec<Broadcast> = Vec::new();
     while heard.len() < emitted.len() + 1 {
         let broadcast = event(&mut all).await;
@@ -182,7 +183,7 @@ async fn every_kind_of_emit_is_heard_through_google_s_emulator() {
     every_kind_of_emit_is_heard(config).await;
 }
 
-/// The document's own example: page views of any environment, DRV-18 and DRV-19.
+/// DRV-18, DRV-19: the document's own example, page views of any environment.
 #[tokio::test]
 async fn page_views_of_every_canvas_are_heard_and_nothing_else() {
     let mut configs = vec![Broker::pubsub_config("pages").await];
@@ -211,8 +212,8 @@ async fn page_views_of_every_canvas_are_heard_and_nothing_else() {
     }
 }
 
-/// The broker sends a listener what its pattern says literally, and nothing else: a subscription with the same filter shows
-/// that. It expires after a day.
+/// The broker sends a listener only what matches the literal parts of its pattern: a probe
+/// subscription with the same filter shows that. The subscription expires after a day.
 #[tokio::test]
 async fn the_broker_filters_what_it_can() {
     let config = on(Broker::pubsub_config("filter").await);
@@ -266,7 +267,7 @@ async fn a_listener_whose_subscription_is_deleted_says_so_and_goes_on() {
     until_deleted(&config).await;
 }
 
-/// A message that is none of ours hurts nobody.
+/// A foreign message on the topic does no harm.
 #[tokio::test]
 async fn nonsense_on_the_topic_is_passed_over() {
     let config = on(Broker::pubsub_config("nonsense").await);
@@ -287,7 +288,8 @@ async fn nonsense_on_the_topic_is_passed_over() {
     listener.close().await;
 }
 
-/// Off is the default: nobody can listen and is told why, and nothing is published, not even to be refused.
+/// Off by default: listening is refused with the reason, and nothing is published, not even in
+/// vain.
 #[tokio::test]
 async fn without_broadcasts_there_is_no_topic_and_no_listener() {
     let mut config = Broker::pubsub_config("off").await;
@@ -307,7 +309,7 @@ async fn emit_off(stage: &Stage) {
     assert!(stage.notifier.broadcasts().is_none());
 }
 
-/// A topic that is missing costs listeners what they would have heard, and nobody else anything.
+/// A missing topic costs listeners their broadcasts, and nothing else.
 #[tokio::test]
 async fn an_emit_does_not_fail_for_its_broadcast() {
     let config = on(Broker::pubsub_config("missing-broadcast").await);
@@ -329,7 +331,7 @@ async fn an_emit_does_not_fail_for_its_broadcast() {
     listener.close().await;
 }
 
-/// In the first process that listens where topics are created on the way.
+/// The first process that listens creates the topic, if creating topics is enabled.
 #[tokio::test]
 async fn a_missing_topic_is_created_where_that_is_allowed() {
     let mut config = on(Broker::pubsub_config("created").await);
@@ -344,7 +346,7 @@ async fn a_missing_topic_is_created_where_that_is_allowed() {
     listener.close().await;
 }
 
-/// Whoever reads too slowly is told how many were missed, and the rest is the newest.
+/// A listener that reads too slowly receives the number it missed, then the newest events.
 #[tokio::test]
 async fn a_slow_reader_misses_the_oldest_and_is_told() {
     let notifier = Arc::new(MemoryNotifier::new().broadcasting());

@@ -14,7 +14,7 @@ use crate::support::{PATIENCE, database};
 
 const ON: (&str, &str) = ("WAKEQ_BROADCAST", "1");
 
-/// A command that emits, and ends, is heard all the same.
+/// A command that emits and ends at once is heard all the same.
 #[tokio::test]
 async fn it_prints_what_other_processes_emit_until_it_is_told_to_stop() {
     let mut configs = vec![Broker::pubsub_config("tail").await];

@@ -13,7 +13,7 @@ use crate::processes::Process;
 use crate::service::make_key;
 use crate::support::{PATIENCE, Stage, connect, is_skipped, quick};
 
-/// DRV-25: each copy comes to one puller, once.
+/// DRV-25: each copy goes to one puller, once.
 #[tokio::test]
 async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
     let puller = Arc::new(Puller::start().await);
@@ -46,7 +46,7 @@ async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
     assert_eq!(puller.stage().rows().await, 0);
 }
 
-/// Whatever becomes of copies, those that may be taken are found by who leases: no pass of any process helps.
+/// Whatever happens to copies, leasing finds all that may be leased, without a pass of any process.
 #[tokio::test]
 async fn no_copy_is_forgotten() {
     for seed in 0..4 {
@@ -103,7 +103,7 @@ async fn no_copy_is_forgotten() {
     }
 }
 
-/// The same throws for each seed.
+/// The same rolls for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -113,7 +113,7 @@ impl Dice {
     }
 }
 
-/// A process of the API, and a client of it.
+/// A process of the API and a client of it.
 struct Server {
     process: Process,
     base: String,
@@ -157,7 +157,8 @@ impl Server {
     }
 }
 
-/// What was leased through a server that is killed comes back through another one, and nothing is lost.
+/// Copies leased through a server that is then killed come back through another one, and nothing is
+/// lost.
 #[tokio::test]
 async fn a_killed_server_loses_nothing() {
     if is_skipped("a process beside the test") {
@@ -180,7 +181,8 @@ async fn a_killed_server_loses_nothing() {
     let _ = server.process.ends("").await;
 
     let server = Server::start(&stage).await;
-    // A lease of the killed one is good for as long as it stands, at any server; if it ran out, it is told so.
+    // A lease from the killed server is valid at any server while it stands; if it ran out, the
+    // answer is 410.
     let path = format!("{}/complete", first[5]["id"].as_str().unwrap());
     let status = server.ask(&path, json!({"lease": first[5]["lease"]})).await.status().as_u16();
     assert!([204, 410].contains(&status), "{status}");

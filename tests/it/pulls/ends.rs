@@ -1,4 +1,4 @@
-//! How a lease is given up: as if it had not been, for later, or as an attempt that failed.
+//! Giving up a lease: as if it had never been taken, for later, or as a failed attempt.
 
 use serde_json::json;
 use wakeq::{Actor, DeadFilter, NewQueue, PullPolicy};
@@ -30,7 +30,7 @@ async fn what_is_given_back_comes_first_and_counts_nothing() {
     puller.stop().await;
 }
 
-/// For later: as a handler that says that it is too early.
+/// For later: as when a handler returns "not yet".
 #[tokio::test]
 async fn what_is_given_back_for_later_waits_and_counts_nothing() {
     let puller = Puller::start().await;
@@ -68,7 +68,8 @@ async fn what_fails_is_tried_again_and_then_dies() {
     puller.stop().await;
 }
 
-/// Without a delay of its own a failure waits as the queue says, and never longer than its longest delay.
+/// A failure without a delay of its own waits as long as the queue's policy says, and never longer
+/// than its longest delay.
 #[tokio::test]
 async fn the_queue_says_when_it_is_tried_again() {
     let second = std::time::Duration::from_secs(1);
@@ -93,7 +94,7 @@ async fn the_queue_says_when_it_is_tried_again() {
     puller.stop().await;
 }
 
-/// A death lets the next of the object come, unless the queue halts.
+/// After a death the next copy of the object may come, unless the queue halts.
 #[tokio::test]
 async fn a_death_hands_the_object_on_or_halts_it() {
     for halts in [false, true] {

@@ -1,4 +1,4 @@
-//! Leases: how long they stand, what their tokens are good for, and who may have them.
+//! Leases: how long they last, what their tokens allow, and who may have them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -38,7 +38,7 @@ async fn a_copy_is_leased_and_completed() {
     puller.stop().await;
 }
 
-/// Nobody is notified of what is pulled: neither by the emit nor by the minute's pass.
+/// Neither an emit nor the minute's pass publishes notifications of copies in a pulled queue.
 #[tokio::test]
 async fn no_worker_is_notified() {
     let puller = Puller::start().await;
@@ -76,7 +76,8 @@ async fn a_lease_is_extended_beyond_its_first_end() {
     puller.stop().await;
 }
 
-/// A copy of lost leases comes alone, and dies after the fifth; what was leased beside it does not.
+/// A copy that has lost leases comes alone, and dies after the fifth loss; copies leased together
+/// with it survive.
 #[tokio::test]
 async fn leases_that_run_out_count_as_losses() {
     let puller = Puller::start().await;
@@ -105,7 +106,7 @@ async fn leases_that_run_out_count_as_losses() {
     puller.stop().await;
 }
 
-/// A token is good for one claim of one copy in one queue.
+/// A token is valid for one claim of one copy in one queue.
 #[tokio::test]
 async fn a_wrong_token_changes_nothing() {
     let puller = Puller::start().await;
@@ -144,7 +145,7 @@ async fn rows(puller: &Puller) -> Vec<String> {
     sqlx::query_scalar(rows).fetch_all(&puller.stage().pool).await.unwrap()
 }
 
-/// Copies are of every canvas: no key of single ones takes or ends any.
+/// Copies may belong to any canvas, so a key of single canvases can neither take nor end one.
 #[tokio::test]
 async fn a_key_of_single_canvases_gets_nothing() {
     let puller = Puller::start().await;
@@ -197,7 +198,7 @@ async fn a_request_waits_until_there_is_something() {
     puller.stop().await;
 }
 
-/// Who waits holds up no shutdown.
+/// A waiting lease request does not hold up a shutdown.
 #[tokio::test]
 async fn a_server_that_stops_answers_who_waits() {
     let puller = Puller::start().await;

@@ -1,15 +1,15 @@
-//! Leases as operators see them: listed page by page, and ended by those who have no token.
+//! Leases as operators see them: listed page by page, and ended without a token.
 
 use reqwest::Method;
 use serde_json::json;
 
 use super::{NONE, Puller, QUEUE, canvas, pulled};
 
-/// A queue beside the one that is looked at.
+/// A second queue, whose leases must not appear.
 const OTHER: &str = "others";
 
-/// What is leased is listed over all canvases, without tokens and values; what was completed or ran out is not, nor what is leased
-/// of another queue.
+/// Leased copies of all canvases are listed, without tokens and values. Those that were completed,
+/// ran out, or are leased from another queue are not.
 #[tokio::test]
 async fn leases_are_listed_page_by_page() {
     let puller = Puller::start().await;
@@ -52,7 +52,8 @@ async fn leases_are_listed_page_by_page() {
     puller.stop().await;
 }
 
-/// A lease whose token is lost is ended by its copy's id: in its queue only, on the record, and as if it had been given back.
+/// A lease whose token is lost can be ended by its copy's id: only in its queue, with a record, and
+/// as if it had been released.
 #[tokio::test]
 async fn a_lease_is_ended_without_its_token() {
     let puller = Puller::start().await;

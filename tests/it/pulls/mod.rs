@@ -1,4 +1,5 @@
-//! Queues that services pull over HTTP: canvases take turns, and a lease is a claim that its token alone can end.
+//! Queues that services pull over HTTP: canvases take turns, and a lease is a claim that only its
+//! token can end.
 
 mod crowd;
 mod ends;
@@ -36,13 +37,13 @@ fn pulled() -> NewQueue {
     }
 }
 
-/// A service with a pulled queue, and a key of every canvas.
+/// A service with a pulled queue, and a key for every canvas.
 struct Puller {
     service: Service,
     key: String,
 }
 
-/// What was leased.
+/// A leased copy.
 #[derive(Clone, Debug)]
 struct Copy {
     id: String,
@@ -59,7 +60,8 @@ impl Puller {
     }
 
     async fn of(queue: NewQueue) -> Self {
-        // One key leases megabytes of all canvases, faster than its rate allows, which `shares` shows.
+        // One key leases megabytes of all canvases, faster than the default rate allows; `shares`
+        // tests the rates.
         let config =
             HttpConfig { canvas_byte_rate: u32::MAX, stranger_rate: 10_000, ..HttpConfig::default() };
         let service = Service::with(config).await;
@@ -98,7 +100,7 @@ impl Puller {
         answer["copies"].as_array().unwrap().iter().map(Copy::of).collect()
     }
 
-    /// Whose copies come, and their values.
+    /// Leases copies; returns the canvas and the value of each.
     async fn takes(&self, max: u32) -> Vec<(u128, u64)> {
         self.lease(json!({"max": max})).await.iter().map(|copy| (copy.canvas, copy.value)).collect()
     }
@@ -123,7 +125,7 @@ impl Puller {
         self.on(copy, "release", json!({"error": "no route", "retry_s": retry_s})).await.json()
     }
 
-    /// Lets the leases of these run out, as if their time had passed.
+    /// Makes the leases of these copies expire, by moving them into the past.
     async fn run_out(&self, copies: &[Copy]) {
         let ids: Vec<Uuid> = copies.iter().map(|copy| copy.id.parse().unwrap()).collect();
         let past = "update wakeq.events_v2 set locked_at = now() - interval '2 h' where id = any ($1)";

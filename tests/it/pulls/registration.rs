@@ -1,4 +1,4 @@
-//! A queue is pulled, or worked by workers, or has a target.
+//! A queue is pulled, is processed by workers, or has a target.
 
 use std::sync::Arc;
 
@@ -48,7 +48,8 @@ async fn a_queue_is_registered_as_pulled() {
     puller.stop().await;
 }
 
-/// A worker with a function for a queue that is pulled leaves its copies alone, also those that it is notified of.
+/// A worker with a function for a pulled queue leaves its copies alone, even those that it is
+/// notified of.
 #[tokio::test]
 async fn no_worker_takes_what_is_pulled_until_it_is_not() {
     let puller = Puller::start().await;
@@ -90,7 +91,8 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
     puller.stop().await;
 }
 
-/// What waits when a queue becomes one that is pulled is there to be pulled, and a queue that is drained goes with its last copy.
+/// Copies that wait when a queue becomes a pulled one can be pulled, and a drained queue is removed
+/// with its last copy.
 #[tokio::test]
 async fn what_waited_for_workers_is_pulled_and_drained() {
     let puller = Puller::of(NewQueue { pull: None, ..pulled() }).await;

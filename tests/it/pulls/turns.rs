@@ -1,4 +1,5 @@
-//! Whose copies come next: canvas after canvas, the oldest first, as weights, caps, rules and objects say.
+//! Whose copies come next: round-robin over canvases, oldest first, subject to weights, caps, rules
+//! and objects.
 
 use serde_json::json;
 use wakeq::notify::Notifier;
@@ -10,7 +11,8 @@ fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> FacetSettings {
     FacetSettings { weight, in_flight_max }
 }
 
-/// DRV-16, DRV-17: turns go round by canvas, first in, first out within one, however many are taken at a time.
+/// DRV-16, DRV-17: round-robin over canvases, and first in, first out within one, however many are
+/// leased at a time.
 #[tokio::test]
 async fn canvases_take_turns_and_each_is_first_in_first_out() {
     let puller = Puller::start().await;
@@ -32,7 +34,7 @@ async fn canvases_take_turns_and_each_is_first_in_first_out() {
     puller.stop().await;
 }
 
-/// A busy canvas delays another one by a turn, and weights say how many come in a round.
+/// A busy canvas delays another one by one turn, and weights say how many copies come per round.
 #[tokio::test]
 async fn weights_count_and_a_weight_of_none_pauses() {
     let puller = Puller::start().await;
@@ -52,7 +54,8 @@ async fn weights_count_and_a_weight_of_none_pauses() {
     puller.stop().await;
 }
 
-/// A cap counts what is leased, and each end of a lease makes room, also while others keep the rotation busy.
+/// A cap counts leased copies, and each end of a lease makes room, even while other canvases keep
+/// the rotation busy.
 #[tokio::test]
 async fn a_canvas_has_as_many_in_flight_as_it_may() {
     let puller = Puller::start().await;
@@ -73,7 +76,7 @@ async fn a_canvas_has_as_many_in_flight_as_it_may() {
     puller.stop().await;
 }
 
-/// Rules hold copies of a queue that shows them to their canvases, and nothing of the other canvas.
+/// Rules hold copies if the queue shows them to their canvases, and only those of their own canvas.
 #[tokio::test]
 async fn what_a_rule_holds_is_not_handed_out() {
     let puller = Puller::of(NewQueue { tenant_visible: true, ..pulled() }).await;
@@ -91,7 +94,7 @@ async fn what_a_rule_holds_is_not_handed_out() {
     assert_eq!(puller.takes(10).await, [(3, 1)]);
     assert_eq!(puller.takes(10).await, []);
     admin.unpause(&of(1), &user).await.unwrap();
-    // As long as the minute's pass, which looks after copies that no worker parks.
+    // Stands in for the minute's pass, which takes care of copies that no worker parks.
     admin.wake(true).await.unwrap();
     assert_eq!(puller.takes(10).await, [(1, 1)]);
     admin.unblock(&of(2), &root).await.unwrap();
@@ -104,7 +107,7 @@ fn on_work(of: CanvasId, value: u64) -> Event {
     email(of, value).on("work:1").unwrap()
 }
 
-/// The copies of an object come one after the other, each canvas's object for itself.
+/// The copies of an object come one after the other; each canvas has objects of its own.
 #[tokio::test]
 async fn an_object_is_worked_in_its_order() {
     let puller = Puller::start().await;
@@ -122,7 +125,7 @@ async fn an_object_is_worked_in_its_order() {
     let second = puller.lease(json!({"max": 10})).await;
     assert_eq!(second.iter().map(|copy| (copy.canvas, copy.value)).collect::<Vec<_>>(), [(1, 2)]);
     assert!(second[0].json["place"]["prev"].as_i64() >= first[0].json["place"]["id"].as_i64());
-    // One that is tried again keeps its place.
+    // A retried copy keeps its place.
     puller.fails(&second[0], 0.0).await;
     assert_eq!(puller.takes(10).await, [(1, 2)]);
     puller.complete(&first[1]).await;
@@ -130,7 +133,7 @@ async fn an_object_is_worked_in_its_order() {
     puller.stop().await;
 }
 
-/// Values of 4 MiB together, or one copy; what is beyond comes next, and no canvas loses its turn.
+/// At most 4 MiB of values, or one copy; the rest comes next, and no canvas loses its turn.
 #[tokio::test]
 async fn an_answer_is_bounded_in_bytes() {
     let puller = Puller::start().await;

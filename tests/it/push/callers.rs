@@ -1,4 +1,4 @@
-//! Who may push: one kind of token, for one thing.
+//! Who may push: one kind of token, which is good for nothing else.
 
 use aws_lc_rs::hmac;
 use reqwest::RequestBuilder;
@@ -12,7 +12,7 @@ use crate::door::telling;
 use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::service::{Answer, Service};
 
-/// Credentials that must not push, and what each is answered.
+/// Credentials that must not push, and the status that each gets.
 fn wrong(pushed: &Pushed) -> Vec<(&'static str, Option<String>, u16)> {
     let with = |name: &str, value: Value| {
         let mut claims = push_claims();
@@ -54,7 +54,7 @@ fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuild
     credential.into_iter().fold(request, |request, credential| request.bearer_auth(credential))
 }
 
-/// PUSH-02: whatever else is shown, nothing is run, woken or changed.
+/// PUSH-02: no other credential runs, wakes or changes anything.
 #[tokio::test]
 async fn nobody_else_pushes_or_wakes() {
     let (handler, mut seen) = telling();
@@ -81,14 +81,14 @@ async fn nobody_else_pushes_or_wakes() {
     assert_eq!(Answer::of(twice).await.status, 401, "two credentials");
     assert_eq!((looks().await, pushed.notifier.published().len()), (before, published));
     assert!(seen.rest().is_empty(), "something ran");
-    // The control: the right one runs it.
+    // The control: the right token runs it.
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!(seen.next().await.id, id);
     assert_eq!(pushed.wake().await["more"], false);
     pushed.stop().await;
 }
 
-/// PUSH-02: the other way round, the token that pushes opens nothing else.
+/// PUSH-02: conversely, the push token opens nothing else.
 #[tokio::test]
 async fn a_push_s_token_is_good_for_nothing_else() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -101,7 +101,7 @@ async fn a_push_s_token_is_good_for_nothing_else() {
     pushed.stop().await;
 }
 
-/// PUSH-03: where nobody may push, the routes say what to set.
+/// PUSH-03: without push callers, the routes say which variables to set.
 #[tokio::test]
 async fn without_configuration_there_is_nothing_to_push_to() {
     let service = Service::start().await;
@@ -115,7 +115,7 @@ async fn without_configuration_there_is_nothing_to_push_to() {
     service.stop().await;
 }
 
-/// PUSH-03: half of it, or the API's own audience, is refused at the start.
+/// PUSH-03: half a configuration, or the API's own audience, is refused at the start.
 #[tokio::test]
 async fn half_a_configuration_is_refused() {
     let service = Service::start().await;

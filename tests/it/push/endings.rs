@@ -34,7 +34,8 @@ async fn what_is_over_is_acknowledged() {
     pushed.stop().await;
 }
 
-/// PUSH-05: a message that is none of ours would come again and again; a wrong subscription shall be noticed.
+/// PUSH-05: a foreign message would otherwise come again and again; a wrongly configured
+/// subscription must be noticed.
 #[tokio::test]
 async fn what_says_nothing_is_acknowledged_and_counted() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -59,7 +60,8 @@ async fn what_says_nothing_is_acknowledged_and_counted() {
     pushed.stop().await;
 }
 
-/// PUSH-06: what is due in a moment waits in the request; what is due later is left to its promise.
+/// PUSH-06: an event that is due in a moment waits in the request; one that is due later is left to
+/// its promise.
 #[tokio::test]
 async fn a_delay_waits_here_or_on_its_row() {
     let (handler, mut seen) = telling();
@@ -104,8 +106,8 @@ async fn a_retry_waits_here_or_on_its_row() {
     pushed.stop().await;
 }
 
-/// PUSH-07: who finds the event running leaves a promise that is not later than the end of the lease, and no earlier one
-/// is put off.
+/// PUSH-07: a push that finds the event running brings its promise forward to the end of the lease
+/// at the latest, and never postpones an earlier promise.
 #[tokio::test]
 async fn a_locked_event_is_looked_at_when_its_lease_ends() {
     let (handler, mut seen) = telling();
@@ -127,7 +129,7 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
     pushed.stop().await;
 }
 
-/// PUSH-07, EV2-22: what is parked stays parked, however it is found.
+/// PUSH-07, EV2-22: a parked event stays parked, in whatever state a push finds it.
 #[tokio::test]
 async fn what_is_parked_stays_parked() {
     let (handler, mut seen) = telling();
@@ -151,7 +153,7 @@ async fn what_is_parked_stays_parked() {
     pushed.stop().await;
 }
 
-/// PUSH-08: nobody here knows the handler: as for any worker.
+/// PUSH-08: an event whose handler is unknown here is deferred, as by any worker.
 #[tokio::test]
 async fn an_unknown_handler_waits_for_its_registration() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -181,7 +183,7 @@ async fn without_the_database_the_message_has_to_come_again() {
     pushed.stop().await;
 }
 
-/// PUSH-10: as many run at a time as there is room for; others wait in their requests.
+/// PUSH-10: up to the capacity run at a time; others wait in their requests.
 #[tokio::test]
 async fn what_finds_no_room_waits_in_its_request() {
     let (handler, mut door) = Door::new();
@@ -200,7 +202,8 @@ async fn what_finds_no_room_waits_in_its_request() {
     pushed.stop().await;
 }
 
-/// PUSH-10: requests that wait for a narrow handler are few, so that the others get through.
+/// PUSH-10: only a few requests wait for a handler with low concurrency, so that others get
+/// through.
 #[tokio::test(start_paused = true)]
 async fn a_narrow_handler_keeps_few_requests_waiting() {
     let (handler, mut door) = Door::new();
@@ -234,7 +237,7 @@ async fn a_narrow_handler_keeps_few_requests_waiting() {
     held.await.unwrap();
 }
 
-/// PUSH-10: but not for longer than a moment, of a clock that nobody has to wait for.
+/// PUSH-10: but for ten seconds at most, on a paused clock.
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_in_time_is_left_to_its_promise() {
     let (handler, mut door) = Door::new();
@@ -250,7 +253,7 @@ async fn what_finds_no_room_in_time_is_left_to_its_promise() {
         tokio::spawn(async move { runner.run(&notification(id).body()).await })
     };
     let emit = async |name: &str| kit.emit(Event::new(name, &1).unwrap()).await.unwrap().id;
-    // The handler is full, then the whole process.
+    // First the handler is at its limit, then the whole process.
     let held = run(emit("narrow").await);
     door.arrived.next().await;
     let left = emit("narrow").await;

@@ -1,4 +1,4 @@
-//! Pushes whose caller leaves, or whose process ends.
+//! Pushes whose caller hangs up, or whose process ends.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
     WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
 }
 
-/// PUSH-12: Pub/Sub, or the load balancer, hangs up: the handler ends, and so does its event.
+/// PUSH-12: Pub/Sub or the load balancer hangs up: the handler still runs to its end, and the event
+/// completes.
 #[tokio::test]
 async fn a_caller_who_leaves_takes_nothing_with_them() {
     let (handler, mut door) = Door::new();
@@ -38,7 +39,7 @@ async fn a_caller_who_leaves_takes_nothing_with_them() {
     pushed.stop().await;
 }
 
-/// PUSH-12: pushes, which last, and the API have room of their own.
+/// PUSH-12: pushes, which take long, and the API have separate limits.
 #[tokio::test]
 async fn pushes_and_requests_keep_each_other_from_nothing() {
     let (handler, mut door) = Door::new();
@@ -58,7 +59,7 @@ async fn pushes_and_requests_keep_each_other_from_nothing() {
     pushed.stop().await;
 }
 
-/// PUSH-13: what ends within the grace is answered as ever.
+/// PUSH-13: a handler that ends within the grace is answered as usual.
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
     let (handler, mut door) = Door::new();
@@ -75,7 +76,8 @@ async fn handlers_may_end_within_the_grace() {
     assert_eq!(pushed.stop().await.rows().await, 0);
 }
 
-/// PUSH-13: what does not is cut off and released, and has to come again; it cost the event nothing.
+/// PUSH-13: one that does not is cut off and released, and its message has to come again; this
+/// costs the event nothing.
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
     let (handler, mut door) = Door::new();
@@ -92,7 +94,7 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
     assert!(matches!(refused, PushError::Stopping), "{refused}");
 }
 
-/// PUSH-13: what waits for its time, or for room, is given back at once.
+/// PUSH-13: a push that waits for its time or for capacity is refused at once.
 #[tokio::test]
 async fn what_waits_is_given_back() {
     let (handler, mut door) = Door::new();

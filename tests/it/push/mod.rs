@@ -1,4 +1,4 @@
-//! Push mode: what Pub/Sub pushes is run by requests, and what a push may not do is not done.
+//! Push mode: requests run what Pub/Sub pushes, and a push does nothing that it may not do.
 
 mod callers;
 mod endings;
@@ -50,7 +50,7 @@ pub(super) struct Pushed {
     _keys: KeyServer,
 }
 
-/// Durations of a push deployment.
+/// The timing of a push deployment.
 pub(super) fn timing() -> Timing {
     Timing { horizon: Duration::ZERO, ..Timing::default() }
 }
@@ -59,7 +59,7 @@ pub(super) fn callers() -> PushCallers {
     PushCallers { audiences: vec![PUSH_AUDIENCE.into()], accounts: vec![PUSHER.into()] }
 }
 
-/// What Google says of the one who pushes.
+/// The claims of Google's token for the pushing account.
 pub(super) fn push_claims() -> Value {
     let mut claims = claims();
     (claims["aud"], claims["email"]) = (PUSH_AUDIENCE.into(), PUSHER.into());
@@ -87,7 +87,7 @@ impl Pushed {
         Self::within(HttpConfig::default(), handlers, worker).await
     }
 
-    /// With these limits of the server.
+    /// With this configuration of the server.
     pub(super) async fn within(http: HttpConfig, handlers: Handlers, worker: WorkerConfig) -> Self {
         let (stage, notifier) = Stage::memory_with(timing()).await;
         let signer = Signer::new("one");
@@ -132,7 +132,7 @@ impl Pushed {
         self.signer.token(&push_claims())
     }
 
-    /// A push of this body's data, as Pub/Sub makes it.
+    /// A push of this data, as Pub/Sub sends it.
     pub(super) fn push_of(&self, data: &[u8]) -> RequestBuilder {
         self.post("/v1/push", &envelope(data)).bearer_auth(self.token())
     }
@@ -141,17 +141,17 @@ impl Pushed {
         self.push_of(&notification(id).body())
     }
 
-    /// Pushes; the status of the answer.
+    /// Pushes; returns the status.
     pub(super) async fn pushed(&self, id: EventId) -> u16 {
         Answer::of(self.push(id)).await.status.as_u16()
     }
 
-    /// What Cloud Scheduler does.
+    /// Calls `/v1/wake` as Cloud Scheduler does.
     pub(super) async fn wake(&self) -> Value {
         Answer::of(self.post("/v1/wake", &json!({})).bearer_auth(self.token())).await.json()
     }
 
-    /// Ends it as SIGTERM does, and says so before it waits.
+    /// Shuts down as SIGTERM does: announces it, then waits.
     pub(super) async fn stop(self) -> Stage {
         self.begin_to_stop();
         self.runner.shut_down().await;
@@ -168,7 +168,7 @@ pub(super) fn notification(id: EventId) -> Notification {
     Notification { id, canvas: CanvasId::DEFAULT }
 }
 
-/// As it comes from Pub/Sub.
+/// The envelope as Pub/Sub sends it.
 pub(super) fn envelope(data: &[u8]) -> Value {
     json!({
         "message": {
@@ -179,21 +179,21 @@ pub(super) fn envelope(data: &[u8]) -> Value {
     })
 }
 
-/// The promise on an event's row, in seconds from now; none while it is parked.
+/// The promise on an event's row, in seconds from now; `None` while the event is parked.
 pub(super) async fn promise(stage: &Stage, id: EventId) -> Option<f64> {
     let query =
         "select extract(epoch from notify_at - clock_timestamp())::float8 from wakeq.events_v2 where id = $1";
     sqlx::query_scalar(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// Changes an event's row behind everybody's back.
+/// Changes an event's row directly.
 pub(super) async fn set(stage: &Stage, id: EventId, change: &str) {
     let statement = format!("update wakeq.events_v2 set {change} where id = $1");
     let done = sqlx::query(sqlx::AssertSqlSafe(statement)).bind(id.0).execute(&stage.pool).await.unwrap();
     assert_eq!(done.rows_affected(), 1);
 }
 
-/// Waits until nothing is left in the queue.
+/// Waits until the queue is empty.
 pub(super) async fn empty(stage: &Stage) {
     let emptied = async {
         while stage.rows().await > 0 {

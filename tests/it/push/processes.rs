@@ -1,4 +1,5 @@
-//! The stock binary in push mode: what it refuses, and that a kill in the middle of a push costs no event.
+//! The stock binary in push mode: what it refuses, and that a kill in the middle of a push costs no
+//! event.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::process::Command;
@@ -17,7 +18,8 @@ use crate::support::{Stage, database, quick};
 const VARIABLES: [(&str, &str); 2] =
     [("WAKEQ_PUSH_AUDIENCE", PUSH_AUDIENCE), ("WAKEQ_PUSH_ACCOUNTS", PUSHER)];
 
-/// PUSH-15: killed while a target works, the event is sent again, with the same id and without a retry's count.
+/// PUSH-15: if the process is killed while a target handles the event, the event is sent again,
+/// with the same id, and no retry is counted.
 #[tokio::test]
 async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
     let emulator = emulator().await;
@@ -67,7 +69,8 @@ async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
     emulator.stop().await;
 }
 
-/// PUSH-11: the first process says for the deployment that nothing can be kept; one of another kind is refused.
+/// PUSH-11: the first process fixes the deployment's horizon at zero; a process of another kind is
+/// refused.
 #[tokio::test]
 async fn the_horizon_of_a_push_deployment_is_zero() {
     let fresh = database().await;

@@ -1,4 +1,4 @@
-//! `POST /v1/wake`: the minute's pass, made by a request.
+//! `POST /v1/wake`: the minute's pass, triggered by a request.
 
 use serde_json::json;
 use wakeq::Handlers;
@@ -11,13 +11,14 @@ async fn number(stage: &Stage, query: &'static str) -> i64 {
     sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// As if the last pass had been made so long ago.
+/// Makes the last pass appear to be this long ago.
 async fn last_pass(stage: &Stage, ago: &'static str) {
     let query = "update wakeq.chores set next_at = now() + interval '60 s' - $1::text::interval where name = 'minute'";
     sqlx::query(query).bind(ago).execute(&stage.pool).await.unwrap();
 }
 
-/// PUSH-14: what is overdue is published, jobs are carried on, crons tick, what is old goes: all before the answer.
+/// PUSH-14: overdue events are published, jobs continue, crons tick and old rows are removed, all
+/// before the answer.
 #[tokio::test]
 async fn a_call_does_the_minute_s_work() {
     let (handler, mut seen) = telling();
@@ -52,7 +53,8 @@ async fn a_call_does_the_minute_s_work() {
     pushed.stop().await;
 }
 
-/// PUSH-14: a gate lets one call a period through; a clock that ticks a little early does not miss its turn.
+/// PUSH-14: one call per period gets through; a clock that ticks a little early does not miss its
+/// turn.
 #[tokio::test]
 async fn calls_too_many_do_nothing() {
     let pushed = Pushed::start(Handlers::new()).await;

@@ -1,4 +1,5 @@
-//! The whole way: emitted over HTTP, pushed by the emulator with a token that it signed, delivered to a target.
+//! End to end: emitted over HTTP, pushed by the emulator with a token that it signed, delivered to
+//! a target.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub(super) async fn emulator() -> Emulator {
     Emulator::start(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), options).await.unwrap()
 }
 
-/// The URL of its public keys.
+/// The URL of the emulator's public keys.
 pub(super) fn keys_url(emulator: &Emulator) -> String {
     format!("http://{}/oauth2/v3/certs", emulator.address())
 }
@@ -40,7 +41,7 @@ pub(super) fn pubsub(emulator: &Emulator) -> PubSubConfig {
     PubSubConfig { emulator_host: Some(emulator.host()), ..PubSubConfig::new("tests") }
 }
 
-/// Lets it push.
+/// Creates a push subscription to this endpoint.
 pub(super) fn subscribe(emulator: &Emulator, endpoint: SocketAddr, audience: &str, account: &str) {
     let token = OidcToken { service_account_email: account.into(), audience: audience.into() };
     let push_config = PushConfig {
@@ -71,7 +72,7 @@ struct Whole {
 }
 
 impl Whole {
-    /// With a target for `greet`.
+    /// Starts everything, with a target for `greet`.
     async fn start(audience: &str, account: &str) -> Self {
         let emulator = emulator().await;
         let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub(&emulator)).await.unwrap());
@@ -154,7 +155,8 @@ async fn an_event_is_pushed_delivered_and_gone() {
     whole.stop().await;
 }
 
-/// PUSH-02: signed by the right key, and made for somebody else: nothing runs, and the message stays.
+/// PUSH-02: a token signed by the right key, but for another audience or account: nothing runs, and
+/// the message stays.
 #[tokio::test]
 async fn a_subscription_with_another_token_is_refused() {
     let other = "other@p.iam.gserviceaccount.com";
@@ -177,7 +179,8 @@ async fn a_subscription_with_another_token_is_refused() {
     }
 }
 
-/// PUSH-16: what `topics create` makes pushes, is as wanted, and tells workers that pull why they get nothing.
+/// PUSH-16: a push subscription made by `topics create` matches its configuration, and tells
+/// workers that pull why they receive nothing.
 #[tokio::test]
 async fn a_push_subscription_is_created_and_known() {
     let emulator = emulator().await;

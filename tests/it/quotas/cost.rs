@@ -1,4 +1,5 @@
-//! What quotas cost an emit that is far from them, and by how much several processes exceed one.
+//! What quotas cost an emit that is far below them, and by how much several processes may exceed
+//! one.
 
 use std::sync::Arc;
 
@@ -16,7 +17,8 @@ async fn looks(observer: &mut sqlx::PgConnection) -> i64 {
     sqlx::query_scalar(calls).fetch_one(observer).await.unwrap()
 }
 
-/// A canvas with little is never looked at; one with more once a minute, however much it emits.
+/// A canvas with few events is never counted; one with more is counted once a minute, however much
+/// it emits.
 #[tokio::test]
 async fn an_emit_far_from_its_quota_sends_no_statement_more() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };
@@ -46,7 +48,7 @@ async fn an_emit_far_from_its_quota_sends_no_statement_more() {
     assert_eq!(looks(&mut observer).await, 1, "20,200 events on another one");
 }
 
-/// Two processes exceed a quota by no more than what each may emit before it looks for the first time.
+/// Two processes exceed a quota by no more than what each may emit before its first count.
 #[tokio::test]
 async fn two_processes_exceed_a_quota_by_a_known_number() {
     let (stage, _) = Stage::memory().await;
@@ -69,7 +71,7 @@ async fn two_processes_exceed_a_quota_by_a_known_number() {
     assert!((2_000..=6_000).contains(&emitted), "{emitted} events, of 4,000 and 1,000 for each process");
 }
 
-/// A program that passes on what it trusts may leave quotas out.
+/// A program that forwards trusted events may turn quotas off.
 #[tokio::test]
 async fn a_queue_may_leave_quotas_out() {
     let (stage, notifier) = Stage::memory().await;

@@ -1,4 +1,5 @@
-//! Over HTTP: a tenant sees its quotas and sets none, an operator of every canvas does; statuses and words.
+//! Over HTTP: a tenant sees its quotas but sets none, an operator of every canvas sets them;
+//! statuses and messages.
 
 use reqwest::Method;
 use serde_json::{Value, json};

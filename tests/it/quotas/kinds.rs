@@ -1,4 +1,5 @@
-//! Each quota: what exceeds it is refused as a whole, what is there already goes on, and the other canvas notices nothing.
+//! Each quota: a request that exceeds it is refused as a whole, what exists already continues, and
+//! other canvases notice nothing.
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ async fn waiting_events_beyond_the_quota_are_refused_until_it_is_raised() {
     assert!(stage.admin.audit(VICTIM, None, 10).await.unwrap().items.is_empty());
 }
 
-/// What was done makes room again.
+/// Removed events make room again.
 #[tokio::test]
 async fn what_was_done_makes_room() {
     let (stage, _) = Stage::memory().await;
@@ -59,7 +60,7 @@ async fn what_was_done_makes_room() {
         .await
         .unwrap();
     let again = async {
-        // The next look is due within a second or so: nothing tells when.
+        // The next count is due within a second or so, and no signal says when.
         while stage.queue.emit_all(events(GREEDY, 1)).await.is_err() {
             tokio::task::yield_now().await;
         }
@@ -72,7 +73,7 @@ async fn bytes_of_waiting_events_are_estimated() {
     let (stage, _) = Stage::memory().await;
     set(&stage.admin, Quota::EventBytes, 2_000_000).await;
     let large = |canvas| Event::new("work", &"x".repeat(10_000)).unwrap().canvas(canvas);
-    // Small ones before large ones in every index: they are not what is found of them.
+    // Small events come first in every index, so an estimate from the first rows would be too low.
     stage.queue.emit_all(events(GREEDY, 1_000)).await.unwrap();
     stage.queue.emit_all(vec![large(GREEDY); 150]).await.unwrap();
     refused(stage.queue.emit_all(vec![large(GREEDY); 100]).await, Quota::EventBytes);
@@ -132,7 +133,8 @@ async fn streams_and_bytes_of_the_log() {
     assert_eq!(stage.rows().await, 1, "nothing of what was refused");
 }
 
-/// The entities of a type without a processor are never more than their events.
+/// Without a processor, the quota of entity events bounds a type's entities too: each has at least
+/// one event.
 #[tokio::test]
 async fn events_of_entities_that_nobody_processes() {
     let (stage, _) = Stage::memory().await;
@@ -202,7 +204,7 @@ async fn keys_made_at_the_same_time_do_not_exceed_their_quota() {
         if let AccessError::Store(error @ StoreError::Quota(_)) = error {
             exceeded(error, Quota::Keys);
         } else {
-            // One after the other they wait, and may give up on a slow machine.
+            // Calls queue for the same lock, and may give up on a slow machine.
             assert!(matches!(error, AccessError::Busy { .. }), "{error}");
         }
     }

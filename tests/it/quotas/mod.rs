@@ -1,4 +1,5 @@
-//! Quotas: a canvas that is over one is refused and told so, another one is not; who may set them; what they cost.
+//! Quotas: a canvas over its quota is refused with the reason, others are not; who may set them;
+//! what they cost.
 
 mod cost;
 mod http;

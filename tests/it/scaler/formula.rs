@@ -1,26 +1,27 @@
-//! How many workers KEDA and Kubernetes' horizontal pod autoscaler want: their documented formula, with the numbers of
-//! `deploy/`. Pure: the clock and the depths are arguments.
+//! How many workers KEDA and Kubernetes' horizontal pod autoscaler want: their documented formula,
+//! with the numbers of `deploy/`. Pure: the clock and the depths are arguments.
 //!
-//! The autoscaler asks every 15 s, which is `pollingInterval` there; a trigger's metric is an average value, KEDA's default.
+//! The autoscaler polls every 15 s, which is `pollingInterval` there; a trigger's metric is an
+//! average value, KEDA's default.
 
 use std::time::Duration;
 
-/// A deviation up to this part of the target changes nothing.
+/// A deviation up to this fraction of the target changes nothing.
 const TOLERANCE: f64 = 0.1;
 
-/// What `scaler.yaml` says.
+/// The settings in `scaler.yaml`.
 #[derive(Clone, Debug)]
 pub(super) struct Settings {
     pub(super) min: usize,
     pub(super) max: usize,
     pub(super) polling: Duration,
-    /// Waiting events for each worker.
+    /// Waiting events per worker.
     pub(super) target: u64,
-    /// After more failures in a row than this, so many workers are wanted.
+    /// After more consecutive failures than this, this many workers are wanted.
     pub(super) fallback: (u32, usize),
     pub(super) up: Behavior,
     pub(super) down: Behavior,
-    /// Where a trigger asks, and the field of the answer that it reads.
+    /// The URL that a trigger polls, and the field of the answer that it reads.
     pub(super) url: String,
     pub(super) value_location: String,
 }
@@ -39,7 +40,7 @@ pub(super) enum Change {
 }
 
 impl Settings {
-    /// Read by lines.
+    /// Parses the manifest line by line.
     pub(super) fn of(manifest: &str) -> Self {
         let lines: Vec<&str> = manifest.lines().map(|line| line.trim().trim_start_matches("- ")).collect();
         let scaled = lines.iter().position(|line| *line == "kind: ScaledObject").expect("one kind is scaled");
@@ -97,15 +98,15 @@ fn number(lines: &[&str], key: &str) -> u64 {
     found[0].parse().unwrap_or_else(|_| panic!("{key} is no number: {}", found[0]))
 }
 
-/// A scaler with what it remembers.
+/// A scaler and its memory.
 pub(super) struct Scaler {
     settings: Settings,
-    /// What was wanted at which moments, before windows and policies.
+    /// The number of workers wanted at each moment, before windows and policies.
     wanted: Vec<(Duration, usize)>,
-    /// By how many the workers became more, and fewer, at which moments.
+    /// By how much the number of workers rose or fell, and when.
     rises: Vec<(Duration, usize)>,
     falls: Vec<(Duration, usize)>,
-    /// How often in a row each trigger failed.
+    /// Consecutive failures of each trigger.
     failures: Vec<u32>,
 }
 
@@ -118,8 +119,8 @@ impl Scaler {
         &self.settings
     }
 
-    /// How many workers there are to be from now on: by the answers of the triggers, none where the API did not answer, and
-    /// by how many there are.
+    /// The number of workers from now on, given the triggers' values (`None` if the API did not
+    /// answer) and the current number.
     pub(super) fn step(&mut self, now: Duration, depths: &[Option<u64>], replicas: usize) -> usize {
         let Some(wanted) = self.wanted_of(depths, replicas) else { return replicas };
         let stable = self.stabilized(now, wanted, replicas);
@@ -132,7 +133,7 @@ impl Scaler {
         next
     }
 
-    /// The most that any trigger wants; while one has no value, not fewer than there are.
+    /// The most that any trigger wants; while one has no value, no fewer than there are.
     fn wanted_of(&mut self, depths: &[Option<u64>], replicas: usize) -> Option<usize> {
         self.failures.resize(depths.len(), 0);
         let proposals: Vec<_> = depths
@@ -151,7 +152,8 @@ impl Scaler {
         (knows_all || most >= replicas).then_some(most)
     }
 
-    /// Within the windows: no more than was wanted all the time, no fewer than was wanted at any time.
+    /// Applies the windows: no more than was wanted throughout, no fewer than was wanted at any
+    /// time.
     fn stabilized(&mut self, now: Duration, wanted: usize, replicas: usize) -> usize {
         let Settings { up, down, .. } = &self.settings;
         let within = |window: Duration| {
@@ -164,10 +166,10 @@ impl Scaler {
         replicas.max(at_least).min(at_most)
     }
 
-    /// Within the policies, of which the one counts that allows the most, and within minimum and maximum.
+    /// Applies the policies, of which the most permissive counts, and minimum and maximum.
     fn limited(&self, now: Duration, wanted: usize, replicas: usize) -> usize {
         let Settings { min, max, up, down, .. } = &self.settings;
-        // How many there were when a period began.
+        // The number when a period began.
         let before = |period: Duration| {
             let within = |changes: &[(Duration, usize)]| -> usize {
                 changes.iter().filter(|(at, _)| *at + period > now).map(|(_, change)| change).sum()
@@ -201,7 +203,7 @@ mod tests {
     use super::super::settings;
     use super::*;
 
-    /// The workers after each step, from what it is asked at that step: the step's number and the workers.
+    /// The workers after each step; `depths` is given the step's number and the current workers.
     fn run<F>(steps: usize, mut depths: F) -> Vec<usize>
     where
         F: FnMut(usize, usize) -> Vec<Option<u64>>,
@@ -217,7 +219,8 @@ mod tests {
         all
     }
 
-    /// Of those who wait a worker takes a target's worth in each step, which is how long a handler runs.
+    /// In each step, which is how long a handler runs, a worker takes a target's worth of the
+    /// waiting events.
     fn worked(waiting: &mut u64, arrive: u64, replicas: usize) -> u64 {
         *waiting += arrive;
         *waiting -= (*waiting).min(settings().target * replicas as u64);
@@ -233,8 +236,8 @@ mod tests {
         assert_eq!((down.window, down.policies), (seconds(300), vec![(Change::Pods(1), seconds(60))]));
     }
 
-    /// They are doubled every 30 s, up to the maximum; they go one a minute, five minutes after the last time that they
-    /// were wanted.
+    /// The workers double every 30 s, up to the maximum; they go one a minute, starting five
+    /// minutes after they were last wanted.
     #[test]
     fn a_burst_raises_them_once_and_they_go_once() {
         let mut waiting = 10_000;
@@ -254,7 +257,7 @@ mod tests {
         assert_eq!(run(1, |_, _| vec![Some(141)]), [3]);
     }
 
-    /// Each of two canvases has enough for six workers, and six is what they get together.
+    /// Each of two canvases has enough work for up to six workers, and together they get six.
     #[test]
     fn of_two_triggers_the_larger_counts_and_not_their_sum() {
         let all = run(10, |_, _| vec![Some(6 * 64), Some(5 * 64)]);
@@ -277,12 +280,13 @@ mod tests {
         assert_eq!(all[5], 16);
         assert!(all[5..].iter().take_while(|replicas| **replicas == 16).count() >= 20, "{all:?}");
         assert_eq!(all.last(), Some(&4), "{all:?}");
-        // One of two triggers is away: the other may ask for more, not for fewer.
+        // While one of two triggers fails, the other may ask for more workers, but not for fewer.
         let all = run(12, |step, _| vec![Some(if step < 6 { 8 * 64 } else { 0 }), (step < 6).then_some(0)]);
         assert_eq!(all[6..], [8; 6]);
     }
 
-    /// Steady load: the workers that it needs stay, give or take a few, and not more waits than they take in a step.
+    /// Under steady load the number of workers stays at what is needed, give or take a few, and no
+    /// more events wait than they take in a step.
     #[test]
     fn steady_load_makes_no_flapping() {
         for needed in [3, 5, 10, 15] {

@@ -1,4 +1,5 @@
-//! A little OpenTelemetry collector on loopback: it takes OTLP over HTTP, and remembers what came.
+//! A small OpenTelemetry collector on loopback: it accepts OTLP over HTTP and keeps what it
+//! receives.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +17,22 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 use crate::support::PATIENCE;
 
 pub(super) struct Collector {
-    /// What `OTEL_EXPORTER_OTLP_ENDPOINT` has to be.
+    /// The value for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub(super) url: String,
     received: watch::Receiver<Received>,
     _server: MockServer,
 }
 
-/// Everything that came, the latest metrics by their names.
+/// Everything that was received; of each metric only the latest points, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Received {
     pub(super) spans: Vec<Span>,
     pub(super) metrics: BTreeMap<String, Metric>,
-    /// Attributes of who sent them.
+    /// Attributes of the resource that sent them.
     pub(super) resource: BTreeMap<String, String>,
 }
 
-/// A point of a metric: its attributes, and its value or how often it was measured.
+/// A point of a metric: its attributes, and its value or its number of measurements.
 #[derive(Clone, Debug)]
 pub(super) struct Point {
     pub(super) attributes: BTreeMap<String, String>,
@@ -50,7 +51,7 @@ impl Collector {
         Self { url: server.uri(), received, _server: server }
     }
 
-    /// Waits until what came has this.
+    /// Waits until what was received satisfies this.
     pub(super) async fn until(&self, words: &str, has: impl Fn(&Received) -> bool) -> Received {
         let mut received = self.received.clone();
         let waited = tokio::time::timeout(PATIENCE, received.wait_for(|received| has(received))).await;
@@ -89,7 +90,7 @@ impl Received {
         }
     }
 
-    /// The spans of a trace, by how they are called.
+    /// The spans of a trace.
     pub(super) fn of_trace(&self, trace: &str) -> Vec<&Span> {
         self.spans.iter().filter(|span| hex(&span.trace_id) == trace).collect()
     }

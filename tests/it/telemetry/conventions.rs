@@ -1,4 +1,4 @@
-//! Names, units and attributes beside those of OpenTelemetry's semantic conventions.
+//! Names, units and attributes, compared with OpenTelemetry's semantic conventions.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use opentelemetry_semantic_conventions::{attribute, metric as name};
 
 use super::collector::{Received, attributes};
 
-/// The metrics that the conventions know: name, unit, attributes that have to be there, and those that may be.
+/// The metrics that the conventions define: name, unit, required attributes, optional attributes.
 const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
     (
         name::MESSAGING_PROCESS_DURATION,
@@ -58,7 +58,7 @@ const OWN: [(&str, &str, &[&str]); 16] = [
     ("wakeq.worker.lot", "{notification}", &[]),
 ];
 
-/// Every metric is one of the conventions, as they have it, or one of ours.
+/// Every metric is one of the conventions, exactly as they define it, or one of ours.
 #[track_caller]
 pub(super) fn check_metrics(received: &Received) {
     let own: BTreeMap<_, _> = OWN.iter().map(|(name, unit, keys)| (*name, (*unit, *keys))).collect();
@@ -99,7 +99,7 @@ pub(super) fn check_metrics(received: &Received) {
     assert_eq!(received.sum("wakeq.handler.retries", &[("handler", "WORKER/greet")]), 1.0);
 }
 
-/// Every span of the queue's has the attributes that the conventions ask for.
+/// Every span of the queue has the attributes that the conventions require.
 #[track_caller]
 pub(super) fn check_spans(spans: &[&Span]) {
     for span in spans {

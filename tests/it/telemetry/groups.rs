@@ -1,4 +1,4 @@
-//! What a program with a broker says of its groups, as Prometheus finds it.
+//! The metrics of a program with a broker about its groups, as Prometheus scrapes them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::scraped::{ANY_PORT, address, scrape};
 use crate::processes::Process;
 use crate::support::{PATIENCE, Stage};
 
-/// Appends an event of a company of this canvas; its number.
+/// Appends an event of a company of this canvas; returns its `seq`.
 async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
     let stream = StreamId::new(canvas, "companies", "acme").unwrap();
     let event = NewLogEvent::new("changed", &says).unwrap();
@@ -40,7 +40,7 @@ async fn until(url: &str, expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
     }
 }
 
-/// It handles whatever comes.
+/// Handles every event.
 struct Content;
 
 #[async_trait::async_trait]
@@ -50,7 +50,7 @@ impl EventProcessor for Content {
     }
 }
 
-/// A node that coordinates, and works on a group of its own.
+/// A node that coordinates and works on a group of its own.
 async fn node(stage: &Stage, log: &Log) -> (CancellationToken, JoinHandle<()>) {
     let (backing, signals) = (BrokerBacking::Postgres(stage.store.clone()), stage.queue.signals().clone());
     let broker = EventBroker::distributed(backing, signals, BrokerConfig::default()).unwrap();
@@ -63,8 +63,8 @@ async fn node(stage: &Stage, log: &Log) -> (CancellationToken, JoinHandle<()>) {
     (stop, tokio::spawn(async move { broker.run().await.unwrap() }))
 }
 
-/// TELEMETRY-02: groups that one process works on alone, what becomes of their events, one that nodes share, and what holds the log; of all
-/// canvases, none of which is named.
+/// TELEMETRY-02: a group that one process consumes alone, what became of its events, a group that
+/// nodes share, and what holds the log; over all canvases, none of which is named.
 #[tokio::test]
 async fn a_program_with_a_broker_tells_of_its_groups() {
     let stage = Stage::memory().await.0;

@@ -77,7 +77,7 @@ impl Client {
         answer.json().await.unwrap()
     }
 
-    /// Emits for a handler, and says the event's id.
+    /// Emits for a handler; returns the event's id.
     async fn emit(&self, name: &str, traceparent: Option<&str>) -> String {
         let answer = self.ask(Method::POST, "/events", traceparent, json!({"name": name, "value": 1})).await;
         answer["id"].as_str().unwrap().to_owned()

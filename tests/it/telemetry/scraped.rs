@@ -1,4 +1,4 @@
-//! Metrics as Prometheus finds them, and where they are not.
+//! Metrics as Prometheus scrapes them, and where there are none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,8 +16,8 @@ use crate::support::{PATIENCE, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
-/// What the binary alone does not have: programs with consumers or entities do, which their own tests show, and canvases that are
-/// near a quota.
+/// Metrics that the binary alone does not have: programs with consumers or entities have them, as
+/// their own tests show, and canvases close to a quota.
 const OF_PROGRAMS: [&str; 21] = [
     "wakeq_consumer_dead_total",
     "wakeq_consumer_events_total",
@@ -42,13 +42,13 @@ const OF_PROGRAMS: [&str; 21] = [
     "wakeq_quota_used_ratio",
 ];
 
-/// Where the process said that its metrics are.
+/// The address of the metrics that the process printed.
 pub(super) fn address(process: &Process) -> Option<String> {
     let said = process.child.last_lines();
     said.lines().find_map(|line| line.split("metrics are at ").nth(1)).map(|url| url.trim().to_owned())
 }
 
-/// What stands there: the value of each series, by its name with its labels.
+/// Scrapes a URL: the value of each series, by its name with its labels.
 pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
     let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
     let answer = client.get(url).send().await.unwrap();
@@ -92,7 +92,8 @@ fn names_in_deploy() -> BTreeSet<String> {
         .collect()
 }
 
-/// A queue that a worker would have to have, and one that services lease from, each with a copy; the second one is leased.
+/// A queue for workers and one that services lease from, each with a copy; the copy of the second
+/// is leased.
 async fn use_queues(whole: &Whole) {
     for (name, pull) in [("worked", None), ("leased", Some(PullPolicy::default()))] {
         let patterns = vec![":copies:".parse().unwrap()];
@@ -110,8 +111,8 @@ async fn use_queues(whole: &Whole) {
     assert_eq!(leased["copies"].as_array().map(Vec::len), Some(1), "{leased}");
 }
 
-/// TELEMETRY-02: everything that the alert rules and the dashboard read is there, under those names; nothing names a
-/// canvas, an event or a URL.
+/// TELEMETRY-02: everything that the alert rules and the dashboard read exists under those names;
+/// nothing names a canvas, an event or a URL.
 #[tokio::test]
 async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
@@ -168,7 +169,8 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     assert_eq!(whole.process.stop().await, Some(0));
 }
 
-/// What becomes of copies of a pulled queue is counted, and those that die are where those of workers are, for the same alerts.
+/// The outcomes of copies in a pulled queue are counted, and deaths are in the same metric as those
+/// of workers, for the same alerts.
 #[tokio::test]
 async fn what_dies_of_a_pulled_queue_is_counted() {
     let whole = Whole::start(&ANY_PORT, json!({"retries": 1})).await;
@@ -220,7 +222,7 @@ async fn what_dies_of_a_pulled_queue_is_counted() {
     }
 }
 
-/// Only `GET /metrics` is answered there, and the API's own port has nothing of it.
+/// That port answers only `GET /metrics`, and the API's own port serves no metrics.
 #[tokio::test]
 async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
     let database = database().await;
@@ -246,10 +248,10 @@ async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
     assert_eq!(process.stop().await, Some(0));
 }
 
-/// A port that somebody else has is no reason to end, unless it was asked for.
+/// A port in use ends the process only if that port was configured.
 #[tokio::test]
 async fn a_taken_port_ends_only_who_asked_for_it() {
-    // Whoever has it: this test, or a process of another.
+    // It may be taken by this test or by another process.
     let taken = tokio::net::TcpListener::bind("127.0.0.1:9464").await;
     let database = database().await;
     let local = [("PORT", "0"), ("WAKEQ_NOTIFIER", "local")];
@@ -268,7 +270,7 @@ async fn a_taken_port_ends_only_who_asked_for_it() {
     assert_eq!(process.ends("").await.0, Some(1));
 }
 
-/// Off is off: nobody listens, and nothing is said of it.
+/// With telemetry off the process does not listen, and prints nothing about it.
 #[tokio::test]
 async fn off_means_off() {
     let database = database().await;

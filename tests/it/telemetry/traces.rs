@@ -1,4 +1,4 @@
-//! One trace from a request to the handlers of what it emitted, over the wire.
+//! One trace from a request to the handlers of the events it emitted, over the wire.
 
 use std::collections::BTreeMap;
 
@@ -18,16 +18,18 @@ fn named<'a>(spans: &[&'a Span], name: &str) -> Vec<&'a Span> {
     found
 }
 
-/// The service by its name, this process by an id of its own, and what the environment says besides.
+/// The service by its name, the process by an id of its own, and the attributes from the
+/// environment.
 fn says_who_it_is(resource: &BTreeMap<String, String>) {
     assert_eq!(resource["service.name"], "wakeq");
     assert_eq!(resource["deployment.environment.name"], "tests");
     assert!(uuid::Uuid::parse_str(&resource["service.instance.id"]).is_ok(), "two processes are two");
 }
 
-/// TELEMETRY-01: a request, what it emits and every attempt at that are one trace, which the target is told; a retry is
-/// linked to what emitted it. What the caller does not sample is not sent, and the target hears that, too. Metrics come
-/// the same way, with the names of the conventions.
+/// TELEMETRY-01: a request, the events it emits and every attempt at them are one trace, which is
+/// passed to the target; a retry is linked to the span that emitted the event. Traces that the
+/// caller does not sample are not exported, and the target receives that flag, too. Metrics are
+/// exported the same way, with the names of the conventions.
 #[tokio::test]
 async fn one_trace_leads_from_a_request_to_every_attempt() {
     let collector = Collector::start().await;
@@ -92,14 +94,14 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
     assert_eq!(process.stop().await, Some(0));
     let received = collector.received();
     assert_eq!(received.of_trace(UNSAMPLED).len(), 0, "what is not sampled is not sent");
-    // What was requested to begin with, registering the target, was in no trace yet, and began one.
+    // The first request, which registered the target, carried no trace and began one.
     assert!(
         received.spans.iter().any(|span| span.name.starts_with("PUT ") && span.parent_span_id.is_empty())
     );
     drop(whole.stage);
 }
 
-/// A collector that is away holds nothing up, and the process ends in good order and in time.
+/// An unreachable collector delays nothing, and the process ends cleanly and in time.
 #[tokio::test]
 async fn a_collector_that_is_away_holds_nothing_up() {
     let variables = [

@@ -1,4 +1,4 @@
-//! Answers, as far as they can be compared between worlds: without what no two worlds have in common.
+//! Answers, as far as they can be compared between worlds: without what differs in every world.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,15 +8,15 @@ use uuid::Uuid;
 use super::program::Request;
 use crate::service::Answer;
 
-/// What was said to each request, by its label.
+/// The answer to each request, by label.
 pub(super) type Transcript = BTreeMap<String, Answered>;
 
-/// Numbers that one sequence gives to all canvases, and ages.
+/// Ages, and numbers from sequences that all canvases share.
 const NUMBERS: [&str; 9] =
     ["id", "seq", "prev", "last_id", "last_link", "through", "event_link", "oldest_age_s", "after"];
-/// Headers that differ with each answer.
+/// Headers that differ in every answer.
 const HEADERS: [&str; 3] = ["date", "x-request-id", "content-length"];
-/// What stands in a body for the request it answers.
+/// Fields of a body that identify the request.
 const OF_THE_REQUEST: [&str; 2] = ["request_id", "instance"];
 
 #[derive(Clone, Debug, PartialEq)]
@@ -41,14 +41,14 @@ impl Answered {
         }
     }
 
-    /// Something that was printed.
+    /// The output of a command.
     pub(super) fn printed(code: i32, text: &str) -> Self {
         let age = regex::Regex::new(r"the oldest for [0-9a-z ]+").unwrap();
         let text = age.replace_all(text, "the oldest for <age>").into_owned();
         let body = match serde_json::from_str(&text) {
             Ok(body) => masked(&body),
             Err(_) => {
-                // As of the record in JSON: both kinds of lines are written down now and then.
+                // As in the record in JSON: both kinds of lines are written with a delay.
                 let late = |line: &&str| [" sign-in ", " refused "].iter().any(|word| line.contains(word));
                 let kept = text.lines().filter(|line| !late(line));
                 Value::Array(kept.map(|line| Value::String(mask(line))).collect())
@@ -57,7 +57,7 @@ impl Answered {
         Self { status: code.unsigned_abs().try_into().unwrap_or(1), headers: BTreeMap::new(), body, text }
     }
 
-    /// What is said otherwise than in the other world.
+    /// How this answer differs from the other world's.
     pub(super) fn difference(&self, label: &str, other: Option<&Self>) -> Option<String> {
         let Some(other) = other else {
             return Some(format!("{label}: nobody asked this in the other world"));
@@ -73,19 +73,20 @@ impl Answered {
         Some(format!("{label}: {} — alone it is: {}", short(&here), short(&there)))
     }
 
-    /// What of the victim stands in it.
+    /// Secrets of the victim in the answer.
     pub(super) fn revealed(&self, request: &Request, secrets: &BTreeSet<String>) -> Vec<String> {
         let found = secrets.iter().filter(|secret| self.text.contains(secret.as_str()));
         found.map(|secret| format!("{}: reveals {secret}", request.label)).collect()
     }
 }
 
-/// Without ids, moments, secrets, and numbers that all canvases share; lists in the order of what is left.
+/// Without ids, moments, secrets, and numbers that all canvases share; lists are sorted by what is
+/// left.
 fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(mask(text)),
         Value::Array(items) => {
-            // Both are written down now and then, some together.
+            // Both are written with a delay, some of them as one.
             let kept =
                 items.iter().filter(|item| item["outcome"] != "refused" && item["action"] != "sign-in");
             let mut items: Vec<_> = kept.map(masked).collect();
@@ -143,7 +144,7 @@ pub(super) fn mask(text: &str) -> String {
     masked
 }
 
-/// How long the moment is that a text begins with.
+/// The length of the moment at the start of a text.
 fn moment(text: &str) -> Option<usize> {
     let start = text.as_bytes().get(..20)?;
     let shape = b"dddd-dd-ddTdd:dd:dd";

@@ -1,5 +1,6 @@
-//! The same through the library: every public call of the queue's handles is either behind an operation of the API, whose
-//! requests `program` makes, or made here with what is the victim's, or of the platform.
+//! The same through the library. Every public call of the queue's handles is one of four: behind an
+//! operation of the API, whose requests `program` makes; made here with the victim's values; of the
+//! platform; or covered by another test.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -19,14 +20,14 @@ use super::world::World;
 use super::{Findings, pass, rows};
 use crate::support::connect;
 
-/// How a call is tried.
+/// How a call is tested.
 enum Tried {
-    /// It is what an operation of the API does.
+    /// By the operation of the API that it implements.
     By(&'static str),
     Here,
-    /// It is about no canvas; the reason.
+    /// It concerns no canvas; the reason.
     OfThePlatform(&'static str),
-    /// Another test has a second canvas in it.
+    /// Another test uses a second canvas.
     There(&'static str),
 }
 use Tried::{By, Here, OfThePlatform, There};
@@ -34,7 +35,7 @@ use Tried::{By, Here, OfThePlatform, There};
 const QUEUES: Tried = OfThePlatform("queues belong to the platform");
 const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
 
-/// Type, call, and how it is tried.
+/// Type, call, and how it is tested.
 const CALLS: [(&str, &str, Tried); 90] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
@@ -128,7 +129,7 @@ const CALLS: [(&str, &str, Tried); 90] = [
     ("Access", "accounts", Here),
 ];
 
-/// Where these types have their calls.
+/// Where the calls of these types are.
 const SOURCES: [(&str, &str); 7] = [
     ("Admin", "src/admin"),
     ("Queue", "src/emit.rs"),
@@ -148,7 +149,7 @@ struct Calls<'a> {
     said: Transcript,
 }
 
-/// Each call that is tried here, on the attacker's canvas and with what is the victim's.
+/// Makes each call that is tested here, on the attacker's canvas with the victim's values.
 pub(super) async fn said(world: &World, victim: &Values) -> Transcript {
     let mut calls = Calls { world, victim, said: Transcript::new() };
     calls.of_admin().await;
@@ -160,7 +161,8 @@ pub(super) async fn said(world: &World, victim: &Values) -> Transcript {
     calls.said
 }
 
-/// What is wrong with the calls in a world with both, compared with what is said where the attacker is alone.
+/// Findings of the calls in a world with both tenants, compared with the answers in a world with
+/// only the attacker.
 pub(super) async fn findings(world: &World, victim: &Values, alone: &Transcript) -> Findings {
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;
@@ -229,13 +231,13 @@ impl Calls<'_> {
         }
     }
 
-    /// Where there is room for nothing new, what the victim has is new to the attacker.
+    /// When a quota leaves no room for anything new, the victim's names are new to the attacker.
     async fn of_limits(&mut self) {
         let (stage, by, canvas) = (&self.world.service.stage, Actor::user("tests"), ATTACKER.canvas);
         for quota in [Quota::Objects, Quota::LogStreams, Quota::Entities] {
             stage.admin.set_quota(canvas, quota, 1, &by).await.unwrap();
         }
-        // Of a process that has measured nothing yet.
+        // In a process that has measured nothing yet.
         let store = connect(self.world.url(), Timing::default()).await;
         let queue = Queue::new(store.clone(), stage.notifier.clone(), QueueConfig::default());
         let (log, entities) = (Log::new(store, &*stage.notifier), Entities::new(queue.clone()));
@@ -257,7 +259,7 @@ impl Calls<'_> {
         }
     }
 
-    /// Plain SQL's emit, with the ids that the victim has chosen.
+    /// The emit function for plain SQL, with ids that the victim chose.
     async fn of_sql(&mut self) {
         let mut connection = PgConnection::connect(self.world.url()).await.unwrap();
         for (kind, id) in self.ids() {
@@ -329,7 +331,7 @@ fn of(canvas: CanvasId) -> DeadFilter {
     DeadFilter { canvas, scope: None, id: None, since: None, before: None }
 }
 
-/// Without the numbers that one sequence gives to all canvases.
+/// Without numbers from sequences that all canvases share.
 fn numberless(text: &str) -> String {
     let number = regex::Regex::new(r"\b(seq|prev|last_seq|id|event_link): -?\d+").unwrap();
     number.replace_all(text, "$1: <number>").into_owned()

@@ -1,5 +1,5 @@
-//! The same over the command line, on the database and against a server: every verb with what is the victim's, on the
-//! attacker's canvas.
+//! The same over the command line, on the database and against a server: every verb with the
+//! victim's values, on the attacker's canvas.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -12,7 +12,8 @@ use super::world::World;
 use super::{Findings, pass, rows};
 use crate::cli::Terminal;
 
-/// Each with the places of what is the victim's. Verbs without such a place are here too, for what they print.
+/// Command lines with placeholders for the victim's values. Verbs without one are here too, for
+/// their output.
 const LINES: [&str; 69] = [
     "events list",
     "events list --handler <handler>",
@@ -85,7 +86,7 @@ const LINES: [&str; 69] = [
     "keys revoke <key>",
 ];
 
-/// What ends many things comes last.
+/// Lines that end many things come last.
 const LAST: [&str; 4] = [
     "accounts remove victim@project.iam.gserviceaccount.com",
     "handlers purge <handler>",
@@ -93,7 +94,7 @@ const LAST: [&str; 4] = [
     "dead delete --all",
 ];
 
-/// Verbs that are about no canvas and take nothing of one, or have no end.
+/// Verbs that concern no canvas and take nothing of one, or that do not end.
 const ABOUT_NO_CANVAS: [&str; 30] = [
     "all",
     "completions",
@@ -127,10 +128,12 @@ const ABOUT_NO_CANVAS: [&str; 30] = [
     "secrets rotate",
 ];
 
-/// What an operator with the database does for every canvas, whatever `--canvas` says; a server refuses it to a canvas's key.
+/// What an operator with the database does for every canvas, whatever `--canvas` says; a server
+/// refuses it to a key of one canvas.
 const WITH_THE_DATABASE: [&str; 4] = ["queues ", "groups ", "keys revoke ", "accounts list"];
 
-/// A line with everything that its places may stand for. One id of each kind is enough: a process is dear.
+/// A line with every combination of values for its placeholders. One id of each kind is enough:
+/// processes are expensive.
 fn filled(line: &str, values: &Values) -> Vec<(String, Vec<String>)> {
     let kinds: BTreeSet<_> = values.ids.iter().map(|(kind, _)| *kind).collect();
     let id = |kind: &str| values.ids.iter().rev().find(|(of, _)| of == &kind).unwrap().1.clone();
@@ -192,7 +195,7 @@ fn all_lines() -> impl Iterator<Item = &'static str> {
     LINES.into_iter().chain(LAST)
 }
 
-/// What each line prints.
+/// The output of each line.
 async fn printed(terminal: &Terminal, values: &Values, over_http: bool) -> Transcript {
     let mut transcript = Transcript::new();
     let of_an_operator = |line: &&str| WITH_THE_DATABASE.iter().any(|start| line.starts_with(start));
@@ -248,7 +251,7 @@ async fn nothing_crosses_canvases_at_the_command_line_of_a_server() {
     pass(&compared(true).await);
 }
 
-/// The verbs that a command's help lists.
+/// The verbs listed in a command's help.
 fn verbs(command: &[&str]) -> Vec<String> {
     let mut help = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     let help = help.args(command).arg("--help").env_clear().output().unwrap();

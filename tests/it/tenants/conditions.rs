@@ -17,7 +17,7 @@ pub(super) struct Sql {
     pub(super) is_function: bool,
 }
 
-/// A place in it, and what stands there when the condition is always true.
+/// A condition in it, and the replacement that makes it always true.
 #[derive(Clone, Debug)]
 pub(super) struct Condition {
     pub(super) sql: Arc<Sql>,
@@ -35,7 +35,7 @@ impl PartialEq for Condition {
 }
 
 impl Sql {
-    /// With these conditions always true.
+    /// The text with these conditions always true.
     pub(super) fn without(&self, conditions: &[Condition]) -> String {
         let mut conditions: Vec<_> = conditions.iter().collect();
         conditions.sort_by_key(|condition| std::cmp::Reverse(condition.range.start));
@@ -46,7 +46,8 @@ impl Sql {
         text
     }
 
-    /// What was asked for when it was sent: a function with each statement that names it, or a function that does.
+    /// The labels under which it was sent: for a function, those of each statement that calls it,
+    /// directly or through other functions.
     pub(super) fn reach(&self, functions: &[String], sent: &Sent) -> BTreeSet<String> {
         if !self.is_function {
             return sent.get(&self.text).cloned().unwrap_or_default();
@@ -68,7 +69,7 @@ impl Sql {
     }
 }
 
-/// How a function is called.
+/// The start of a call of this function.
 fn call(function: &str) -> String {
     let name = function.trim_start_matches("create function ");
     name[..=name.find('(').unwrap()].to_owned()
@@ -78,7 +79,7 @@ fn names(text: &str, calls: &BTreeSet<String>) -> bool {
     calls.iter().any(|call| text.contains(call))
 }
 
-/// All of them, and all functions.
+/// All conditions, and all functions.
 pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut conditions, mut all_functions) = (Vec::new(), Vec::new());
@@ -105,7 +106,7 @@ pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
     (conditions, all_functions)
 }
 
-/// Those of a text that begins after so many lines of a file.
+/// The conditions of a text that begins after this many lines of a file.
 fn of(text: String, is_function: bool, file: &str, before: usize) -> Vec<Condition> {
     let sql = Arc::new(Sql { text, is_function });
     let condition = |(range, changed): (Range<usize>, String)| {
@@ -121,7 +122,7 @@ fn of(text: String, is_function: bool, file: &str, before: usize) -> Vec<Conditi
     places(&sql.text).into_iter().map(condition).collect()
 }
 
-/// Where the conditions of a text are, each with what is always true.
+/// The conditions of a text, each with a replacement that is always true.
 fn places(text: &str) -> Vec<(Range<usize>, String)> {
     let found = condition();
     let conditions = found.find_iter(text).filter(|found| {
@@ -130,13 +131,13 @@ fn places(text: &str) -> Vec<(Range<usize>, String)> {
     });
     let mut places: Vec<_> =
         conditions.map(|found| (found.range(), format!("({} or true)", found.as_str()))).collect();
-    // Of rows that are compared, the canvas with itself.
+    // If rows are compared, the canvas is compared with itself.
     let rows = Regex::new(r"\(([a-z_]+\.canvas_id),[^()]*\)\s*=\s*\(([a-z_]+\.canvas_id),").unwrap();
     places.extend(rows.captures_iter(text).map(|found| (found.get(2).unwrap().range(), found[1].to_owned())));
     places
 }
 
-/// What a canvas is compared with: a parameter, a column, or what stands in brackets.
+/// What a canvas is compared with: a parameter, a column, or an expression in parentheses.
 fn condition() -> Regex {
     let operand = r"(?:\$\d+(?:::uuid)?|[a-z_]+(?:\.[a-z_]+)?|\((?:[^()]|\([^()]*\))*\))";
     let other = r"(?:any\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|case\b.*?\bend|OPERAND)"
@@ -159,12 +160,12 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// The functions that a migration makes, and where each begins.
+/// The functions that a migration creates, and where each begins.
 fn functions(text: &str) -> Vec<(usize, &str)> {
     let starts = text.match_indices("create function ").map(|(start, _)| start);
     let whole = |start: usize| {
         let rest = &text[start..];
-        // A body in dollar quotes ends with them; one that is a single `return` ends with its statement.
+        // A dollar-quoted body ends with its quotes; a single `return` ends with its statement.
         let quoted = rest.find("$$").filter(|quote| rest.find(";\n").is_none_or(|end| *quote < end));
         let end = match quoted {
             Some(quote) => quote + 2 + rest[quote + 2..].find("$$").unwrap() + 3,
@@ -175,7 +176,8 @@ fn functions(text: &str) -> Vec<(usize, &str)> {
     starts.map(whole).collect()
 }
 
-/// The string literals of a file that are SQL about a canvas, as the compiler reads them, and where each begins.
+/// The string literals of a file that are SQL about a canvas, as the compiler reads them, and where
+/// each begins.
 fn literals(text: &str) -> Vec<(usize, String)> {
     let raw = Regex::new(r##"(?s)r#"(.*?)"#"##).unwrap();
     let plain = Regex::new(r#"(?s)"((?:[^"\\]|\\.)*)""#).unwrap();

@@ -1,4 +1,5 @@
-//! Which part of a request names something, and what of a tenant it may name. A new parameter or field needs a line here.
+//! Which part of a request names something, and what of a tenant it may name. A new parameter or
+//! field needs a line here.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use super::world::QUEUE;
 
 /// Query parameters and fields of bodies that name nothing of a tenant.
 const NAMES_NOTHING: [&str; 51] = [
-    // What is kept, as the caller wants it.
+    // Content that is stored as the caller sends it.
     "value",
     "payload",
     "metadata",
@@ -19,7 +20,7 @@ const NAMES_NOTHING: [&str; 51] = [
     "expression",
     "zone",
     "missed",
-    // How much, and from when to when.
+    // Amounts and time ranges.
     "limit",
     "delay_s",
     "delay_until",
@@ -38,7 +39,7 @@ const NAMES_NOTHING: [&str; 51] = [
     "on_death",
     "halts",
     "expect",
-    // How.
+    // Modes.
     "view",
     "all",
     "count_up_to",
@@ -49,15 +50,15 @@ const NAMES_NOTHING: [&str; 51] = [
     "rotate_secret",
     "to",
     "policy",
-    // A secret of the caller's choice signs the caller's deliveries, and is looked up nowhere.
+    // A secret that the caller chooses signs the caller's deliveries, and is never looked up.
     "secret",
-    // Of a queue or a group, which belong to the platform.
+    // Fields of a queue or a group, which belong to the platform.
     "source",
     "tenant_visible",
     "patterns",
     "target",
     "pull",
-    // Of a copy in a queue, which belongs to the queue.
+    // Fields of a copy in a queue, which belongs to the queue.
     "lease",
     "lease_s",
     "max",
@@ -66,7 +67,7 @@ const NAMES_NOTHING: [&str; 51] = [
     "retry_s",
 ];
 
-/// What a part of a path may be.
+/// The values for a part of a path.
 pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
     let single = |name: &'static str, all: &[String]| {
         all.iter().map(|value| vec![(name, value.clone())]).collect::<Vec<_>>()
@@ -95,7 +96,8 @@ pub(super) fn of_path(part: &str, values: &Values) -> Vec<Vec<(&'static str, Str
     }
 }
 
-/// What a query parameter may be, together with what it can't be without; none if it names nothing.
+/// The values for a query parameter, together with the parameters that it requires; empty if it
+/// names nothing.
 pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<(&'static str, String)>> {
     match name {
         "cursor" => {
@@ -104,7 +106,7 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
             assert!(!own.is_empty(), "no victim value known for the cursor of `{operation}`");
             own
         }
-        // It goes with the name.
+        // It is sent with the name.
         "module" => vec![],
         "name" => {
             let both =
@@ -135,7 +137,7 @@ pub(super) fn of_query(operation: &str, name: &str, values: &Values) -> Vec<Vec<
     }
 }
 
-/// What a field of a body may be, as fields and their values; none if it names nothing.
+/// The values for a field of a body, as fields with values; empty if it names nothing.
 pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Vec<(&'static str, Value)>> {
     let field = pointer.rsplit('/').next().unwrap_or_default();
     let texts =
@@ -154,9 +156,9 @@ pub(super) fn of_body(operation: &str, pointer: &str, values: &Values) -> Vec<Ve
                 |[module, name, _]: &[String; 3]| vec![("module", json!(module)), ("name", json!(name))];
             values.handlers.iter().map(parts).collect()
         }
-        // Of an event of a stream or an entity: what happened.
+        // The kind of an event of a stream or an entity.
         ("name", "append_to_log" | "send_to_entity") => vec![],
-        // They go with the name, where there is one.
+        // They are sent with the name, if there is one.
         ("module" | "modifier", operation) if operation != "put_cron" => vec![],
         ("name" | "modifier", _) => {
             let parts = |[module, name, modifier]: &[String; 3]| match operation {

@@ -1,6 +1,7 @@
-//! What functions of the database say of the victim's lanes, facets and turns, beside an attacker that has the same ones in another
-//! state. They are asked by themselves: in the course of a worker's day each stands in the place of another. And calls for
-//! which others would have to stand in just this state, too.
+//! What functions of the database return for the victim's lanes, facets and turns, beside an
+//! attacker that has the same ones in another state. They are called directly, because in a
+//! worker's normal course one check stands in for another. Also calls whose outcome depends on
+//! another tenant being in a particular state.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wakeq::{
@@ -12,7 +13,8 @@ use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
 use super::{Findings, pass};
 
-/// An event and a copy of each, on the same object; the attacker's came first, and its lane of the queue stands still.
+/// An event and a copy of each tenant, on the same object; the attacker's came first, and its lane
+/// in the queue is halted.
 const LANES: &str = "
     insert into wakeq.queues (name, tenant_visible, created_by, updated_by) values ('audit', true, 'tests', 'tests');
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev, queue, origin) values
@@ -23,7 +25,8 @@ const LANES: &str = "
     insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev, queue)
     values ('ATTACKER', 'lane', 'audit', 'note', gen_random_uuid(), 1, 0, 'audit');";
 
-/// A copy of each that is due, and one of the victim that runs. All of the attacker's has been looked at, and one may run.
+/// A due copy of each tenant, and a running one of the victim. All copies of the attacker were
+/// looked at, and one may run.
 const FACETS: &str = "
     insert into wakeq.queues (name, tenant_visible, in_flight_max, created_by, updated_by)
     values ('audit', true, 4, 'tests', 'tests');
@@ -37,19 +40,21 @@ const FACETS: &str = "
     ('audit', 'VICTIM', 2, '-infinity', array['b4000000-0000-4000-8000-000000000000']::uuid[]);
     insert into wakeq.facet_settings (queue, canvas_id, in_flight_max) values ('audit', 'ATTACKER', 1);";
 
-/// So many of the attacker, which were looked at, that a turn of the victim could see nothing else.
+/// So many copies of the attacker, already looked at, that a turn of the victim could see nothing
+/// else.
 const CROWD: &str = "
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, queue, origin)
     select gen_random_uuid(), 'ATTACKER', 'audit', 'note', '_', '1', now() - interval '3 hours', 'audit', gen_random_uuid()
       from generate_series(1, 300);";
 
-/// Nothing is in the rotation; what the attacker has was looked at, and nothing of the victim.
+/// The rotation is empty; the attacker's copies were looked at, none of the victim's were.
 const LOOKED_THROUGH: &str = "
     update wakeq.facets set position = null where queue = 'audit';
     update wakeq.facets set head_at = now() - interval '2 hours' where queue = 'audit' and canvas_id = 'ATTACKER';
     update wakeq.events_v2 set delay_until = now() - interval '3 hours' where queue = 'audit' and canvas_id = 'ATTACKER';";
 
-/// What the attacker had taken of the queue was lost, and all of the victim's was looked at.
+/// What the attacker had taken from the queue was lost, and all of the victim's copies were looked
+/// at.
 const LOST: &str = "
     update wakeq.facets set position = null, head_at = 'infinity', running = '{}' where queue = 'audit';
     update wakeq.facets set running = array['a3000000-0000-4000-8000-000000000000']::uuid[]
@@ -62,7 +67,8 @@ const PAUSED: &str = "
 const COUNTED: &str = "
     insert into wakeq.objects (canvas_id, object, last_seq) values ('ATTACKER', 'sql:1', 999);";
 
-/// What each has in hand on an object: the attacker's lanes and queues stand before and after the victim's.
+/// Running events of both tenants on an object: the attacker's lanes and queues sort before and
+/// after the victim's.
 const HANDS: &str = "
     insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker, object, seq, prev, queue, origin)
     select gen_random_uuid(), canvas::uuid, 'hands', name, '_', '1', now(), 1, worker, 'hands', seq, seq - 1, queue,
@@ -71,8 +77,8 @@ const HANDS: &str = "
                    ('ATTACKER', 'd', 'attacker', 4, 'a'), ('VICTIM', 'd', 'victim', 5, 'b'), ('ATTACKER', 'd', 'attacker', 6, 'c'))
            as hands (canvas, name, worker, seq, queue);";
 
-/// An entity of each, with an event of the same id that was stored, and died elsewhere; the attacker's is to be erased, and the victim's has
-/// gone on since.
+/// An entity of each tenant, with a stored event of the same id that died in another group; the
+/// attacker's is to be erased, and the victim's has continued since.
 const ENTITIES: &str = "
     insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload, metadata) values
     (9000001, 0, 'ATTACKER', 'entities:note.inbox', 'one', 0, 0, 'c1000000-0000-4000-8000-000000000000', 'add', '1', '{}'),
@@ -93,7 +99,7 @@ const ENTITIES: &str = "
     select 'projection', 'category/entities:note', seq, id, canvas_id, category, stream, name, payload, 1, 'no'
       from wakeq.log where category = 'entities:note' and stream = 'one';";
 
-/// What is there, what is done then, and what has to be so.
+/// Setup, action, and the condition that must hold.
 const QUESTIONS: [(&[&str], &str, &str); 20] = [
     (
         &[ENTITIES],
@@ -197,8 +203,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings
 }
 
-/// One lane of the attacker stands still, and one of its handlers; what others emit comes after all of the victim's canvas, and is
-/// of handlers that come before.
+/// One lane of the attacker is halted, and one of its handlers is paused; other canvases have
+/// events that sort after all of the victim's canvas, with handlers that sort before.
 async fn calls(world: &World) -> Findings {
     let (stage, by) = (&world.service.stage, Actor::user("tests"));
     let scope = |canvas: CanvasId| HandlerScope::worker(canvas, "still").unwrap();
@@ -212,7 +218,8 @@ async fn calls(world: &World) -> Findings {
                                  ('eeeeeeee-eeee-4eee-aeee-eeeeeeeeeeee'::uuid, 'zzz')) as others (canvas, module)";
     sqlx::query(others).execute(&stage.pool).await.unwrap();
 
-    // It died in a lane that went on, so it has a new place when it is redriven; the attacker's of the same id halts its own.
+    // It died in a lane that continued, so it gets a new place when it is redriven; the attacker's
+    // event with the same id halts its own lane.
     let dead = "insert into wakeq.objects (canvas_id, object) values ('VICTIM', 'went-on');
                 insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                                last_error, cause, object, seq, prev)
@@ -264,7 +271,7 @@ fn of_both(text: &str) -> String {
     text.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string())
 }
 
-/// Leaves nothing behind.
+/// Leaves nothing behind: the transaction is rolled back, or dropped on an error.
 async fn ask(
     connection: &mut PgConnection,
     before: &[&str],

@@ -1,10 +1,11 @@
-//! A second tenant in every test of the API: whatever one canvas asks for with the other's ids, keys, cursors and names, it is
-//! answered as if the other were not there, and the other is as it would be without it.
+//! A second tenant in every test of the API: whatever a canvas asks for with another's ids, keys,
+//! cursors and names, the answer is as if the other did not exist, and the other is unaffected.
 //!
-//! The oracle is a second world. The attacker's requests are made from the OpenAPI document and sent twice: to a queue
-//! that it has for itself, and to one with a victim in it. Both have to answer alike, and no row of the victim may have changed.
-//! Then the victim sends the same kind of requests about its own, and has to be answered as in a world without the attacker.
-//! Waiting for each other is not measured here: `edge::worst` has figures of that.
+//! The oracle is a second world. The attacker's requests are made from the OpenAPI document and
+//! sent twice: to a queue that it has for itself, and to one with a victim in it. Both must answer
+//! alike, and no row of the victim may change. Then the victim sends the same kind of requests
+//! about its own things, and must get the answers of a world without the attacker. How long tenants
+//! wait for each other is not measured here: `edge::worst` does that.
 
 mod answers;
 mod calls;
@@ -31,7 +32,7 @@ use program::Request;
 use seed::{ATTACKER, Tenant, VICTIM, Values};
 use world::World;
 
-/// What was found to be wrong, each in a line that begins with where.
+/// What is wrong, each line beginning with the place.
 type Findings = Vec<String>;
 
 /// All scopes together, so that reads come before anything is written, and each by itself.
@@ -39,17 +40,18 @@ fn scope_sets() -> Vec<Vec<Scope>> {
     [Scope::ALL.to_vec()].into_iter().chain(Scope::ALL.iter().map(|scope| vec![*scope])).collect()
 }
 
-/// The worlds that the one with both tenants is compared with: each has one of them.
+/// The answers in worlds with one tenant each, with which the world of both is compared.
 struct Alone {
     attacker: Transcript,
     victim: Transcript,
 }
 
-/// What of the requests is sent.
+/// Which of the requests are sent.
 #[derive(Clone, Copy)]
 enum Part<'a> {
     All,
-    /// What these labels say, with what may change something before, and nothing after the first finding.
+    /// The requests with these labels, after those that may change something before them, until the
+    /// first finding.
     With(&'a BTreeSet<String>),
 }
 
@@ -79,7 +81,7 @@ impl Part<'_> {
     }
 }
 
-/// Sends requests as a tenant that holds these scopes, until `each` has seen enough; it is told what was asked.
+/// Sends requests as a tenant with these scopes, until `each` returns false for an answer.
 async fn send(
     world: &World,
     (tenant, scopes): (&Tenant, &[Scope]),
@@ -90,7 +92,8 @@ async fn send(
     let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
     let names = names.join("+");
     for request in requests {
-        // Its figures are of the last seconds: they are compared while nobody has written anything.
+        // Quota figures cover the last seconds: they are compared only while nothing has been
+        // written.
         if request.operation == "list_quotas" && *scopes != Scope::ALL {
             continue;
         }
@@ -102,7 +105,7 @@ async fn send(
     }
 }
 
-/// What is said to one tenant in a world of its own, in the order of the scopes.
+/// The answers to one tenant in a world of its own, in the order of the scopes.
 async fn said_alone(
     world: &World,
     tenant: &Tenant,
@@ -121,7 +124,8 @@ async fn said_alone(
     said
 }
 
-/// The whole of it in a world with both: what is wrong there, compared with the worlds of each alone.
+/// The whole attack in a world with both tenants; returns what differs from the worlds of each
+/// alone.
 async fn attack(
     world: &World,
     [attacker, victim]: [&Values; 2],
@@ -139,7 +143,7 @@ async fn attack(
     let mut last = before.clone();
     for scopes in sets {
         send(world, (&ATTACKER, scopes), "attack", &requests, async |request, label, answered| {
-            // What it has sent, it may see again.
+            // A tenant may see again what it has sent.
             request.forget_what_it_says(&mut secrets);
             findings.extend(answered.revealed(request, &secrets));
             findings.extend(answered.difference(&label, alone.attacker.get(&label)));
@@ -170,8 +174,8 @@ async fn goes_on(world: &World, victim: &Values, alone: &Transcript, part: Part<
     findings
 }
 
-/// A world that a tenant has for itself. The attacker's is begun before the victim has anything: what is there is older than
-/// the victim's cursors in every world.
+/// A world with one tenant. The attacker's is created before the victim has anything: in every
+/// world its rows are older than the victim's cursors.
 struct Lonely {
     world: World,
     own: Values,
@@ -184,7 +188,7 @@ impl Lonely {
         Self { world, own }
     }
 
-    /// What the attacker is told when it uses the ids that the victim has elsewhere.
+    /// The answers to the attacker when it uses ids that the victim has in another world.
     async fn attack(
         self,
         sets: &[Vec<Scope>],
@@ -199,7 +203,7 @@ impl Lonely {
         said
     }
 
-    /// What the victim is told about its own.
+    /// The answers to the victim about its own things.
     async fn goes_on(self) -> Transcript {
         let Self { world, own } = self;
         let requests = program::own(&world.document, &world.operations, &own);
@@ -214,7 +218,7 @@ async fn nothing_crosses_canvases_over_http() {
     nothing_crosses(&[Scope::ALL.to_vec()]).await;
 }
 
-/// The same with one scope at a time: tests of their own, because each takes long.
+/// The same with one scope at a time: separate tests, because each takes long.
 #[tokio::test]
 async fn nothing_crosses_canvases_over_http_with_emit_or_read_alone() {
     nothing_crosses(&[vec![Scope::Emit], vec![Scope::Read]]).await;
@@ -248,7 +252,7 @@ async fn nothing_crosses(sets: &[Vec<Scope>]) {
     pass(&findings);
 }
 
-/// Fails with all that was found.
+/// Fails with all findings.
 fn pass(findings: &[String]) {
     assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
 }

@@ -1,6 +1,7 @@
-//! Each condition on a canvas made true, one at a time: some test of this folder has to fail then. Nothing is compiled for
-//! that: a proxy changes the statement on its way to Postgres, and a function is replaced in the test's database. What
-//! never sends a statement is not asked again without its condition.
+//! Makes each condition on a canvas true, one at a time: some test of this folder has to fail then.
+//! Nothing is recompiled: a proxy changes the statement on its way to Postgres, and a function is
+//! replaced in the test's database. Requests that never send a statement are not repeated without
+//! its condition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,19 +18,19 @@ use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::Frozen;
 use super::{Alone, Findings, Lonely, Part, calls, functions, tallies, work};
 
-/// Longest time for one mutant: what hangs is noticed.
+/// The time-out for one mutant, so that one that hangs is noticed.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How many at a time.
+/// How many run at a time.
 const AT_A_TIME: usize = 2;
 
 use Unseen::{NotReached, WithoutEffect};
 
-/// Why nothing here notices that a condition is gone.
+/// Why no test here notices that a condition is missing.
 #[derive(Clone, Copy)]
 enum Unseen {
-    /// It changes nothing that a tenant could notice.
+    /// A tenant can't notice the difference.
     WithoutEffect(&'static str),
-    /// Nothing here sends the statement, or not in the state in which it counts.
+    /// No test here sends the statement, or not in a state in which the condition matters.
     NotReached(&'static str),
 }
 
@@ -52,7 +53,7 @@ const IN_TURN: Unseen =
     WithoutEffect("an inbox is worked in its order: nobody has decided upon anything later than the erasure");
 const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
 
-/// By their file and a part of their line.
+/// By file and a part of the line.
 const UNSEEN: [(&str, &str, Unseen); 50] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -185,7 +186,7 @@ fn unseen(condition: &Condition) -> Option<Unseen> {
     UNSEEN.iter().find(known).map(|(.., unseen)| *unseen)
 }
 
-/// What the tests are made of, made once.
+/// What the tests are run on, created once.
 struct Bench {
     both: Frozen,
     tenants: [Values; 2],
@@ -196,7 +197,8 @@ struct Bench {
 impl Bench {
     async fn set_up() -> Self {
         let all = [Scope::ALL.to_vec()];
-        // Begun anew after each tenant, as the world with both is: processes write some lines late, and once each.
+        // Restarted after each tenant, like the world with both: processes write some lines late,
+        // and once each.
         let begin = async |tenant| {
             let Lonely { world, own } = Lonely::begin(tenant).await;
             Lonely { world: world.again().await, own }
@@ -216,7 +218,7 @@ impl Bench {
         Self { both, tenants, alone, calls }
     }
 
-    /// What is wrong without these conditions, and which statements were sent.
+    /// The findings without these conditions, and the statements that were sent.
     async fn findings(&self, without: &[Condition], part: Part<'_>) -> (Findings, Sent) {
         let (mut functions, mut changes): (Vec<String>, Vec<Change>) = Default::default();
         for (at, condition) in without.iter().enumerate() {
@@ -267,14 +269,14 @@ impl Bench {
     }
 }
 
-/// What is noticed without some conditions, if anything is.
+/// The first thing noticed without these conditions, if any.
 async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Option<String> {
     let reach: BTreeSet<String> = without.iter().flat_map(|condition| known.reach(condition)).collect();
     if reach.is_empty() {
         return None;
     }
     let (bench, runtime, without) = (bench.clone(), tokio::runtime::Handle::current(), without.to_vec());
-    // On a thread of its own: a panic is one more way to notice.
+    // On a thread of its own: a panic also counts as noticed.
     let trying = tokio::task::spawn_blocking(move || {
         runtime.block_on(async { bench.findings(&without, Part::With(&reach)).await.0 })
     });
@@ -285,7 +287,7 @@ async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Op
     }
 }
 
-/// What is known of the tests as they are.
+/// What the tests find and send with all conditions in place.
 struct Known {
     functions: Vec<String>,
     sent: Sent,
@@ -298,8 +300,8 @@ impl Known {
     }
 }
 
-/// Of conditions that nobody misses one by one, those that stand in each other's place: without others that nobody misses
-/// together, each of these is missed.
+/// Of the conditions that are not missed one by one, those that stand in for each other: once
+/// others that are not missed together are gone, each of these is missed.
 async fn in_place_of_others(bench: &Arc<Bench>, of_one_file: &[Condition], known: &Known) -> Vec<Condition> {
     let mut found: Vec<Condition> = Vec::new();
     let forth = of_one_file.iter().collect::<Vec<_>>();
@@ -322,7 +324,7 @@ async fn in_place_of_others(bench: &Arc<Bench>, of_one_file: &[Condition], known
     found
 }
 
-/// By the files that they stand in.
+/// Grouped by file.
 fn by_file(conditions: Vec<Condition>) -> Vec<Vec<Condition>> {
     let mut files: BTreeMap<String, Vec<Condition>> = BTreeMap::new();
     for condition in conditions {
@@ -332,7 +334,7 @@ fn by_file(conditions: Vec<Condition>) -> Vec<Vec<Condition>> {
     files.into_values().collect()
 }
 
-/// Says why nothing misses these; how many of them have no effect.
+/// Prints why these are not missed; returns how many of them have no effect.
 fn explained(listed: &[Condition]) -> usize {
     let mut without_effect = 0;
     for condition in listed {
@@ -348,7 +350,7 @@ fn explained(listed: &[Condition]) -> usize {
     without_effect
 }
 
-/// `WAKEQ_MUTANT` names those to look at, by their file and line or a part of these.
+/// `WAKEQ_MUTANT` selects conditions by file and line, or a part of these.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "each condition in turn: `cargo xtask tenants` runs it"]
 async fn every_condition_on_a_canvas_counts() {

@@ -1,5 +1,5 @@
-//! The requests of a tenant, made from the OpenAPI document: each operation, with what is another's wherever something is
-//! named.
+//! The requests of a tenant, made from the OpenAPI document: each operation, with another tenant's
+//! values wherever something is named.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,8 @@ use super::fields;
 use super::seed::Values;
 use crate::edge::requests::{Operation, body};
 
-/// Answers without an end, about the canvases that the caller may read: `listening` has its tests, with other canvases.
+/// Endless answers about the canvases that the caller may read: the tests of `listening` use other
+/// canvases.
 const LEFT_OUT: [&str; 1] = ["listen"];
 
 #[derive(Clone, Debug)]
@@ -37,7 +38,8 @@ impl Request {
     }
 }
 
-/// Requests on the attacker's canvas that name what is the victim's, and on the victim's canvas.
+/// Requests on the attacker's canvas that name the victim's things, and requests on the victim's
+/// canvas.
 pub(super) fn attacks(
     document: &Value,
     operations: &[Operation],
@@ -55,14 +57,14 @@ pub(super) fn attacks(
     requests
 }
 
-/// Requests of a tenant about its own.
+/// Requests of a tenant about its own things.
 pub(super) fn own(document: &Value, operations: &[Operation], values: &Values) -> Vec<Request> {
     let drafts = |operation| Drafts { document, operation, canvas: &values.canvas, values }.all();
     let ordered = ordered(operations).into_iter();
     ordered.flat_map(|operation| numbered(operation, drafts(operation))).collect()
 }
 
-/// First what only reads, then what emits; what ends things comes last.
+/// Reads first, then emits; operations that end something come last.
 fn ordered(operations: &[Operation]) -> Vec<&Operation> {
     let rank = |operation: &&Operation| match operation.id.as_str() {
         _ if operation.method == Method::GET => 0,
@@ -79,7 +81,7 @@ fn ordered(operations: &[Operation]) -> Vec<&Operation> {
     ordered
 }
 
-/// With labels that no two have, in a fixed order.
+/// With unique labels, in a fixed order.
 fn numbered(operation: &Operation, drafts: Vec<Draft>) -> Vec<Request> {
     let count = drafts.len();
     let of_draft = |(index, draft): (usize, Draft)| Request {
@@ -118,7 +120,7 @@ struct Drafts<'a> {
 }
 
 impl Drafts<'_> {
-    /// Every path with the usual body; the first path with each query and each body.
+    /// Every path with the usual body; then the first path with each query and each body.
     fn all(&self) -> Vec<Draft> {
         let mut drafts = self.paths();
         let first = drafts[0].clone();
@@ -155,13 +157,14 @@ impl Drafts<'_> {
         Draft { headers, body: Some(body), ..first.clone() }.labelled("a CloudEvent")
     }
 
-    /// Each thing that the path may name. An operation that names two kinds of things takes the first of the second.
+    /// Every value that the path may name. An operation that names two kinds of things uses the
+    /// first value of the second.
     fn paths(&self) -> Vec<Draft> {
         let parts =
             self.operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.split('}').next());
         let mut paths = vec![self.operation.path.replace("{canvas}", self.canvas)];
         if self.operation.id == "list_audit" {
-            // The whole record, of which worlds have some lines at other times.
+            // The whole record: worlds write some of its lines at different times.
             paths[0].push_str("?limit=1000");
         }
         for part in parts.filter(|part| !["canvas", "name", "modifier", "entity"].contains(part)) {
@@ -185,7 +188,7 @@ impl Drafts<'_> {
 
     fn usual_body(&self) -> Option<Value> {
         match self.operation.id.as_str() {
-            // Only counted, so that something is left to the requests that come after it.
+            // Dry runs, so that something is left for the requests that follow.
             "purge_handler" => Some(json!({"dry_run": true})),
             "redrive_dead_events" => Some(json!({"all": true, "dry_run": true})),
             id => body(id),
@@ -225,7 +228,7 @@ impl Drafts<'_> {
     }
 }
 
-/// Every field below a schema, as a JSON pointer; of a list its first element.
+/// Every field below a schema, as a JSON pointer; of a list, its first element.
 fn pointers_of(document: &Value, schema: &Value, at: &str, depth: usize, into: &mut BTreeSet<String>) {
     assert!(depth < 12, "{at}");
     if let Some(name) = schema["$ref"].as_str() {
@@ -253,7 +256,7 @@ fn pointers_of(document: &Value, schema: &Value, at: &str, depth: usize, into: &
     }
 }
 
-/// Sets a field; what stands above it and is not there is made.
+/// Sets a field, creating missing parents.
 fn place(body: &mut Value, parent: &str, name: &str, value: Value) {
     let mut at = body;
     for part in parent.split('/').filter(|part| !part.is_empty()) {

@@ -1,5 +1,5 @@
-//! A proxy before Postgres that notes which statements are sent, and changes some on their way: what the queue would be if it had
-//! been written so.
+//! A proxy in front of Postgres that notes which statements are sent, and changes some of them on
+//! their way: the queue then behaves as if it had been written like that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -9,13 +9,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// The code of the message that begins a session; what comes before it are questions about encryption.
+/// The code of the message that begins a session; before it come questions about encryption.
 const STARTUP: u32 = 196_608;
 
-/// A statement as it is, and as it would be.
+/// A statement and its replacement.
 pub(super) type Change = (String, String);
 
-/// What was asked for when a statement was sent, by its text.
+/// The labels of the requests that sent a statement, by its text.
 pub(super) type Sent = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// Before the server of this address.
+    /// In front of the server of this URL.
     pub(super) async fn start(url: &str, changes: &[Change]) -> Self {
         let options: PgConnectOptions = url.parse().unwrap();
         let server = (options.get_host().to_owned(), options.get_port());
@@ -52,7 +52,7 @@ impl Proxy {
         Self { url, notes, task }
     }
 
-    /// What is asked for from now on.
+    /// Sets the label of the next requests.
     pub(super) fn asked(&self, label: &str) {
         label.clone_into(&mut self.notes.lock().unwrap().asked);
     }
@@ -92,7 +92,7 @@ async fn carry(
         }
     }
     let forth = async {
-        // What was prepared, by its name.
+        // Prepared statements by name.
         let mut prepared = BTreeMap::new();
         loop {
             let kind = from_client.read_u8().await?;
@@ -109,7 +109,7 @@ async fn carry(
                     }
                     prepared.insert(first, second);
                 }
-                // Of a portal, and of what was prepared.
+                // Binds a portal to a prepared statement.
                 b'B' => {
                     if let Some(text) = prepared.get(&second) {
                         let mut notes = notes.lock().unwrap();

@@ -1,4 +1,4 @@
-//! What the tables hold of a tenant, and of nobody. A new table is found by itself.
+//! What the tables hold of a tenant, and of no canvas. A new table is found automatically.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use wakeq::CanvasId;
 use super::Findings;
 use super::seed::{Values, secret};
 
-/// Tables without a canvas, and why they have none. What is emitted or read by a tenant changes none of them.
+/// Tables without a canvas, and the reason. Nothing that a tenant emits or reads changes them.
 const OF_NOBODY: [(&str, &str); 21] = [
     ("chores", "one row for each periodic task of the deployment"),
     ("consumer_groups", "groups read the log of every canvas"),
@@ -34,7 +34,7 @@ const OF_NOBODY: [(&str, &str); 21] = [
     ("_migrations", "which migrations were applied"),
 ];
 
-/// Columns that say when something was last used, and nothing else.
+/// Columns that record only when something was last used.
 const OF_USE: &str = "last_used_at";
 
 async fn tables(pool: &PgPool) -> Vec<(String, bool)> {
@@ -46,7 +46,7 @@ async fn tables(pool: &PgPool) -> Vec<(String, bool)> {
     rows.into_iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// Every row of a canvas, bit for bit; in one statement, because it is asked some hundred times.
+/// Every row of a canvas, byte for byte; in one statement, because it runs some hundred times.
 pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<String>> {
     let tables = tables(pool).await.into_iter().filter(|(_, of_canvas)| *of_canvas);
     let mut rows: BTreeMap<String, Vec<String>> = tables.map(|(table, _)| (table, Vec::new())).collect();
@@ -58,8 +58,8 @@ pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<
     let statement = rows.keys().map(of_table).collect::<Vec<_>>().join(" union all ") + " order by 1, 2";
     let query = sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(canvas.0);
     let found: Vec<(String, String)> = query.fetch_all(pool).await.unwrap();
-    // Both are written down now and then: a stranger who was refused on a canvas is in the record of that canvas, and
-    // so is who signed in there.
+    // Both are written with a delay: the record of a canvas has strangers that were refused on it
+    // and sign-ins there.
     let is_late = |row: &str| ["\"refused\"", "\"sign-in\""].iter().any(|word| row.contains(word));
     for (table, row) in found.into_iter().filter(|(table, row)| table != "audit_log" || !is_late(row)) {
         rows.entry(table).or_default().push(row);
@@ -67,7 +67,7 @@ pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<
     rows
 }
 
-/// Every row that is of no canvas, by its table or by its column.
+/// Every row of no canvas, because of its table or its column.
 pub(super) async fn platform(pool: &PgPool, findings: &mut Findings) -> BTreeMap<String, Vec<String>> {
     let mut rows = BTreeMap::new();
     for (table, of_canvas) in tables(pool).await {
@@ -101,7 +101,7 @@ pub(super) fn differences(
     findings
 }
 
-/// Chains that go over to another object: an event is behind a number that is not of its own.
+/// Chains that cross to another object: an event is behind a number of another object.
 pub(super) async fn crossed(pool: &PgPool) -> Findings {
     let crossed = "select one.object || ' is behind ' || other.object from wakeq.events_v2 one
                      join (select canvas_id, object, last_seq as seq from wakeq.objects
@@ -112,7 +112,8 @@ pub(super) async fn crossed(pool: &PgPool) -> Findings {
     crossed.into_iter().map(|crossed| format!("chains: {crossed}")).collect()
 }
 
-/// What nobody may be told who has not said it: every id of these rows, and what stands in them.
+/// What may be revealed only to a caller that sent it: every id of these rows, and the victim's
+/// mark and keys.
 pub(super) fn secrets(rows: &BTreeMap<String, Vec<String>>, values: &Values) -> BTreeSet<String> {
     let mut secrets: BTreeSet<String> = [secret(super::VICTIM.word)].into();
     secrets.extend(values.keys.iter().cloned());
@@ -122,7 +123,7 @@ pub(super) fn secrets(rows: &BTreeMap<String, Vec<String>>, values: &Values) -> 
             words.filter(|word| word.len() == 36 && Uuid::parse_str(word).is_ok()).map(str::to_owned),
         );
     }
-    // Ids that say nothing.
+    // The nil id reveals nothing.
     secrets.remove(&Uuid::nil().to_string());
     secrets
 }

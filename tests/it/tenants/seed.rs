@@ -1,4 +1,5 @@
-//! What a tenant has: something of each kind, under the names that the other one uses as well, and under names of its own.
+//! A tenant's things: something of each kind, under names that both tenants use, and under names of
+//! its own.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -21,16 +22,16 @@ pub(super) const ATTACKER: Tenant =
 pub(super) const VICTIM: Tenant =
     Tenant { canvas: CanvasId(Uuid::from_u128(0xb000_0000_0000_4000_8000_0000_0000_000b)), word: "victim" };
 
-/// What stands in everything that a tenant keeps to itself, and in no request.
+/// A mark in everything that a tenant keeps to itself, and in no request.
 pub(super) fn secret(word: &str) -> String {
     format!("hush-{word}")
 }
 
-/// What names something of a tenant, by its kind.
+/// The names of a tenant's things, by kind.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     pub(super) canvas: String,
-    /// Of events, alive and dead, as the tenant chose them and as they are stored.
+    /// Ids of events, alive and dead, as the tenant chose them and as they are stored.
     pub(super) ids: Vec<(&'static str, String)>,
     /// Module, name and modifier.
     pub(super) handlers: Vec<[String; 3]>,
@@ -55,7 +56,7 @@ struct Planting<'a> {
     values: Values,
 }
 
-/// Gives a tenant its things.
+/// Creates a tenant's things.
 pub(super) async fn plant(world: &World, tenant: &Tenant) -> Values {
     let key = world.key(tenant, &Scope::ALL).await;
     let values = Values { canvas: tenant.canvas.to_string(), ..Values::default() };
@@ -99,12 +100,12 @@ impl Planting<'_> {
         self.tenant.word == "victim"
     }
 
-    /// An id that the tenant makes up for something.
+    /// An id that the tenant chooses for something.
     fn chosen(&self, what: &str) -> String {
         Uuid::new_v5(&self.tenant.canvas.0, what.as_bytes()).to_string()
     }
 
-    /// Emits, and notes the id under which it is stored, and the one that was chosen.
+    /// Emits, and records the stored id and the chosen one.
     async fn emit(&mut self, what: &'static str, mut event: Value) -> String {
         event["value"] = json!(format!("{} {what}", secret(self.tenant.word)));
         let emitted = self.post("/events", event.clone()).await;
@@ -121,11 +122,11 @@ impl Planting<'_> {
             (json!({"reason": secret(self.tenant.word)}), format!("{}-only", self.tenant.word));
         self.put("/handlers/WORKER/held/pause", reason.clone()).await;
         self.ask(Method::PUT, "/v1/admin/canvases/{}/handlers/WORKER/blocked/block", reason).await;
-        // A rule on a handler that the other one has events of.
+        // A rule on a handler for which the other tenant has events.
         let other = if self.is_victim() { "attacker-only" } else { "victim-only" };
         self.put(&format!("/handlers/WORKER/{other}/pause"), json!({"reason": secret(self.tenant.word)}))
             .await;
-        // The first handler of all: lists begin there.
+        // The first handler in lists.
         let first = if self.is_victim() { "a-first" } else { "a-second" };
         self.emit("of the first handler", json!({"name": first})).await;
         self.emit("waiting", json!({"name": "greet"})).await;
@@ -160,7 +161,7 @@ impl Planting<'_> {
         let emitted = Answer::of(request).await.json();
         self.values.ids.push(("a CloudEvent", emitted["id"].as_str().unwrap().to_owned()));
         let request = self.world.service.request(Method::POST, &path).bearer_auth(&self.key);
-        // The victim's is the one that it will ask again.
+        // The victim repeats this request later.
         let order =
             if self.is_victim() { body("emit").unwrap() } else { json!({"name": "greet", "value": 7}) };
         let request = request.header("idempotency-key", "order-1").json(&order);
@@ -256,7 +257,7 @@ impl Planting<'_> {
         for modifier in ["_", "other"] {
             self.values.handlers.push(["WORKER".into(), "sent".into(), modifier.into()]);
         }
-        // More than the attacker may have beside its own.
+        // Together with the attacker's own, more than one canvas may have.
         for bulk in 0..10 {
             self.put(&format!("/handlers/WORKER/bulk-{bulk}"), json!({"url": url})).await;
         }
@@ -281,7 +282,7 @@ impl Planting<'_> {
         self.world.service.access.allow_account(&email, reach, scopes, &Actor::admin("t")).await.unwrap();
     }
 
-    /// Where the second page of each list begins.
+    /// The cursor of the second page of each list.
     async fn cursors(&mut self) {
         for operation in &self.world.operations {
             let parameters = operation.described["parameters"].as_array().cloned().unwrap_or_default();
@@ -306,8 +307,9 @@ impl Planting<'_> {
     }
 }
 
-/// What is there without a request: handlers that nobody knows, an expired key, a cron whose tick was emitted ahead, events that
-/// are parked under a rule, or deferred as nobody knows their handler; and as little room as the attacks need.
+/// Set up without a request: unknown handlers, an expired key, a cron whose tick was emitted ahead,
+/// events that are parked under a rule or deferred because their handler is unknown; and just as
+/// much room as the attacks need.
 const SETTLED: &str = "
     insert into wakeq.unknown_handlers (canvas_id, module, name, modifier)
     select 'CANVAS', 'WORKER', name, '_' from unnest(array['greet', 'OWN']) name;
@@ -326,14 +328,14 @@ const SETTLED: &str = "
      union all
     select 'CANVAS'::uuid, 'targets', count(*) + 9, 'tests' from wakeq.http_targets where canvas_id = 'CANVAS'";
 
-/// An event ends as dead, as the worker's statement does it.
+/// Moves an event to the dead ones, as the worker's statement does.
 const DIES: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
     insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                    last_error, cause, object, seq, prev, queue, origin)
     select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, value, 'retries', object, seq, prev, queue, origin
       from gone";
 
-/// The same, and its object stands still.
+/// The same, and halts its object.
 const HALTS: &str = "with gone as (delete from wakeq.events_v2 where id = $1 returning *), dead as (
         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                        last_error, cause, object, seq, prev, queue, origin)

@@ -1,5 +1,5 @@
-//! Entities of both tenants under one processor, with the same name: each counts what was sent to it, and is told its own, also
-//! where another processor makes it again of the repository.
+//! Entities of both tenants with the same name, under one processor: each counts its own events and
+//! gets its own results, even after another processor rebuilds it from the repository.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let entities = Entities::new(stage.queue.clone());
     let log = Arc::new(Log::new(stage.store.clone(), &*stage.notifier));
     let mut findings = Findings::new();
-    // A snapshot now and then: the second processor reads what came after it.
+    // With a snapshot now and then: the second processor reads the events after it.
     let config = || EntityConfig {
         poll_interval: Duration::from_millis(50),
         snapshot_every: 2,
@@ -64,7 +64,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
                 let event = EntityEvent::of(&Change::Add(count)).unwrap();
                 entities.send(&tally(canvas), event).await.unwrap().id
             };
-            // More of the attacker's, so that no two versions are alike.
+            // More events of the attacker, so that no two versions are alike.
             send(ATTACKER.canvas, 100).await;
             send(ATTACKER.canvas, 100).await;
             let result = result(&entities, send(VICTIM.canvas, count).await).await;
@@ -80,19 +80,20 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings
 }
 
-/// Whether the tally of a canvas is gone when it was erased. What the next processor reads of the other one is all there.
+/// Erases the tally of a canvas; returns whether it is gone. The next processor must still find all
+/// of the other one.
 async fn erases(entities: &Entities, canvas: CanvasId) -> bool {
     let erasure = entities.erase(&tally(canvas), None, &Actor::user("tests")).await.unwrap();
     ended(entities, canvas, erasure.id).await.is_some()
         && entities.show(&tally(canvas)).await.unwrap().is_none()
 }
 
-/// What the victim is told of an event, once it has ended.
+/// The result that the victim gets for an event, once that has ended.
 async fn result(entities: &Entities, id: EventId) -> Option<String> {
     ended(entities, VICTIM.canvas, id).await?.result
 }
 
-/// An event, once it has ended; none, if it does not.
+/// An event, once it has ended; `None` if it does not.
 async fn ended(entities: &Entities, canvas: CanvasId, id: EventId) -> Option<EntityEventStatus> {
     let ended = async {
         loop {

@@ -1,5 +1,5 @@
-//! What workers do by themselves, for both tenants at once: what is old of the victim goes, what is not old stays, and its ticks
-//! come once, whatever the attacker has under the same names and ids.
+//! What workers do on their own, for both tenants at once: the victim's old rows are removed,
+//! others stay, and its ticks come once, whatever the attacker has under the same names and ids.
 
 use std::time::Duration;
 
@@ -10,9 +10,10 @@ use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
 use crate::support::PATIENCE;
 
-/// What is due at the next minute's pass. Objects of which the attacker's can't go yet; events of entities with the same ids,
-/// of which the attacker's are old; a cron each of the same name, due at the same moment; and of a queue with limits, as many of
-/// the attacker's as may run. No name outside is looked up.
+/// Due at the next minute's pass: objects of which the attacker's can't be removed yet; events of
+/// entities with the same ids, of which the attacker's are old; crons of the same name, due at the
+/// same moment; and in a queue with limits, as many running copies of the attacker as it may have.
+/// No external name is resolved.
 const DUE: &str = "
     update wakeq.chores set next_at = now();
     delete from wakeq.http_targets;
@@ -53,7 +54,7 @@ const DUE: &str = "
             'e0000000-0000-8000-8000-00000000000c');
     update wakeq.facet_settings set in_flight_max = 2 where queue = 'billing'";
 
-/// What has to be so of the victim after the pass, and how that is asked.
+/// What must hold for the victim after the pass, and the query for it.
 const AFTERWARDS: [(&str, &str); 6] = [
     ("its old objects are gone", "not exists (select from wakeq.objects where canvas_id = $1 and object like 'old:%')"),
     (
@@ -82,7 +83,7 @@ pub(super) async fn make_due(world: &World) {
     sqlx::raw_sql(AssertSqlSafe(due)).execute(&world.service.stage.pool).await.unwrap();
 }
 
-/// What is wrong after the pass of a worker that has been started.
+/// Findings after the pass of a worker that has been started.
 pub(super) async fn findings(world: &World) -> Findings {
     let pool = &world.service.stage.pool;
     let is_so = async |question: &str| {

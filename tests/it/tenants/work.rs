@@ -1,4 +1,5 @@
-//! The victim's own events, beside an attacker that has stopped everything of the same names: they run as if it were not there.
+//! The victim's own events run as if the attacker were not there, although the attacker has stopped
+//! everything with the same names.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ use crate::support::Running;
 
 /// Longest wait for something that is due at once.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// What the victim emits in each way.
+/// How many events the victim emits in each way.
 const EACH: u64 = 3;
 
-/// A canvas's event ran, with this value.
+/// An event that ran: its canvas, kind and value.
 type Ran = (CanvasId, String, u64);
 
 pub(super) async fn goes_on(world: &World) -> Findings {
@@ -48,7 +49,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let worker =
         QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
     let worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
-    // At once, so that what is behind another of its object has to be told when that is done; the attacker's are between them.
+    // In one batch, so that events behind another one of their object need a wake-up when that is
+    // done; the attacker's are in between.
     let between = |value| event("row", value).on("row:1").unwrap();
     let emitted = (0..EACH).flat_map(|value| {
         [
@@ -64,7 +66,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let all = async {
         while seen.iter().filter(|(canvas, ..)| *canvas == VICTIM.canvas).count() < 3 * EACH as usize {
             let Some(told) = ran.recv().await else { break };
-            // What was copied before is no concern of this.
+            // Skips copies that were made before.
             if told.2 < u64::MAX {
                 seen.push(told);
             }
@@ -94,7 +96,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings
 }
 
-/// A target of the canvas.
+/// Registers a target on the canvas.
 async fn posted_to(world: &World, canvas: CanvasId) -> Receiver {
     let (stage, receiver) = (&world.service.stage, Receiver::start().await);
     let address = HandlerAddress {
@@ -104,7 +106,7 @@ async fn posted_to(world: &World, canvas: CanvasId) -> Receiver {
     let url = "https://target.example/".parse().unwrap();
     let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
     stage.admin.put_target(&address, &target, &Actor::user("tests")).await.unwrap();
-    // Loopback is for tests alone.
+    // Only tests may deliver to loopback.
     let to = "update wakeq.http_targets set url = $2 where canvas_id = $1 and name = 'posted'";
     sqlx::query(to).bind(canvas.0).bind(&receiver.url).execute(&stage.pool).await.unwrap();
     receiver
@@ -119,8 +121,8 @@ fn event(name: &str, value: u64) -> Event {
     Event::new(name, &value).unwrap().canvas(VICTIM.canvas)
 }
 
-/// The attacker's handlers of the same names are paused, its object of the same name stands still, and it gets nothing of the
-/// queue; all of them have something that waits.
+/// The attacker's handlers of the same names are paused, its object of the same name is halted, and
+/// its facet gets no turns; all of them have something waiting.
 async fn stopped(world: &World) {
     let stage = &world.service.stage;
     let by = Actor::user("tests");

@@ -1,4 +1,4 @@
-//! A queue with its API, in which tenants stand: alone or beside each other.
+//! A queue with its API for tenants: alone or side by side.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::service::{Answer, Service};
 use crate::support::{Stage, database};
 use wakeq_services::TestDatabase;
 
-/// What services have registered; what canvases emit for `usage` is copied into it.
+/// A queue registered by the platform; events that canvases emit for `usage` are copied into it.
 pub(super) const QUEUE: &str = "billing";
 
 pub(super) struct World {
@@ -34,14 +34,14 @@ pub(super) struct World {
 /// By tenant and holder.
 type Keys = BTreeMap<String, String>;
 
-/// A world that is copied rather than made anew.
+/// A world that is copied rather than created again.
 pub(super) struct Frozen {
     database: TestDatabase,
     keys: Keys,
 }
 
 impl Frozen {
-    /// A copy, in which this was run first, and whose queue has other statements in place of some.
+    /// A copy in which `first` was run, and whose queue sends other statements in place of some.
     pub(super) async fn thaw(&self, first: &[String], changes: &[Change]) -> World {
         let database = self.database.copy().await.unwrap();
         if !first.is_empty() {
@@ -76,15 +76,15 @@ impl World {
         Self { service, document, operations, proxy: None, keys: tokio::sync::Mutex::default() }
     }
 
-    /// As it is now, with processes that begin anew: what was noted and not yet written, is written.
+    /// The same world with new processes: what was noted but not yet written gets written.
     pub(super) async fn again(self) -> Self {
         self.freeze().await.thaw(&[], &[]).await
     }
 
-    /// As it is now, to be copied.
+    /// Stops the world, so that it can be copied.
     pub(super) async fn freeze(self) -> Frozen {
         let Stage { database, store, pool, .. } = self.service.stop().await;
-        // Of which a holder has two at most: each service has one.
+        // A holder has two keys at most, and each service creates one.
         sqlx::query("delete from wakeq.access_keys where holder = 'tests'").execute(&pool).await.unwrap();
         store.close().await;
         pool.close().await;
@@ -124,19 +124,19 @@ impl World {
         Answered::of(Answer::of(sent).await)
     }
 
-    /// Where its queue has its database.
+    /// The URL by which its queue reaches the database.
     pub(super) fn url(&self) -> &str {
         self.proxy.as_ref().map_or(self.service.stage.database.url(), |proxy| &proxy.url)
     }
 
-    /// Notes what is asked for from now on.
+    /// Sets the label of the next requests.
     pub(super) fn asked(&self, label: &str) {
         if let Some(proxy) = &self.proxy {
             proxy.asked(label);
         }
     }
 
-    /// How far its sequences have come.
+    /// The last values of its sequences.
     pub(super) async fn sequences(&self) -> BTreeMap<String, i64> {
         let all = "select sequencename::text, last_value from pg_sequences
                     where schemaname = 'wakeq' and last_value is not null";
@@ -144,8 +144,8 @@ impl World {
         all.into_iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Moves its sequences to where another's are, so that the numbers of what comes are greater than those of what is there
-    /// in both.
+    /// Moves its sequences to those of another world, so that new numbers are greater than all
+    /// existing ones in both.
     pub(super) async fn advance(&self, sequences: &BTreeMap<String, i64>) {
         for (name, last) in sequences {
             let set = "select setval(('wakeq.' || quote_ident($1))::regclass, $2)";
@@ -154,7 +154,7 @@ impl World {
     }
 }
 
-/// A server that never says "too many": what is asked here is asked as fast as it goes.
+/// A server without rate limits: requests are sent as fast as possible.
 fn unhurried() -> HttpConfig {
     let most = 1_000_000;
     HttpConfig {

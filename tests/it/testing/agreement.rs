@@ -1,6 +1,8 @@
-//! The tables in memory against Postgres: the same random steps on two kits, and after each the same findings.
+//! The tables in memory against Postgres: the same random steps on two kits, with the same findings
+//! after each.
 //!
-//! Moments are whole kiloseconds and the deployment's durations half ones, so that a slow machine changes nothing.
+//! Moments are whole kiloseconds and the deployment's durations half ones, so that a slow machine
+//! does not matter.
 
 use std::time::Duration;
 
@@ -15,13 +17,13 @@ use crate::support::{Stage, connect, scope};
 
 const STEPS: usize = 60;
 const KILO: Duration = Duration::from_secs(1000);
-/// Rounded to hundreds of seconds, no sum of some of these comes near a half, where the time would show that a server needs
-/// on a busy machine.
+/// Rounded to hundreds of seconds, no sum of these comes near a half, where the time that a server
+/// needs on a busy machine would show.
 const BEYOND: Duration = Duration::from_secs(101);
 const NAMES: [&str; 4] = ["a", "b", "c", "late"];
 const OBJECTS: [&str; 2] = ["work:1", "work:2"];
 const ELSEWHERE: CanvasId = CanvasId(Uuid::from_u128(7));
-/// An object stands still for this handler when an event of it dies.
+/// For this handler, the death of an event halts its object.
 const HALTING: &str = "c";
 
 fn timing() -> Timing {
@@ -36,7 +38,7 @@ fn timing() -> Timing {
     }
 }
 
-/// Small, seeded, the same for both kits.
+/// Small and seeded; the same for both kits.
 struct Dice(u64);
 
 impl Dice {
@@ -55,7 +57,7 @@ enum Step {
         delay: u32,
         plan: String,
     },
-    /// A main event and two subevents, and the state, if it is another one.
+    /// A main event, two subevents, and the new state if it changes.
     Change {
         first: u128,
         name: &'static str,
@@ -107,7 +109,7 @@ fn program(seed: u64) -> Vec<Step> {
             let object = OBJECTS[dice.below(2)];
             match dice.below(33) {
                 0..=6 => {
-                    // Again, now and then, an id that was emitted before.
+                    // Occasionally reuses an id that was emitted before.
                     last += 1;
                     let id = if dice.below(8) == 0 { old } else { last };
                     let plan =
@@ -145,7 +147,8 @@ fn program(seed: u64) -> Vec<Step> {
         .collect()
 }
 
-/// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits another).
+/// What the plan says for this attempt: o(k), f(ails), v(alue), p(anics), r(etries later), e(mits
+/// another).
 async fn act(event: Execution, queue: Queue) -> HandlerResult {
     let plan: String = event.value()?;
     match plan.chars().nth(event.attempt as usize - 1).unwrap_or('o') {
@@ -178,13 +181,13 @@ fn id(number: u128) -> EventId {
     EventId(Uuid::from_u128(number))
 }
 
-/// The id that an event of a handler has which emits another one.
+/// The id of the event that an event's handler emits.
 fn child_of(event: EventId) -> EventId {
     EventId(Uuid::from_u128(event.0.as_u128() ^ 1))
 }
 
-/// What a drain did, in an order of its own: events that are due together are told by their ids. When a notification comes
-/// whose event was removed meanwhile is the lot's business, and no row's.
+/// What a drain did, sorted: events that are due together are identified by their ids. When the
+/// notification of a removed event arrives depends on the parking lot, so such a run is left out.
 fn shown(drained: &Drained, looks: bool) -> String {
     let counts = (drained.completed, drained.retried, drained.died, drained.waiting);
     let gone = |run: &RunReport| run.trail == [Outcome::EventMissing];
@@ -203,7 +206,7 @@ fn shown(drained: &Drained, looks: bool) -> String {
 async fn explained(kit: &TestKit, event: EventId) -> String {
     match kit.explain(event).await.unwrap() {
         Explanation::Live(live) => {
-            // Without the sign that a zero may have.
+            // Adding 0.0 drops the sign of a negative zero.
             let seconds =
                 |moment: wakeq::Timestamp| ((moment - live.now).as_seconds_f64() / 100.0).round() + 0.0;
             format!(
@@ -267,9 +270,11 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
 
 async fn redrive(kit: &mut TestKit) -> String {
     let (ada, admin) = (Actor::admin("ada"), kit.admin());
-    // What died at this very moment is not meant, and in memory none passes by itself.
+    // The filter leaves out what died at this very moment, and in memory time does not pass by
+    // itself.
     kit.advance(Duration::from_millis(1)).await.unwrap();
-    // Which of those that died together was the first is nobody's business, but on objects it decides their links.
+    // Which of the events that died together was first is arbitrary, but on objects it decides
+    // their links, so these are redriven in the order of their ids.
     let mut alone = Vec::new();
     for number in 0..100 {
         let dead = kit.explain(id(number)).await.unwrap();
@@ -281,7 +286,7 @@ async fn redrive(kit: &mut TestKit) -> String {
     format!("{alone:?} {rest:?}")
 }
 
-/// Takes a step; what can be seen of it.
+/// Takes a step and returns what can be observed.
 async fn take(kit: &mut TestKit, step: &Step) -> String {
     let ada = Actor::admin("ada");
     let admin = kit.admin();
@@ -310,7 +315,7 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
         }
         Step::Stop { name, block, until } => {
             let until = match until {
-                // Between two whole kiloseconds, for the machine's sake.
+                // Between two whole kiloseconds, so that a slow machine does not matter.
                 Some(until) => Some(kit.now().await.unwrap() + kilo(until) - KILO / 2),
                 None => None,
             };

@@ -55,7 +55,8 @@ async fn three_retries(mut kit: TestKit) {
     assert_dead!(kit, "stubborn", count = 0);
 }
 
-/// KIT-01: the example of the requirement, without a server. The fastest of many repetitions, as the machine may be busy.
+/// KIT-01: the example of the requirement, without a server. Takes the fastest of many repetitions,
+/// as the machine may be busy.
 #[tokio::test]
 async fn three_retries_of_ten_minutes_take_milliseconds() {
     let mut took = Vec::new();
@@ -81,7 +82,8 @@ async fn three_retries_on_postgres() {
     println!("    three retries, ten minutes apart, on Postgres: {ran:?}, after {connected:?} to connect");
 }
 
-/// An event, an hour away, fails to its end; a second one is paused, and a third one is too far off.
+/// An event that is an hour away fails until it is dead; a second one is paused, and a third one is
+/// too far off.
 async fn runs_to_the_end(mut kit: TestKit) {
     let failing = |_: Execution| async { Err(HandlerError::operational("never")) };
     kit.handlers(
@@ -117,7 +119,8 @@ async fn on_postgres_it_runs_to_the_end_and_no_further() {
     runs_to_the_end(kit).await;
 }
 
-/// Who drops a drain half-way is a worker that dies: its event is taken over after a lease, and dead after five of them.
+/// Dropping a drain half-way is the death of a worker: its event is taken over after a lease, and
+/// is dead after five of them.
 async fn loses_its_workers(mut kit: TestKit) {
     let started = Arc::new(Notify::new());
     let signal = Arc::clone(&started);
@@ -175,7 +178,7 @@ async fn what_is_emitted_in_a_transaction_counts_once_it_is_committed() {
     assert_eq!(kit.drain().await.unwrap().completed, 2, "a drain finds what nobody published");
 }
 
-/// One run, whatever else waits, and its whole report.
+/// One run, whatever else waits, with its whole report.
 #[tokio::test]
 async fn one_event_is_performed() {
     let mut kit = TestKit::new();
@@ -209,7 +212,7 @@ async fn one_event_is_performed() {
     assert_eq!((unknown.attempt, unknown.trail.last()), (None, Some(&Outcome::Deferred)));
 }
 
-/// What waited for a handler runs once the kit has it.
+/// Events that waited for a handler run once the kit has it.
 #[tokio::test]
 async fn handlers_may_come_later() {
     let mut kit = TestKit::new();
@@ -238,7 +241,7 @@ async fn handlers_that_never_rest_are_an_error() {
     assert!(kit.drain().await.unwrap_err().to_string().starts_with("10000 runs and no end"));
 }
 
-/// A test of many events may run more than the least bound.
+/// A drain may run more than the minimum bound if there are many events.
 #[tokio::test]
 async fn many_events_that_come_to_rest_are_no_error() {
     let mut kit = TestKit::new();
@@ -249,7 +252,7 @@ async fn many_events_that_come_to_rest_are_no_error() {
     assert_eq!(kit.drain().await.unwrap().completed, 10_001);
 }
 
-/// A lease that ends exactly now is not over yet, and nothing waits for it without end.
+/// A lease that ends exactly now is not over yet, and nothing waits for it forever.
 #[tokio::test]
 async fn in_memory_a_lease_is_over_after_its_last_moment() {
     let mut kit = TestKit::new();
@@ -282,7 +285,7 @@ async fn in_memory_a_lease_is_over_after_its_last_moment() {
     }
 }
 
-/// What is too far off comes nearer by all of the time that was given.
+/// An event that is too far off comes nearer by all of the time that was given.
 #[tokio::test]
 async fn a_drain_for_a_time_uses_it_up() {
     let (mut kit, hour) = (TestKit::new(), Duration::from_secs(3600));
@@ -295,7 +298,7 @@ async fn a_drain_for_a_time_uses_it_up() {
     assert_eq!(kit.now().await.unwrap() - before, chrono::TimeDelta::minutes(90), "nothing waits any more");
 }
 
-/// A drain that nobody could wake says what to do.
+/// A drain that nothing could wake is an error that says what to do.
 #[tokio::test]
 async fn a_notifier_that_stands_still_is_an_error() {
     let mut kit = TestKit::new();
@@ -322,7 +325,7 @@ async fn a_notifier_that_stands_still_is_an_error() {
     assert_eq!(kit.drain().await.unwrap().waiting, 0);
 }
 
-/// A float that was emitted is the float that a test expects, however it is written.
+/// A float that was emitted compares equal to the float that a test expects, however it is written.
 #[tokio::test]
 async fn emitted_floats_are_found() {
     let kit = TestKit::new();
@@ -344,7 +347,7 @@ async fn emitted_floats_are_found() {
     }
 }
 
-/// A failed assertion names the line it stands in, also one that awaits.
+/// A failed assertion, also one that awaits, names the line of the test.
 #[tokio::test]
 async fn assertions_panic_in_the_line_of_the_test() {
     static LINES: std::sync::Mutex<Vec<(String, u32)>> = std::sync::Mutex::new(Vec::new());
@@ -364,7 +367,7 @@ async fn assertions_panic_in_the_line_of_the_test() {
     assert_eq!(seen, [(file!().to_owned(), dead), (file!().to_owned(), emitted)]);
 }
 
-/// The text with which a future panics.
+/// The message with which a future panics.
 async fn panic_of(future: impl Future<Output = ()>) -> String {
     let panic = AssertUnwindSafe(future).catch_unwind().await.expect_err("it holds");
     panic.downcast_ref::<String>().cloned().unwrap()
@@ -411,7 +414,7 @@ async fn failed_assertions_show_what_there_is() {
     assert_eq!(emitted[1].read::<u32>().unwrap(), 2);
 }
 
-/// A drain tells what became of each event, and says so when a test expected something else.
+/// A drain reports what became of each event, which shows when a test expected something else.
 #[tokio::test]
 async fn a_drain_tells_what_ran() {
     let mut kit = TestKit::new();
@@ -463,7 +466,7 @@ async fn a_drain_tells_what_ran() {
     assert!(told.ends_with("waiting 1:\n  WORKER/later/_ waits: it is due in 600 s"), "{told}");
 }
 
-/// What memory does not do is refused in words, and reaches for no server.
+/// What memory does not support is refused with an error that says so, and contacts no server.
 #[tokio::test]
 async fn what_memory_does_not_do_is_refused() {
     let kit = TestKit::new();
@@ -471,7 +474,7 @@ async fn what_memory_does_not_do_is_refused() {
     assert_eq!(error.to_string(), "a store in memory does not do this: give the test kit a database");
 }
 
-/// A chosen id is emitted once; an idempotency key answers again.
+/// A chosen id is emitted once; a repeated idempotency key returns the first answer.
 #[tokio::test]
 async fn ids_and_keys_are_remembered_in_memory() {
     use wakeq::{EventId, IdempotencyKey, Idempotent};

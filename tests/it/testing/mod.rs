@@ -1,4 +1,5 @@
-//! The kit for tests of handlers: that it behaves as the worker and as Postgres do, and what its assertions say.
+//! The kit for tests of handlers: it behaves as the worker and Postgres do; and what its assertions
+//! say.
 
 mod agreement;
 mod kit;
@@ -9,14 +10,15 @@ use wakeq::testing::TestKit;
 
 use crate::support::{Stage, connect};
 
-/// A kit on a database of its own, which goes with the stage.
+/// A kit on a database of its own, which lives as long as the stage.
 async fn on_postgres() -> (Stage, TestKit) {
     let (stage, _) = Stage::memory().await;
     let kit = TestKit::on(connect(stage.database.url(), stage.store.timing().clone()).await);
     (stage, kit)
 }
 
-/// The edges that a run took from the claim on, in the diagram's words: what it looked at before depends on when it came.
+/// The edges that a run took from the claim on, in the diagram's words: those before depend on when
+/// it arrived.
 fn doings(trail: &[Outcome]) -> String {
     let from = trail.iter().position(|outcome| *outcome == Outcome::LockClaimed).map_or(0, |at| at + 1);
     trail[from..].iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ")

@@ -1,4 +1,4 @@
-//! The kit and a worker that stays: the same handlers and events, and the same of both.
+//! The kit and a long-running worker: the same handlers and events, and the same results.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wakeq::{
 use super::{doings, on_postgres};
 use crate::support::{Stage, quick, scope};
 
-/// Short for the worker, which has no other clock than ours.
+/// Short, because the worker runs on real time.
 const DELAY: Duration = Duration::from_millis(40);
 
 const PLANS: [&str; 9] = ["ok", "value", "fails", "panics", "slow", "after", "limited", "unknown", "paused"];
@@ -43,7 +43,7 @@ fn handlers() -> Handlers {
     })
 }
 
-/// By plan: each attempt, what it did, and what its handler said; and what is left of the event.
+/// By plan: each attempt with what it did and its handler's error, and what is left of the event.
 type Story = BTreeMap<&'static str, (Vec<String>, String)>;
 
 fn told<'a>(ids: &BTreeMap<EventId, &'static str>, reports: impl Iterator<Item = &'a RunReport>) -> Story {
@@ -81,7 +81,7 @@ async fn ends(story: &mut Story, ids: &BTreeMap<EventId, &'static str>, admin: &
 }
 
 async fn by_the_worker() -> Story {
-    // No attempt is to be lost with its lease, however late this machine answers a claim.
+    // No attempt may be lost to an expired lease, however late this machine answers a claim.
     let patient = Timing { lease: Duration::from_secs(30), ..quick() };
     let (stage, _) = Stage::memory_with(patient).await;
     let ada = Actor::user("ada");
@@ -118,7 +118,7 @@ async fn by_the_kit(mut kit: TestKit) -> Story {
     story
 }
 
-/// KIT-02: attempts, errors, delays, rules and ends are the worker's.
+/// KIT-02: attempts, errors, delays, rules and endings are those of the worker.
 #[tokio::test]
 async fn the_kit_and_a_worker_do_the_same() {
     let worker = by_the_worker().await;

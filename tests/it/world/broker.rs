@@ -1,4 +1,5 @@
-//! A broker that keeps messages and hands them out when asked: a plain one, or the emulator's with its faults.
+//! A broker that keeps messages and hands them out on request: a plain one, or the emulator's with
+//! its faults.
 
 use std::time::Duration;
 
@@ -6,32 +7,32 @@ use wakeq::{EventId, Timestamp};
 
 use super::emulated::{Emulated, Held};
 
-/// How long the plain broker waits before it delivers again: what was put back, and what a dead worker held.
+/// Delay before the plain broker redelivers a message that was put back.
 const REDELIVERY: Duration = Duration::from_secs(10);
 const ACKNOWLEDGE_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Undelivered messages.
 #[derive(Debug, Default)]
 pub(crate) struct Broker {
-    /// The plain broker's.
+    /// Messages of the plain broker.
     pub(crate) messages: Vec<Message>,
-    /// Stands in for it.
+    /// Replaces the plain broker if set.
     pub(crate) emulated: Option<Box<Emulated>>,
 }
 
-/// A notification on its way.
+/// A notification in transit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message {
     pub(crate) event: EventId,
-    /// It is not delivered before this.
+    /// Not delivered before this time.
     pub(crate) at: Timestamp,
 }
 
-/// A notification in somebody's hands.
+/// A notification that a worker holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Taken {
     pub(crate) event: EventId,
-    /// What the emulator's broker knows it by.
+    /// The lease by which the emulator's broker knows it.
     pub(crate) held: Option<Held>,
 }
 
@@ -56,7 +57,7 @@ impl Broker {
         }
     }
 
-    /// Takes the oldest deliverable message of an event out.
+    /// Removes the oldest deliverable message of an event.
     pub(crate) fn take(&mut self, event: EventId, now: Timestamp) -> Option<Taken> {
         if let Some(emulated) = &mut self.emulated {
             return emulated.take(event).map(|held| Taken { event, held: Some(held) });
@@ -78,15 +79,15 @@ impl Broker {
         }
     }
 
-    /// Whoever held it is gone; the broker notices after a while.
+    /// Its holder is gone; the broker notices when the acknowledge deadline passes.
     pub(crate) fn abandon(&mut self, taken: &Taken, now: Timestamp) {
-        // The emulator's leases run out by themselves.
+        // The emulator's leases expire by themselves.
         if taken.held.is_none() {
             self.publish(taken.event, now + ACKNOWLEDGE_DEADLINE);
         }
     }
 
-    /// Time passes, while these are held by processes that go on holding them.
+    /// Lets time pass while live processes keep holding these messages.
     pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[Held]) {
         if let Some(emulated) = &mut self.emulated {
             emulated.pass(from, to, held);

@@ -1,4 +1,4 @@
-//! Chance, from a seed.
+//! Randomness from a seed.
 
 /// A small generator (splitmix64): the same seed gives the same world everywhere.
 pub(crate) struct Dice(pub(crate) u64);

@@ -1,7 +1,9 @@
-//! The emulator's broker in the simulated world: it loses, doubles, delays and reorders by its seed, on the world's clock.
+//! The emulator's broker in the simulated world: it loses, duplicates, delays and reorders messages
+//! by its seed, on the world's clock.
 //!
-//! It stands between a world and `wakeq_emulator::broker::Broker`, and decides nothing: settings are those that the
-//! notifier gives a subscription, and leases are extended as the client library extends them.
+//! It connects a world to `wakeq_emulator::broker::Broker` and decides nothing: the settings are
+//! those that the notifier gives a subscription, and leases are extended as the client library
+//! extends them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -18,16 +20,16 @@ use wakeq_emulator::proto::pubsub::{
 const TOPIC: &str = "projects/world/topics/notifications";
 const SUBSCRIPTION: &str = "projects/world/subscriptions/workers";
 const LEASE_S: i32 = 60;
-/// A lease is extended this often.
+/// How often a lease is extended.
 const EXTENSION: Duration = Duration::from_secs(20);
-/// What a stream holds ahead of its workers.
+/// How many messages a stream holds ahead of its workers.
 const AHEAD: usize = 10;
 
 /// A lease on a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     ack_id: String,
-    /// How often everything had been forgotten when it was handed out.
+    /// How often the broker had been wiped when the message was handed out.
     life: u32,
 }
 
@@ -35,15 +37,15 @@ pub(crate) struct Held {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mishaps {
     pub(crate) published: usize,
-    /// Handed out never.
+    /// Never handed out.
     pub(crate) lost: usize,
-    /// Handed out more than once, whether doubled or because they were given back or left.
+    /// Handed out more than once: duplicated, put back, or not acknowledged in time.
     pub(crate) repeated: usize,
-    /// Handed out for the first time after one that was published later.
+    /// First handed out after a message that was published later.
     pub(crate) overtaken: usize,
-    /// How often everything was forgotten.
+    /// How often the broker was wiped.
     pub(crate) forgotten: usize,
-    /// What the broker says it did.
+    /// The faults that the broker itself reports.
     pub(crate) struck: FaultCounts,
 }
 
@@ -58,7 +60,7 @@ impl Mishaps {
     }
 }
 
-/// Sums of the faults of messages, streams and calls.
+/// Adds up faults of messages, streams and calls.
 pub(crate) fn add(sum: &mut FaultCounts, more: FaultCounts) {
     sum.lost += more.lost;
     sum.duplicated += more.duplicated;
@@ -92,7 +94,7 @@ impl Emulated {
         emulated
     }
 
-    /// As the notifier does, also where everything was forgotten.
+    /// Creates topic and subscription as the notifier does, at the start and after every wipe.
     fn create(&mut self, now: Timestamp) {
         let topic = Topic { name: TOPIC.to_owned(), ..Topic::default() };
         self.broker.create_topic(time(now), topic).unwrap();
@@ -179,14 +181,15 @@ impl Emulated {
         }
     }
 
-    /// What killing an emulator does: everything in it is lost, and the notifier creates topic and subscription again.
+    /// Same effect as killing an emulator: its contents are lost, and the notifier creates topic
+    /// and subscription again.
     pub(crate) fn forget_everything(&mut self, now: Timestamp) {
         self.broker.forget_everything();
         self.life += 1;
         self.create(now);
     }
 
-    /// No faults from here on.
+    /// Turns faults off.
     pub(crate) fn mend(&mut self) {
         self.broker.set_faults(Faults::default());
     }

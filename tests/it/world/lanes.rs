@@ -1,4 +1,5 @@
-//! The statements that order is about: whose turn it is, who wakes the next, what stands still.
+//! The statements that order depends on: whose turn it is, what wakes the next event, which lanes
+//! are halted.
 
 use wakeq::EventId;
 use wakeq::machine::Turn;
@@ -6,13 +7,13 @@ use wakeq::machine::Turn;
 use super::{Defect, World};
 
 impl World {
-    /// The handler and the object of an event that is on one.
+    /// The handler and the object of an event, if it has an object.
     pub(crate) fn lane_of(&self, id: EventId) -> Option<(String, String)> {
         let record = &self.records[&id];
         Some((record.handler.clone(), record.object.clone()?))
     }
 
-    /// The first event that is left of a lane.
+    /// The first remaining event of a lane.
     pub(crate) fn first_of(&self, lane: &(String, String)) -> Option<EventId> {
         self.rows.keys().copied().find(|id| self.lane_of(*id).as_ref() == Some(lane))
     }
@@ -34,7 +35,7 @@ impl World {
         (!runs && row.delay_until <= self.now + self.timing.horizon).then_some(first)
     }
 
-    /// Part of every removal: the promise of the event that comes next is made again.
+    /// Part of every removal: restores the promise of the next event.
     pub(super) fn arm_next(&mut self, removed: EventId) {
         let next = self.lane_of(removed).and_then(|lane| self.first_of(&lane));
         if let Some(next) = next.filter(|_| self.defect != Some(Defect::RemoveWithoutArming)) {
@@ -49,7 +50,8 @@ impl World {
         }
     }
 
-    /// A removal that looks for the next event in its own snapshot, before it is committed.
+    /// A defective removal: it looks for the next event in its own snapshot, before it is
+    /// committed.
     pub(super) fn leave(&mut self, id: EventId) -> bool {
         let lane = self.lane_of(id).filter(|_| self.defect == Some(Defect::HandOverInTheRemoval));
         let Some(lane) = lane else { return false };
@@ -59,7 +61,7 @@ impl World {
         true
     }
 
-    /// Wakes the event whose turn it is, after the removal of this one.
+    /// Wakes the event whose turn it is after this one was removed.
     pub(crate) fn hand_over(&mut self, removed: EventId) {
         let next = match self.leaving.remove(&removed) {
             Some(seen) => {
@@ -73,7 +75,7 @@ impl World {
         }
     }
 
-    /// An operator lets a lane go on, and wakes its first event after that.
+    /// An operator resumes a halted lane; then its first event is woken.
     pub(crate) fn skip(&mut self, handler: &str, object: &str) {
         let lane = (handler.to_owned(), object.to_owned());
         if !self.halted.remove(&lane) || self.defect == Some(Defect::SkipWithoutWaking) {
@@ -87,9 +89,10 @@ impl World {
         }
     }
 
-    /// What has to hold of events whose turn had not come: somebody else still has to end before them, or somebody is about
-    /// to wake them, or, when processes may die, the probe does so within the grace. `handing_over`: the events whose
-    /// removal some worker has still to follow up.
+    /// Invariant for events that were turned away because it was not their turn: an earlier event
+    /// still has to end, or a worker is about to wake them, or, if processes may die, the probe
+    /// wakes them within the grace. `handing_over`: the events whose removal some worker has yet to
+    /// follow up.
     pub(crate) fn check_turned_away(&mut self, handing_over: &[EventId], processes_die: bool) {
         let mut found = Vec::new();
         for (id, record) in self.records.iter().filter(|(_, record)| record.turned_away) {

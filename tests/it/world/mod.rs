@@ -1,6 +1,8 @@
-//! A simulated world for the real state machine: the rows, rules and clock of a database, a broker, and workers.
+//! A simulated world for the real state machine: the rows, rules and clock of a database, a broker,
+//! and workers.
 //!
-//! It decides nothing that the machine decides; its statements say what the SQL says, each at one moment.
+//! It makes none of the machine's decisions; its statements do what the SQL does, each at one
+//! moment.
 
 pub(crate) mod broker;
 pub(crate) mod dice;
@@ -19,32 +21,33 @@ use wakeq::{EventId, Outcome, RetryPolicy, RuleKind, Timestamp, Timing};
 
 use broker::Broker;
 
-/// A statement that is wrong on purpose, to show that the checks notice.
+/// A deliberate bug in a statement, to show that the checks notice it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Defect {
-    /// Parking does not look at the rule again.
+    /// Parking does not check the rule again.
     ParkWithoutRule,
     /// Completing does not compare `claims`.
     RemoveWithoutFence,
     /// Saving a retry does not compare `claims`.
     RetryWithoutFence,
-    /// Claiming does not look at the lock again.
+    /// Claiming does not check the lock again.
     ClaimWithoutLock,
-    /// Claiming does not look at the rules again.
+    /// Claiming does not check the rules again.
     ClaimWithoutRule,
     /// Lifting a rule leaves no resume job behind.
     LiftWithoutJob,
-    /// The resume job passes over rows that somebody runs.
+    /// The resume job skips rows that are running.
     ResumeSkipsRunning,
     /// Retrying forgets to set the promise.
     RetryWithoutPromise,
-    /// Completing leaves the row, and nobody's lock on it.
+    /// Completing leaves the row in place, unlocked.
     RemoveNothing,
-    /// Removing an event and looking for the next one is one statement: what is committed after its snapshot is missed.
+    /// Removing an event and looking for the next one is one statement, which misses whatever is
+    /// committed after its snapshot.
     HandOverInTheRemoval,
-    /// Removing an event does not make the promise of the next one again.
+    /// Removing an event does not restore the promise of the next one.
     RemoveWithoutArming,
-    /// An object that stood still goes on, and nobody is woken.
+    /// A halted object resumes without a wake-up.
     SkipWithoutWaking,
 }
 
@@ -60,14 +63,15 @@ pub(crate) struct Row {
     pub(crate) retries: u32,
 }
 
-/// What the test remembers of an event, also after its row is gone.
+/// What the test remembers of an event, even after its row is gone.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) label: String,
     pub(crate) handler: String,
-    /// What it is about; ids are in the order of the chain.
+    /// The object, if any; ids are in the order of its chain.
     pub(crate) object: Option<String>,
-    /// Its last notification was acknowledged because it was not its turn, and no other has been published since.
+    /// Its last notification was acknowledged because it was not its turn, and none has been
+    /// published since.
     pub(crate) turned_away: bool,
     /// How often its notification was published.
     pub(crate) published: u32,
@@ -75,11 +79,12 @@ pub(crate) struct Record {
     pub(crate) starts: u32,
     /// How often the handler completed, fenced out or not.
     pub(crate) completions: u32,
-    /// How often its claim was released because a worker shut down, or its handler said "not yet".
+    /// How often its claim was released because a worker shut down or its handler returned "not
+    /// yet".
     pub(crate) releases: u32,
     /// How the row was removed.
     pub(crate) removed: Option<Removal>,
-    /// The last counts of the row.
+    /// The row as it last was.
     pub(crate) last: Row,
 }
 
@@ -99,25 +104,26 @@ pub(crate) struct World {
     pub(crate) timing: Timing,
     pub(crate) losses_max: u32,
     pub(crate) retry: RetryPolicy,
-    /// How many rows a page of a resume job has.
+    /// Rows per page of a resume job.
     pub(crate) page: usize,
     pub(crate) defect: Option<Defect>,
     pub(crate) rows: BTreeMap<EventId, Row>,
     pub(crate) rules: BTreeSet<(String, RuleKind)>,
     pub(crate) jobs: Vec<ResumeJob>,
-    /// Handlers for which an object stands still when an event of it dies.
+    /// Handlers for which the death of an event halts its object.
     pub(crate) halting: BTreeSet<String>,
-    /// Handlers and objects that stand still.
+    /// Halted lanes, as handler and object.
     pub(crate) halted: BTreeSet<(String, String)>,
-    /// What a removal that is not committed yet saw of its lane: only a broken one lasts.
+    /// Removals that are not committed yet, with the next event that each saw in its lane. Only a
+    /// defective removal leaves an entry.
     pub(crate) leaving: BTreeMap<EventId, Option<EventId>>,
     pub(crate) broker: Broker,
     pub(crate) records: BTreeMap<EventId, Record>,
     /// The edges that any worker took.
     pub(crate) outcomes: BTreeSet<Outcome>,
-    /// What the checks found.
+    /// Failed checks.
     pub(crate) violations: Vec<String>,
-    /// A readable log; `None` where thousands of worlds are made.
+    /// A readable log; `None` when thousands of worlds are played.
     pub(crate) trace: Option<Vec<String>>,
 }
 
@@ -144,12 +150,12 @@ impl World {
         }
     }
 
-    /// The machine's knobs in this world.
+    /// The machine's settings in this world.
     pub(crate) fn policy(&self) -> Policy {
         Policy { lease: self.timing.lease, horizon: self.timing.horizon, losses_max: self.losses_max }
     }
 
-    /// The n-th event ever emitted here gets the n-th id.
+    /// The n-th event emitted here gets the id n.
     pub(crate) fn next_id(&self) -> EventId {
         EventId(Uuid::from_u128(self.records.len() as u128 + 1))
     }
@@ -173,13 +179,13 @@ impl World {
         self.violations.push(what);
     }
 
-    /// When an event must be woken: the one definition for every statement.
+    /// When an event must be woken: the single definition for all statements.
     pub(crate) fn wake_at(&self, due: Timestamp, wait: Duration) -> Timestamp {
         let horizon = self.timing.horizon;
         if due > self.now + horizon { due - horizon } else { due.max(self.now) + wait }
     }
 
-    /// What has to hold of the rows between any two statements.
+    /// Invariants of the rows, checked between any two statements.
     pub(crate) fn check_rows(&mut self) {
         let mut found = Vec::new();
         for (id, row) in &self.rows {

@@ -44,7 +44,7 @@ impl World {
         id
     }
 
-    /// Publishes what is due within the horizon.
+    /// Publishes the event's notification if the event is due within the horizon.
     pub(crate) fn publish_if_due(&mut self, id: EventId) {
         let within = self.now + self.timing.horizon;
         if self.rows.get(&id).is_some_and(|row| row.delay_until <= within) {
@@ -74,7 +74,7 @@ impl World {
         Some(Schedule { delay_until, locked_at, rule, turn, now })
     }
 
-    /// Clears the promise, only while a rule stands.
+    /// Clears the promise, but only while a rule stands.
     pub(crate) fn park(&mut self, id: EventId) -> bool {
         let stands =
             self.rule_on(self.handler_of(id)).is_some() || self.defect == Some(Defect::ParkWithoutRule);
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// Another worker may know the handler.
+    /// Sets the promise to when the unknown handler is looked up again: another worker may know it.
     pub(crate) fn defer(&mut self, id: EventId) {
         let at = self.now + self.timing.unknown_handler_wait;
         if let Some(row) = self.rows.get_mut(&id) {
@@ -125,7 +125,7 @@ impl World {
         Some(claimed)
     }
 
-    /// The row, if this claim still stands on it; the fence of every write by a worker.
+    /// The row, if this claim still stands: the fence of every write by a worker.
     fn owned(&mut self, claim: Claim, unfenced: Defect) -> Option<&mut Row> {
         let unfenced = self.defect == Some(unfenced);
         let row = self.rows.get_mut(&claim.id)?;
@@ -202,13 +202,13 @@ impl World {
         }
     }
 
-    /// A handler appeared: whatever waits for it is woken.
+    /// A handler appeared: all events that wait for it are woken.
     pub(crate) fn register(&mut self, handler: &str) {
         self.jobs.push(ResumeJob { handler: handler.to_owned(), only_parked: false, after: None });
     }
 
-    /// One page of a resume job: arms the rows and moves the cursor in one transaction, then publishes. Returns what
-    /// to publish: the process may die in between.
+    /// One page of a resume job: sets the promises and moves the cursor in one transaction. Returns
+    /// what to publish next; the process may die before it does.
     pub(crate) fn resume_page(&mut self, job: usize) -> Vec<EventId> {
         let ResumeJob { handler, only_parked, after } = self.jobs[job].clone();
         let skip_running = self.defect == Some(Defect::ResumeSkipsRunning);
@@ -237,8 +237,8 @@ impl World {
         page
     }
 
-    /// The probe: moves the promises that are overdue, then publishes what is due within the horizon and not running.
-    /// Returns what to publish.
+    /// The probe: moves the overdue promises. Returns what to publish next: the events that are due
+    /// within the horizon and not running.
     pub(crate) fn probe(&mut self) -> Vec<EventId> {
         let now = self.now;
         let overdue = |row: &&EventId| self.rows[row].notify_at.is_some_and(|at| at <= now);
@@ -246,7 +246,7 @@ impl World {
         overdue.into_iter().filter(|id| self.move_promise(*id)).collect()
     }
 
-    /// Moves an overdue promise; says whether the event has to be woken now.
+    /// Moves an overdue promise; returns whether the event has to be woken now.
     fn move_promise(&mut self, id: EventId) -> bool {
         let (now, timing) = (self.now, self.timing.clone());
         let row = &self.rows[&id];
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// Publishes whatever is named.
+    /// Publishes notifications of these events.
     pub(crate) fn publish(&mut self, ids: &[EventId]) {
         for id in ids {
             self.broker.publish(*id, self.now);
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// When the promise on an event falls due.
+    /// When the promise of an event falls due.
     pub(crate) fn promised_at(&self, id: EventId) -> Option<Timestamp> {
         self.rows.get(&id)?.notify_at
     }

@@ -1,4 +1,4 @@
-//! What many worlds came to.
+//! Totals over many worlds.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use wakeq::machine::{Cause, Removal};
 
 use super::World;
 
-/// How the events of many worlds ended, and which edges were taken on the way.
+/// How the events of many worlds ended, and which edges were taken.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) completed: u32,

@@ -1,4 +1,5 @@
-//! Workers that drive the real machine over the simulated world: they perform effects and hand in the answers.
+//! Workers that drive the real machine over the simulated world: they perform effects and return
+//! the answers to the machine.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,10 +10,10 @@ use wakeq::{EventId, RuleKind, Timestamp};
 use super::World;
 use super::broker::Taken;
 
-/// The parking lot's clock has ticks of this length.
+/// Tick length of the parking lot's clock.
 const TICK: Duration = Duration::from_millis(1);
 
-/// What becomes of the next statement a worker sends.
+/// What happens to the next statement that a worker sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Line {
     /// It is executed and answered.
@@ -23,13 +24,13 @@ pub(crate) enum Line {
     Down,
 }
 
-/// A process that takes notifications.
+/// A process that receives notifications.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) name: String,
     pub(crate) handlers: BTreeSet<String>,
     pub(crate) alive: bool,
-    /// It does nothing, not even renew its leases.
+    /// It does nothing, and does not renew its leases either.
     pub(crate) stalled: bool,
     pub(crate) line: Line,
     pub(crate) runs: Vec<Run>,
@@ -37,29 +38,30 @@ pub(crate) struct Worker {
     pub(crate) outcomes: Vec<Outcome>,
 }
 
-/// One notification in a worker's hands.
+/// One notification that a worker holds.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) event: EventId,
-    /// Its message, until it was acknowledged because the parking lot keeps it in memory.
+    /// Its message; `None` once acknowledged because the parking lot keeps the notification in
+    /// memory.
     taken: Option<Taken>,
     pub(crate) state: State,
-    /// How often the event's notification had been published when this run looked at it.
+    /// How often the event's notification had been published when this run loaded the event.
     published: u32,
-    /// In the parking lot until then.
+    /// It is in the parking lot until then.
     pub(crate) wakes_at: Option<Timestamp>,
     /// By the worker's own clock, counted from before it sent the claim or the renewal.
     pub(crate) lease_until: Timestamp,
 }
 
-/// What a step of a run came to.
+/// The result of a run's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moved {
-    /// It can go on.
+    /// It can continue.
     On,
     /// The handler runs, or the notification is in the parking lot.
     Waits,
-    /// The notification is answered; the run is gone.
+    /// The notification was acknowledged or put back; the run is gone.
     Over,
 }
 
@@ -76,7 +78,7 @@ impl Worker {
         }
     }
 
-    /// Takes a delivery; says whether there was one.
+    /// Takes a delivery; returns whether there was one.
     pub(crate) fn take(&mut self, world: &mut World, event: EventId) -> bool {
         let Some(taken) = world.broker.take(event, world.now) else { return false };
         let lease_until = world.now;
@@ -86,7 +88,7 @@ impl Worker {
         true
     }
 
-    /// Performs the effect of a run's state and moves it with the answer.
+    /// Performs the effect of a run's state and moves the run with the answer.
     pub(crate) fn advance(&mut self, world: &mut World, at: usize) -> Moved {
         if self.runs[at].wakes_at.is_some() {
             return Moved::Waits;
@@ -139,7 +141,7 @@ impl Worker {
             world.record(event).turned_away = false;
         }
         if matches!(outcome, Outcome::EarlierLeft | Outcome::ObjectHalted) {
-            // Of what was published since it looked, another run comes of it.
+            // A notification that was published after this run's look gets a run of its own.
             let published = run.published;
             let record = world.record(event);
             record.turned_away |= record.published == published;
@@ -147,7 +149,8 @@ impl Worker {
         Moved::On
     }
 
-    /// One statement, or a look at what the worker knows. `None`: no answer, and the machine has no name for that.
+    /// One statement, or a look at what the worker knows. `None`: no answer, and the machine has no
+    /// input for that.
     fn perform(&mut self, world: &mut World, at: usize, effect: &Effect) -> Option<Input> {
         let run = &mut self.runs[at];
         let id = run.event;
@@ -183,7 +186,8 @@ impl Worker {
                 }
                 Input::HandlerPaused(answered)
             }
-            // A last write whose answer is lost is repeated, and then looked up: it is told what it did.
+            // A last write whose answer is lost is repeated and then looked up, so the worker
+            // learns what it did.
             Effect::SaveRetry { claim, retries, delay } => {
                 Input::RetrySaved(arrives && world.save_retry(*claim, *retries, *delay))
             }
@@ -215,7 +219,8 @@ impl Worker {
         (answered || has_a_name_for_silence).then_some(input)
     }
 
-    /// Into the parking lot, which keeps one notification per event, acknowledged.
+    /// Moves the run into the parking lot, which keeps one notification per event, and
+    /// acknowledges.
     fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Moved {
         let event = self.runs[at].event;
         if self.runs.iter().any(|run| run.event == event && run.wakes_at.is_some()) {
@@ -259,7 +264,7 @@ impl Worker {
         world.log(|_| format!("{name} died"));
     }
 
-    /// Cuts handlers short, releases their claims and gives everything back.
+    /// Cuts handlers off, releases their claims and puts every notification back.
     pub(crate) fn shut_down(&mut self, world: &mut World) {
         while let Some(at) = self.runs.len().checked_sub(1) {
             if let State::Process(_) = self.runs[at].state {
@@ -287,7 +292,7 @@ impl Worker {
         world.log(|_| format!("{name} shut down"));
     }
 
-    /// When this worker has something to do by itself.
+    /// When this worker next has something to do by itself.
     pub(crate) fn next_at(&self, world: &World) -> Option<Timestamp> {
         let busy = self.alive && !self.stalled;
         let times = self.runs.iter().filter_map(|run| {
@@ -297,7 +302,7 @@ impl Worker {
         times.filter(|_| busy).min()
     }
 
-    /// Does what is due: renews leases, and starts runs from the parking lot over.
+    /// Does what is due: renews leases, and restarts runs from the parking lot.
     pub(crate) fn tick(&mut self, world: &mut World) {
         if !self.alive || self.stalled {
             return;
@@ -342,7 +347,7 @@ pub(crate) fn pass(
     leap(world, workers, end);
 }
 
-/// To a later moment, at once; the client library of a process that lives extends what it holds.
+/// Jumps to a later moment; client libraries of live processes extend the messages they hold.
 fn leap(world: &mut World, workers: &[Worker], to: Timestamp) {
     let live = workers.iter().filter(|worker| worker.alive && !worker.stalled);
     let held: Vec<_> =

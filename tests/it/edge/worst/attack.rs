@@ -1,4 +1,5 @@
-//! The attacker: a process of its own, so that what its clients cost is not measured as the service's.
+//! The attacker: a process of its own, so that the cost of its clients is not measured as the
+//! service's.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -14,11 +15,12 @@ use wakeq_services::{Guard, Guarded, Launch};
 
 use super::{ATTACKER, REST};
 
-/// Tell the process what to call, as whom, and which parts to run.
+/// Variables that tell the process what to call, with which key, and which parts to run.
 const ADDRESS: &str = "WAKEQ_TEST_ADDRESS";
 const KEY: &str = "WAKEQ_TEST_KEY";
 const ATTACKS: &str = "WAKEQ_TEST_ATTACKS";
-/// What the process prints: that everything is there, and how often each part asked and was served.
+/// What the process prints: that everything is prepared, and how many requests of each part were
+/// sent and served.
 const BEGINS: &str = "the attack begins";
 const COUNT: &str = "attacked:";
 /// How often it prints its counts.
@@ -29,14 +31,15 @@ const LARGE: usize = 240_000;
 /// The parts of the attack.
 pub(super) const PARTS: [&str; 6] = ["emits", "log", "keys", "names", "entities", "crons"];
 
-/// An attack under way; it ends when this is dropped.
+/// An attack in progress; it ends when this is dropped.
 pub(super) struct Attack {
     _process: Guarded,
     counts: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Attack {
-    /// Starts it, on what processors have left: those that it takes are not the service's. It has begun when this returns.
+    /// Starts it at idle priority, so that it takes no processor time from the service. It has
+    /// begun when this returns.
     pub(super) async fn begin(guard: &Guard, address: &str, key: &str, parts: &[&str]) -> Self {
         let counts = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let (said, mut heard) = tokio::sync::mpsc::channel(1);
@@ -64,7 +67,7 @@ impl Attack {
         Self { _process: process, counts }
     }
 
-    /// How often each part asked, and was served.
+    /// How many requests of each part were sent and served.
     pub(super) fn counts(&self) -> BTreeMap<String, String> {
         self.counts.lock().unwrap().clone()
     }
@@ -94,7 +97,7 @@ async fn attacker() -> ExitCode {
     }
     println!("{BEGINS}");
     loop {
-        // The counts are told at intervals, until the test ends this process.
+        // The counts are printed at intervals, until the test ends this process.
         tokio::time::sleep(TELL).await;
         for (part, (asked, served)) in attacker.counts.lock().unwrap().iter() {
             println!("{COUNT} {part}: {asked} requests, {served} served");
@@ -102,7 +105,7 @@ async fn attacker() -> ExitCode {
     }
 }
 
-/// How many of a part call at a time.
+/// How many callers of a part run at a time.
 fn callers(part: &str) -> usize {
     match part {
         "emits" => 400,
@@ -129,7 +132,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// What has to be there before a part begins.
+    /// Creates what a part needs before it begins.
     async fn prepare(&self, parts: &[&'static str]) {
         if parts.contains(&"log") {
             let event = json!({"name": "opened", "payload": "x".repeat(LARGE)});
@@ -148,7 +151,7 @@ impl Attacker {
         }
     }
 
-    /// Comes again as often as it is told that this was too much.
+    /// Repeats a request as long as the answer is 429.
     async fn patiently(&self, method: Method, path: &str, body: &Value) -> bool {
         loop {
             let status = self.call(method.clone(), path, Some(body)).await;
@@ -158,7 +161,7 @@ impl Attacker {
         }
     }
 
-    /// Sends a request on its canvas; none, if there was no answer.
+    /// Sends a request on its canvas; `None` if there was no answer.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Option<StatusCode> {
         let url = format!("http://{}/v1/canvases/{ATTACKER}{path}", self.address);
         let mut request = self.client.request(method, url).bearer_auth(&self.key);
@@ -167,12 +170,12 @@ impl Attacker {
         }
         let mut answer = request.send().await.ok()?;
         let status = answer.status();
-        // Read as it comes, and kept nowhere.
+        // Read as it arrives, and discarded.
         while let Ok(Some(_)) = answer.chunk().await {}
         Some(status)
     }
 
-    /// One request of a part, at once after the one before; whether there is more to do.
+    /// One request of a part; returns whether there is more to do.
     async fn once(&self, part: &'static str, task: usize) -> bool {
         let number = || self.next[part].fetch_add(1, Ordering::Relaxed);
         let served = match part {
