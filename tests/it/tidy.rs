@@ -1,11 +1,13 @@
-//! Holds the tree to its own rules: arrows between modules, sizes, headers, leftovers and documents.
+//! Holds the tree to its own rules: arrows between modules, sizes, headers, leftovers and
+//! documents.
 //!
-//! Each rule is a function from text to a list of complaints, with a test on a bad sample, and one test here that
-//! applies it to the tree. A rule never changes a file.
+//! Each rule is a function from text to a list of complaints, with a test on a bad sample, and one
+//! test here that applies it to the tree. A rule never changes a file.
 
 mod arrows;
 mod documents;
 mod faults;
+mod prose;
 mod source;
 
 use std::fs;
@@ -51,6 +53,19 @@ fn links_in_documents_lead_somewhere() {
         })
     });
     pass(&complaints.collect::<Vec<_>>());
+}
+
+#[test]
+fn prose_wraps_and_is_plain() {
+    let documents = files_with_extension(&root(), "md");
+    let documents = documents.iter().flat_map(|path| {
+        let text = read(path);
+        prose::complaints(&name_of(path), &prose::of_document(&text))
+    });
+    let comments = sources()
+        .iter()
+        .flat_map(|source| prose::complaints(&source.name, &prose::of_comments(&source.text)));
+    pass(&documents.chain(comments).collect::<Vec<_>>());
 }
 
 #[test]
@@ -175,10 +190,11 @@ fn sources_under(folder: &Path) -> Vec<Source> {
     files_with_extension(folder, "rs").iter().map(|path| Source::new(&name_of(path), &read(path))).collect()
 }
 
-/// Written by programs: nobody reads them to learn how the project works.
+/// Written by programs: no one reads them to learn how the project works.
 const NOT_OURS: [&str; 2] = ["target", "generated"];
 
-/// Files of the repository in a stable order, without build output, generated code and hidden folders.
+/// Files of the repository in a stable order, without build output, generated code and hidden
+/// folders.
 fn files_with_extension(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];

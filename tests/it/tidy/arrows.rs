@@ -1,13 +1,13 @@
 //! Which module of `src/` may import which, and which may name which outside crate.
 //!
-//! The table is the rule. A module that is not in it, or an import it does not list, is a complaint; nothing is allowed
-//! by being forgotten.
+//! The table is the rule. A module that is not in it, or an import that it does not list, is a
+//! complaint; an omission allows nothing.
 
 use std::collections::BTreeMap;
 
 use super::source::{Source, is_word, words};
 
-/// Each top-level module of `src/` and the ones it may import. The leaves come first.
+/// Each top-level module of `src/` and the ones it may import, leaves first.
 const ARROWS: &[(&str, &[&str])] = &[
     ("event", &[]),
     ("fault", &[]),
@@ -95,7 +95,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("main", &["cli", "worker"]),
 ];
 
-/// Outside crates that stay in a few modules, by how their names begin.
+/// Outside crates that are confined to a few modules, by the prefix of their names.
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
@@ -113,7 +113,7 @@ const CONFINED: &[(&str, &[&str])] = &[
     ("anyhow", &["cli", "main", "config"]),
 ];
 
-/// The modules that stay pure, and the crates each may name beside the standard library.
+/// The pure modules, and the crates that each may name besides the standard library.
 const PURE: &[(&str, &[&str])] =
     &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
@@ -128,8 +128,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("truncate ", ""),
 ];
 
-/// Imports, crates and SQL that are where the tables do not allow them.
-/// Exported macros stand at the crate's root, wherever they are written.
+/// Exported macros: they are at the crate's root, wherever they are written.
 const MACROS: [&str; 2] = ["assert_dead", "assert_emitted"];
 
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
@@ -214,7 +213,7 @@ fn first_name(path: &str) -> String {
     path.trim_start().chars().take_while(|character| is_word(*character)).collect()
 }
 
-/// What `lib.rs` exports, each name with the module it comes from.
+/// The names that `lib.rs` exports, each with the module it comes from.
 fn reexports(lib: &Source) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for statement in
@@ -249,7 +248,7 @@ fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
     outside.map(|(name, line)| format!("{}:{line}: `{module}` must not know `{name}`", source.name)).collect()
 }
 
-/// Names of the crates that a manifest depends on, as code writes them.
+/// Names of the crates that a manifest depends on, as code spells them.
 fn dependencies(manifest: &str) -> Vec<String> {
     let sections = manifest.split("\n[").filter(|section| section.starts_with("dependencies]"));
     let lines = sections.flat_map(|section| section.lines().skip(1));

@@ -1,35 +1,31 @@
-//! Rules for documents: links lead somewhere, decisions are listed, requirements name tests that exist.
+//! Rules for documents: links lead somewhere, decisions are listed, requirements name tests that
+//! exist.
 //!
-//! What a document says is for people to judge; nothing here looks at its wording.
+//! Nothing here looks at the wording: that is for people to judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The documents that requirements come from, and how many each has.
+use super::prose;
+
+/// The documents that requirements come from, and how many requirements each has.
 const ROWS: [(&str, usize); 6] =
     [("CARD", 10), ("DRV", 27), ("ENT", 30), ("EV2", 64), ("ORD", 34), ("SUB", 58)];
 
-/// Relative links of a document whose target does not exist, as `exists` tells.
+/// Relative links of a document whose target does not exist according to `exists`.
 pub(super) fn link_complaints(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
     let mut complaints = Vec::new();
-    let mut in_code = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
+    for (number, line) in prose::of_document(text) {
         for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
             let target = link.split(['#', ' ']).next().unwrap_or_default();
             if !target.is_empty() && !target.contains(':') && !exists(target) {
-                complaints.push(format!("{name}:{}: nothing is at `{link}`", index + 1));
+                complaints.push(format!("{name}:{number}: nothing is at `{link}`"));
             }
         }
     }
     complaints
 }
 
-/// Decisions that the list of decisions does not link to.
+/// Decisions that the index does not link to.
 pub(super) fn unlisted_decisions(index: &str, decisions: &[String]) -> Vec<String> {
     let file = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
     let unlisted = decisions
@@ -38,7 +34,7 @@ pub(super) fn unlisted_decisions(index: &str, decisions: &[String]) -> Vec<Strin
     unlisted.map(|path| format!("{path}: link to it in docs/adr/README.md")).collect()
 }
 
-/// Modules and tests that macros make of one test, for each store.
+/// Modules and tests that macros generate from one function, for each store.
 const MADE: [&str; 4] = ["in_memory", "in_postgres", "memory", "postgres"];
 
 fn required() -> impl Iterator<Item = String> {
@@ -46,10 +42,10 @@ fn required() -> impl Iterator<Item = String> {
         .flat_map(|(document, count)| (1..=*count).map(move |number| format!("{document}-{number:02}")))
 }
 
-/// What is wrong with the table of requirements. A row is `| EV2-01 | effect | where it is shown |`; the third cell has
-/// test paths, separated by commas, or `feature 2` where a later feature brings it. Rows that are in no document have an id of their own
-/// kind, such as `KIT-01`.
-/// Macros make tests of other functions, one for each store.
+/// The faults of the table of requirements. A row is `| EV2-01 | effect | where it is shown |`; the
+/// third cell has test paths, separated by commas, or `feature 2` if a later feature brings it.
+/// Rows from none of the documents have ids of their own kind, such as `KIT-01`. A path may also
+/// name a function from which a macro generates tests, one for each store.
 pub(super) fn requirement_complaints(
     table: &str,
     tests: &BTreeSet<String>,
@@ -78,7 +74,7 @@ pub(super) fn requirement_complaints(
         if count > 1 {
             complaints.push(format!("{id}: {count} rows, one is needed"));
         }
-        // Ours, beside those of the document.
+        // Ours, in addition to those of the document.
         let is_ours = id.contains("-X");
         if !is_ours && !expected.contains(id) && ROWS.iter().any(|(known, _)| *known == document) {
             complaints.push(format!("{id}: unknown"));
@@ -108,7 +104,7 @@ fn shown_complaints(
     missing.map(|name| format!("{id}: no test is called `{name}`")).collect()
 }
 
-/// Whether one of these paths is this, or ends with it.
+/// Whether one of these paths is this one or ends with it.
 fn is_among(path: &str, paths: &BTreeSet<String>) -> bool {
     let is_it = |known: &String| {
         known.strip_suffix(path).is_some_and(|before| before.is_empty() || before.ends_with("::"))
@@ -132,7 +128,8 @@ fn an_unlisted_decision_is_found() {
     );
 }
 
-/// What looks like the name of a test, in rows of a table, and is none: a word in backticks with three underscores or more.
+/// Words in the rows of a table that look like names of tests but are not: in backticks, with three
+/// underscores or more.
 pub(super) fn unknown_tests(table: &str, tests: &BTreeSet<String>) -> Vec<String> {
     let rows = table.lines().filter(|line| line.starts_with("| "));
     let words = rows.flat_map(|line| line.split('`').skip(1).step_by(2));

@@ -1,13 +1,14 @@
-//! What ends a process on purpose is in builds for tests only.
+//! Code that ends a process on purpose is only in builds for tests.
 
 use super::source::Source;
 
-/// What the functions are compiled under that a build for users must not have.
+/// The attribute that keeps such functions out of builds for users.
 const TESTS_ONLY: &str = "#[cfg(all(debug_assertions, feature = \"testing\"))]";
-/// What such a function has.
+/// What marks such a function.
 const FAULTS: [&str; 3] = ["\"WAKEQ_FAULT\"", "process::abort(", "Signal::SIGSTOP"];
 
-/// Functions with a fault that are compiled into every build; and how many there are that are not.
+/// Complaints about functions with a fault that are compiled into every build, and the number of
+/// those that are not.
 pub(super) fn complaints(source: &Source) -> (Vec<String>, usize) {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_faulty = |line: usize, count: usize| {
@@ -29,8 +30,8 @@ pub(super) fn complaints(source: &Source) -> (Vec<String>, usize) {
     (open.iter().map(complain).collect(), guarded.len())
 }
 
-/// Features of a manifest that a user may have without asking for `testing`, but bring it; and profiles with debug assertions that
-/// are not for development.
+/// Features of a manifest that bring `testing` although a user may enable them without asking for
+/// it, and profiles with debug assertions that are not for development.
 pub(super) fn manifest_complaints(manifest: &str) -> Vec<String> {
     let (_, features) = manifest.split_once("\n[features]\n").expect("it has features");
     let features = features.split_once("\n[").map_or(features, |(features, _)| features);

@@ -1,16 +1,15 @@
-//! Just enough reading of Rust source for the tidy rules: code apart from comments and strings, functions, tests.
+//! A minimal reader of Rust source for the tidy rules: code apart from comments and strings,
+//! functions, tests.
 //!
 //! It is a scanner, not a parser; it must never be asked what only a compiler can know.
 
-/// One source file, read.
+/// One source file.
 pub(super) struct Source {
     /// Its path in the repository.
     pub(super) name: String,
-    /// Its text.
     pub(super) text: String,
-    /// Its text with comments and the insides of literals blanked; byte for byte at the same place.
+    /// Its text with comments and the insides of literals blanked; every byte keeps its position.
     pub(super) code: String,
-    /// Its string literals.
     pub(super) strings: Vec<Literal>,
 }
 
@@ -25,7 +24,7 @@ pub(super) struct Function {
     pub(super) name: String,
     /// The line of its `fn`.
     pub(super) line: usize,
-    /// Lines from its `fn` to its last brace.
+    /// Lines from its `fn` to its closing brace.
     pub(super) lines: usize,
     start: usize,
 }
@@ -36,12 +35,12 @@ impl Source {
         Self { name: name.to_owned(), text: text.to_owned(), code, strings }
     }
 
-    /// The line that a byte of the text or code is in, from 1.
+    /// The line that a byte of the text or code is on, from 1.
     pub(super) fn line_at(&self, position: usize) -> usize {
         line_at(&self.text, position)
     }
 
-    /// Functions that have a body, nested ones too.
+    /// Functions that have a body, including nested ones.
     pub(super) fn functions(&self) -> Vec<Function> {
         let mut functions = Vec::new();
         for start in words(&self.code, "fn") {
@@ -58,17 +57,17 @@ impl Source {
         functions
     }
 
-    /// Names of the functions that a `#[test]`, `#[tokio::test]` or the like stands above.
+    /// Names of the functions with a `#[test]`, `#[tokio::test]` or the like.
     pub(super) fn test_names(&self) -> Vec<String> {
         self.tests().into_iter().map(|function| function.name).collect()
     }
 
-    /// The same with the modules that they are in.
+    /// The same, with the modules that they are in.
     pub(super) fn test_paths(&self) -> Vec<String> {
         self.paths(self.tests())
     }
 
-    /// All functions with the modules that they are in.
+    /// All functions, with the modules that they are in.
     pub(super) fn function_paths(&self) -> Vec<String> {
         self.paths(self.functions())
     }
@@ -115,7 +114,7 @@ impl Source {
     }
 }
 
-/// Where a word stands alone in the code.
+/// The positions at which a word stands alone in the code.
 pub(super) fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(start, _)| start).filter(move |start| {
         let before = code[..*start].chars().next_back();
@@ -230,7 +229,7 @@ fn block_comment_length(text: &str) -> usize {
     text.len()
 }
 
-/// Where the inside of a string literal begins, and where the literal ends, if one starts here.
+/// Where the inside of a string literal begins and where the literal ends, if one starts here.
 fn string_bounds(text: &str, before: Option<char>) -> Option<(usize, usize)> {
     if before.is_some_and(is_word) {
         return None;
@@ -264,7 +263,7 @@ fn string_bounds(text: &str, before: Option<char>) -> Option<(usize, usize)> {
     Some((inside, text.len()))
 }
 
-/// The length of a character literal, if one starts here; a lifetime is none.
+/// The length of a character literal, if one starts here; a lifetime is not one.
 fn character_length(text: &str) -> Option<usize> {
     let inside = text.strip_prefix('\'')?;
     if let Some(escape) = inside.strip_prefix('\\') {
