@@ -5,14 +5,14 @@ use uuid::Uuid;
 use wakeq::delivery::Deliverer;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Actor, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError, Handlers,
-    Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, TargetPolicy, Waiting,
-    WorkerConfig,
+    Actor, Admin, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError,
+    Handlers, Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, Store,
+    StoreConfig, TargetPolicy, Waiting, WorkerConfig,
 };
 use wiremock::ResponseTemplate;
 
 use crate::receiver::{Receiver, answering, to_loopback};
-use crate::support::{Running, Stage, quick};
+use crate::support::{PATIENCE, Running, Stage, quick};
 
 fn name() -> Name {
     "email_events".parse().unwrap()
@@ -191,14 +191,18 @@ async fn registrations_at_once_are_all_done() {
 #[tokio::test]
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (stage, _) = Stage::memory().await;
+    let patient =
+        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let store = Store::connect(stage.database.url(), patient).await.unwrap();
+    let admin = Admin::new(store, stage.notifier.clone());
     let mut others = stage.pool.begin().await.unwrap();
     sqlx::query("update wakeq.queue_registry set version = version + 1").execute(&mut *others).await.unwrap();
+    sqlx::raw_sql(COSTLY).execute(&mut *others).await.unwrap();
     let (name, queue, ada) = (name(), of(&[r"\pL{5}"]), ada());
-    let put = stage.admin.put_queue(&name, &queue, &ada);
+    let put = admin.put_queue(&name, &queue, &ada);
     let meanwhile = async {
         let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
         while number(&stage, waiting).await == 0 {}
-        sqlx::raw_sql(COSTLY).execute(&mut *others).await.unwrap();
         others.commit().await.unwrap();
     };
     let (put, ()) = tokio::join!(put, meanwhile);
