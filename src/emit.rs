@@ -1,6 +1,6 @@
 //! Emit: insert, then publish; alone, in a batch, or inside the caller's own transaction.
 //!
-//! The row is the event. A notification that can't be published is not an error: the probe does it.
+//! The row is the event. A failed notification is not an error: the probe publishes it later.
 
 mod idempotent;
 mod listening;
@@ -28,12 +28,12 @@ use room::{Admitted, Checked, Room};
 const EVENTS_MAX: usize = 10_000;
 /// Most events in one statement.
 const BATCH_MAX: usize = 500;
-/// Largest value, in bytes, that shares a statement; all of its values have `BATCH_BYTES_MAX`.
+/// Largest value that shares a statement, which is full once its values reach `BATCH_BYTES_MAX`.
 const SHARED_BYTES_MAX: usize = 16 * 1024;
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// How many insert statements are in flight at a time.
 const IN_FLIGHT: usize = 2;
-/// How often an emit is tried if another transaction holds its object.
+/// How often an emit is tried if another transaction holds its object or its stream of the log.
 const TRIES: u32 = 5;
 
 /// How events are emitted.
@@ -421,7 +421,7 @@ impl Queue {
     }
 }
 
-/// Repeats a transaction that met the lock of another emit on the same object. It was rolled back.
+/// Repeats a transaction that was rolled back because another session holds its object or stream.
 async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<Inserted>, StoreError>
 where
     F: Future<Output = Result<Vec<Inserted>, StoreError>>,
@@ -435,7 +435,7 @@ where
     }
 }
 
-/// Whether another session emits on an object of these events, or appends to their stream.
+/// Whether the error is that another session holds an object or a log stream of these events.
 fn meets_others(events: &[NewEvent], error: &StoreError) -> bool {
     error.is_contention() && events.iter().any(|event| event.object.is_some() || event.logged.is_some())
 }

@@ -239,9 +239,9 @@ impl Waker {
         Ok(published.map(|()| shared.now.len()))
     }
 
-    /// Continues a resume job of a canvas to its end, or until another process has it, which the
-    /// result says. Counts the events as they are published. Between two pages only the canvas's
-    /// turn is held.
+    /// Continues a resume job of a canvas to its end, until another process has it, or until the
+    /// time limit; returns whether another process has it. Counts the events as they are published.
+    /// Between two pages no lock is held.
     pub(crate) async fn resume(
         &self,
         canvas: CanvasId,

@@ -108,7 +108,8 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         kept.forgotten += 1;
     }
 
-    /// A fresh answer, or else the query to wait for: the one in flight or a new one.
+    /// A fresh answer, or else the query to wait for: the one in flight or a new one, unless too
+    /// many are in flight.
     fn look<F>(&self, key: &K, load: F) -> Look<V>
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,

@@ -41,7 +41,8 @@ use token::Accepted;
 
 const HEADER_MAX_BYTES: usize = 8 * 1024;
 const CACHE_MAX: Duration = Duration::from_secs(30);
-/// Together with the statement timeout, guarantees that a revoked credential is refused after 60 s.
+/// Together with the statement timeout, guarantees that a revoked credential is refused after 60 s
+/// at the latest.
 const STALE: Duration = Duration::from_secs(50);
 const ENTRIES_MAX: usize = 10_000;
 const LOADS_MAX: usize = 64;

@@ -45,11 +45,11 @@ pub struct GroupSource {
     pub owner: Option<(SubscriberId, NodeId)>,
     /// Whether it is being revoked from its owner.
     pub releasing: bool,
-    /// The `seq` of the last event that was processed; 0 before the first.
+    /// The `seq` of the last event that is done, processed or given up; 0 before the first.
     pub position: i64,
     /// The epoch under which the position was last opened; 0 if it never was.
     pub epoch: i64,
-    /// When the position last moved; `None` if it was never opened.
+    /// When the position was last moved or opened; `None` if it never was.
     pub moved_at: Option<Timestamp>,
     /// How many sequence numbers of the log are between the position and the last readable one.
     /// They include those of other sources.
@@ -208,8 +208,8 @@ impl Admin {
     /// for subsequent calls, so that events that fail again in the meantime are not marked twice.
     /// The change is recorded.
     ///
-    /// Errors: [`AdminError::Invalid`] for processors of entities: send those events again, because
-    /// later ones have been decided.
+    /// Errors: [`AdminError::Invalid`] for processors of entities: send those events again as new
+    /// ones, because later events have been decided.
     pub async fn redrive_group(
         &self,
         name: &Name,

@@ -76,7 +76,7 @@ pub enum AdminError {
     /// An argument is not valid.
     #[error("{0}")]
     Invalid(&'static str),
-    /// The canvas has no such event.
+    /// The canvas has no such event: it has ended, or never existed.
     #[error("event {0} is not there: it has ended, or never was")]
     NotFound(EventId),
     /// The event is running.
@@ -171,7 +171,7 @@ pub struct Admin {
     notifier: Arc<dyn Notifier>,
     waker: Waker,
     patience: Option<Duration>,
-    /// Whether copies in queues are visible whose queues do not show them to their canvases.
+    /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
     looks: Arc<Looks>,
 }

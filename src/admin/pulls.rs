@@ -100,9 +100,9 @@ pub enum Released {
 }
 
 impl Admin {
-    /// Leases up to `max` copies of a pulled queue, 1 to 100, in rotation over the canvases, for 1
-    /// s to 1 h. Waits up to 20 s for copies; after that the result may be empty. The values have
-    /// up to 4 MiB together, or there is a single copy.
+    /// Leases up to `max` copies of a pulled queue, 1 to 100, in rotation over the canvases. A
+    /// lease lasts 1 s to 1 h. Waits up to 20 s for copies; after that the result may be empty. The
+    /// values have up to 4 MiB together, or there is a single copy.
     ///
     /// Copies that die here, because their leases expired five times, are logged but not counted in
     /// metrics; those of the HTTP API are.

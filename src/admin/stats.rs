@@ -29,7 +29,7 @@ pub struct HandlerStats {
     pub oldest_due: Option<Timestamp>,
     /// The rules in force, a block first.
     pub rules: Vec<Rule>,
-    /// Since when a worker has had events for it but no such handler.
+    /// Since when workers have received events of it without having the handler.
     pub unknown_since: Option<Timestamp>,
     /// Its targets, by modifier.
     #[cfg(feature = "http")]

@@ -14,7 +14,7 @@ use crate::event::{
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
-/// Modifiers that the paths of the API use otherwise.
+/// Modifiers that are refused, because the paths of the API use these words for other things.
 const RESERVED: [&str; 4] = ["pause", "block", "purge", "handlers"];
 /// Shortest and longest timeout of an attempt.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);

@@ -21,13 +21,14 @@ pub(crate) struct DeadEvent {
     #[schema(example = "_")]
     pub(crate) modifier: String,
     /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-    /// too often while they ran it).
+    /// or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
     #[schema(example = "retries")]
     pub(crate) cause: String,
     /// Failed attempts before the last one.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Claims that were lost because a worker died or stalled.
+    /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
+    /// expired.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
     /// The last error of its handler.

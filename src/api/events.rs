@@ -30,7 +30,8 @@ pub(crate) struct EventSummary {
     /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Claims that were lost because a worker died or stalled.
+    /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
+    /// expired.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
     /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
@@ -110,7 +111,7 @@ pub(crate) struct EventDetail {
     #[schema(example = "RulePaused")]
     pub(crate) outcome: Option<String>,
     /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-    /// too often while they ran it).
+    /// or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
     pub(crate) cause: Option<String>,
     /// Since when the event has been in this state.
     pub(crate) since: Option<DateTime<Utc>>,
@@ -137,7 +138,8 @@ pub(crate) struct EventDetail {
     /// Failed attempts.
     #[schema(minimum = 0)]
     pub(crate) retries: i32,
-    /// Claims that were lost because a worker died or stalled.
+    /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
+    /// expired.
     #[schema(minimum = 0)]
     pub(crate) losses: i32,
     /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.

@@ -35,7 +35,7 @@ pub(crate) struct GroupNode {
 pub(crate) struct GroupSummary {
     #[schema(example = "company-projection")]
     pub(crate) name: String,
-    /// Number of subscribers whose lease has not expired.
+    /// Number of subscribers, without healthy ones whose lease has expired.
     #[schema(minimum = 0)]
     pub(crate) subscribers: usize,
     /// Number of these that are unhealthy.
@@ -94,7 +94,7 @@ pub(crate) struct GroupSource {
     pub(crate) node: Option<Uuid>,
     /// Whether the source is being revoked from its owner.
     pub(crate) releasing: bool,
-    /// Log number of the last event that was processed; 0 before the first.
+    /// The log number up to which the group is done with the source; 0 before the first event.
     #[schema(minimum = 0)]
     pub(crate) position: i64,
     /// The epoch under which the position was last opened; 0 if it never was.

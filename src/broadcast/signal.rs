@@ -236,7 +236,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
     })
 }
 
-/// Receives the signals of other processes, as long as anyone watches.
+/// Receives the signals of other processes, as long as these signals exist.
 async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
     let mut wait = RETRY;
     loop {

@@ -20,7 +20,8 @@ pub enum BrokerError {
     /// The configuration is wrong, or the call is not possible in this state.
     #[error("{0}")]
     Config(&'static str),
-    /// The group has read the category in another number of partitions.
+    /// The group has read the category in another division: whole, or in another number of
+    /// partitions.
     #[error(
         "the group {group} has a position in {opened}, and {asked} is a part of the same category in another division: keep \
          the former number of partitions, or take another name for the group, which then begins at the start"
@@ -33,7 +34,8 @@ pub enum BrokerError {
         /// The source that it is asked to read.
         asked: Box<EventSource>,
     },
-    /// Another member of the group asks for other sources.
+    /// Another member of the group asks for other sources, and neither asks for all that the other
+    /// does.
     #[error(
         "a member of the group {group} that is there asks for {known}, and this one for {asked} instead: take another name for \
          other work, or let all members ask for the same sources, of which a consumer may have several"

@@ -211,10 +211,11 @@ impl EventBroker {
     /// - [`BrokerError::Reserved`] for the name of a type's processors.
     /// - [`BrokerError::Grace`] if it may take longer than a third of the lease to stop working on
     ///   a source.
-    /// - [`BrokerError::Sources`] if members of its group ask for others. If such a member starts
-    ///   at the same time, [`health`](Self::health) reports it instead.
-    /// - [`BrokerError::Partitions`] if its group has read one of its categories in another number
-    ///   of partitions.
+    /// - [`BrokerError::Sources`] if a member of its group asks for other sources, and neither asks
+    ///   for all that the other does. If such a member starts at the same time,
+    ///   [`health`](Self::health) reports it instead.
+    /// - [`BrokerError::Partitions`] if its group has read one of its categories in another
+    ///   division.
     /// - [`BrokerError::Unavailable`].
     pub async fn register(&self, subscriber: Arc<dyn EventSubscriber>) -> Result<(), BrokerError> {
         if self.begun.load(Ordering::Relaxed) {

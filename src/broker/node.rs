@@ -324,7 +324,7 @@ impl Node {
     }
 }
 
-/// Waits for a signal; without signals, for ever.
+/// Waits for a signal; forever if there are no signals.
 async fn changes(signals: &mut watch::Receiver<u64>) {
     if signals.changed().await.is_err() {
         std::future::pending::<()>().await;

@@ -71,7 +71,7 @@ pub(crate) struct TimingArgs {
     #[arg(long, env = "WAKEQ_PROBE_BACKOFF", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     probe_backoff: Option<Duration>,
-    /// Maximum of --probe-backoff (1h)
+    /// Longest delay before an event is woken again (1h)
     #[arg(long, env = "WAKEQ_PROBE_BACKOFF_MAX", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     probe_backoff_max: Option<Duration>,

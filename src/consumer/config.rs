@@ -39,7 +39,7 @@ pub struct ConsumerConfig {
     /// default 5 minutes.
     pub timeout: Duration,
     /// How long the event that is being handled may continue after its source was withdrawn, before
-    /// it is cut off. Default 5 s.
+    /// it is cut off. Default 5 s. A broker refuses more than a third of its lease.
     pub withdraw_grace: Duration,
     /// What happens to an event that fails. Default: [`ErrorStrategy::retry`].
     pub on_error: ErrorStrategy,
@@ -64,7 +64,8 @@ impl Default for ConsumerConfig {
 pub struct ErrorStrategy {
     /// How often it is retried.
     pub retries: u32,
-    /// The delay before the first retry; it doubles with each further one. 1 ms to one day.
+    /// The delay before the first retry; it doubles with each further one, up to `backoff_max`.
+    /// 1 ms to one day.
     pub backoff: Duration,
     /// The longest delay between retries. 1 ms to one day.
     pub backoff_max: Duration,
@@ -107,7 +108,8 @@ impl ErrorStrategy {
         Self { give_up: GiveUp::Skip, ..Self::stop() }
     }
 
-    /// The same strategy after this many retries, the first of them after `backoff`.
+    /// The same strategy after this many retries, the first of them after `backoff`, or after
+    /// `backoff_max` (60 s, unless it is changed) if that is shorter.
     pub fn retrying(self, retries: u32, backoff: Duration) -> Self {
         Self { retries, backoff, ..self }
     }

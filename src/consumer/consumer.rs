@@ -172,8 +172,8 @@ impl Consumer {
         let task = tokio::spawn(async move {
             // The provider and the position store may be the user's own code, and panic.
             let end = AssertUnwindSafe(reading.run()).catch_unwind().await;
-            // Before the health changes: a caller that recovers the consumer then must see that it
-            // has ended.
+            // Before the health changes: a caller that then recovers the consumer must see that
+            // this reading has ended.
             ended.store(true, Ordering::SeqCst);
             let why = match end {
                 Ok(End::Withdrawn | End::Fenced) => return,
@@ -202,8 +202,8 @@ impl EventSubscriber for Consumer {
 
     fn accept(&self, source: EventSource, epoch: i64) {
         let mut running = self.running();
-        // A reading that was fenced out restarts only under a higher epoch: the source was
-        // elsewhere meanwhile.
+        // A reading that has ended, for example because it was fenced out, restarts only under a
+        // higher epoch: another owner may have had the source meanwhile.
         let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.get(&source).is_some_and(goes_on) {
             return;

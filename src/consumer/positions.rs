@@ -80,8 +80,8 @@ pub trait PositionStore: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// Records the outcome of such a retry: without an error the event is handled and no longer
-    /// dead, otherwise it has failed again.
+    /// Records the outcome of retrying such an event: without an error the event is handled and no
+    /// longer dead, otherwise it has failed again.
     ///
     /// Errors: [`ConsumerError::Fenced`] if the position has another epoch.
     async fn redone(

@@ -31,7 +31,7 @@ const BODY_MAX_BYTES: usize = 64 * 1024;
 /// Maximum time for reading the body. The status has arrived already; reading on only lets the
 /// connection be reused.
 const BODY_WITHIN: Duration = Duration::from_secs(1);
-/// Maximum size of an answer's head, and of its number of headers.
+/// Maximum size of an answer's head, and maximum number of its headers.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
 const HEADERS_MAX: usize = 100;
 /// How long an idle connection is kept. Shorter than servers keep theirs, because a request fails

@@ -98,8 +98,9 @@ struct Listed {
 }
 
 impl Listed {
-    /// Continues after all callers have left, as the system's resolver does: a later caller joins
-    /// it, so that a slow name never holds two permits.
+    /// Ends with its last caller while it waits for a permit. Once started, it continues after all
+    /// callers have left, as the system's resolver does: a later caller joins it, so that a slow
+    /// name never holds two permits.
     async fn look_up(self) {
         let inner = Arc::clone(&self.inner);
         let mut room = std::pin::pin!(inner.room.acquire());

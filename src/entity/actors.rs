@@ -105,7 +105,7 @@ impl<E: Entity> Actors<E> {
     }
 
     /// Replaces the actors with unfinished jobs, and drops what the others have of a batch. Errors:
-    /// if too many threads hang, or none can be started.
+    /// if too many threads hang, or a new one can't be started.
     pub(super) async fn replace_hanging(&self) -> Result<(), Broken> {
         {
             let mut actors = self.actors.write().unwrap_or_else(PoisonError::into_inner);

@@ -129,7 +129,7 @@ impl<E: Entity> Owner<E> {
     }
 }
 
-/// Decides about an erasure, given the link of the entity's last event that was processed. It is
+/// Decides about an erasure, given the link of the last event of the entity that was decided. It is
 /// decided like an event: once, in its turn, and never after what came later.
 fn decide(erasure: &Received, last: i64, is_done: bool) -> Decision {
     match repost(last, erasure.seq - 1, erasure.link, is_done) {

@@ -62,16 +62,16 @@ impl EntityEvent {
     }
 
     /// Sets an id of the sender's choice: sending it again, to the same entity, does not apply it
-    /// twice, as long as it is remembered: until 7 days after it was processed, unless the queue's
-    /// retention says otherwise.
+    /// twice, as long as it is remembered: until 7 days after its outcome was decided, unless the
+    /// queue's retention says otherwise.
     pub fn id(mut self, id: EventId) -> Self {
         self.id = Some(id);
         self
     }
 
     /// Says that it was sent before, with this id, and was given this link. For senders that keep
-    /// the link for longer than what was sent is remembered (7 days after it was processed, by
-    /// default).
+    /// the link for longer than what was sent is remembered (by default, 7 days after its outcome
+    /// was decided).
     pub fn sent_before(mut self, id: EventId, link: Link) -> Self {
         (self.id, self.link) = (Some(id), Some(link));
         self

@@ -12,7 +12,7 @@ pub(super) enum Halt {
     Away(&'static str, Box<dyn std::error::Error + Send + Sync>),
     /// Another owner has the inbox.
     Fenced,
-    /// The inbox was withdrawn.
+    /// The inbox was withdrawn, or the owner gives it up for a while.
     Withdrawn,
     /// A person has to act first.
     Broken(Broken),

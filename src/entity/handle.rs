@@ -78,9 +78,10 @@ pub enum EntityError {
     /// No such entity can exist.
     #[error(transparent)]
     Entity(#[from] InvalidEntityId),
-    /// Postgres failed. After [`StoreError::TimedOut`] and [`StoreError::Unavailable`] the event
-    /// may have been sent nevertheless: send it again, with an id of your choice to be sure that it
-    /// counts once.
+    /// Postgres refused it or did not answer, or a quota of the canvas is used up. After
+    /// [`StoreError::TimedOut`] and [`StoreError::Unavailable`] the event may have been sent
+    /// nevertheless: send it again. It counts only once if its id is of your choice, from the first
+    /// time on.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Others keep sending to the same entities, or a transaction that has sent to them stays open.
@@ -270,8 +271,8 @@ impl Entities {
         Ok(self.queue.store().entity(entity).await?)
     }
 
-    /// The outcome of an event, by its id, or of all events with a correlation id. `None` if there
-    /// are none, or they are no longer remembered.
+    /// The outcome of an event, by its id, or of the events with a correlation id, the first 100 of
+    /// them. `None` if there are none, or they are no longer remembered.
     pub async fn status(&self, canvas: CanvasId, id: Uuid) -> Result<Option<EntityProgress>, EntityError> {
         let events = self.queue.store().entity_events(canvas, id).await?;
         let status = EntityStatus::of_all(events.iter().map(|event| event.status));

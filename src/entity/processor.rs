@@ -172,8 +172,8 @@ impl<E: Entity> EntityProcessor<E> {
             .fold((0, 0), |(entities, bytes), size| (entities + size.entities, bytes + size.bytes))
     }
 
-    /// Makes a processor healthy again that stopped until a person acts, and restarts it on its
-    /// inbox, if it still has that.
+    /// Makes a processor that stopped at a failure healthy again, and restarts it if it still has
+    /// its inbox.
     pub fn recover(&self) {
         let stopped = {
             let mut running = self.running();
@@ -230,8 +230,8 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
             return;
         }
         let mut running = self.running();
-        // An owner that was fenced out restarts only under a higher epoch: the inbox was elsewhere
-        // meanwhile.
+        // An owner that has ended, for example because it was fenced out, restarts only under a
+        // higher epoch: another process may have had the inbox meanwhile.
         let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
         if running.as_ref().is_some_and(goes_on) {
             return;
@@ -244,8 +244,8 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
         let ended = Arc::clone(&over);
         let task = tokio::spawn(async move {
             let end = tokio::spawn(owner.run()).await;
-            // Before the health changes: a caller that recovers the processor then must see that it
-            // has ended.
+            // Before the health changes: a caller that then recovers the processor must see that
+            // this owner has ended.
             ended.store(true, Ordering::SeqCst);
             match end {
                 Ok(None) => {}

@@ -28,7 +28,7 @@ pub(super) struct Kept<S> {
     pub(super) state: S,
     /// How many events of it are in the repository.
     pub(super) version: i64,
-    /// The link of the last event that was processed.
+    /// The link of the last event that was decided: stored or rejected.
     pub(super) last: i64,
     /// The version of its snapshot; 0 if it has none.
     pub(super) snapshot: i64,

@@ -36,11 +36,11 @@ pub(super) enum Decision {
     Stored { version: i64, result: Option<String>, follow_ups: Vec<FollowUp> },
     /// It is not valid.
     Rejected(String),
-    /// It was sent again, and is the latest that was processed: its outcome is sent again.
+    /// It was sent again, and is the latest that was decided: its outcome is sent again.
     Again,
     /// It was sent again, and is stored already.
     Done,
-    /// It was read before and processed then: the position of the inbox was moved back.
+    /// It was read and decided before: the position of the inbox was moved back.
     Passed,
     /// The entity is erased.
     Erased,

@@ -63,15 +63,16 @@ impl<E: Entity> Owner<E> {
         ended
     }
 
-    /// Notes that an event is processed alone. Returns how often that had no outcome, this time
-    /// included.
+    /// Notes that an event is processed alone. Returns how many such attempts have had no outcome,
+    /// this one included.
     async fn suspect(&self, seq: i64) -> Result<u32, Halt> {
         let Parts { store, entity_type, .. } = &*self.parts;
         let losses = store.suspect_entity_event(entity_type, self.epoch, seq).await?.ok_or(Halt::Fenced)?;
         Ok(losses.unsigned_abs())
     }
 
-    /// The same for events that are in memory, the first of `rest`.
+    /// Like `process`, for the first events of a page with `rest` events, whose entities are in
+    /// memory.
     async fn process_part(
         &mut self,
         mut events: Cow<'_, [Received]>,

@@ -9,7 +9,7 @@ use super::{CanvasId, Category, EventSource, InvalidLogName, Name, StreamId, Str
 
 /// Longest name of a type, in characters.
 const TYPE_MAX: usize = 100;
-/// A path segment that the API uses where others have a type.
+/// A path segment of the API, used in the place where other paths have a type.
 const RESERVED: &str = "status";
 /// Suffix of the category of a type's inbox.
 const INBOX: &str = ".inbox";

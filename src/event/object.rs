@@ -8,8 +8,8 @@ use super::{CanvasId, HandlerScope, Name};
 /// Longest key of an object, in characters.
 const KEY_MAX: usize = 200;
 
-/// The partition key by which events are ordered: 1 to 200 of the characters `A-Z a-z 0-9 _ . : @ =
-/// + ~ -`, such as `work:1`.
+/// The partition key by which events are ordered, such as `work:1`: 1 to 200 of the characters
+/// `A-Z a-z 0-9 _ . : @ = + ~ -`.
 ///
 /// A part of an object is written after a `/` and belongs to its main object: events about the
 /// object and about its parts form one chain.

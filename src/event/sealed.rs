@@ -24,9 +24,8 @@ const NONCE_BYTES: usize = 12;
 /// replaced while the others are still in use.
 ///
 /// Parsed from 32 random bytes in base64 or hex, several keys separated by commas, 10 at most.
-/// Without a key, targets can't be registered, and a target is only called if its secret is stored
-/// in clear and that is allowed: [`SecretKeys::in_clear`] is for deployments that deliberately
-/// store secrets in clear.
+/// Without a key, no target can be registered or called, unless [`SecretKeys::in_clear`] allows
+/// secrets in clear: it is for deployments that deliberately store them so.
 ///
 /// ```
 /// use wakeq::SecretKeys;
@@ -101,13 +100,13 @@ impl SecretKeys {
         Ok(NewSecretKey(bytes))
     }
 
-    /// Also accepts secrets that are stored in clear; without any key, they are stored in clear.
+    /// Also accepts secrets that are stored in clear. Without a key, new ones are stored in clear.
     pub fn in_clear(self) -> Self {
         Self { in_clear: true, ..self }
     }
 
-    /// The ids of the keys, in order: 16 hexadecimal digits each, which are stored beside what the
-    /// key encrypted and reveal nothing about it.
+    /// The ids of the keys, in order: 16 hexadecimal digits each. An id is stored beside what its
+    /// key encrypted, and reveals nothing about the key.
     pub fn ids(&self) -> Vec<&str> {
         self.keys.iter().map(|key| key.id.as_str()).collect()
     }

@@ -158,8 +158,8 @@ fn large(response: &Response) -> Option<usize> {
 }
 
 /// A body in small slices, so that its connection never copies all of it. The caller has to receive
-/// the whole body within the time limit: otherwise the connection is closed, even if it is still
-/// reading.
+/// the whole body within the time limit: otherwise the connection is closed, even if the caller is
+/// still reading.
 struct Sliced {
     body: Body,
     rest: Bytes,

@@ -39,7 +39,7 @@ pub(super) const CREDENTIAL: &str = "bearer";
 const BODY_OPTIONAL: [&str; 6] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet", "lease_copies"];
 
-/// Operations for every canvas that never answer 404: they create what they name, or name nothing.
+/// Operations for every canvas that never answer 404, even if what they name does not exist.
 const ALWAYS_THERE: [&str; 8] = [
     "put_queue",
     "list_queues",
@@ -51,7 +51,7 @@ const ALWAYS_THERE: [&str; 8] = [
     "unset_quota",
 ];
 
-/// Operations whose answers contain values or states: the audit log records who read them.
+/// Operations that read values, states, crons or dead events: the audit log records who used them.
 const READS_VALUES: [&str; 8] = [
     "list_dead_events",
     "show_object",

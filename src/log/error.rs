@@ -30,9 +30,9 @@ pub enum LogError {
          one call, and keep your own transactions that append short"
     )]
     Busy(#[source] StoreError),
-    /// Postgres refused it or did not answer. After [`StoreError::TimedOut`] and
-    /// [`StoreError::Unavailable`] the events may have been appended nevertheless: append again
-    /// under a condition to be sure that they are appended once.
+    /// Postgres refused it or did not answer, or a quota of the canvas is used up. After
+    /// [`StoreError::TimedOut`] and [`StoreError::Unavailable`] the events may have been appended
+    /// nevertheless: append again under a condition to be sure that they are appended once.
     #[error(transparent)]
     Store(StoreError),
     /// More events, or streams, than one call may have.

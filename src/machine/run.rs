@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Outcome, Policy, RetryPolicy};
 use crate::event::{Cause, Claim, RuleKind, Schedule, Turn};
 
-/// Shortest delay of a postponed event, lest its handler be called in a busy loop.
+/// Shortest delay of a postponed event, so that its handler is not called in a busy loop.
 const POSTPONED_MIN: Duration = Duration::from_millis(100);
 
 /// The result of a successful claim.
@@ -169,7 +169,7 @@ pub enum Input {
     Removed(bool),
     /// To [`Effect::Remove`]: the claim stood, and the event was on an object.
     LinkRemoved,
-    /// To [`Effect::HandOver`], even if the database did not answer: the removal has restored the
+    /// To [`Effect::HandOver`], even if the database did not answer: the removal has renewed the
     /// promise of the next event.
     HandedOver,
 }

@@ -75,8 +75,8 @@ impl RowsOf {
 
 impl Store {
     /// Stores a new key; returns when it was created and when it expires. `None`: no slot was free,
-    /// the canvas's quota is used up, or another caller has just taken the free slot, so that only
-    /// another attempt can tell.
+    /// the canvas's quota is used up, or another caller has just taken the free slot, so that
+    /// another attempt may succeed.
     pub(crate) async fn add_key(
         &self,
         key: &NewKeyRow<'_>,

@@ -37,7 +37,7 @@ pub struct AuditEntry {
     pub at: Timestamp,
     /// Who did it.
     pub actor: String,
-    /// What was done, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`,
+    /// The action, such as `pause`, `unpause`, `block`, `unblock`, `cancel`, `run-now`, `purge`,
     /// `redrive`, `delete-dead`, `erase-entity`, `create-key`, `revoke-key`, `allow-account`,
     /// `remove-account` or `sign-in`; or any name that a program recorded itself.
     pub action: String,

@@ -23,8 +23,9 @@ pub(crate) struct Minute {
     /// Whether crons tick now or within [`Store::cron_ahead`]; also reported if another process was
     /// first.
     pub(crate) crons: bool,
-    /// Whether queues need attention: one is being drained, a facet has a limit, copies have to be
-    /// woken, or, in every tenth pass, a queue was ever registered.
+    /// Whether queues need attention: one is being drained, a facet with a limit has copies in
+    /// flight or was full, copies have to be woken, or, in every tenth pass, a queue was ever
+    /// registered.
     pub(crate) queues: bool,
     /// Whether the log needs partitions for what is appended next; checked in every tenth pass.
     pub(crate) log: bool,
@@ -69,12 +70,12 @@ impl MinuteRow {
 /// How long data is kept that is removed by age alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Ids chosen by callers, and outcomes of events that were sent to entities: this long, a
+    /// Ids chosen by callers, and outcomes of events that were sent to entities: within this time a
     /// repeat is recognized. Default 7 days.
     pub emitted_ids: Duration,
-    /// Dead events. Default 30 days.
+    /// Dead events, and notes of handlers that workers did not know. Default 30 days.
     pub dead_events: Duration,
-    /// The audit log. Default 90 days.
+    /// The audit log, and API keys that were revoked or have expired. Default 90 days.
     pub audit: Duration,
     /// What is no longer used: objects without a state and without new events, and what is known of
     /// events that were sent to entities of a type without a processor. Default 90 days.
@@ -103,7 +104,7 @@ impl Store {
     /// first may be of a release that does not know crons, or can't read this one. The process that
     /// emits a tick moves the cron's fence, so that the next one finds nothing.
     ///
-    /// Promises are read from the low-water mark of earlier passes, which skips the dead index
+    /// Promises are read from the low-water mark of earlier passes on, which skips the dead index
     /// entries of events that were woken or parked; every tenth pass starts at the beginning, for
     /// promises that a long transaction committed late. The promises of running events are moved to
     /// the end of their lease, and not published. The mark is raised by the next pass, to where
@@ -112,8 +113,9 @@ impl Store {
     /// mark either, except every tenth: otherwise a row that is locked for hours would make each
     /// pass read all that happened since. If the clock was set back, so is the mark.
     ///
-    /// What is overdue is found by the index of promises, from the mark, and then locked by primary
-    /// key alone: the beginning of that index holds entries of events that completed long ago.
+    /// What is overdue is found by the index of promises, from the mark on, and then locked by
+    /// primary key alone: the beginning of that index holds entries of events that completed long
+    /// ago.
     ///
     /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), and a page or two
@@ -212,9 +214,10 @@ impl Store {
         session.answered("make the expiry due", hastened).map(drop)
     }
 
-    /// Deletes what is too old to keep: remembered ids, dead events, notes of unknown handlers, the
-    /// audit log, answers to idempotent emits, signing secrets that are no longer valid; at most
-    /// 1,000 of each. Returns whether there is more.
+    /// Deletes what is too old to keep: remembered ids, outcomes of events that were sent to
+    /// entities, dead events, notes of unknown handlers, the audit log, answers to idempotent
+    /// emits, signing secrets that are no longer valid; at most 1,000 of each. Returns whether
+    /// there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -286,9 +289,9 @@ impl Store {
         session.answered("expire what is old", more)
     }
 
-    /// Moves the promises of all events that are due within the horizon to now, and the next pass
-    /// of the minute's statement with them. Returns how many: a page at a time, with fewer than
-    /// [`DUE_PAGE`] in the last.
+    /// Moves to now the promises of all events that are due within the horizon and not claimed, and
+    /// the next pass of the minute's statement with them. Returns how many: a page at a time, with
+    /// fewer than [`DUE_PAGE`] in the last.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
         in_memory!(self, make_all_due());
         let mut session = self.session().await?;

@@ -21,9 +21,9 @@ pub(super) async fn insert_chosen_row(
 }
 
 /// Inserts events with chosen ids, all different, and returns those that are new. An event may
-/// outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven), so those
-/// tables are checked as well. Several events need a transaction that is all or nothing: a
-/// concurrent emit of any of the ids makes all of them wait.
+/// outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven), so
+/// `events_v2` and `dead_events` are checked as well. Several events need a transaction that is all
+/// or nothing: a concurrent emit of any of the ids makes all of them wait.
 pub(super) async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],

@@ -235,8 +235,9 @@ impl Store {
     }
 
     /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
-    /// written by hand, the later death is kept. With `halts` the event's lane is halted from then
-    /// on; without, the promise of its successor is renewed.
+    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
+    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
+    /// successor is renewed.
     pub(crate) async fn die(
         &self,
         claim: Claim,

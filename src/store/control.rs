@@ -29,8 +29,9 @@ impl Commanded {
 }
 
 impl Store {
-    /// Deletes an event of the canvas that is not running. Returns its lane, whose next event has
-    /// to be woken; the promise of that event is renewed here, in case this process dies before.
+    /// Deletes an event of the canvas, unless it is running. Returns its lane, if it was on an
+    /// object, whose next event has to be woken; the promise of that event is renewed here, in case
+    /// this process dies before.
     pub(crate) async fn cancel(
         &self,
         canvas: CanvasId,
@@ -85,7 +86,7 @@ impl Store {
         Ok((Commanded::of(row.done, row.there), lane))
     }
 
-    /// Makes an event of the canvas that is not running due at once.
+    /// Makes an event of the canvas due at once, unless it is running.
     pub(crate) async fn run_now(
         &self,
         canvas: CanvasId,
@@ -149,8 +150,8 @@ impl Store {
     }
 
     /// Deletes up to [`BULK_PAGE`] events of a handler that are not running and were emitted before
-    /// a moment. Returns how many, and their lanes, whose next events have to be woken; the
-    /// promises of those are renewed here.
+    /// a moment, but no copies in queues. Returns how many, and their lanes, whose next events have
+    /// to be woken; the promises of those are renewed here.
     pub(crate) async fn purge_page(
         &self,
         scope: &HandlerScope,

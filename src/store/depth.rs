@@ -45,8 +45,8 @@ impl Store {
     /// that there may be more.
     ///
     /// Which handlers are under a rule is settled before any event is read, whatever the planner
-    /// prefers. Unavoidable is reading the index entries of deleted rows that an old transaction
-    /// keeps from being vacuumed.
+    /// prefers. The index entries of deleted rows that an old transaction keeps from being vacuumed
+    /// are read all the same.
     pub(crate) async fn depth(
         &self,
         canvas: CanvasId,

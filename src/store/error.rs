@@ -19,7 +19,7 @@ pub enum StoreError {
     TimedOut {
         /// The statement's name.
         statement: &'static str,
-        /// How long the caller waited.
+        /// How long the caller waits for it at most.
         after: Duration,
         /// Whether the server cancelled the statement, which then took no effect.
         ended: bool,
@@ -105,8 +105,8 @@ impl StoreError {
         }
     }
 
-    /// The server (or an administrator) cancelled a statement that took too long, and rolled it
-    /// back.
+    /// The server cancelled a statement because it took too long, or because an administrator asked
+    /// for that, and rolled it back.
     pub(super) fn is_ended(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "57014")
     }

@@ -132,7 +132,8 @@ impl Store {
         Ok(found)
     }
 
-    /// A hash over all migrations: two databases with the same hash have the same schema.
+    /// A hash over all migrations of this program: two databases to which programs with the same
+    /// hash have applied theirs have the same schema.
     pub fn migrations_hash() -> u64 {
         use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -11,10 +11,10 @@ use super::{Store, StoreError};
 use crate::event::EventId;
 
 impl Store {
-    /// Clears the promise of events while a rule stands on their handler; `false` for each whose
-    /// rule is gone. The rule's row is locked, so that lifting it waits and then finds these events
-    /// parked. For copies the row of their queue is locked as well, since rules may stop applying
-    /// to its copies.
+    /// Clears the promise of events while a rule stands on their handler; `false` for each that no
+    /// rule holds any longer. The rule's row is locked, so that lifting it waits and then finds
+    /// these events parked. For copies the row of their queue is locked as well, since rules may
+    /// stop applying to its copies.
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

@@ -11,10 +11,11 @@ use super::{Store, StoreConfig, StoreError};
 /// What the processes that log in as a role do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoleKind {
-    /// `wakeq serve`, and operators' commands. It can't claim events for handlers, and can only
-    /// append to the log.
+    /// `wakeq serve`, and operators' commands. It can't claim events for handlers. It can read the
+    /// log and append to it, but change or remove nothing there.
     Api,
-    /// `wakeq work`. It can't read keys, register anything, or change events of the log.
+    /// `wakeq work`. It can't read keys, nor register targets, queues or crons, nor change events
+    /// of the log; it can remove those that are too old or belong to an erased entity.
     Worker,
 }
 

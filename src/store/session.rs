@@ -39,9 +39,9 @@ pub struct StoreConfig {
     /// two that look up credentials, which are opened when first needed. Default 6; one is enough
     /// to work.
     pub max_connections: u32,
-    /// The server cancels a statement after this long. One second later it ends a transaction whose
-    /// next statement has not arrived, and a connection that accepts no data. 1 ms to one day;
-    /// default 5 s.
+    /// The server cancels a statement after this long. After one second more than this, it ends a
+    /// transaction whose next statement has not arrived, and a connection that accepts no data.
+    /// Default 5 s; from 1 ms to one day.
     pub statement_timeout: Duration,
     /// The server cancels a statement that has waited for a lock this long. 1 ms to one day;
     /// default 200 ms.

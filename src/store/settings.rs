@@ -13,7 +13,8 @@ pub enum TimingMode {
     /// every process that emits or works.
     #[default]
     Agree,
-    /// Uses the existing ones, and writes none. For tools that only issue commands.
+    /// Uses the existing ones, or its own if there are none, and writes none. For tools that only
+    /// issue commands.
     Follow,
     /// Replaces the existing ones. Every other process has to be restarted with the same ones.
     Replace,

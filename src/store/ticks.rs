@@ -283,7 +283,7 @@ impl Batch {
         Ok(inserted)
     }
 
-    /// Moves the fences, and adds what was emitted ahead to what still is.
+    /// Moves the fences, and adds what was emitted ahead to what is still ahead.
     async fn moves(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
         let moved = &self.moved;
         let nexts: Vec<_> = moved.iter().map(|moved| moved.next).collect();

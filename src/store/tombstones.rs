@@ -17,10 +17,10 @@ pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
 pub struct Tombstone {
     /// The link.
     pub link: Link,
-    /// Why: `cancelled`, `purged` or `dead`; or `redriven`, for an event that was brought back
-    /// without copies in queues.
+    /// Why: `cancelled`, `purged` or `dead`; or `redriven`, for an event that got no new copies in
+    /// queues.
     pub cause: String,
-    /// Since when it is missing.
+    /// Since when it has been missing.
     pub left_at: Timestamp,
 }
 

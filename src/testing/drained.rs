@@ -123,7 +123,7 @@ impl fmt::Display for Drained {
             formatter,
             "completed {completed}, retried {retried}, died {died}, parked {parked}, unknown {unknown}, waiting {waiting}:"
         )?;
-        // An event whose attempt is shown is known not to be due.
+        // If an attempt of the event is shown, that the event is not due adds nothing.
         let told_before = |run: &RunReport| {
             run.trail.last() == Some(&Outcome::DelayNotYet)
                 && self.of(run.notification.id).any(|run| run.attempt.is_some())

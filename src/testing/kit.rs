@@ -35,9 +35,9 @@ const IDLE_WAVES_MAX: usize = 1_000;
 /// is the code of the worker itself: retries and their delays, error values, panics, time-outs,
 /// routes, limits, pauses and blocks, dead events.
 ///
-/// In memory the clock moves only with [`TestKit::advance`]. It is the clock of the database, for
-/// delays, leases and rules; time-outs, and what handlers wait for themselves, use tokio's clock,
-/// which a test can pause.
+/// In memory the clock moves only with [`TestKit::advance`] and [`TestKit::drain_for`]. It stands
+/// for the clock of the database, which counts for delays, leases and rules; time-outs, and what
+/// handlers wait for themselves, use tokio's clock, which a test can pause.
 ///
 /// A drain that is dropped half-way, for example by a time-out, is like a worker that died: what it
 /// was running is taken over by a later drain, a moment more than a lease (60 s) later.

@@ -12,7 +12,7 @@
 //! use wakeq::testing::{TestKit, assert_dead, assert_emitted};
 //! use wakeq::{Event, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy, Route};
 //!
-//! /// The program's own code: charges a card, and says so to whoever sends receipts.
+//! /// The program's own code: charges a card, and has a receipt sent.
 //! async fn charge(event: Execution, queue: Queue) -> HandlerResult {
 //!     let cents: u64 = event.value()?;
 //!     if cents > 1000 && event.attempt < 4 {

@@ -67,7 +67,7 @@ impl Ahead {
                 Stream::Opening(opening) => {
                     self.stream = match opening.await {
                         Ok(Ok(stream)) => Stream::Open(stream),
-                        // Opened again at the next look.
+                        // The next look tries again.
                         Ok(Err(error)) => {
                             tracing::warn!(
                                 error = &error as &dyn std::error::Error,

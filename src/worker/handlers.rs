@@ -299,7 +299,8 @@ pub(super) struct Handler {
     pub(super) timeout: Option<Duration>,
     /// Limits how many of its events run at a time.
     pub(super) room: Option<Arc<Semaphore>>,
-    /// Limits how many events of its canvas run at a time, for the sake of other canvases.
+    /// Limits how many targets of its canvas, or of its queue, are called at a time, for the sake
+    /// of others; `None` for a function.
     pub(super) share: Option<Arc<Semaphore>>,
     /// Whether the death of an event halts its lane.
     pub(super) halts: bool,

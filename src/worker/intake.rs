@@ -36,7 +36,7 @@ const FAILED_WAIT: Duration = Duration::from_secs(1);
 const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 /// How long dropping whatever is left after that may take.
 const ABORT_WAIT: Duration = Duration::from_millis(250);
-/// How often the subscription is asked for trouble, and notifications that wait for room are
+/// How often the subscription is checked for trouble, and notifications that wait for room are
 /// offered to other workers.
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 

@@ -126,7 +126,8 @@ impl Lot {
         self.waiting.insert(id, (delivery, For::Time(canvas, time, key)));
     }
 
-    /// Keeps a notification until the task that waits for its room has [`Lot::take`] called.
+    /// Keeps a notification until [`Lot::take`] is called for it, once the task that waits for its
+    /// room has ended.
     pub(super) fn park_open(
         &mut self,
         notification: Notification,

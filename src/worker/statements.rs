@@ -15,7 +15,7 @@ use crate::store::{
 const BATCH_MAX: usize = 250;
 /// How many statements of a kind are in flight at a time.
 const IN_FLIGHT: usize = 2;
-/// The actor in the record of a pause by a handler that said it is gone.
+/// The actor in the record when a handler is paused because it said that it is gone.
 const GONE_ACTOR: &str = "target";
 
 /// The requests that runs make to the store.

@@ -42,8 +42,8 @@ pub struct HttpConfig {
     /// Maximum number of concurrent listeners (`GET /v1/listen`); further ones are answered 429.
     /// Default 64; each may hold 4 MiB.
     pub max_listeners: usize,
-    /// The share of these three limits that a single canvas or credential may use at a time, or for
-    /// connections a single client address, in percent, rounded up; more is answered 429. Default
+    /// The share of these three limits that a single canvas or credential may use at a time (for
+    /// connections: a single client address), in percent, rounded up; more is answered 429. Default
     /// 25; with 100, a single one may use everything.
     pub share_percent: u8,
     /// Requests per second with one credential, with bursts of twice as many; beyond that, they are

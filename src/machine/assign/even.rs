@@ -3,8 +3,8 @@
 use super::Served;
 use super::sketch::Sketch;
 
-/// Releases at most one source of each group without pending moves. Those count where they will
-/// end.
+/// Releases at most one source of each group that has no pending moves. Sources that are moving
+/// already are counted at their destination.
 pub(super) fn across(sketches: &mut [Sketch]) {
     let mut served = settled(sketches);
     let mut is_settled: Vec<bool> = sketches.iter().map(|sketch| !sketch.is_moving()).collect();

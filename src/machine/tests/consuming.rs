@@ -1,4 +1,5 @@
-//! ORD-04: a consumer that follows [`consume`] consumes each event once and in order.
+//! ORD-04: a consumer that follows [`consume`] consumes each event once and in order, whatever it
+//! receives.
 
 use std::collections::VecDeque;
 

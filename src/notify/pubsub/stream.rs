@@ -43,6 +43,7 @@ const FIRST_BACK_OFF: Duration = Duration::from_millis(100);
 
 /// If nothing has arrived for this long, nothing is in flight any longer.
 const QUIET: Duration = Duration::from_millis(100);
+/// The longest wait for that.
 const REST: Duration = Duration::from_secs(1);
 
 /// A stream that lived this long resets the back-off when it fails.

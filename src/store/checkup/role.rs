@@ -23,7 +23,7 @@ pub(crate) struct RolePowers {
     /// It can create roles, or become a role that can: up to Postgres 15 it could make itself the
     /// owner.
     pub(crate) makes_roles: bool,
-    /// Every role may execute a function of the schema.
+    /// Every role may execute some function of the schema.
     pub(crate) public_functions: bool,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct HeldSnapshot {
     pub(crate) held_for: Option<Duration>,
     /// How many transactions have begun since.
     pub(crate) transactions: i64,
-    /// Whether no process is there that would release it.
+    /// Whether no process is there that would release it: a replication slot that is not in use.
     pub(crate) abandoned: bool,
 }
 
@@ -106,9 +106,9 @@ impl Store {
     }
 
     /// What holds old snapshots: transactions, prepared transactions, standbys that report theirs,
-    /// and replication slots; oldest first. Transactions of other databases hold nothing back here.
-    /// Those of standbys do; they have no start time here, only the oldest transaction that they
-    /// could still see.
+    /// and replication slots; abandoned ones first, then the oldest; at most 20. Transactions of
+    /// other databases hold nothing back here. Those of standbys do; they have no start time here,
+    /// only the oldest transaction that they could still see.
     pub(crate) async fn held_snapshots(&self) -> Result<Vec<HeldSnapshot>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -25,7 +25,7 @@ pub(crate) struct Chores {
     pub(crate) late_s: f64,
     /// Passes so far.
     pub(crate) passes: i64,
-    /// Events whose promise has been overdue for minutes; counted up to 1,000.
+    /// Events whose promise is overdue by more than was asked for; counted up to 1,000.
     pub(crate) overdue: i64,
     /// Open resume jobs; counted up to 1,000.
     pub(crate) jobs: i64,

@@ -87,8 +87,8 @@ impl Store {
     }
 
     /// Notes that an event of an entity that is set aside is being processed alone. Returns the
-    /// number of such attempts that have had no outcome, this one included; `None` under another
-    /// epoch than the owner's.
+    /// number of such attempts that have had no outcome, this one included; `None` if the entity is
+    /// not set aside, or under another epoch than the owner's.
     pub(crate) async fn suspect_aside(
         &self,
         entity: &EntityId,

@@ -87,8 +87,8 @@ pub(crate) struct EntityBatch<'a> {
 /// How a batch ended.
 #[derive(Debug)]
 pub(crate) enum BatchEnd {
-    /// It is committed. The outcomes of its events, and of those that tell senders that theirs were
-    /// passed over.
+    /// It is committed. How its `events` were inserted; and the events that tell senders that
+    /// theirs were passed over, with how they were inserted.
     Committed(Vec<Inserted>, Vec<(NewEvent, Inserted)>),
     /// Nothing is committed: the position is elsewhere, or under another epoch.
     Refused,

@@ -33,7 +33,8 @@ impl Store {
         session.answered("ask for an erasure", sent)
     }
 
-    /// The link of the last event that an entity has processed; 0 if nothing is stored of it.
+    /// The link of the last event whose outcome an entity has decided; 0 if nothing is stored of
+    /// it.
     pub(crate) async fn entity_last_link(&self, entity: &EntityId) -> Result<i64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
@@ -48,8 +49,8 @@ impl Store {
 
     /// Erases at most `most` rows of what is stored of an entity, after this `seq` of the log, if
     /// the position of the inbox is where its owner expects it, under that epoch. Returns where the
-    /// next page begins, if there is more; `None` if the position is elsewhere. The position is
-    /// locked, so that a process that takes it over waits.
+    /// next page begins, or `Some(None)` if nothing is left; `None` if the position is not as
+    /// expected. The position is locked, so that a process that takes it over waits.
     pub(crate) async fn erase_entity(
         &self,
         held: &PositionMove<'_>,

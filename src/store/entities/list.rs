@@ -17,7 +17,7 @@ pub struct EntitySummary {
     pub state_version: i64,
     /// The size of that state as JSON, in bytes; `None` before the first snapshot.
     pub state_bytes: Option<u64>,
-    /// When the last event was processed.
+    /// When the outcome of its last event was decided.
     pub updated_at: Timestamp,
 }
 

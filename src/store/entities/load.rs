@@ -22,7 +22,7 @@ pub struct StoredEntity {
     pub state: Option<String>,
     /// The version of the state: that of the entity, unless snapshots are rarer than batches.
     pub state_version: i64,
-    /// When the last event was processed.
+    /// When the outcome of its last event was decided.
     pub updated_at: Timestamp,
 }
 
@@ -209,9 +209,9 @@ impl Store {
         Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
     }
 
-    /// The wanted events from the repository, each with the index of its entity in `wanted`: all of
-    /// the first entity, then of the next, each in order, with at most this many bytes together, or
-    /// one event. The limit cuts off the end: an entity has events only if those before it are
+    /// The wanted events from the repository, each with the index of its entity in `wanted`: those
+    /// of the first entity, then of the next, each in order, with at most this many bytes together,
+    /// or one event. The limit cuts off the end: an entity has events only if those before it are
     /// complete.
     ///
     /// The horizon is not consulted: only the owner appends there, and the caller is the owner.

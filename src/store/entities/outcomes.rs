@@ -132,8 +132,8 @@ impl Store {
     }
 
     /// Whether the event with this link is in the repository. The links in a repository increase
-    /// with its events, and an event comes after its link. So this is a binary search, which reads
-    /// at most 64 rows, however many events the entity has.
+    /// with its events, and an event's `seq` is above its link. So this is a binary search, which
+    /// reads at most 64 rows, however many events the entity has.
     async fn is_in_repository(
         &self,
         entity: &EntityId,

@@ -5,7 +5,7 @@ use crate::event::EntityType;
 use crate::store::{Store, StoreError};
 
 impl Store {
-    /// Makes this epoch the owner of a type; returns whether the owner before was lost.
+    /// Notes that a type is owned under this epoch; returns whether the owner before was lost.
     pub(crate) async fn own_entities(
         &self,
         entity_type: &EntityType,

@@ -26,7 +26,8 @@ pub(crate) struct ToEntity {
     pub(crate) erases: bool,
     pub(crate) name: Name,
     pub(crate) payload: String,
-    /// A JSON object with at least one field, to which the first link is added.
+    /// A JSON object with at least one field, to which the first link is added if the event was
+    /// sent before.
     pub(crate) metadata: String,
 }
 
@@ -43,7 +44,8 @@ pub(crate) struct SentEntityEvent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SendEnd {
     Sent(Vec<SentEntityEvent>),
-    /// The chosen id is that of an event of another entity; nothing may be committed.
+    /// The id belongs to an event of another entity, or to an erasure where this is an event (or
+    /// the reverse), or was given twice; nothing may be committed.
     Taken(EventId),
     /// It answers a question that was not asked; nothing may be committed.
     NotAsked,
@@ -156,7 +158,7 @@ pub(crate) async fn send_to_entities(
     }
 }
 
-/// Metadata that name the first link.
+/// The metadata with the first link added.
 fn with_link(metadata: &str, link: Link) -> String {
     let rest = metadata.trim_start().trim_start_matches('{');
     format!(r#"{{"repost":{{"id":{},"prev":{}}},{rest}"#, link.id, link.prev)

@@ -133,8 +133,8 @@ impl Store {
         Ok(GroupDeadPage { items, next })
     }
 
-    /// Marks one dead event of a group, or a page of those that died before this, to be redriven,
-    /// and records that in the audit log; returns how many.
+    /// Marks a page of a group's dead events that died before this, or only those with this `seq`,
+    /// to be redriven, and records that in the audit log; returns how many.
     pub(crate) async fn redrive_group(
         &self,
         group: &Name,
@@ -187,7 +187,8 @@ impl Store {
         Ok(session.answered("forget what groups gave up", expired)?.rows_affected())
     }
 
-    /// The `seq`s of the events of a source that are to be redriven, in the order of the log.
+    /// The `seq`s of the events of a source that are to be redriven, in the order of the log; at
+    /// most [`REDRIVEN_PAGE`].
     pub(crate) async fn redriven(&self, group: &Name, source: &EventSource) -> Result<Vec<i64>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(

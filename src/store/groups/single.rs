@@ -26,7 +26,8 @@ pub(crate) enum Claimed {
 
 impl Store {
     /// Takes a group for a process that works on it alone, or renews its lease. With `first` it is
-    /// taken from any other single process; later only if no live process works on it.
+    /// taken from any other single process; otherwise only if no other live process works on it.
+    /// Healthy members of the group keep it in any case.
     pub(crate) async fn claim_group(
         &self,
         group: &Name,

@@ -38,9 +38,9 @@ struct NewSubscriber<'a> {
 }
 
 impl Store {
-    /// Registers a healthy subscriber, also again; unless another live member of its group requests
-    /// something else. The members of a group are registered one after the other, so that of two
-    /// that start together the second sees the first.
+    /// Registers a subscriber as healthy, also if it was registered before, unless another live
+    /// member of its group requests something else. The members of a group are registered one after
+    /// the other, so that of two that start together the second sees the first.
     pub(crate) async fn register_subscriber(
         &self,
         group: &Name,

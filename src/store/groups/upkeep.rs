@@ -53,9 +53,9 @@ impl Store {
         Ok(rows.into_iter().map(|row| (row.name, row.recoveries)).collect())
     }
 
-    /// Removes a group, or its position in one source, and the pin of a type of entities, unless a
-    /// process works on it; records that in the audit log. A member that starts meanwhile is
-    /// registered before, and then seen, or after.
+    /// Removes a group, with the pin if it is that of a type of entities, or only its position in
+    /// one source; `None` if a process works on it. Records the removal in the audit log. A member
+    /// that starts meanwhile is registered before, and then seen, or after.
     pub(crate) async fn remove_group(
         &self,
         group: &Name,

@@ -54,7 +54,7 @@ impl<'a> LogBatch<'a> {
     }
 
     /// The last position that each of these streams is expected to have: `None` for any, -1 for no
-    /// event. If two conditions contradict each other, one that never holds.
+    /// event. If two conditions contradict each other, a position that no stream has.
     fn expected(&self, streams: &[&StreamId]) -> Vec<Option<i64>> {
         let mut expected = HashMap::<&StreamId, i64>::new();
         for (stream, condition) in &self.conditions {

@@ -1,9 +1,9 @@
 //! In-memory tables for the test kit: they do what the SQL does, each statement at one moment of a
 //! clock that only a test moves. Nothing else may use them.
 //!
-//! There is no trait between these and Postgres. The functions of [`Store`] that tests of handlers
-//! need use these first, in their first line; all others fail. `tests/it/testing/agreement.rs` runs
-//! the same steps on both.
+//! There is no trait between these and Postgres. Those functions of [`Store`] that tests of
+//! handlers need try these tables first, in their first line; all others fail.
+//! `tests/it/testing/agreement.rs` runs the same steps on both.
 
 mod dead;
 mod inserts;

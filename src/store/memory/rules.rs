@@ -70,7 +70,7 @@ impl Tables {
         Ok(rules)
     }
 
-    /// Which outcome a command has: whether the canvas has the event and it is not running.
+    /// The outcome of a command, by whether the canvas has the event, and whether it is running.
     fn commanded(&self, canvas: CanvasId, id: EventId) -> Commanded {
         match self.events.get(&id).filter(|row| row.address.scope.canvas == canvas) {
             Some(row) => Commanded::of(self.is_free(row), true),

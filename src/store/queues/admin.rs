@@ -1,4 +1,5 @@
-//! Queues as operators see them: list, set weights, unregister, and what waits in their facets.
+//! Queues as operators see them: listing and unregistering them, the shares of canvases, and what
+//! waits in their facets.
 
 #[cfg(feature = "http")]
 use super::registration::QUEUES_MAX;

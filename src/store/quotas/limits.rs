@@ -143,7 +143,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns a canvas to the default of a quota; returns whether another limit was set.
+    /// Removes the limit that was set for a canvas, so that the default applies again; returns
+    /// whether one was set.
     pub(crate) async fn unset_quota(
         &self,
         canvas: CanvasId,

@@ -1,9 +1,9 @@
 //! Quotas of what canvases keep: the check before something is added, what it remembers, and its
 //! statements.
 //!
-//! What may be numerous is measured now and then, never counted along: an emit far from its quota
-//! sends no additional statement. The check refuses before anything is written, and uses a clock of
-//! its own only to decide when to measure again.
+//! What may be numerous is measured now and then, without a running count in the database: an emit
+//! far from its quota sends no additional statement. The check refuses before anything is written,
+//! and uses a clock of its own only to decide when to measure again.
 
 mod headroom;
 #[cfg(feature = "telemetry")]
@@ -23,7 +23,7 @@ use headroom::{Headroom, Look, Pair, Verdict};
 pub use limits::QuotaUse;
 pub(super) use measure::usual;
 
-/// Most canvases that are remembered at a time, each once per pair of quotas.
+/// Most measurements that are remembered at a time: one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
 /// Two quotas that are measured together.
@@ -213,7 +213,8 @@ impl Store {
     }
 
     /// Measures, unless another caller has just done so. If that fails, the last measurement stays
-    /// valid for a while: quotas must not stop anything for lack of an answer.
+    /// valid for a while (if there is none, a default allowance): quotas must not stop anything for
+    /// lack of an answer.
     async fn look(&self, canvas: CanvasId, measured: Measured, known: &Known) {
         let asked = Instant::now();
         let _looking = known.looking.lock().await;

@@ -24,15 +24,15 @@ pub struct RegisteredTarget {
     pub address: HandlerAddress,
     /// Where they are sent.
     pub url: String,
-    /// Retries, delays, timeout, and concurrency.
+    /// Retries, delays, timeout and concurrency, and whether a death halts its object.
     pub policy: TargetPolicy,
     /// The audience of the OIDC token that is sent with each request.
     pub audience: Option<String>,
     /// Until when requests are also signed with the previous secret.
     pub previous_secret_until: Option<Timestamp>,
-    /// When the address first got a target.
+    /// Since when the address has had a target.
     pub created_at: Timestamp,
-    /// Who registered the first one.
+    /// Who registered it then.
     pub created_by: String,
     /// When it was last changed.
     pub updated_at: Timestamp,

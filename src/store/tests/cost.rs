@@ -210,7 +210,7 @@ async fn workers_reach_events_by_their_keys() {
     }
 }
 
-/// PUSH-07: so does bringing the promise of a pushed event forward.
+/// PUSH-07: the promises of pushed events are brought forward by their keys as well.
 #[tokio::test]
 async fn promises_are_brought_forward_by_key() {
     let table = Table::of_one_connection().await;

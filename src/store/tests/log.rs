@@ -372,7 +372,7 @@ async fn a_partition_is_dropped_by_who_was_given_the_right() {
     assert_eq!(error.code().as_deref(), Some("42501"), "{error}");
 }
 
-/// As if all of it had been appended long ago: puts a table in the partition's place.
+/// As if the first partition had been appended a day earlier: an update with its triggers disabled.
 async fn age(table: &Table) {
     sqlx::raw_sql(
         "alter table wakeq.log disable trigger log_never_changes; alter table wakeq.log_0 disable trigger log_never_changes;

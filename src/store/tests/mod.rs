@@ -106,7 +106,7 @@ impl Table {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }
 
-    /// The condition that a query returns.
+    /// The boolean that a query returns.
     async fn holds(&self, sql: &'static str) -> bool {
         sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
     }

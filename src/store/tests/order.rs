@@ -242,8 +242,8 @@ async fn a_row_that_others_hold_keeps_nobody_from_ending() {
     assert!(may_claim(&table.store, ids[1]).await && may_claim(&table.store, ids[3]).await);
 }
 
-/// ORD-22: emitters and owners race. An event whose turn had not come was behind one whose owner
-/// wakes it, or finds it.
+/// ORD-22: emitters and owners race. An event whose turn had not come is found by the owner that
+/// removes the one before it.
 #[tokio::test]
 async fn nobody_is_forgotten_however_emits_and_removals_fall() {
     let table = Table::new().await;
@@ -352,8 +352,8 @@ async fn a_redrive_beside_a_skip_loses_its_place() {
     assert_eq!(table.number("select count(*) from wakeq.halted_lanes").await, 1, "the other canvas's");
 }
 
-/// A dead event leaves a tombstone for its link; the others run, unless its handler wants them to
-/// wait.
+/// A dead event keeps its link among the dead events; the others run, unless its handler wants them
+/// to wait.
 #[tokio::test]
 async fn a_death_is_passed_over_or_halts_its_lane() {
     let table = Table::new().await;

@@ -75,8 +75,8 @@ impl Run<'_> {
         next.flatten()
     }
 
-    /// The events that may run now in a facet with a limit: no other process may hold their
-    /// notifications any longer.
+    /// The events that can run now in a facet with a limit. This run has to find them, because
+    /// possibly no process holds their notifications any longer.
     pub(super) async fn room_in_facet(&mut self) -> Vec<Notification> {
         let end = self.looks_end();
         let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return Vec::new() };
