@@ -114,18 +114,16 @@ pub enum EmitError {
     )]
     ObjectBusy(#[source] StoreError),
     /// An earlier emit with this idempotency key has not ended yet.
-    #[error("an emit with this idempotency key is in progress: ask again in a moment, with the same key")]
+    #[error("an emit with this idempotency key is in progress: retry shortly, with the same key")]
     IdempotencyInProgress,
     /// The idempotency key was used for a different request.
-    #[error(
-        "this idempotency key was used for another request within 24 hours: choose a new key for each request"
-    )]
+    #[error("this idempotency key was used for a different request in the last 24 hours: choose a new one")]
     IdempotencyMismatch,
     /// The idempotency key is not valid.
     #[error("{0}")]
     IdempotencyKey(&'static str),
     /// The events of one change of an object are on several canvases.
-    #[error("an object and the events on it belong to one canvas: emit those of others by themselves")]
+    #[error("an object and the events on it belong to one canvas: emit those of others separately")]
     OtherCanvas,
     /// More events than one call may emit.
     #[error("{0} events in one call, the limit is {EVENTS_MAX}: emit them in several calls")]
@@ -247,7 +245,7 @@ impl Queue {
             if let Err(error) = queue.inserted(&events, inserted).await {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
-                    "events were not announced; the probe does that"
+                    "events were not announced; the probe will announce them"
                 );
             }
         });
@@ -386,10 +384,10 @@ impl Queue {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications do that"
+                    "copies were not announced to their queues; their notifications will announce them"
                 );
             }
-            Err(_) => tracing::warn!("copies are announced to their queues later than their notifications"),
+            Err(_) => tracing::warn!("copies are announced late: their notifications are published first"),
         }
     }
 

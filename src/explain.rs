@@ -81,15 +81,17 @@ impl Live {
                 "runs when every earlier event of its object has ended; explain the first of them"
             }
             Standing::Halted => {
-                "its object stands still since an event of it died: redrive that one, or skip it"
+                "its object has been halted since an event of it died: redrive that event, or skip it"
             }
             Standing::FacetHeld => {
-                "its canvas is paused in the queue, or has as many in flight there as it may: runs when that changes"
+                "its canvas is paused in the queue, or is at its limit of copies in flight there: \
+                 runs when that changes"
             }
             Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
             Standing::Delayed => "runs when it is due",
             Standing::Running if self.worker.is_none() && self.pulled => {
-                "ends when the service that leased it completes or releases it; is leased again if its lease runs out before"
+                "ends when the service that leased it completes or releases it; can be leased again \
+                 if its lease expires first"
             }
             Standing::Running => "ends with its handler, or is taken over when its lease runs out",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",

@@ -182,7 +182,7 @@ impl Look {
 fn held(appenders: Result<Vec<LogAppender>, StoreError>) -> Option<Duration> {
     let appenders = appenders.inspect_err(|error| {
         let error = error as &dyn std::error::Error;
-        tracing::warn!(error, "whether readers of the log are held back is not known now");
+        tracing::warn!(error, "could not determine whether readers of the log are held back");
     });
     let open = appenders.ok()?.into_iter().filter_map(|appender| appender.open_for).max();
     Some(open.unwrap_or_default())
@@ -191,7 +191,7 @@ fn held(appenders: Result<Vec<LogAppender>, StoreError>) -> Option<Duration> {
 fn known<T>(asked: Result<Vec<T>, StoreError>) -> Vec<T> {
     asked.unwrap_or_else(|error| {
         let error = &error as &dyn std::error::Error;
-        tracing::warn!(error, "what waits is not known now, and not among the metrics");
+        tracing::warn!(error, "the backlog could not be counted, and is missing from the metrics");
         Vec::new()
     })
 }

@@ -116,7 +116,7 @@ impl Waker {
                 Err(error) => {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "the minute's pass failed; tried again"
+                        "the minute's pass failed; retrying"
                     );
                 }
             }
@@ -286,7 +286,7 @@ impl Waker {
     async fn provide_for_log(&self) {
         if let Err(error) = self.store.add_log_partitions().await {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "no partitions of the log were made; tried again in ten passes");
+            tracing::error!(error, "no partitions of the log were created; retrying in ten passes");
         }
     }
 
@@ -295,7 +295,7 @@ impl Waker {
     async fn expire_log(&self, kept: Duration) -> Result<(), StoreError> {
         for _ in 0..LOG_PARTITIONS {
             match self.store.drop_log_partition(kept).await {
-                Ok(Some(partition)) => tracing::info!(partition, "an old part of the log was dropped"),
+                Ok(Some(partition)) => tracing::info!(partition, "an old partition of the log was dropped"),
                 Ok(None) => break,
                 Err(error) if error.is_contention() => {
                     let error = &error as &dyn std::error::Error;

@@ -14,7 +14,7 @@ pub enum Unauthenticated {
     #[error("no credential: send `Authorization: Bearer` with a key or a Google ID token")]
     Missing,
     /// The credential is neither a key nor a token.
-    #[error("the `Authorization` header is no `Bearer` with a key or a Google ID token")]
+    #[error("the `Authorization` header is not a `Bearer` with a key or a Google ID token")]
     Malformed,
     /// The key or token is not valid, or no longer valid.
     #[error("the credential was refused: {0}")]
@@ -29,8 +29,8 @@ pub enum Unauthenticated {
 pub enum PushDenied {
     /// Push is not configured.
     #[error(
-        "this process takes no pushes: set WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS for `wakeq serve`, as \
-         docs/operations.md says under \"Push mode\""
+        "this process does not accept pushes: set WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS for \
+         `wakeq serve`, as described in docs/operations.md under \"Push mode\""
     )]
     Off,
     /// Its credential was refused or can't be checked.
@@ -74,7 +74,7 @@ impl fmt::Display for Refusal {
             Self::Revoked(id) => write!(formatter, "key {id:?} was revoked"),
             Self::Expired(id) => write!(formatter, "key {id:?} has expired"),
             Self::Token(reason) => write!(formatter, "{reason}"),
-            Self::NotListed { email } => write!(formatter, "the service account {email} is not let in"),
+            Self::NotListed { email } => write!(formatter, "the service account {email} is not allowed"),
         }
     }
 }
@@ -83,15 +83,15 @@ impl fmt::Display for Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidToken {
     /// No audience is configured, so ID tokens are not accepted.
-    #[error("no audience is configured, so ID tokens are not taken")]
+    #[error("no audience is configured, so ID tokens are not accepted")]
     Off,
     /// Its parts can't be parsed, or a claim is missing or has the wrong type.
     #[error("the ID token can't be read")]
     Unreadable,
     /// Google removed the signature; Cloud Run does this to the token that it has checked itself.
     #[error(
-        "the ID token's signature was removed on the way: Cloud Run checked it for itself. Send that one in \
-         X-Serverless-Authorization, and wakeq's in Authorization"
+        "the ID token's signature was removed in transit: Cloud Run verified it itself. Send that \
+         token in X-Serverless-Authorization, and wakeq's in Authorization"
     )]
     SignatureRemoved,
     /// Its algorithm is not RS256.
@@ -101,13 +101,13 @@ pub enum InvalidToken {
     #[error("the ID token names a signing key that Google does not have")]
     UnknownKey,
     /// Its signature is wrong.
-    #[error("the ID token's signature does not hold")]
+    #[error("the ID token's signature is not valid")]
     Signature,
     /// Its audience is not ours.
-    #[error("the ID token was made for another audience")]
+    #[error("the ID token is for a different audience")]
     Audience,
     /// Its issuer is not Google.
-    #[error("the ID token is not Google's")]
+    #[error("the ID token was not issued by Google")]
     Issuer,
     /// It has expired.
     #[error("the ID token has expired")]
@@ -127,7 +127,7 @@ pub enum Unchecked {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// Google's public keys.
-    #[error("Google's public keys can't be had")]
+    #[error("Google's public keys are unavailable")]
     Keys(#[from] FetchError),
 }
 
@@ -144,7 +144,7 @@ pub enum AccessError {
         holder: String,
     },
     /// Other callers are creating keys for the same holder.
-    #[error("keys for {holder} are being made by somebody else, too: try again")]
+    #[error("keys for {holder} are being created by other requests at the same time: try again")]
     Busy {
         /// The holder.
         holder: String,

@@ -44,7 +44,7 @@ pub enum FetchError {
     #[error("the answer had status {0}")]
     Status(u16),
     /// The answer is too long, is not JSON, or has no usable key.
-    #[error("the answer is no set of RSA keys of at most 256 KiB")]
+    #[error("the answer is not a set of RSA keys of at most 256 KiB")]
     NoKeys,
 }
 

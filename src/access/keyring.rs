@@ -274,9 +274,9 @@ impl Access {
 
 fn check_reach(reach: Reach) -> Result<(), AccessError> {
     match reach {
-        Reach::Canvas(canvas) if canvas.is_reserved() => {
-            Err(AccessError::Invalid("no canvas has the largest uuid: take another one"))
-        }
+        Reach::Canvas(canvas) if canvas.is_reserved() => Err(AccessError::Invalid(
+            "the largest uuid is reserved and can't be a canvas: choose another one",
+        )),
         Reach::Canvas(_) | Reach::EveryCanvas => Ok(()),
     }
 }
@@ -321,7 +321,8 @@ fn check_holder(name: &str) -> Result<(), AccessError> {
         Ok(())
     } else {
         Err(AccessError::Invalid(
-            "the holder's name must have 1 to 190 letters, digits, ASCII signs and spaces, the last not at its ends",
+            "the holder's name must have 1 to 190 letters, digits, ASCII signs and spaces, with no \
+             space at either end",
         ))
     }
 }
@@ -346,7 +347,7 @@ fn rows_of(scopes: Scopes, narrow: &[NarrowScope]) -> Vec<String> {
 fn check_actor(actor: &Actor) -> Result<(), AccessError> {
     actor.check().map_err(AccessError::Invalid)?;
     if actor.name().chars().any(char::is_control) {
-        return Err(AccessError::Invalid("the name of who does this must have no control characters"));
+        return Err(AccessError::Invalid("the actor's name must have no control characters"));
     }
     Ok(())
 }

@@ -120,12 +120,12 @@ impl Access {
     pub fn new(store: Store, config: AccessConfig) -> Result<Self, AccessError> {
         if config.cache > CACHE_MAX {
             return Err(AccessError::Config(
-                "keys are remembered for at most 30 s, so that revoking one counts within 60 s",
+                "keys are cached for at most 30 s, so that a revocation takes effect within 60 s",
             ));
         }
         if config.audiences.iter().any(String::is_empty) {
             return Err(AccessError::Config(
-                "an audience is the URL of this service, as those who ask for tokens write it",
+                "an audience is the URL of this service, exactly as clients request tokens for it",
             ));
         }
         let AccessConfig { audiences, push, jwks_url, issuers, cache, clock } = config;
@@ -267,7 +267,7 @@ async fn load_grants(store: Store, email: String) -> Result<Option<Granted>, Sto
 /// effort, in the background: nothing depends on it.
 async fn note_use(store: Store, id: KeyId) {
     if let Err(error) = store.note_use_of_key(&id.to_string()).await {
-        tracing::debug!(key = ?id, %error, "the use of a key was not noted");
+        tracing::debug!(key = ?id, %error, "the use of a key was not recorded");
     }
 }
 

@@ -118,8 +118,9 @@ pub enum Denied {
     NotFound,
     /// The operation concerns every canvas, and the scope is not granted on all of them.
     #[error(
-        "this is about the events of all canvases: it needs a key or an account that reaches every canvas, with the scope \
-         `{needed}`; `wakeq keys create NAME --scope {needed} --all-canvases` makes such a key"
+        "this concerns the events of all canvases: it needs a key or an account that reaches every \
+         canvas, with the scope `{needed}`; `wakeq keys create NAME --scope {needed} \
+         --all-canvases` creates such a key"
     )]
     NotEverywhere {
         /// The missing scope.
@@ -134,8 +135,9 @@ pub enum Denied {
     /// The scope is granted on this canvas for some handlers only, and the operation concerns
     /// another handler or no single one.
     #[error(
-        "the scope `{needed}` was granted for some handlers only, and this is about another one, or about no single one: lists, and \
-         events by their ids, need the scope for all of them"
+        "the scope `{needed}` was granted for some handlers only, and this request is about another \
+         handler, or not about a single one: lists, and events by their ids, need the scope for all \
+         handlers"
     )]
     Narrow {
         /// The scope.

@@ -171,7 +171,8 @@ impl Admin {
             ResetTo::After(seq) if (0..=readable).contains(&seq) => seq,
             ResetTo::After(_) => {
                 return Err(AdminError::Invalid(
-                    "a group can go on after a number from 0 to the last one of the log that can be read: `wakeq log` has them",
+                    "a group can resume after a number from 0 to the last one of the log that can \
+                     be read: `wakeq log` shows them",
                 ));
             }
         };
@@ -220,7 +221,8 @@ impl Admin {
         checked(actor)?;
         if name.as_str().starts_with("entities.") {
             return Err(AdminError::Invalid(
-                "what died of an entity is decided upon by what came after it: send it to the entity again, as a new event",
+                "a dead event of an entity can't be redriven, because later events of the entity \
+                 have been processed: send it to the entity again, as a new event",
             ));
         }
         let before = self.until_now(before).await?;

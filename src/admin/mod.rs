@@ -77,27 +77,27 @@ pub enum AdminError {
     #[error("{0}")]
     Invalid(&'static str),
     /// The canvas has no such event: it has ended, or never existed.
-    #[error("event {0} is not there: it has ended, or never was")]
+    #[error("event {0} does not exist: it has ended, or never existed")]
     NotFound(EventId),
     /// The event is running.
-    #[error("event {0} is not waiting: it runs now; try again when it has ended or failed")]
+    #[error("event {0} is not waiting: it is running; try again when it has ended or failed")]
     NotWaiting(EventId),
     /// The canvas has no such cron.
     #[error("there is no cron {0}: `wakeq cron list` shows those of the canvas")]
     NoCron(Name),
     /// This release can't read the cron's schedule.
     #[error(
-        "this release can't read the schedule of cron {0}, so it stays paused: put it with one that it can read, or \
-         unpause it by the release that made it"
+        "this release can't read the schedule of cron {0}, so it stays paused: replace it with a \
+         schedule that this release can read, or unpause it with the release that created it"
     )]
     UnreadableCron(Name),
     /// The text is not a cursor of this list.
     #[error(
-        "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
+        "this is not a cursor of this list: pass `next_cursor` of its last page unchanged, or start without one"
     )]
     Cursor,
     /// The handler has no target.
-    #[error("there is no target for {0}: `wakeq handlers show` has those of the handler")]
+    #[error("there is no target for {0}: `wakeq handlers show` lists those of the handler")]
     NoTarget(Box<HandlerAddress>),
     /// There is no such queue.
     #[error("no queue {0} is registered: `wakeq queues list` shows those that are")]
@@ -106,14 +106,15 @@ pub enum AdminError {
     #[error("the queue {0} is not pulled: register it with `pull`, and without a target")]
     NotPulled(Name),
     /// The queue has no such copy.
-    #[error("the queue has no copy {0}: it was completed, died or was deleted, or never was")]
+    #[error("the queue has no copy {0}: it was completed, died or was deleted, or never existed")]
     NoCopy(EventId),
     /// The token does not belong to any lease of this copy.
     #[error("copy {0} is not held by this lease: send the `lease` that you were given with it, unchanged")]
     NotLeased(EventId),
     /// The lease expired or was released.
     #[error(
-        "the lease of copy {0} is over: it ran out, or was given up; others may have the copy, and nothing was changed"
+        "the lease of copy {0} is over: it expired, or was released; the copy may be leased by \
+         others, and nothing was changed"
     )]
     LeaseOver(EventId),
     /// The copy is not leased.
@@ -131,9 +132,7 @@ pub enum AdminError {
     #[error("the group {0} has no source {1}: `wakeq groups show {0}` lists its own")]
     NoSource(Name, Box<EventSource>),
     /// The limit of 100 queues is reached.
-    #[error(
-        "100 queues are registered, and there may not be more: unregister one first, or give one more patterns"
-    )]
+    #[error("100 queues are registered, which is the limit: unregister one first, or add patterns to one")]
     TooManyQueues,
     /// The patterns of all queues together need too much memory for emitters.
     #[error(
@@ -141,7 +140,7 @@ pub enum AdminError {
     )]
     TooCostlyPatterns,
     /// Other queues were registered or unregistered concurrently at each try.
-    #[error("other queues are registered or unregistered all the time: try again")]
+    #[error("other queues are being registered or unregistered at the same time: try again")]
     QueuesChange,
     /// The target is the deployment itself.
     #[cfg(feature = "http")]
@@ -149,8 +148,9 @@ pub enum AdminError {
     OwnTarget(#[from] crate::event::OwnTarget),
     /// The process has no key to encrypt signing secrets with.
     #[error(
-        "this deployment has no key for signing secrets, so no target can be registered: its operator sets \
-         WAKEQ_SECRET_KEY (`wakeq secrets new-key` makes one), the same for every process"
+        "this deployment has no key for signing secrets, so no target can be registered: its \
+         operator has to set WAKEQ_SECRET_KEY (`wakeq secrets new-key` generates one) to the same \
+         value for every process"
     )]
     NoSecretKey,
     /// The operating system provided no random numbers.
@@ -292,7 +292,7 @@ impl Admin {
     fn published(&self, published: Result<(), WakeError>, events: usize) -> bool {
         if let Err(error) = &published {
             let error = error as &dyn std::error::Error;
-            tracing::warn!(error, events, "notifications not published: their promises do");
+            tracing::warn!(error, events, "notifications not published; the events' promises will wake them");
         }
         self.notifier.wakes() && published.is_ok()
     }

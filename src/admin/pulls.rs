@@ -131,7 +131,7 @@ impl Admin {
         loop {
             let LeasedNow { copies, died } = self.lease_now(queue, max, lease).await?;
             if !died.is_empty() {
-                tracing::warn!(%queue, copies = died.len(), "copies died, whose leases ran out too often");
+                tracing::warn!(%queue, copies = died.len(), "copies died because their leases ran out too often");
             }
             if !copies.is_empty() || !self.await_copies(queue, end).await? {
                 return Ok(copies);
@@ -277,7 +277,7 @@ impl Admin {
         release: &Release,
     ) -> Result<(Released, HandlerScope), AdminError> {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
-            return Err(AdminError::Invalid("a copy comes again after 30 days at most"));
+            return Err(AdminError::Invalid("a copy can be delayed for at most 30 days"));
         }
         let held = self.held(queue, id, token).await?;
         // The default policy, if the queue is no longer pulled.

@@ -304,7 +304,10 @@ impl Admin {
         tokio::spawn(async move {
             if let Err(Err(error)) = ended.send(work.await) {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "a change of a queue was made, and what follows from it stopped");
+                tracing::warn!(
+                    error,
+                    "a queue was changed, but the work that follows from the change stopped"
+                );
             }
         });
         let waited = match self.patience {
@@ -350,7 +353,7 @@ fn check_facets(settings: FacetSettings) -> Result<(), AdminError> {
     }
     if settings.in_flight_max.is_some_and(|cap| !(1..=IN_FLIGHT_MAX).contains(&cap)) {
         return Err(AdminError::Invalid(
-            "so many events in flight are 1 to 10,000; leave it out for no limit, and pause with the weight 0",
+            "`in_flight_max` must be 1 to 10,000; omit it for no limit, and pause with the weight 0",
         ));
     }
     Ok(())

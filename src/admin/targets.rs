@@ -93,7 +93,7 @@ impl Admin {
         checked(actor)?;
         if address.scope.canvas.is_reserved() {
             return Err(AdminError::Invalid(
-                "no canvas has this id: the target of a queue is put with the queue",
+                "no canvas has this id: the target of a queue is registered with the queue",
             ));
         }
         self.check_target(address, new)?;
@@ -181,7 +181,8 @@ impl Admin {
     pub(super) fn check_target(&self, address: &HandlerAddress, new: &NewTarget) -> Result<(), AdminError> {
         if RESERVED.contains(&address.modifier.as_str()) {
             return Err(AdminError::Invalid(
-                "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths have them",
+                "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's \
+                 paths use them",
             ));
         }
         check_policy(&new.policy).map_err(AdminError::Invalid)?;
@@ -204,7 +205,7 @@ fn check_policy(policy: &TargetPolicy) -> Result<(), &'static str> {
     check_retries(policy.retries, (policy.delay, policy.factor, policy.delay_max))?;
     if !(TIMEOUT_MIN..=TIMEOUT_MAX).contains(&policy.timeout) {
         return Err(
-            "the time-out must be 1 s to 600 s: what takes longer is better answered at once and worked on afterwards",
+            "the time-out must be 1 s to 600 s: for longer work, answer at once and continue afterwards",
         );
     }
     if !policy.concurrency.is_none_or(|concurrency| (1..=10_000).contains(&concurrency)) {

@@ -278,7 +278,8 @@ impl EventDetail {
             cause: Some(dead.cause),
             since: Some(dead.died_at),
             next: if dead.halts {
-                "its object stands still for it: a redrive brings it back to its place, a skip lets the others go on"
+                "its object is halted by it: a redrive returns it to its place, a skip lets the \
+                 object's other events continue"
             } else {
                 "is kept for a while; a redrive brings it back"
             }

@@ -216,7 +216,10 @@ pub(crate) struct ResetGroup {
 /// Why a request does not describe a reset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidReset {
-    #[error("{0:?} is no place to go on at: use start, end, or the number of the event after which to go on")]
+    #[error(
+        "{0:?} is not a position to resume at: use start, end, or the number of the event after \
+             which to resume"
+    )]
     To(String),
     #[error(transparent)]
     Source(#[from] InvalidSource),

@@ -184,7 +184,7 @@ pub(crate) struct Released {
 pub(crate) enum InvalidPull {
     #[error(transparent)]
     Token(#[from] InvalidLeaseToken),
-    #[error("`{0}` is not a number of seconds that is allowed here: see /docs for its limits")]
+    #[error("`{0}` is not an allowed number of seconds: see /docs for the limits")]
     Seconds(&'static str),
 }
 

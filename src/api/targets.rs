@@ -141,7 +141,7 @@ pub(crate) enum InvalidTarget {
     Secret(#[from] InvalidSecret),
     #[error("give `secret` or `rotate_secret`, not both")]
     TwoSecrets,
-    #[error("`{0}` is no number of seconds that a target can have: see /docs for its limits")]
+    #[error("`{0}` is not an allowed number of seconds for a target: see /docs for the limits")]
     Seconds(&'static str),
 }
 

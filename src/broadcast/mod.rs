@@ -70,7 +70,7 @@ pub enum ListenError {
     )]
     Off,
     /// This process is shutting down.
-    #[error("this process ends")]
+    #[error("this process is shutting down")]
     Ending,
     /// The broker failed.
     #[error("{what}")]

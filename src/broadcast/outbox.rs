@@ -88,7 +88,7 @@ impl Outbox {
         };
         if tokio::time::timeout(within, empty).await.is_err() {
             let left = self.waiting().broadcasts.len();
-            tracing::warn!(left, "listeners do not hear of what was not broadcast in time");
+            tracing::warn!(left, "listeners do not receive the events that were not broadcast in time");
         }
     }
 
@@ -132,12 +132,12 @@ impl Outbox {
             Some(error) => tracing::warn!(
                 events,
                 error = error as &dyn std::error::Error,
-                "events were not broadcast: their listeners miss them, and nobody else does"
+                "events were not broadcast: listeners miss them; nothing else is affected"
             ),
             None => tracing::warn!(
                 events,
-                "events were not broadcast, since more are emitted than the broker takes: their listeners miss them, \
-                 and nobody else does"
+                "events were not broadcast, because more are emitted than the broker accepts: \
+                 listeners miss them; nothing else is affected"
             ),
         }
     }

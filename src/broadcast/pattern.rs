@@ -36,7 +36,7 @@ pub struct TopicPattern {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTopicPattern {
     /// It is empty.
-    #[error("a pattern is not empty: *:*:* matches every event")]
+    #[error("a pattern must not be empty: *:*:* matches every event")]
     Empty,
     /// It is too long.
     #[error("a pattern has at most {LENGTH_MAX} characters")]

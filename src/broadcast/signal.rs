@@ -257,7 +257,7 @@ async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 retry = ?wait,
-                "the signals of other processes are not heard: what they bring is found later, by looking now and then"
+                "the signals of other processes are not received: their changes are found later, by polling"
             ),
         }
         tokio::time::sleep(wait).await;

@@ -49,7 +49,9 @@ impl EventSubscriptionCoordinator {
     pub(super) async fn round(&self, led: &Led) -> Result<Round, BrokerError> {
         let Some(buried) = self.subscriptions.bury(&led.lead).await? else { return Ok(self.deposed(led)) };
         for subscriber in &buried {
-            tracing::warn!(%subscriber, term = led.lead.term, "a subscriber was not heard of; its sources are given to others");
+            tracing::warn!(%subscriber, term = led.lead.term, "a subscriber did not heartbeat \
+                                                               within its lease; its sources are \
+                                                               assigned to others");
         }
         let states = self.states.states().await?;
         let subscriptions = self.subscriptions.allocations().await?;
@@ -81,7 +83,7 @@ impl EventSubscriptionCoordinator {
         self.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
             term = led.lead.term,
-            "a write of the coordinator was refused: somebody else leads by now"
+            "a write of the coordinator was refused: another node leads now"
         );
         Round::Deposed
     }

@@ -23,8 +23,9 @@ pub enum BrokerError {
     /// The group has read the category in another division: whole, or in another number of
     /// partitions.
     #[error(
-        "the group {group} has a position in {opened}, and {asked} is a part of the same category in another division: keep \
-         the former number of partitions, or take another name for the group, which then begins at the start"
+        "the group {group} has a position in {opened}, and {asked} divides the same category \
+         differently: keep the former number of partitions, or choose another name for the group, \
+         which then begins at the start"
     )]
     Partitions {
         /// The group.
@@ -50,15 +51,15 @@ pub enum BrokerError {
     },
     /// The group's name is reserved for the processors of a type of entities.
     #[error(
-        "the group {group} is that of the processors of a type of entities, which ask for the type's inbox and nothing else: \
-         choose another name for the subscriber"
+        "the group name {group} is reserved for the processors of an entity type, which request \
+         only the type's inbox: choose another name for the subscriber"
     )]
     Reserved {
         /// The group.
         group: Name,
     },
     /// The subscriber asks for no sources, or for too many.
-    #[error("a subscriber of the group {group} asks for {count} sources: ask for 1 to 1,024")]
+    #[error("a subscriber of the group {group} requests {count} sources: request 1 to 1,024")]
     Requests {
         /// The group.
         group: Name,

@@ -294,8 +294,8 @@ impl Work<'_> {
             group = %self.local.subscriber.name(),
             subscriber = %self.local.id(),
             why,
-            "a subscriber is lost: it is not heard of any more, what it had moves when its lease has run out, and it is given \
-             nothing until its process is started anew"
+            "a subscriber is lost: it no longer heartbeats, its sources move when its lease has \
+             expired, and it is assigned nothing until its process is restarted"
         );
         self.local.suspend(Standing::Lost { why, told: false });
     }

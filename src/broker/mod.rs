@@ -266,7 +266,7 @@ impl EventBroker {
     /// [`BrokerError::Config`] if it has run before.
     pub async fn run(&self) -> Result<(), BrokerError> {
         if self.begun.swap(true, Ordering::Relaxed) {
-            return Err(BrokerError::Config("a broker runs once: make another one"));
+            return Err(BrokerError::Config("a broker runs only once: create another one"));
         }
         let (ending, ended) = watch::channel(false);
         let mut subscribers = JoinSet::new();
@@ -286,7 +286,7 @@ impl EventBroker {
         let (resigned, in_time) = tokio::join!(self.node.run(&self.stop, &over), end);
         if !in_time {
             tracing::warn!(node = %self.node.id,
-                "subscribers did not end within the grace; what they have moves when their leases run out");
+                "subscribers did not stop within the grace period; their sources move when their leases expire");
             return resigned;
         }
         self.node.leave().await.and(resigned)

@@ -59,7 +59,7 @@ impl Node {
             self.coordinate(stop).await;
             self.resign().await.inspect_err(|error| {
                 tracing::warn!(node = %self.id, error = error as &dyn std::error::Error,
-                    "the lead can't be given away; its lease decides");
+                    "the leadership could not be resigned; it ends with its lease");
             })
         };
         let both = async { tokio::join!(self.work(over), coordinating) };
@@ -73,7 +73,8 @@ impl Node {
     async fn watch_session(&self) -> Infallible {
         loop {
             self.session.run_out().await;
-            tracing::warn!(node = %self.id, "this node was not heard of for too long; it ends its work until it is again");
+            tracing::warn!(node = %self.id, "this node has not been able to heartbeat for too long; \
+                                             it stops its work until it can again");
             self.locals.all().iter().for_each(|local| local.pause());
         }
     }
@@ -130,7 +131,7 @@ impl Node {
             let heard = self.states.heard(&beats, self.config.lease).await?;
             for local in registered.iter().filter(|local| !heard.contains(&local.id())) {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(),
-                    "the others have given this subscriber up; it ends its work, and registers again");
+                    "the other nodes have removed this subscriber; it stops its work, and registers again");
                 local.suspend(Standing::Unregistered);
                 match self.settle(local).await {
                     Ok(changed) => news |= changed,
@@ -155,13 +156,13 @@ impl Node {
         let Some(store) = &self.recoveries.0 else { return Ok(()) };
         let groups: Vec<Name> = locals.iter().map(|local| local.subscriber.name().clone()).collect();
         let asked = store.recoveries(&groups).await;
-        let asked = asked.map_err(BrokerError::unavailable("it can't be seen what operators have said"))?;
+        let asked = asked.map_err(BrokerError::unavailable("the requests of operators can't be read"))?;
         let mut seen = self.recoveries.1.lock().await;
         let is_first = seen.is_none();
         let seen = seen.get_or_insert_default();
         for (group, number) in asked {
             if seen.insert(group.clone(), number) != Some(number) && !is_first {
-                tracing::info!(group, node = %self.id, "an operator has this group try again what failed");
+                tracing::info!(group, node = %self.id, "an operator requested that this group retry what failed");
                 let of_group = locals.iter().filter(|local| local.subscriber.name().as_str() == group);
                 of_group.for_each(|local| local.subscriber.recover());
             }
@@ -177,11 +178,13 @@ impl Node {
         match single.claim(local, self.config.lease).await? {
             Turn::Stays => return Ok(false),
             Turn::Waits => {
-                tracing::warn!(%group, node = %self.id, "another process works on this group; this one waits until none does");
+                tracing::warn!(%group, node = %self.id, "another process owns this group; this one \
+                                                         waits until none does");
                 local.suspend(Standing::Waiting);
             }
             Turn::Begins => {
-                tracing::info!(%group, node = %self.id, "no other process works on this group any more; this one begins anew");
+                tracing::info!(%group, node = %self.id, "no other process owns this group any \
+                                                         longer; this one starts again");
                 local.suspend(Standing::Unregistered);
             }
         }
@@ -217,7 +220,7 @@ impl Node {
             }
             (Standing::Registered, Health::Unhealthy(why)) => {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(), why,
-                    "a subscriber is unhealthy; its sources are given to others");
+                    "a subscriber is unhealthy; its sources are assigned to others");
                 local.suspend(Standing::Unhealthy);
                 self.states.unhealthy(local.id(), &why).await?;
                 Ok(true)
@@ -252,7 +255,9 @@ impl Node {
         match self.states.register(group, local.id(), self.id, &requests, self.config.lease).await {
             Ok(()) => {
                 if matches!(local.standing(), Standing::Refused(_)) {
-                    tracing::info!(%group, subscriber = %local.id(), "nobody asks for something else any more; this subscriber is a member now");
+                    tracing::info!(%group, subscriber = %local.id(), "no member requests other \
+                                                                      sources any longer; this \
+                                                                      subscriber is a member now");
                 }
                 local.set_registered();
                 Ok(true)
@@ -260,7 +265,8 @@ impl Node {
             Err(refused @ BrokerError::Sources { .. }) => {
                 let why = refused.to_string();
                 if !matches!(local.standing(), Standing::Refused(_)) {
-                    tracing::error!(%group, subscriber = %local.id(), why, "a subscriber is refused; it is tried again with each heartbeat");
+                    tracing::error!(%group, subscriber = %local.id(), why, "a subscriber was refused; it \
+                                                                            retries with each heartbeat");
                     // If it was a member before, its row shows this.
                     self.states.unhealthy(local.id(), &why).await?;
                 }
@@ -320,7 +326,7 @@ impl Node {
 
     fn failed(&self, error: &BrokerError) {
         tracing::warn!(node = %self.id, error = error as &dyn std::error::Error,
-            "the broker can't go on now; tried again");
+            "the broker can't continue; retrying");
     }
 }
 

@@ -62,7 +62,10 @@ impl EventSubscriberStateStore for Store {
 
     async fn confirm(&self, id: SubscriberId, epoch: i64) -> Result<(), BrokerError> {
         let confirmed = self.confirm_epoch(id, epoch).await;
-        confirmed.map_err(BrokerError::unavailable("what a subscriber has ended with can't be confirmed"))
+        confirmed.map_err(BrokerError::unavailable(
+            "the sources that a subscriber has released \
+                                                    can't be confirmed",
+        ))
     }
 
     async fn unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), BrokerError> {
@@ -72,7 +75,7 @@ impl EventSubscriberStateStore for Store {
         }
         let why = why[..end].replace('\0', "");
         let set = self.set_unhealthy(id, &why).await;
-        set.map_err(BrokerError::unavailable("it can't be said that a subscriber is unhealthy"))
+        set.map_err(BrokerError::unavailable("a subscriber can't be marked as unhealthy"))
     }
 
     async fn unregister(&self, ids: &[SubscriberId]) -> Result<(), BrokerError> {
@@ -89,7 +92,7 @@ impl EventSubscriberStateStore for Store {
 impl EventSubscriptionStateStore for Store {
     async fn bury(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         let buried = self.bury_subscribers(lead).await;
-        buried.map_err(BrokerError::unavailable("who was not heard of can't be removed"))
+        buried.map_err(BrokerError::unavailable("lapsed subscribers can't be removed"))
     }
 
     async fn allocate(

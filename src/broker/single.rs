@@ -58,6 +58,6 @@ impl Single {
     /// Releases its groups, so that other processes start at once.
     pub(super) async fn leave(&self) -> Result<(), BrokerError> {
         let released = self.store.release_groups(self.node.0).await;
-        released.map_err(BrokerError::unavailable("the groups of this process can't be given back"))
+        released.map_err(BrokerError::unavailable("the groups of this process can't be released"))
     }
 }

@@ -161,7 +161,7 @@ fn judged<T>(what: &'static str, facts: Result<T, StoreError>, judge: impl FnOnc
 fn not_seen(what: &'static str, error: &StoreError) -> Finding {
     let found = format!("not checked: {}", causes(error));
     match error {
-        StoreError::NotMigrated(_) => Finding::fail(what, "the schema is not there", "run `wakeq migrate`"),
+        StoreError::NotMigrated(_) => Finding::fail(what, "the schema does not exist", "run `wakeq migrate`"),
         StoreError::Unavailable(_) => {
             Finding::fail(what, causes(error), "check DATABASE_URL, the network, and that the server runs")
         }
@@ -175,7 +175,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Quota(_)
         | StoreError::Config(_)
         | StoreError::Defect => {
-            Finding::fail(what, found, "see the reason: mostly a right that the role lacks")
+            Finding::fail(what, found, "see the reason: usually a privilege that the role lacks")
         }
     }
 }

@@ -200,7 +200,7 @@ fn words(subscriber: &GroupSubscriber) -> String {
     let GroupSubscriber { id, node, .. } = subscriber;
     let how = match &subscriber.unhealthy {
         Some(why) => format!("unhealthy: {}", text::clean(why)),
-        None if subscriber.lapsed => format!("not heard of since {}", moment(subscriber.heartbeat_at)),
+        None if subscriber.lapsed => format!("no heartbeat since {}", moment(subscriber.heartbeat_at)),
         None => "well".to_owned(),
     };
     format!("{id} on node {node}, {how}")
@@ -261,7 +261,7 @@ impl Dead {
 }
 
 fn dead_row(dead: &GroupDead) -> [String; 7] {
-    let redriven = if dead.redriven { " (tried again soon)" } else { "" };
+    let redriven = if dead.redriven { " (will be retried)" } else { "" };
     [
         dead.seq.to_string(),
         dead.canvas.to_string(),

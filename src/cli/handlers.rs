@@ -181,7 +181,7 @@ fn print_lifted(handler: &HandlerName, kind: RuleKind, lifted: &Lifted) -> anyho
     let rule = show::rule_word(kind);
     if lifted.lifted {
         let woken = show::count(lifted.woken as u64, "waiting event");
-        let waking = if lifted.waking { " so far, and it goes on" } else { "" };
+        let waking = if lifted.waking { " so far, and waking continues" } else { "" };
         show::line(format_args!("{handler}: {rule} lifted, {woken} woken{waking}"))?;
     } else {
         show::line(format_args!("{handler}: there was no {rule}"))?;

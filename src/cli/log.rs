@@ -110,7 +110,7 @@ impl Read {
                 show::note(format_args!("there may be more: --after {}", page.through));
             }
             if page.held {
-                show::note("more is held back by a transaction that is open: `wakeq doctor` says which");
+                show::note("more is held back by an open transaction: `wakeq doctor` shows which");
             }
             Ok(())
         })

@@ -140,7 +140,7 @@ impl Serve {
             pushes.shut_down().await;
             Ok(())
         };
-        parts.push(Part { name: "what runs pushes", running: Box::pin(running) });
+        parts.push(Part { name: "the push runner", running: Box::pin(running) });
         if !on_cloud_run() {
             parts.push(process.wake(Some(config.retention)).await?);
         }
@@ -166,8 +166,8 @@ impl All {
     {
         anyhow::ensure!(
             !self.push.is_given(),
-            "`all` pulls its notifications, and with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS they are pushed: start \
-             `serve`, which then runs handlers, too"
+            "`all` pulls its notifications, but with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS \
+             they are pushed: start `serve`, which then runs handlers too"
         );
         let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
         let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
@@ -293,8 +293,9 @@ impl Process {
         let idle = handlers.is_empty() && arguments.no_targets;
         anyhow::ensure!(
             !(self.is_local && idle),
-            "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process works for itself alone: \
-             start a program with handlers, and only `serve` from this one, or leave out --no-targets"
+            "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process \
+             wakes only itself: start a program with handlers and run only `serve` from this one, \
+             or omit --no-targets"
         );
         if idle {
             tracing::info!(
@@ -327,7 +328,10 @@ impl Process {
                 match admin.wake(true).await {
                     Ok(pass) => tracing::info!(woken = pass.woken, "woke what waited"),
                     Err(AdminError::Store(error)) => {
-                        tracing::warn!("what waited is not woken yet; tried again: {:#}", anyhow!(error));
+                        tracing::warn!(
+                            "the waiting events were not woken yet; retrying: {:#}",
+                            anyhow!(error)
+                        );
                         tokio::time::sleep(WAKE_PAUSE).await;
                         continue;
                     }
@@ -346,7 +350,7 @@ impl Process {
         let period = self.store.timing().probe_period;
         match waker.pass(retention).await {
             Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
-            Err(error) => tracing::warn!("the first pass failed; tried again: {:#}", anyhow!(error)),
+            Err(error) => tracing::warn!("the first pass failed; retrying: {:#}", anyhow!(error)),
             Ok(_) => {}
         }
         let stop = self.stop.clone();
@@ -366,13 +370,13 @@ impl Process {
         let mut outcome = Ok(());
         while let Some(ended) = running.join_next().await {
             let ended = match ended {
-                Ok((name, Ok(()))) if !self.stop.is_cancelled() => Err(anyhow!("{name} ended by itself")),
+                Ok((name, Ok(()))) if !self.stop.is_cancelled() => Err(anyhow!("{name} ended unexpectedly")),
                 Ok((_, ended)) => ended,
-                Err(panic) => Err(anyhow!(panic).context("a part of the process ended by a defect")),
+                Err(panic) => Err(anyhow!(panic).context("a part of the process panicked")),
             };
             self.stop.cancel();
             match ended {
-                Err(later) if outcome.is_err() => tracing::error!("one more part failed: {later:#}"),
+                Err(later) if outcome.is_err() => tracing::error!("another part failed: {later:#}"),
                 ended => outcome = outcome.and(ended),
             }
         }

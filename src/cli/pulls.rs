@@ -147,11 +147,11 @@ impl Release {
         let request = ReleaseRequest { lease, error: self.error, retry_s };
         let released = context.backend().await?.release(&name, id, request).await?;
         self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
-            None => show::line(format_args!("copy {id} was tried often enough: it is among the dead events")),
+            None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
             Some(0.0) => show::line(format_args!("copy {id} comes again at once")),
             Some(seconds) => {
                 let delay = humantime::format_duration(Duration::from_secs_f64(*seconds));
-                show::line(format_args!("copy {id} comes again in {delay}"))
+                show::line(format_args!("copy {id} can be leased again in {delay}"))
             }
         })
     }

@@ -198,7 +198,7 @@ impl Put {
         self.json.print(&answer, print_put)?;
         if answer.secret.is_some() {
             show::note(
-                "The secret is not shown again. Whoever gets the requests verifies their signatures with it.",
+                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
             );
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Put {
 fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
     let what = match (answer.new, answer.changed) {
         (true, _) => "is registered",
-        (false, true) => "is registered, in place of what was",
+        (false, true) => "is registered, replacing the previous registration",
         (false, false) => "was registered so already",
     };
     show::line(format_args!("queue {} {what}", answer.queue.name))?;
@@ -275,7 +275,7 @@ impl One {
                 field("copies", "shown to their canvases, and held by their rules")?;
             }
             if queue.draining {
-                field("draining", "it gets no copies any more, and goes with the last one")?;
+                field("draining", "it receives no more copies, and is removed after the last one")?;
             }
             match (&queue.target, &queue.pull) {
                 (Some(target), _) => targets::print(target)?,
@@ -299,7 +299,7 @@ fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {
     let weight = match weight {
         Some(0) => "paused".to_owned(),
         Some(weight) => format!("{} in each round", show::count(weight.into(), "event")),
-        None => "as often as the queue says".to_owned(),
+        None => "the queue's weight".to_owned(),
     };
     let most = in_flight_max.map(|most| format!(", {most} in flight")).unwrap_or_default();
     format!("{weight}{most}")
@@ -328,7 +328,7 @@ impl Facets {
             let mut table =
                 Table::new(["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"]);
             facets.iter().for_each(|facet| table.row(facet_row(facet)));
-            table.print("nothing waits in it")
+            table.print("no canvas has copies in it")
         })
     }
 }

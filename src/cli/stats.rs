@@ -112,5 +112,5 @@ fn target(target: &Target) -> String {
 
 /// In words, that some worker lacks the handler.
 pub(super) fn unknown(since: Timestamp) -> String {
-    format!("some worker lacks this handler, or one of its modifiers, since {}", moment(since))
+    format!("some worker has lacked this handler, or one of its modifiers, since {}", moment(since))
 }

@@ -71,9 +71,9 @@ impl Tail {
                     show::note(format_args!("wakeq: missed {events}, which came faster than they were read"));
                 }
                 Some(Heard::Missed(None)) => {
-                    show::note("wakeq: some events were missed, and nobody knows how many");
+                    show::note("wakeq: an unknown number of events was missed");
                 }
-                None => anyhow::bail!("nothing more can be heard"),
+                None => anyhow::bail!("no more events can be received"),
             }
         }
         Ok(())

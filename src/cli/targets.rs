@@ -84,7 +84,7 @@ impl Put {
         self.json.print(&answer, |answer| print_put(&self.handler, answer))?;
         if answer.secret.is_some() {
             show::note(
-                "The secret is not shown again. Whoever gets the requests verifies their signatures with it.",
+                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
             );
         }
         Ok(())

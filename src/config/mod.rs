@@ -49,7 +49,7 @@ pub(crate) struct DatabaseArgs {
 /// The durations that all processes of a deployment share. What is not given is what the deployment
 /// has.
 #[derive(Args, Clone)]
-#[command(next_help_heading = "Timing, as the deployment has it unless given")]
+#[command(next_help_heading = "Timing [default: the deployment's]")]
 pub(crate) struct TimingArgs {
     /// How long a claim lasts without renewal (60s)
     #[arg(long, env = "WAKEQ_LEASE", value_parser = humantime::parse_duration, global = true,
@@ -93,7 +93,8 @@ pub(crate) struct CanvasArgs {
 fn canvas(text: &str) -> Result<CanvasId, &'static str> {
     let canvas: Result<CanvasId, _> = text.parse();
     match canvas {
-        Ok(canvas) if canvas.is_reserved() => Err("no canvas has the largest uuid: take another one"),
+        Ok(canvas) if canvas.is_reserved() => Err("the largest uuid is reserved and can't be a \
+                                                   canvas: choose another one"),
         Ok(canvas) => Ok(canvas),
         Err(_) => Err("a canvas is a uuid, such as 6ba7b810-9dad-41d1-80b4-00c04fd430c8"),
     }

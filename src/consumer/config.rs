@@ -160,7 +160,8 @@ pub(super) struct Work {
 pub(super) fn check_name(group: &Name) -> Result<(), InvalidConsumer> {
     if group.as_str().starts_with(OF_ENTITIES) {
         return Err(InvalidConsumer(
-            "a group whose name begins with `entities.` is that of a type's processors: choose another name for the consumer",
+            "group names that begin with `entities.` are reserved for the processors of entity \
+             types: choose another name for the consumer",
         ));
     }
     Ok(())
@@ -190,9 +191,9 @@ impl Work {
         let (whole, begins) = &self.last;
         let partitioned = Partition::all(of).into_iter().map(|partition| whole.partition(partition));
         let sources: Option<Vec<_>> = partitioned.collect();
-        let sources = sources.filter(|sources| !sources.is_empty()).ok_or(InvalidConsumer(
-            "a category can be divided into 1 to 1,024 partitions, and nothing else can",
-        ))?;
+        let sources = sources
+            .filter(|sources| !sources.is_empty())
+            .ok_or(InvalidConsumer("only a category can be divided, into 1 to 1,024 partitions"))?;
         self.sources.truncate(*begins);
         self.sources.extend(sources);
         Ok(self)

@@ -178,7 +178,7 @@ impl Consumer {
             let why = match end {
                 Ok(End::Withdrawn | End::Fenced) => return,
                 Ok(End::Failed(why)) => why,
-                Err(_) => format!("{name} panicked where it is read or its position is kept"),
+                Err(_) => format!("the provider or the position store of {name} panicked"),
             };
             health.send_replace(Health::Unhealthy(why));
         });

@@ -8,7 +8,7 @@ pub enum ConsumerError {
     /// The position has another epoch, or is not where the caller expected it. Under a higher epoch
     /// another owner has the source, and the caller must stop reading it; under the caller's own
     /// epoch the position was moved from outside, and the caller opens it again.
-    #[error("the position of {source_key} is another's: it stands under epoch {epoch}")]
+    #[error("the position of {source_key} is owned under another epoch: its epoch is {epoch}")]
     Fenced {
         /// The source.
         source_key: String,

@@ -82,7 +82,7 @@ impl PositionStore for Store {
                 &Failing { seq: failing.event.seq, attempts, error: &error },
             )
             .await;
-        match noted.map_err(failed("that an event fails can't be noted"))? {
+        match noted.map_err(failed("a failing event can't be recorded"))? {
             true => Ok(()),
             false => Err(fenced(self, key).await),
         }
@@ -90,7 +90,7 @@ impl PositionStore for Store {
 
     async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
         let seqs = Self::redriven(self, &key.group, &key.source).await;
-        seqs.map_err(failed("what is to be tried again can't be looked for"))
+        seqs.map_err(failed("the events to be retried can't be read"))
     }
 
     async fn redone(
@@ -102,7 +102,7 @@ impl PositionStore for Store {
     ) -> Result<(), ConsumerError> {
         let error = error.map(cleaned);
         let noted = Self::redone(self, &key.group, &key.source, epoch, seq, error.as_deref()).await;
-        match noted.map_err(failed("what was tried again can't be noted"))? {
+        match noted.map_err(failed("the outcome of a retry can't be recorded"))? {
             true => Ok(()),
             false => Err(fenced(self, key).await),
         }

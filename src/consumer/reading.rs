@@ -176,7 +176,7 @@ impl Reading {
                     self.parts.metrics.refused();
                     if epoch != self.epoch {
                         tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
-                            "the source is another's by now; stopped working on it");
+                            "the source has another owner by now; stopped working on it");
                         return End::Fenced;
                     }
                     // The position was moved from outside.
@@ -185,7 +185,7 @@ impl Reading {
                 }
                 Err(Halt::Error(error @ ConsumerError::Unavailable { .. })) => {
                     tracing::warn!(group = %self.key.group, source = %self.key.source,
-                        error = &error as &dyn std::error::Error, "a consumer can't go on now; tried again");
+                        error = &error as &dyn std::error::Error, "a consumer can't continue; retrying");
                     wait = self.doubled(wait);
                     wait
                 }
@@ -303,13 +303,13 @@ impl Reading {
             let read = self.parts.provider.read(&self.key.source, seq - 1, limit).await?;
             let failed = match read.events.first().filter(|event| event.seq == seq) {
                 Some(event) => self.attempt(event).await?.err(),
-                None => Some((faults::ERROR, "the log does not have it any more".to_owned())),
+                None => Some((faults::ERROR, "it is no longer in the log".to_owned())),
             };
             self.parts.metrics.handled(failed.as_ref().map(|(fault, _)| *fault));
             let error = failed.as_ref().map(|(_, error)| error.as_str());
             if let Some(error) = error {
                 tracing::warn!(group = %self.key.group, source = %self.key.source, seq, error,
-                    "an event that was tried again has failed");
+                    "a redriven event has failed");
             }
             self.parts.positions.redone(&self.key, self.epoch, seq, error).await?;
         }
@@ -447,13 +447,15 @@ impl Reading {
             Err(ConsumerError::Fenced { epoch, .. }) => {
                 self.parts.metrics.refused();
                 tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
-                    "the last position was refused; what was handled since the one before is handled again");
+                    "the last position was refused; the events handled since the previous one will \
+                     be handled again");
                 end
             }
             Err(error @ ConsumerError::Unavailable { .. }) => {
                 tracing::warn!(group = %self.key.group, source = %self.key.source,
                     error = &error as &dyn std::error::Error,
-                    "the last position was not written; what was handled since the one before is handled again");
+                    "the last position was not written; the events handled since the previous one \
+                     will be handled again");
                 end
             }
         }

@@ -49,7 +49,7 @@ impl FromStr for Missed {
         [Self::Skip, Self::Once, Self::All]
             .into_iter()
             .find(|missed| missed.as_str() == text)
-            .ok_or_else(|| format!("{text:?} is nothing to do about missed ticks: use skip, once or all"))
+            .ok_or_else(|| format!("{text:?} is not a policy for missed ticks: use skip, once or all"))
     }
 }
 

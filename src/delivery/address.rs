@@ -23,7 +23,7 @@ pub struct IpRange {
 /// The text is not an IP range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a range of addresses looks like 10.0.0.0/8, fd00::/8 or 127.0.0.1, with nothing set behind its prefix"
+    "a range of addresses looks like 10.0.0.0/8, fd00::/8 or 127.0.0.1, with no bits set after its prefix"
 )]
 pub struct InvalidIpRange;
 

@@ -87,9 +87,10 @@ enum Place {
 /// The text is not an allowed place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a place where targets may be looks like CANVAS=10.1.2.0/24:8080 or CANVAS=orders.internal:9000-9010: a canvas, or \
-     `queues`, or `*` for every canvas; a range of addresses with nothing set behind its prefix, a host, or `public`; and a \
-     port, or two with a hyphen; IPv6 in brackets, [fd00::/8]:8080"
+    "an allowed place for targets looks like CANVAS=10.1.2.0/24:8080 or \
+     CANVAS=orders.internal:9000-9010: a canvas, or `queues`, or `*` for every canvas; a range of \
+     addresses with no bits set after its prefix, a host, or `public`; and a port, or two with a \
+     hyphen; IPv6 in brackets, [fd00::/8]:8080"
 )]
 pub struct InvalidAllowedPlace;
 

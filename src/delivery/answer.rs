@@ -31,13 +31,13 @@ pub(super) fn verdict(
         410 => Delivered::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 => {
             let wait = retry_after(headers, now).map(|wait| wait.min(delay_max));
-            failed(if wait.is_some() { "it said when to try again" } else { "it has no room now" }, wait)
+            failed(if wait.is_some() { "it said when to try again" } else { "it has no capacity now" }, wait)
         }
         300..=399 => failed("redirects are not followed; register the URL that it should go to", None),
-        401 | 403 => failed("it did not accept who sent this; check its secret, or its audience", None),
-        404 | 405 => failed("it takes no POST at this URL; register the one that does", None),
+        401 | 403 => failed("it did not accept the sender; check its secret, or its audience", None),
+        404 | 405 => failed("it does not accept POST at this URL; register the one that does", None),
         413 => failed("the event's value is too large for it", None),
-        _ => failed("it should answer 2xx once the event is done, and its own log says why it did not", None),
+        _ => failed("it should answer 2xx once the event is done; its own log shows why it did not", None),
     }
 }
 

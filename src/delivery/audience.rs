@@ -31,9 +31,10 @@ pub struct AllowedAudience {
 /// The text is not an allowed audience.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "an allowed audience stands behind whose targets may have it, a canvas, `queues` or `*`, and before the origin its \
-     tokens may go to, CANVAS=orders=https://orders-x.a.run.app, or CANVAS=https://orders-x.a.run.app where it is that \
-     origin: https, and no path; one with several origins is given once for each"
+    "an allowed audience looks like CANVAS=orders=https://orders-x.a.run.app, or \
+     CANVAS=https://orders-x.a.run.app if it is the origin itself: whose targets may use it (a \
+     canvas, `queues` or `*`), the audience, and the origin that its tokens may be sent to (https, \
+     and no path); give one with several origins once for each"
 )]
 pub struct InvalidAllowedAudience;
 

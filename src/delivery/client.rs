@@ -144,8 +144,8 @@ impl Deliverer {
             Ok(Err(failure)) => return Delivered::failed(failure.to_string()),
             Err(_) => {
                 return Delivered::failed(format!(
-                    "the target did not answer within {within:?}: answer earlier and work on, or register a longer \
-                     timeout"
+                    "the target did not answer within {within:?}: answer earlier and continue the \
+                     work afterwards, or register a longer timeout"
                 ));
             }
         };
@@ -188,7 +188,7 @@ impl Deliverer {
             Ok(Ok(token)) => Ok(token),
             Ok(Err(error)) => Err(Failure(format!("nothing was sent to the target: {error}"))),
             Err(_) => {
-                Err(Failure("nothing was sent to the target: Google gave no ID token in time".to_owned()))
+                Err(Failure("nothing was sent to the target: Google issued no ID token in time".to_owned()))
             }
         }
     }
@@ -256,8 +256,9 @@ async fn read(mut body: Incoming, until: Instant) -> String {
 
 /// The message for every host without a public address. Whether such a host exists, and what
 /// answers there, is for the operator only.
-const NOT_REACHED: &str = "its host could not be reached: its name leads nowhere, nothing answers there as it should, or it is \
-                           where this deployment does not send; check how it is written. The operator's log says which it is";
+const NOT_REACHED: &str = "its host could not be reached: its name does not resolve, nothing \
+                           answers there as expected, or this deployment does not send there; check \
+                           the spelling. The operator's log shows which it is";
 
 /// Describes a failed exchange for the target's owner.
 fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {

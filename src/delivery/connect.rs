@@ -48,7 +48,7 @@ pub(super) enum ConnectError {
     NoAddress,
     #[error("its host could not be connected to")]
     Unreachable(#[source] io::Error),
-    #[error("this worker had no room for another connection or lookup within {} s", ROOM_WITHIN.as_secs())]
+    #[error("this worker had no capacity for another connection or lookup within {} s", ROOM_WITHIN.as_secs())]
     NoRoom,
     #[error("its host could not be resolved and connected to within {} s", CONNECT_WITHIN.as_secs())]
     Late,
@@ -56,7 +56,7 @@ pub(super) enum ConnectError {
     Tls(&'static str),
     #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
     LateTls,
-    #[error("this machine has no certificates of authorities: install ca-certificates, or set SSL_CERT_FILE")]
+    #[error("this machine has no CA certificates: install ca-certificates, or set SSL_CERT_FILE")]
     NoAuthorities,
     /// A failure at an address that is not public.
     #[error(transparent)]
@@ -183,7 +183,7 @@ impl Inner {
     /// Performs the TLS handshake on a connection.
     async fn encrypted(&self, host: &str, tcp: TcpStream) -> Result<Box<dyn Io>, ConnectError> {
         let name = ServerName::try_from(host.trim_end_matches('.').to_owned())
-            .map_err(|_| ConnectError::Tls("no certificate can have the name of its host"))?;
+            .map_err(|_| ConnectError::Tls("the name of its host can't be in a certificate"))?;
         let connector = self.shared.inner.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
         let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {

@@ -71,8 +71,8 @@ impl GoogleIdTokens {
             None => idtoken::Builder::new(audience).build(),
         };
         let credentials = built.map_err(|error| {
-            tracing::warn!(%error, "no ID tokens can be had for targets");
-            NoIdToken("this process has no credentials that make one".to_owned())
+            tracing::warn!(%error, "no ID tokens are available for targets");
+            NoIdToken("this process has no credentials that can create one".to_owned())
         })?;
         if sources.by_audience.len() >= self.audiences_max {
             let oldest = sources.by_audience.iter().min_by_key(|(_, source)| source.used);
@@ -95,13 +95,13 @@ impl IdTokens for GoogleIdTokens {
     async fn token(&self, audience: &str) -> Result<String, NoIdToken> {
         let credentials = self.credentials(audience)?;
         credentials.id_token().await.map_err(|error| {
-            tracing::warn!(%error, "an ID token for a target was not given");
+            tracing::warn!(%error, "no ID token was issued for a target");
             if !error.is_transient() {
                 // The credentials never recover from a permanent error: the next request creates
                 // new ones.
                 self.sources().by_audience.remove(audience);
             }
-            NoIdToken("Google gave none; the worker's log says why".to_owned())
+            NoIdToken("Google issued none; the worker's log shows why".to_owned())
         })
     }
 }

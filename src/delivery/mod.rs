@@ -82,7 +82,7 @@ impl Default for DeliveryConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum DeliveryError {
     /// An additional authority can't be read.
-    #[error("a certificate of an authority for targets can't be used: {0}; give it as DER")]
+    #[error("a CA certificate for targets can't be used: {0}; give it as DER")]
     Authorities(String),
     /// TLS can't be set up.
     #[error("TLS to targets can't be set up: {0}")]

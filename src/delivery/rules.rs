@@ -30,32 +30,30 @@ pub enum RefusedTarget {
     PlainHttp,
     /// Not a usual HTTP port, and not opened.
     #[error(
-        "port {0} is refused: without leave targets have 443, 80 or one of 8000 to 8999; the operator opens others with \
-         --deliver-to CANVAS=HOST:{0} (WAKEQ_DELIVER_TO)"
+        "port {0} is refused: by default targets may use 443, 80 or one of 8000 to 8999; the \
+         operator opens others with --deliver-to CANVAS=HOST:{0} (WAKEQ_DELIVER_TO)"
     )]
     PortNotOpened(u16),
     /// The port belongs to another protocol.
-    #[error("port {0} is refused: it belongs to another protocol than HTTP")]
+    #[error("port {0} is refused: it belongs to a protocol other than HTTP")]
     Port(u16),
     /// The host is a metadata service's name.
     #[error("its host names a metadata service: this is never allowed")]
     MetadataName,
     /// The host leads to a metadata service's address.
-    #[error("its host leads to an address of a metadata service: this is never allowed")]
+    #[error("its host resolves to an address of a metadata service: this is never allowed")]
     Metadata,
     /// The host leads to a link-local address.
-    #[error(
-        "its host leads to an address that is link-local, as those of metadata services are: this is never allowed"
-    )]
+    #[error("its host resolves to a link-local address, as metadata services use: this is never allowed")]
     LinkLocal,
     /// The host leads to another non-public address.
     #[error(
-        "its host leads to an address that is {0}: the operator allows such addresses, by canvas, range and port, with \
-         --deliver-to CANVAS=RANGE:PORT (WAKEQ_DELIVER_TO)"
+        "its host resolves to an address that is {0}: the operator allows such addresses, by \
+         canvas, range and port, with --deliver-to CANVAS=RANGE:PORT (WAKEQ_DELIVER_TO)"
     )]
     Address(AddressKind),
     /// The HTTP client would parse the URL differently from the check.
-    #[error("its URL can't be sent as it is: write what is unusual in it as %20 and the like")]
+    #[error("its URL can't be sent as it is: percent-encode its unusual characters (%20 and the like)")]
     Unclear,
     /// The canvas may not have tokens for this audience sent to this origin.
     #[error(

@@ -27,7 +27,7 @@ impl Tls {
             Ok(verifier) => verifier,
             Err(error) if has_extra => return Err(DeliveryError::Authorities(error.to_string())),
             Err(error) => {
-                tracing::warn!(%error, "there are no certificates of authorities: targets with https can't be reached");
+                tracing::warn!(%error, "there are no CA certificates: targets with https can't be reached");
                 return Ok(Self { connector: None });
             }
         };
@@ -65,7 +65,7 @@ pub(super) fn fault(error: &io::Error) -> &'static str {
         Some(Invalid(_)) => "its certificate can't be used",
         Some(Error::InvalidMessage(_)) => "what it sent is no TLS",
         Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
-            "it has no version, cipher or protocol that is taken here; TLS 1.2 and 1.3 are"
+            "it has no version, cipher or protocol that is accepted here; TLS 1.2 and 1.3 are"
         }
         Some(Error::AlertReceived(_)) => "it refused the handshake",
         Some(_) => "the handshake failed",

@@ -27,7 +27,8 @@ const DEAD_PER_LIVE: i64 = 2;
 
 /// Whether the minute's pass is made, promises are kept, and resume jobs progress.
 pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
-    let start = "start a process that stays (`wakeq all`, or a worker), or let a cron job run `wakeq wake`";
+    let start =
+        "start a long-running process (`wakeq all`, or a worker), or run `wakeq wake` from a cron job";
     let late_s = chores.late_s;
     let pass = if late_s <= 2.0 * period.as_secs_f64() {
         Finding::ok("minute's pass", format!("{} passes so far, none is late", chores.passes))
@@ -46,7 +47,7 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
             Finding::warn(
                 "promises",
                 found,
-                "see that workers run and that Pub/Sub takes notifications; then `wakeq wake`",
+                "check that workers run and that Pub/Sub accepts notifications; then run `wakeq wake`",
             )
         }
     };
@@ -57,7 +58,7 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
             Finding::warn(
                 "resume jobs",
                 found,
-                "the log of the process that makes the minute's pass tells why",
+                "the log of the process that makes the minute's pass shows why",
             )
         }
         Some(_) | None => Finding::ok("resume jobs", found),
@@ -77,10 +78,12 @@ pub(crate) fn durations(standing: Option<&Timing>, ours: Option<&Timing>) -> Fin
     match ours.first_difference(standing) {
         None => Finding::ok("durations", "those given here are the deployment's"),
         Some((name, ours, deployment)) => {
-            let found =
-                format!("{name} is {ours:?} here and {deployment:?} in the deployment: no process starts so");
-            let mend = "take the flag or variable away, or change the deployment's: `wakeq settings set`, then start every \
-                        process anew";
+            let found = format!(
+                "{name} is {ours:?} here and {deployment:?} in the deployment: no process \
+                         starts like that"
+            );
+            let mend = "remove the flag or variable, or change the deployment's value: `wakeq \
+                        settings set`, then restart every process";
             Finding::fail("durations", found, mend)
         }
     }

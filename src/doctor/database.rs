@@ -31,9 +31,9 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
     };
     let primary = if server.in_recovery {
         let mend = "point DATABASE_URL to the primary, by a name that follows a failover (target_session_attrs=read-write)";
-        Finding::fail("primary", "the server is a standby, which takes no writes", mend)
+        Finding::fail("primary", "the server is a standby, which accepts no writes", mend)
     } else {
-        Finding::ok("primary", "the server takes writes")
+        Finding::ok("primary", "the server accepts writes")
     };
     let (free, max) = (server.free_connections, server.max_connections);
     let found = format!("{free} of {max} are free for this role");
@@ -107,7 +107,8 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
     };
     let apart_ms = apart.num_milliseconds();
     let found = format!("{apart_ms} ms between here and the server");
-    let mend = "set both by NTP; the queue goes by the server's clock alone, but the expiry of tokens is judged here";
+    let mend = "synchronize both with NTP; the queue uses the server's clock alone, but the expiry \
+                of tokens is checked here";
     match apart_ms {
         SKEW_FAIL_MS.. => Finding::fail("clock", found, mend),
         SKEW_WARN_MS.. => Finding::warn("clock", found, mend),
@@ -124,7 +125,7 @@ pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
         return Finding::fail("pooler", found, mend);
     }
     if !settings_kept {
-        return Finding::fail("pooler", "what was set when connecting is not set any more", mend);
+        return Finding::fail("pooler", "the settings made when connecting are no longer in force", mend);
     }
     Finding::ok("pooler", "each connection has a server process of its own")
 }
@@ -134,8 +135,8 @@ pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
     let MigrationDifferences { missing, unknown, changed, unfinished } = found;
     let what = "migrations";
     if !unfinished.is_empty() {
-        let mend = "see the server's log for the reason, mend it, and run `wakeq migrate`";
-        return Finding::fail(what, format!("begun and not ended: {}", list(unfinished)), mend);
+        let mend = "see the server's log for the reason, fix it, and run `wakeq migrate`";
+        return Finding::fail(what, format!("started but not finished: {}", list(unfinished)), mend);
     }
     if !changed.is_empty() {
         let mend =
@@ -146,7 +147,8 @@ pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
         return Finding::fail(what, format!("missing: {}", list(missing)), "run `wakeq migrate`");
     }
     if !unknown.is_empty() {
-        let mend = "a newer release has migrated this database: right for one release while it is rolled out, then use it here";
+        let mend = "a newer release has migrated this database: fine while that release is being \
+                    rolled out, then use it here";
         return Finding::warn(what, format!("newer than this program: {}", list(unknown)), mend);
     }
     Finding::ok(what, "up to date")

@@ -22,7 +22,7 @@ pub(crate) fn held_locks(held: &[HeldLock]) -> Finding {
         format!("end that session (`select pg_terminate_backend({pid})`)")
     });
     let mend = format!(
-        "{end}, see what its role runs, and grant `connect` on the database to none but the roles that need it"
+        "{end}, see what its role runs, and grant `connect` on the database only to the roles that need it"
     );
     Finding::warn(what, list(&long), mend)
 }
@@ -30,7 +30,7 @@ pub(crate) fn held_locks(held: &[HeldLock]) -> Finding {
 fn words(lock: &HeldLock) -> String {
     let HeldLock { pid, who, what, open_for } = lock;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
-    let open = open_for.map_or("nobody knows how long".to_owned(), |open| format!("{} s", open.as_secs()));
+    let open = open_for.map_or("an unknown time".to_owned(), |open| format!("{} s", open.as_secs()));
     format!("{process}{who}, has had for {open}: {what}")
 }
 

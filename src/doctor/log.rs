@@ -18,10 +18,12 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     }
     let mend = match appenders.iter().find(is_long).and_then(|appender| appender.pid) {
         Some(pid) => format!(
-            "end that transaction (`select pg_terminate_backend({pid})`), and let its program commit soon after it has \
-             appended; `idle_in_transaction_session_timeout` for its role ends such by itself"
+            "end that transaction (`select pg_terminate_backend({pid})`), and let its program \
+             commit soon after it has appended; `idle_in_transaction_session_timeout` for its role \
+             ends such transactions automatically"
         ),
-        None => "commit it or roll it back (`rollback prepared`), or see with a role that has pg_read_all_stats whose it is"
+        None => "commit it or roll it back (`rollback prepared`), or find its owner with a role \
+                 that has pg_read_all_stats"
             .to_owned(),
     };
     Finding::warn(what, list(&long), mend)
@@ -42,11 +44,11 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
         let mend = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
                     its members again";
         let by_hand = holders.iter().filter(|holder| !holder.is_worked_on).filter_map(LogHolder::unpinning);
-        let by_hand = by_hand.map(|statement| format!("; a pin made by hand goes with `{statement}`"));
+        let by_hand = by_hand.map(|statement| format!("; a pin made by hand is removed with `{statement}`"));
         return Finding::warn(what, found, format!("{mend}{}", by_hand.collect::<String>()));
     }
     if worked_on.is_empty() {
-        return Finding::ok(what, "nothing keeps what is old enough to go");
+        return Finding::ok(what, "nothing keeps partitions that are old enough to be dropped");
     }
     Finding::ok(what, format!("kept from there on: {}", list(&worked_on)))
 }
@@ -54,7 +56,7 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
 fn words(appender: &LogAppender) -> String {
     let LogAppender { pid, who, open_for, floor } = appender;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
-    let open = open_for.map_or("nobody knows how long".to_owned(), |open| format!("{} s", open.as_secs()));
+    let open = open_for.map_or("an unknown time".to_owned(), |open| format!("{} s", open.as_secs()));
     format!("{process}{who}, has appended and been open for {open}: nothing after number {floor} is read")
 }
 

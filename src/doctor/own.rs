@@ -7,8 +7,7 @@ use crate::event::OwnDeployment;
 pub(crate) fn own_names(own: &OwnDeployment) -> Finding {
     let names = own.to_string();
     let found = if names.is_empty() {
-        "none was said (WAKEQ_OWN_ORIGINS); what is delivered to the API is refused there all the same"
-            .to_owned()
+        "none was given (WAKEQ_OWN_ORIGINS); deliveries to the API are refused there all the same".to_owned()
     } else {
         format!("no target may be at {names}")
     };

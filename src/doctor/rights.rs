@@ -23,7 +23,7 @@ pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding 
     // Presumably the role is meant for the kind for which the fewest rights are missing.
     let nearest = missing.iter().min_by_key(|(_, missing)| missing.len());
     let Some((kind, missing)) = nearest else {
-        return Finding::ok(what, format!("{role} was not looked at"));
+        return Finding::ok(what, format!("{role} was not checked"));
     };
     let words: Vec<String> =
         missing.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
@@ -41,7 +41,7 @@ pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
     let RolePowers { is_superuser, owns_schema, makes_roles, public_functions } = powers;
     let powers = [
         (is_superuser, "is, or may become, a superuser"),
-        (owns_schema, "owns the schema: it may drop the log, delete the record and alter every table"),
+        (owns_schema, "owns the schema: it may drop the log, delete the audit log and alter every table"),
         (makes_roles, "may make roles, and so give itself the rights of others"),
     ];
     let powers: Vec<&str> = powers.into_iter().filter(|(has, _)| *has).map(|(_, words)| words).collect();

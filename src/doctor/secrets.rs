@@ -25,32 +25,34 @@ pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {
         let mend = "set WAKEQ_SECRET_KEY for every process (`wakeq secrets new-key` makes one), then `wakeq secrets rotate`";
         return match (in_clear, keys.allows_clear()) {
             (0, false) => Finding::warn(WHAT, "there is no key here: no target can be registered", mend),
-            (0, true) => Finding::warn(WHAT, "there is no key here: they will be in clear", mend),
-            (count, true) => Finding::warn(WHAT, format!("{count} in clear in the database"), mend),
+            (0, true) => {
+                Finding::warn(WHAT, "there is no key here: secrets will be stored in plain text", mend)
+            }
+            (count, true) => Finding::warn(WHAT, format!("{count} in plain text in the database"), mend),
             (count, false) => {
-                let found = format!("{count} in clear in the database, and not used so");
+                let found = format!("{count} in plain text in the database, and not used in that form");
                 Finding::fail(WHAT, found, mend)
             }
         };
     };
     if in_clear > 0 {
-        let found = format!("{in_clear} in clear in the database");
+        let found = format!("{in_clear} in plain text in the database");
         return if keys.allows_clear() {
-            Finding::warn(WHAT, found, "run `wakeq secrets rotate`, then take WAKEQ_ALLOW_PLAIN_SECRETS away")
+            Finding::warn(WHAT, found, "run `wakeq secrets rotate`, then unset WAKEQ_ALLOW_PLAIN_SECRETS")
         } else {
-            Finding::fail(WHAT, format!("{found}, and not used so"), "run `wakeq secrets rotate`")
+            Finding::fail(WHAT, format!("{found}, and not used in that form"), "run `wakeq secrets rotate`")
         };
     }
     let old = total - counts.get(&Some((*first).to_owned())).copied().unwrap_or(0);
     if old > 0 {
         let found = format!("{old} of {total} under a key that is not the first");
-        return Finding::warn(WHAT, found, "run `wakeq secrets rotate`, then take the old key away");
+        return Finding::warn(WHAT, found, "run `wakeq secrets rotate`, then remove the old key");
     }
     if keys.allows_clear() {
-        let mend = "take WAKEQ_ALLOW_PLAIN_SECRETS away: no secret is in clear";
+        let mend = "unset WAKEQ_ALLOW_PLAIN_SECRETS: no secret is in plain text";
         return Finding::warn(
             WHAT,
-            format!("{total} under the key {first}; those in clear would count"),
+            format!("{total} under the key {first}; those in plain text would be accepted"),
             mend,
         );
     }

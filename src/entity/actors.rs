@@ -116,7 +116,8 @@ impl<E: Entity> Actors<E> {
                 if self.hanging.fetch_add(1, Ordering::SeqCst) >= HANGING_MAX {
                     self.hanging.fetch_sub(1, Ordering::SeqCst);
                     return Err(Broken(format!(
-                        "{HANGING_MAX} threads hang in validate or apply of {}: end this process, and see to the events that died",
+                        "{HANGING_MAX} threads hang in validate or apply of {}: stop this process, \
+                         and deal with the events that died",
                         E::TYPE
                     )));
                 }

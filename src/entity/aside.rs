@@ -150,7 +150,8 @@ impl<E: Entity> Owner<E> {
         }
         tracing::warn!(
             entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id, losses,
-            "an entity is set aside: what is sent to it is worked beside the others, until the event that hangs or kills is done or dead"
+            "an entity is set aside: its events are processed apart from the others, until the \
+             event that hangs or crashes the process has completed or died"
         );
         self.forget_aside(&aside).await?;
         self.whole = false;
@@ -233,7 +234,7 @@ impl<E: Entity> Owner<E> {
                 if self.parts.store.take_entity_back(&self.held(), &entity).await? {
                     tracing::info!(
                         entity_type = E::TYPE, canvas = %aside.canvas, entity = %aside.id,
-                        "an entity that was set aside is among the others again"
+                        "an entity that was set aside is processed with the others again"
                     );
                     self.asides.kept.remove(0);
                     self.parts.metrics.aside(self.asides.kept.len());
@@ -346,7 +347,7 @@ impl<E: Entity> Attempt<E> {
         else {
             tracing::error!(
                 entity_type = E::TYPE, canvas = %self.aside.canvas, entity = %self.aside.id, seq = last,
-                "validate and apply hang for more than {:?} at events of an entity that is set aside", config.stall
+                "validate and apply have hung for more than {:?} on events of an entity that is set aside", config.stall
             );
             beside.replace_hanging().await?;
             return Ok(Tried::Hung(last));

@@ -96,7 +96,7 @@ impl Execution {
         let Question { entity_type, entity, event_id, correlation_id, value, .. } = self.value()?;
         let entity = EntityId::new(self.address.scope.canvas, &entity_type, &entity);
         let entity = entity.map_err(|error| {
-            HandlerError::operational(format!("the event's value names nobody to answer: {error}"))
+            HandlerError::operational(format!("the event's value does not name an entity to answer: {error}"))
         })?;
         Ok(Asked { asking: self.id, entity, event_id, correlation_id, value })
     }

@@ -125,7 +125,7 @@ fn ended<E: Entity>(
         }
         Decision::Again | Decision::Done => {
             let kept = recorded.and_then(|recorded| recorded.error.clone());
-            end.error = kept.or_else(|| Some("it was rejected; the reason is not kept any more".to_owned()));
+            end.error = kept.or_else(|| Some("it was rejected; the reason is no longer kept".to_owned()));
             EntityOutcome::Rejected
         }
         Decision::Dead { why, attempts } => {
@@ -169,7 +169,7 @@ fn answer<E: Entity>(
     let whole = event.answer(E::TYPE, told(end.result.clone(), end.error.clone()));
     let made = whole.map(|answer| queue.prepared(answer))?.or_else(|error| {
         // The limit may be lower now than when the result was stored.
-        let why = format!("what became of it can't be told in full: {error}");
+        let why = format!("its outcome can't be reported in full: {error}");
         let short = event.answer(E::TYPE, told(None, Some(why)));
         short.map_or(Err(error), |answer| queue.prepared(answer))
     });
@@ -177,7 +177,7 @@ fn answer<E: Entity>(
         tracing::error!(
             entity_type = E::TYPE, canvas = %event.canvas, entity = %event.entity, event = %event.id,
             error = error as &dyn std::error::Error,
-            "what became of an event can't be told its sender; its status says it"
+            "the outcome of an event can't be reported to its sender; its status shows it"
         );
     })
     .ok()

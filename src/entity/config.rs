@@ -71,7 +71,7 @@ impl EntityConfig {
             return Err("state_limit_bytes must be 1 byte to 16 MiB");
         }
         if self.poll_interval.is_zero() || self.stall.is_zero() {
-            return Err("poll_interval and stall must be longer than nothing");
+            return Err("poll_interval and stall must be longer than zero");
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ impl<S> Applied<S> {
     pub fn result(mut self, result: &(impl Serialize + ?Sized)) -> Self {
         match serde_json::to_string(result) {
             Ok(result) => self.result = Some(result),
-            Err(error) => self.fault = Some(format!("its result is no JSON: {error}")),
+            Err(error) => self.fault = Some(format!("its result is not JSON: {error}")),
         }
         self
     }

@@ -87,22 +87,24 @@ pub enum EntityError {
     /// Others keep sending to the same entities, or a transaction that has sent to them stays open.
     /// Nothing was sent.
     #[error(
-        "nothing was sent, since others were sending to one of these entities for {0:?}: send it again; where many send to one entity, send \
-         several events in one call, and keep transactions with `send_in` short"
+        "nothing was sent, since others were sending to one of these entities for {0:?}: send it \
+         again; if many callers send to one entity, send several events in one call, and keep \
+         transactions with `send_in` short"
     )]
     Busy(Duration, #[source] StoreError),
     /// The chosen id belongs to an event of another entity, or to an erasure where this is none, or
     /// occurs twice in one call.
     #[error(
-        "the id {0} belongs to an event that was sent to another entity, or to an erasure, or came twice in one call: choose \
-         another one"
+        "the id {0} belongs to an event that was sent to another entity, or to an erasure, or \
+         occurs twice in one call: choose another one"
     )]
     Taken(EventId),
     /// An answer to a question that was not asked: the event was not emitted by this entity on the
     /// canvas of the execution, or its value was made up.
     #[error(
-        "the event {asking} is not a question of the entity {entity}, whatever its value says: only an event that an entity has \
-         asked for can be answered, by its own handler; to tell the entity something else, send it an event"
+        "the event {asking} is not a question of the entity {entity}, whatever its value says: only \
+         an event that an entity emitted as a question can be answered, and only by its own \
+         handler; to send the entity anything else, send it an event"
     )]
     NotAsked {
         /// The event that was to be answered.
@@ -119,7 +121,7 @@ pub enum EntityError {
 }
 
 /// A receipt for events that were sent in a transaction that the caller still has to commit.
-#[must_use = "call `notify` after the commit, or the events wait for the processor's next look"]
+#[must_use = "call `notify` after the commit, or the events wait for the processor's next poll"]
 pub struct SendReceipt {
     entities: Entities,
     to: Vec<ToEntity>,

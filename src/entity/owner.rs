@@ -137,7 +137,7 @@ impl<E: Entity> Owner<E> {
                         entity_type = E::TYPE,
                         part = self.narrow,
                         error = &*error as &dyn std::error::Error,
-                        "{who} gave no answer to a processor of entities; tried again"
+                        "{who} did not answer a processor of entities; retrying"
                     );
                     wait = self.doubled(wait);
                     wait
@@ -147,7 +147,7 @@ impl<E: Entity> Owner<E> {
                     tracing::warn!(
                         entity_type = E::TYPE,
                         epoch = self.epoch,
-                        "the inbox is another's by now; its entities are forgotten here"
+                        "the inbox has another owner by now; its entities are dropped from memory here"
                     );
                     break;
                 }
@@ -155,7 +155,7 @@ impl<E: Entity> Owner<E> {
                     tracing::error!(
                         entity_type = E::TYPE,
                         error = &broken as &dyn std::error::Error,
-                        "a processor of entities can't go on"
+                        "a processor of entities can't continue"
                     );
                     health = Some(Health::Unhealthy(broken.to_string()));
                     break;
@@ -228,7 +228,7 @@ impl<E: Entity> Owner<E> {
 
     /// Gives up the type for a while.
     fn rest(&self, why: String) {
-        tracing::error!(entity_type = E::TYPE, why, "a processor of entities rests");
+        tracing::error!(entity_type = E::TYPE, why, "a processor of entities pauses");
         let (parts, resting) = (Arc::clone(&self.parts), Health::Unhealthy(why));
         self.is(resting.clone());
         tokio::spawn(async move {
@@ -338,7 +338,8 @@ impl<E: Entity> Owner<E> {
             if store.own_entities(entity_type, self.epoch).await? {
                 tracing::warn!(
                     entity_type = E::TYPE,
-                    "the owner before was lost; what it may have had in hand is worked alone"
+                    "the previous owner was lost; the events that it may have been processing are \
+                     processed one at a time"
                 );
                 self.is_wary = true;
             }
@@ -444,8 +445,9 @@ impl<E: Entity> Owner<E> {
             entity_type = E::TYPE,
             canvas,
             limit_bytes = self.parts.config.memory_limit_bytes,
-            "not all entities fit into memory: those that were not used for the longest time leave it, and are loaded again when \
-             events come for them; if wakeq.entity.loaded stays high, give the process more memory and raise memory_limit_bytes"
+            "not all entities fit into memory: the least recently used leave it, and are loaded \
+             again when events arrive for them; if wakeq.entity.loaded stays high, give the process \
+             more memory and raise memory_limit_bytes"
         );
     }
 

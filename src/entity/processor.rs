@@ -85,7 +85,7 @@ impl<E: Entity> EntityProcessor<E> {
             ));
         }
         let entity_type: EntityType = E::TYPE.parse()?;
-        let invalid = |_| InvalidProcessor::Config("the type's name is no name of a group");
+        let invalid = |_| InvalidProcessor::Config("the type's name is not a valid group name");
         let group: Name = group_of(&entity_type).parse().map_err(invalid)?;
         let limits = Limits {
             snapshot_every: i64::from(config.snapshot_every),
@@ -226,7 +226,7 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
 
     fn accept(&self, source: EventSource, epoch: i64) {
         if source != self.parts.source {
-            tracing::error!(entity_type = E::TYPE, %source, "a processor of entities works on its inbox only");
+            tracing::error!(entity_type = E::TYPE, %source, "a processor of entities works only on its inbox");
             return;
         }
         let mut running = self.running();

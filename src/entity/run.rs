@@ -315,8 +315,9 @@ impl<'a, E: Entity> Run<'a, E> {
     fn undo(&mut self) -> Result<(), Broken> {
         let mut state = self.before.map(|before| before.state.clone()).unwrap_or_default();
         for (name, payload) in &self.applied {
-            state = refold::<E>(state, name, payload)
-                .map_err(|why| Broken(format!("{} is not applied twice to the same: {why}", E::TYPE)))?;
+            state = refold::<E>(state, name, payload).map_err(|why| {
+                Broken(format!("applying {} again did not give the same state: {why}", E::TYPE))
+            })?;
         }
         self.kept.state = state;
         Ok(())
@@ -328,7 +329,7 @@ impl<'a, E: Entity> Run<'a, E> {
             return Ok(None);
         }
         let state = serde_json::to_string(&self.kept.state)
-            .map_err(|error| Broken(format!("the state of {}/{} is no JSON: {error}", E::TYPE, key.id)))?;
+            .map_err(|error| Broken(format!("the state of {}/{} is not JSON: {error}", E::TYPE, key.id)))?;
         self.written.add(state.len());
         Ok(Some(state))
     }

@@ -247,8 +247,9 @@ impl<E: Entity> Stove<'_, E> {
 
     fn hangs(&self, key: &Key) -> Broken {
         Broken(format!(
-            "making {}/{}/{} of what is stored of it has not ended within {:?}: `apply`, or what reads its state, hangs; deploy a program \
-             in which it does not, then `wakeq groups recover entities.{}`",
+            "rebuilding {}/{}/{} from what is stored of it has not ended within {:?}: `apply`, or \
+             the code that reads its state, hangs; deploy a program in which it does not, then \
+             `wakeq groups recover entities.{}`",
             key.canvas, self.entity_type, key.id, self.stall, self.entity_type
         ))
     }
@@ -267,8 +268,8 @@ impl<E: Entity> Stove<'_, E> {
             return Ok(());
         }
         Err(Broken(format!(
-            "the repository has {stored} events of {canvas}/{}/{id}, and {version} were stored by its processor: nobody else \
-             may append to the category {}",
+            "the repository has {stored} events of {canvas}/{}/{id}, and {version} were stored by \
+             its processor: only the processor may append to the category {}",
             self.entity_type,
             self.entity_type.repository()
         )))

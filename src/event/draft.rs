@@ -65,12 +65,12 @@ pub(crate) enum Logged {
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The category of the log is reserved for entities.
-    #[error("only entities write into {0}: send the event to its entity, or take another category")]
+    #[error("only entities write into {0}: send the event to its entity, or choose another category")]
     ReservedCategory(Category),
     /// The module is reserved for events that wakeq itself emits.
     #[error(
-        "only wakeq itself emits events of module {0} (ticks of crons, answers of entities, copies in queues): take another \
-         module; handlers for its events are free to all"
+        "only wakeq itself emits events of module {0} (ticks of crons, answers of entities, copies \
+         in queues): choose another module; handlers for its events are allowed"
     )]
     ReservedModule(Name),
     /// A part of the handler's address is not a valid name.
@@ -102,7 +102,7 @@ pub enum EventError {
     #[error("the delay is out of range: an event can wait for 100 years at most")]
     TooLate,
     /// The canvas is reserved: no tenant can have it.
-    #[error("no canvas has the largest uuid: take another one")]
+    #[error("the largest uuid is reserved and can't be a canvas: choose another one")]
     ReservedCanvas,
 }
 

@@ -34,8 +34,8 @@ pub struct EntityType {
 /// A text that is not a valid entity type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} names no type of entities: use 1 to {TYPE_MAX} of the characters A-Z a-z 0-9 _ . -, another end than {INBOX}, \
-     and not {RESERVED}"
+    "{text:?} is not a valid entity type: use 1 to {TYPE_MAX} of the characters A-Z a-z 0-9 _ . -, \
+     do not end it with {INBOX}, and do not use {RESERVED}"
 )]
 pub struct InvalidEntityType {
     /// The refused text, cut to 128 characters.

@@ -27,7 +27,8 @@ pub struct ObjectKey(Box<str>);
 /// A text that is not a valid object key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} names no object: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ - and, before a part of it, /"
+    "{text:?} is not a valid object: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ - \
+     and, before a part of it, /"
 )]
 pub struct InvalidObjectKey {
     /// The refused text, cut to 128 characters.

@@ -19,8 +19,8 @@ pub struct OwnDeployment {
 /// The target is the deployment itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the target, or the audience of its token, is this deployment itself: emit from the handler that gets the event, with a key \
-     of its own"
+    "the target, or the audience of its token, is this deployment itself: emit from the handler \
+     that receives the event, with a key of its own"
 )]
 pub struct OwnTarget;
 

@@ -38,7 +38,7 @@ pub enum InvalidPattern {
     #[error("a pattern must have 1 to {PATTERN_MAX} bytes; this one has {0}")]
     Length(usize),
     /// It contains a NUL, which Postgres can't store.
-    #[error("a pattern can't hold the character NUL")]
+    #[error("a pattern can't contain the character NUL")]
     Nul,
     /// It is not a regular expression, or too expensive.
     #[error("{0}")]

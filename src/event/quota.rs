@@ -116,18 +116,21 @@ impl Quota {
     fn advice(self) -> &'static str {
         match self {
             Self::Events | Self::EventBytes => {
-                "emit again when workers have done some, or purge what nobody will run"
+                "emit again when workers have processed some, or purge those that will not be run"
             }
-            Self::EntityEvents => "send again when the type's processor has done some",
+            Self::EntityEvents => "send again when the type's processor has processed some",
             Self::Objects => {
-                "emit on objects that there are; one without a state goes when it is not used any more"
+                "emit on existing objects; one without a state is removed when it is no longer used"
             }
-            Self::LogStreams => "append to streams that there are",
+            Self::LogStreams => "append to existing streams",
             Self::LogBytes => "append less, or keep large payloads elsewhere",
-            Self::Entities => "send to entities that there are",
+            Self::Entities => "send to existing entities",
             Self::Crons => "delete some, or let one emit for several",
             Self::CronTicks => "let some tick less often",
-            Self::Keys => "use one key for longer: revoked and expired ones go with the record of them",
+            Self::Keys => {
+                "use keys for longer: revoked and expired ones are deleted together with \
+                           their audit records"
+            }
             Self::Targets => "delete one first",
         }
     }
@@ -142,8 +145,8 @@ impl fmt::Display for Quota {
 /// A text that is not the name of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no such quota: it is one of events, event-bytes, objects, log-streams, log-bytes, entities, entity-events, \
-     crons, cron-ticks, keys and targets"
+    "there is no such quota: use one of events, event-bytes, objects, log-streams, log-bytes, \
+     entities, entity-events, crons, cron-ticks, keys and targets"
 )]
 pub struct InvalidQuota;
 

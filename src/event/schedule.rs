@@ -47,7 +47,7 @@ impl FromStr for RuleKind {
         match text {
             "pause" => Ok(Self::Pause),
             "block" => Ok(Self::Block),
-            other => Err(format!("{other:?} is no kind of rule: use pause or block")),
+            other => Err(format!("{other:?} is not a kind of rule: use pause or block")),
         }
     }
 }

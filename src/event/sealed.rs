@@ -77,7 +77,8 @@ pub(crate) enum Unopened {
     )]
     NoKey(String),
     #[error(
-        "it is in clear, and this process takes none in clear: run `wakeq secrets rotate`, or set WAKEQ_ALLOW_PLAIN_SECRETS=1"
+        "it is in plain text, which this process does not accept: run `wakeq secrets rotate`, or \
+         set WAKEQ_ALLOW_PLAIN_SECRETS=1"
     )]
     InClear,
     #[error("it was not encrypted for this handler: register the target again, with --rotate-secret")]
@@ -202,7 +203,7 @@ fn from_hex(text: &str) -> Option<Vec<u8>> {
 
 impl fmt::Debug for SecretKeys {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let in_clear = if self.in_clear { "; or in clear" } else { "" };
+        let in_clear = if self.in_clear { "; or in plain text" } else { "" };
         write!(formatter, "SecretKeys({}{in_clear})", self.ids().join(", "))
     }
 }

@@ -47,7 +47,8 @@ pub enum InvalidTargetUrl {
     TooLong,
     /// Contains whitespace, control characters or backslashes, which programs treat differently.
     #[error(
-        "a target's URL has no blanks, control characters or backslashes: write them as %20 and the like"
+        "a target's URL must not contain blanks, control characters or backslashes: write them as \
+         %20 and the like"
     )]
     Character,
     /// Not a URL.

@@ -115,11 +115,11 @@ pub(super) fn bare(status: u16) -> Vec<u8> {
             "the request's line and header have more than 32 KiB or 64 fields",
         ),
         StatusCode::SERVICE_UNAVAILABLE => {
-            Problem::new(Kind::Unavailable, "this process has as many connections as it takes: try again")
+            Problem::new(Kind::Unavailable, "this process is at its limit of connections: try again")
         }
         StatusCode::TOO_MANY_REQUESTS => Problem::new(
             Kind::TooManyRequests,
-            "this address has as many connections open as its share of this process: use those, or end some",
+            "this address has reached its share of this process's connections: use those, or end some",
         ),
         other => Problem::of_status(other),
     };

@@ -121,9 +121,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
         // `?dry_run=true` with an empty body must not be executed for real.
         if request.uri().query().is_some_and(|query| !query.is_empty()) {
-            return Err(Problem::bad_request(
-                "this takes no query: everything it can be told is in the body",
-            ));
+            return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
         }
         let is_json = is_json(request.headers());
         let Whole(bytes) = Whole::from_request(request, api).await?;
@@ -135,7 +133,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
         }
         // Otherwise serde would accept an array as the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first != b'{') {
-            return Err(Problem::bad_request("the body is no JSON object: see /docs for the schema"));
+            return Err(Problem::bad_request("the body is not a JSON object: see /docs for the schema"));
         }
         read(&bytes).map(Self)
     }
@@ -251,8 +249,7 @@ impl FromRequestParts<Api> for EventPath {
         let id = in_the_path(part(&parameters, "id")?, parts)
             .ok_or(())
             .and_then(|text| text.parse().map_err(|_| ()));
-        id.map(Self)
-            .map_err(|_| Problem::bad_request("an event's id is a uuid, as the answer to its emit has it"))
+        id.map(Self).map_err(|_| Problem::bad_request("an event's id is a uuid, as its emit returned it"))
     }
 }
 

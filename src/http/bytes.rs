@@ -132,8 +132,8 @@ impl Answers {
         if method.is_safe() {
             if let Err(party) = held.add(bytes) {
                 let words = format!(
-                    "more answers are on their way to {party} than this process holds: read them first, then try again, \
-                     or ask for fewer at a time"
+                    "this process can't hold more unread answers for {party}: read them first, then \
+                     try again, or ask for fewer at a time"
                 );
                 return Problem::new(Kind::TooManyRequests, words).into_response();
             }
@@ -183,7 +183,7 @@ impl HttpBody for Sliced {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         let this = self.get_mut();
         if Instant::now() > this.until {
-            return Poll::Ready(Some(Err("the caller took too long over the answer".into())));
+            return Poll::Ready(Some(Err("the caller took too long to read the answer".into())));
         }
         while this.rest.is_empty() {
             match ready!(Pin::new(&mut this.body).poll_frame(context)) {

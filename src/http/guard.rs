@@ -396,7 +396,7 @@ impl Rule {
                     self.note(parts, canvas, None, "the credential of another canvas".to_owned()).await;
                 }
                 Denied::NotEverywhere { .. } => {
-                    self.note(parts, canvas, None, "no credential of every canvas".to_owned()).await;
+                    self.note(parts, canvas, None, "not a credential for every canvas".to_owned()).await;
                 }
                 Denied::Forbidden { .. } | Denied::Narrow { .. } => {
                     self.note(parts, canvas, Some(&principal), denied.to_string()).await

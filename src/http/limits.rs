@@ -158,7 +158,8 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
         Err(_) => {
             let limit = room.time.as_secs();
             let words = format!(
-                "no answer within {limit} s; whether it took effect is unknown: look, then try again"
+                "no answer within {limit} s; it is unknown whether the request took effect: check, \
+                 then try again"
             );
             Problem::new(Kind::Unavailable, words).into_response()
         }

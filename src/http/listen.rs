@@ -86,7 +86,7 @@ impl Listening {
         })?;
         let room = Arc::clone(&self.room).try_acquire_owned();
         let room =
-            room.map_err(|_| busy(format!("{most} listen to this process, which is all that it takes")))?;
+            room.map_err(|_| busy(format!("this process has {most} listeners, which is its limit")))?;
         Ok(Place { stop: self.stop.clone(), _share: share, _room: room })
     }
 }
@@ -263,7 +263,7 @@ impl EventStream {
         match self.access.authenticate(self.reader.authorization.as_deref()).await {
             Ok(caller) => canvases(&caller, Scope::Read).as_ref() == Ok(&self.reader.canvases),
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a listener has to come again");
+                tracing::debug!(error = &error as &dyn std::error::Error, "a listener has to reconnect");
                 false
             }
         }
@@ -287,8 +287,8 @@ impl From<ListenError> for Problem {
         match error {
             ListenError::Pattern(_) => Self::bad_request(error.to_string()),
             ListenError::Off => Self::new(Kind::NotFound, error.to_string()),
-            ListenError::Ending => Self::new(Kind::Unavailable, "this process ends: try again"),
-            ListenError::Broker { .. } => Self::unavailable("what carries broadcasts", &error),
+            ListenError::Ending => Self::new(Kind::Unavailable, "this process is shutting down: try again"),
+            ListenError::Broker { .. } => Self::unavailable("the broadcast transport", &error),
         }
     }
 }

@@ -85,6 +85,6 @@ fn source(canvas: CanvasId, category: Option<&str>, stream: Option<&str>) -> Res
         (Some(category), Some(stream)) => {
             Ok(EventSource::Stream(StreamId::new(canvas, category, stream).map_err(invalid)?))
         }
-        (None, Some(_)) => Err(Problem::bad_request("a `stream` is one of a `category`: give both")),
+        (None, Some(_)) => Err(Problem::bad_request("a `stream` belongs to a `category`: give both")),
     }
 }

@@ -17,8 +17,9 @@ pub(super) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Reque
     let mut senders = request.headers().get_all(OwnDeployment::HEADER).iter();
     if senders.any(|sender| sender.as_bytes() == own.id().as_bytes()) {
         tracing::warn!("a delivery of this deployment came back to it: one of its targets leads here");
-        let words = "this is a delivery of this deployment's own: a target can't be the queue that sends to it; emit from \
-                     the handler that gets the event, with a key of its own";
+        let words = "this is a delivery of this deployment's own: a target can't be the queue that \
+                     sends to it; emit from the handler that receives the event, with a key of its \
+                     own";
         return Problem::new(Kind::Forbidden, words).into_response();
     }
     next.run(request).await

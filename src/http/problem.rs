@@ -61,15 +61,15 @@ kinds! {
     /// The request arrived too slowly.
     Timeout "timeout" REQUEST_TIMEOUT "The request took too long to arrive";
     /// The event is running.
-    NotWaiting "not-waiting" CONFLICT "The event does not wait";
+    NotWaiting "not-waiting" CONFLICT "The event is not waiting";
     /// The chosen id belongs to another event.
     IdTaken "id-taken" CONFLICT "The id is taken";
     /// The first request with this key is still in progress.
     IdempotencyInProgress "idempotency-in-progress" CONFLICT "A request with this Idempotency-Key is in progress";
     /// The caller has to remove an obstacle first.
-    Conflict "conflict" CONFLICT "The request conflicts with what is there";
+    Conflict "conflict" CONFLICT "The request conflicts with the current state";
     /// A stream of the log is not in the expected state.
-    ConditionFailed "condition-failed" CONFLICT "What was expected is not so";
+    ConditionFailed "condition-failed" CONFLICT "The expected condition does not hold";
     /// The lease of a copy is over.
     LeaseOver "lease-over" GONE "The lease is over";
     /// It exceeds the size limit.
@@ -148,19 +148,22 @@ impl Problem {
 
     /// The same answer for what does not exist and for what the caller may not know of.
     pub(super) fn not_found() -> Self {
-        Self::new(Kind::NotFound, "no such resource on this canvas, or none that this credential may know of")
+        Self::new(
+            Kind::NotFound,
+            "no such resource on this canvas, or none that this credential has access to",
+        )
     }
 
     /// A bug: logged with all details, reported without any.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error, "a request failed by a defect");
-        Self::new(Kind::Internal, "a defect of the service; its log has the details under this request id")
+        Self::new(Kind::Internal, "a bug in the service; its log has the details under this request id")
     }
 
     /// Something is unavailable: logged with all details, reported in general terms.
     pub(super) fn unavailable(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::warn!(error, what, "a request found something away");
-        Self::new(Kind::Unavailable, format!("{what} is away: try again"))
+        tracing::warn!(error, what, "a request failed because something is unavailable");
+        Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"))
     }
 
     /// The error occurred after the change was made; a worker does the rest.
@@ -179,7 +182,7 @@ impl Problem {
             Some(Kind::NotFound) => Self::not_found(),
             Some(kind) => Self::new(kind, "see the documentation of this service at /docs"),
             None if status.is_server_error() => {
-                Self::new(Kind::Internal, "a defect of the service; its log has the details")
+                Self::new(Kind::Internal, "a bug in the service; its log has the details")
             }
             None => Self::bad_request("see the documentation of this service at /docs"),
         }
@@ -240,7 +243,7 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
             StoreError::Overloaded => {
-                Self::new(Kind::Unavailable, "more emits wait than this process holds: try again")
+                Self::new(Kind::Unavailable, "this process is at its limit of waiting emits: try again")
             }
             StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
                 Self::unavailable("the database", &error)
@@ -249,7 +252,7 @@ impl From<StoreError> for Problem {
                 let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
                 Self::new(kind, error.to_string())
             }
-            StoreError::NotMigrated(_) => Self::unavailable("a schema that is up to date", &error),
+            StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema", &error),
             error if error.is_contention() => Self::unavailable("a lock in the database", error),
             StoreError::Refused { .. }
             | StoreError::Migration(_)
@@ -274,7 +277,9 @@ impl From<LogError> for Problem {
             | LogError::Limit(_)
             | LogError::Category(_)
             | LogError::Canvas(_) => Self::bad_request(error.to_string()),
-            LogError::Busy(error) => Self::unavailable("a stream of the log, which others hold,", &error),
+            LogError::Busy(error) => {
+                Self::unavailable("a stream of the log, held by other transactions,", &error)
+            }
             LogError::Store(error) => error.into(),
         }
     }
@@ -327,7 +332,7 @@ impl From<AdminError> for Problem {
             AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
-                Self::new(Kind::NotWaiting, "the event runs now: look again when it has ended")
+                Self::new(Kind::NotWaiting, "the event is running: try again when it has ended")
             }
             AdminError::TooManyQueues | AdminError::TooCostlyPatterns | AdminError::QueuesChange => {
                 Self::new(Kind::Conflict, error.to_string())
@@ -337,7 +342,7 @@ impl From<AdminError> for Problem {
             AdminError::Store(error) => error.into(),
             AdminError::Wake(ref waking) => match waking.of_store() {
                 Some(error) => Self::from(error.clone()).after_the_change(),
-                None => Self::unavailable("Pub/Sub (the change is made, and workers carry on)", &error),
+                None => Self::unavailable("Pub/Sub (the change was made, and workers continue)", &error),
             },
         }
     }
@@ -408,10 +413,10 @@ impl From<Denied> for Problem {
 impl From<Unauthenticated> for Problem {
     fn from(error: Unauthenticated) -> Self {
         match error {
-            Unauthenticated::Unavailable(_) => Self::unavailable("what credentials are checked with", &error),
+            Unauthenticated::Unavailable(_) => Self::unavailable("the verification of credentials", &error),
             Unauthenticated::Missing | Unauthenticated::Malformed | Unauthenticated::Unknown(_) => Self::new(
                 Kind::Unauthenticated,
-                "send `Authorization: Bearer` with a key or a Google ID token that counts here",
+                "send `Authorization: Bearer` with a key or a Google ID token that is valid here",
             ),
         }
     }

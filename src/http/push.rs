@@ -97,10 +97,9 @@ impl From<PushDenied> for Problem {
         match denied {
             PushDenied::Off => Self::new(Kind::NotFound, denied.to_string()),
             PushDenied::Unauthenticated(error) => error.into(),
-            PushDenied::NotNamed(_) => Self::new(
-                Kind::Forbidden,
-                "the token is of an account that may not push: see WAKEQ_PUSH_ACCOUNTS",
-            ),
+            PushDenied::NotNamed(_) => {
+                Self::new(Kind::Forbidden, "the token's account may not push: see WAKEQ_PUSH_ACCOUNTS")
+            }
         }
     }
 }
@@ -134,8 +133,8 @@ impl FromRequest<Api> for Pushed {
         };
         let envelope: Envelope = serde_json::from_slice(&bytes).map_err(|_| {
             Problem::bad_request(
-                "this is no message as Pub/Sub pushes it, {\"message\":{\"data\":…}}: set the push subscription up \
-                 without payload unwrapping",
+                "this is not a message as Pub/Sub pushes it, {\"message\":{\"data\":…}}: set up the \
+                 push subscription without payload unwrapping",
             )
         })?;
         // If it is not base64, it is not a notification: the runner reports that.
@@ -164,8 +163,12 @@ pub(super) async fn push(
     };
     match tokio::time::timeout(ANSWER_WITHIN, run(message)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => return Err(Problem::unavailable("what the event needs to run", error.as_ref())),
-        Err(_) => tracing::info!("a run lasts longer than Pub/Sub waits: it goes on, and its promise stands"),
+        Ok(Err(error)) => {
+            return Err(Problem::unavailable("something that the event needs to run", error.as_ref()));
+        }
+        Err(_) => {
+            tracing::info!("a run takes longer than Pub/Sub waits: it continues, and its promise stands")
+        }
     }
     Ok(StatusCode::NO_CONTENT.into_response())
 }

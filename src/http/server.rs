@@ -74,7 +74,7 @@ pub enum HttpError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The address can't be listened on.
-    #[error("can't listen on {address}: choose another port (PORT), or end who has it")]
+    #[error("can't listen on {address}: choose another port (PORT), or stop the process that uses it")]
     Address {
         /// The address.
         address: SocketAddr,
@@ -167,7 +167,7 @@ impl HttpServer {
     {
         if !self.api.access.takes_pushes() {
             return Err(HttpError::Config(
-                "nobody may push: say in AccessConfig::push for which audience, and which accounts",
+                "no account may push: set the audience and the accounts in AccessConfig::push",
             ));
         }
         self.api.push.hand_to(run);
@@ -253,7 +253,7 @@ impl HttpServer {
                     // Out of file descriptors or memory: this passes as connections end.
                     if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
                         let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "no connection can be taken now");
+                        tracing::warn!(error, "no connection can be accepted now");
                         complained = Some(Instant::now());
                     }
                     self.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
@@ -273,7 +273,7 @@ async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDep
         return Err(HttpError::Config("an own origin or audience must have at most 2,048 bytes"));
     }
     if !store.add_own_names(&names).await? {
-        tracing::warn!("the deployment has 100 own names already: take old ones out of wakeq.deployment");
+        tracing::warn!("the deployment has 100 own names already: remove old ones from wakeq.deployment");
     }
     Ok(Arc::new(store.own_deployment().await?))
 }

@@ -123,7 +123,7 @@ impl Shares {
     /// whatever address.
     pub(super) fn stranger(&self, client: Client) -> Result<(), Problem> {
         let taken = self.strangers.take(client.place(), 1, Instant::now());
-        taken.map_err(|wait| too_fast("requests without a credential that counts from this address", wait))
+        taken.map_err(|wait| too_fast("requests without a valid credential from this address", wait))
     }
 
     /// Reserves a concurrent request for these parties.
@@ -138,7 +138,7 @@ impl Shares {
 
 fn too_fast(who: &str, wait: Duration) -> Problem {
     let words =
-        format!("more comes from {who} than its share of this process: wait as long as retry-after says");
+        format!("more comes from {who} than its share of this process: wait for the time in retry-after");
     Problem::new(Kind::TooManyRequests, words).retry_after(wait).late()
 }
 

@@ -26,8 +26,9 @@ pub enum LogError {
     /// Others keep appending to the same streams, or an open transaction holds one: nothing was
     /// appended.
     #[error(
-        "others hold a stream of the log that this appends to: nothing was appended. Append again; append many events in \
-         one call, and keep your own transactions that append short"
+        "other transactions hold a stream of the log that this call appends to: nothing was \
+         appended. Append again; append many events in one call, and keep your own transactions \
+         that append short"
     )]
     Busy(#[source] StoreError),
     /// Postgres refused it or did not answer, or a quota of the canvas is used up. After
@@ -60,10 +61,10 @@ pub enum LogError {
     #[error("a page has 1 to {READ_MAX} events, not {0}")]
     Limit(usize),
     /// The category is reserved for entities.
-    #[error("only entities write into {0}: send the event to its entity, or take another category")]
+    #[error("only entities write into {0}: send the event to its entity, or choose another category")]
     Category(Category),
     /// The canvas is reserved.
-    #[error("the canvas {0} is reserved: take another one")]
+    #[error("the canvas {0} is reserved: choose another one")]
     Canvas(CanvasId),
 }
 

@@ -262,7 +262,7 @@ fn refused(Refused { stream, expected, position }: Refused) -> LogError {
 
 /// A receipt for events that were appended in a transaction that the caller still has to commit.
 #[derive(Debug)]
-#[must_use = "call `announce` after the commit, or consumers find the events only when they look now and then"]
+#[must_use = "call `announce` after the commit, or consumers find the events only when they poll"]
 pub struct LogReceipt {
     appended: Vec<Appended>,
     categories: Vec<Category>,

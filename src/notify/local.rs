@@ -136,7 +136,7 @@ pub struct NoNotifier;
 impl Notifier for NoNotifier {
     async fn publish(&self, _notifications: &[Notification]) -> Result<(), NotifyError> {
         Err(NotifyError::new(
-            "this process wakes nobody: a worker's minute pass finds the events by their promises",
+            "this process wakes no workers: the minute's pass of a worker finds the events by their promises",
         ))
     }
 
@@ -145,7 +145,9 @@ impl Notifier for NoNotifier {
     }
 
     async fn subscribe(&self, _max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
-        Err(NotifyError::new("this process takes no notifications: give its worker a notifier that wakes it"))
+        Err(NotifyError::new(
+            "this process receives no notifications: give its worker a notifier that wakes it",
+        ))
     }
 }
 

@@ -295,7 +295,9 @@ async fn redrive(
         attempt.rollback().await?;
         ids = back.into_iter().map(|told| told.id.0).collect();
     }
-    Err(sqlx::Error::Protocol("ids of dead events are emitted all the time: redrive them again".into()))
+    Err(sqlx::Error::Protocol(
+        "ids of dead events are being emitted at the same time: redrive them again".into(),
+    ))
 }
 
 /// Locks those of these events that halt their lanes, until this transaction ends: a concurrent

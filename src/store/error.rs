@@ -15,7 +15,7 @@ pub enum StoreError {
     Unavailable(#[source] Arc<sqlx::Error>),
     /// No answer in time: either the server cancelled the statement and rolled it back, or no
     /// answer came at all and the connection was closed.
-    #[error("Postgres gave no answer to `{statement}` within {after:?}")]
+    #[error("Postgres did not answer `{statement}` within {after:?}")]
     TimedOut {
         /// The statement's name.
         statement: &'static str,
@@ -69,7 +69,8 @@ pub enum StoreError {
     /// The queue in front of a batched statement is full or gone: more is requested than the
     /// database can answer.
     #[error(
-        "too many statements, or too many bytes of them, wait for Postgres: slow down, or give it more room"
+        "too many statements, or too many bytes of them, wait for Postgres: slow down, or give \
+         Postgres more capacity"
     )]
     Overloaded,
     /// The canvas has used up a quota; nothing was done.
@@ -79,7 +80,7 @@ pub enum StoreError {
     #[error("{0}")]
     Config(&'static str),
     /// The statement's code panicked; its message is in the log.
-    #[error("a statement ended by a defect of the queue; its effect is unknown")]
+    #[error("a statement ended because of a bug in wakeq; its effect is unknown")]
     Defect,
 }
 

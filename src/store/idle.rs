@@ -87,6 +87,6 @@ impl Store {
             interval(kept.keys)
         );
         let more = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("expire what nobody uses", more)
+        session.answered("expire unused rows", more)
     }
 }

@@ -249,7 +249,7 @@ impl Store {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look who works on an object", rows)?;
+        let rows = session.answered("find the workers of an object", rows)?;
         let hands = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
             let queue = row.queue.and_then(|queue| queue.parse().ok());
@@ -311,7 +311,7 @@ impl Store {
             interval(self.timing().lease)
         );
         let queues = session.limit(|connection| query.fetch_all(connection)).await;
-        let queues = session.answered("let an object go on", queues)?;
+        let queues = session.answered("resume an object", queues)?;
         let lanes = queues
             .into_iter()
             .map(|row| Lane { queue: row.queue.and_then(|queue| queue.parse().ok()), ..lane.clone() });

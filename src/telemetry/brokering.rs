@@ -23,7 +23,7 @@ impl BrokerMetrics {
             refused: meter
                 .u64_counter("wakeq.group.allocations.refused")
                 .with_unit("{write}")
-                .with_description("Writes of a coordinator that were refused: somebody else led by then")
+                .with_description("Writes of a coordinator that were refused: another node led by then")
                 .build(),
         }
     }
@@ -89,7 +89,7 @@ impl GroupGauges {
         let nodes = meter
             .u64_observable_gauge("wakeq.group.nodes")
             .with_unit("{node}")
-            .with_description("Nodes with subscribers that were heard of within their lease")
+            .with_description("Nodes with subscribers whose last heartbeat is within their lease")
             .with_callback(move |observer| {
                 of_nodes().into_iter().for_each(|seen| observer.observe(seen.nodes, &[]))
             })
@@ -97,17 +97,19 @@ impl GroupGauges {
         let term = meter
             .u64_observable_gauge("wakeq.group.coordinator.term")
             .with_unit("{term}")
-            .with_description("The term of the coordinator; none, while nobody coordinates")
+            .with_description("The term of the coordinator; none while no node coordinates")
             .with_callback(move |observer| {
                 of_term().and_then(|seen| seen.term).into_iter().for_each(|term| observer.observe(term, &[]));
             })
             .build();
         let sources =
             of_groups("wakeq.group.sources", "{source}", "Sources of each group", |group| group.sources);
-        let owned =
-            of_groups("wakeq.group.owned", "{source}", "Sources that a subscriber has been given", |group| {
-                group.owned
-            });
+        let owned = of_groups(
+            "wakeq.group.owned",
+            "{source}",
+            "Sources that are assigned to a subscriber",
+            |group| group.owned,
+        );
         let lag = of_groups(
             "wakeq.group.lag",
             "{event}",
@@ -118,7 +120,10 @@ impl GroupGauges {
         let holders = meter
             .u64_observable_gauge("wakeq.log.holders")
             .with_unit("{event}")
-            .with_description("Numbers of the log that are kept because of a group or a pin, although they may be old enough to go")
+            .with_description(
+                "Numbers of the log that are kept because of a group or a pin, \
+                               although they may be old enough to be dropped",
+            )
             .with_callback(move |observer| {
                 for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
                     observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);

@@ -20,7 +20,7 @@ impl ConsumerMetrics {
             events: meter
                 .u64_counter("wakeq.consumer.events")
                 .with_unit("{event}")
-                .with_description("Attempts of consumers at events of the log")
+                .with_description("Attempts of consumers to handle events of the log")
                 .build(),
             dead: meter
                 .u64_counter("wakeq.consumer.dead")
@@ -31,7 +31,7 @@ impl ConsumerMetrics {
                 .u64_counter("wakeq.consumer.refused")
                 .with_unit("{commit}")
                 .with_description(
-                    "Positions that were refused: they were another's, or somebody had moved them",
+                    "Positions that were refused: the source had another owner, or the position had been moved",
                 )
                 .build(),
             group: KeyValue::new("messaging.consumer.group.name", group.to_string()),

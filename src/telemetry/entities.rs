@@ -39,17 +39,17 @@ impl EntityMetrics {
             warm_up: meter
                 .f64_histogram("wakeq.entity.warm_up.duration")
                 .with_unit("s")
-                .with_description("How long it takes to have the entities of a type in memory")
+                .with_description("How long it takes to load the entities of a type into memory")
                 .with_boundaries(WARM_UP_BUCKETS.to_vec())
                 .build(),
             warming: meter
                 .u64_gauge("wakeq.entity.warming")
-                .with_description("1 while a processor takes its entities into memory, else 0")
+                .with_description("1 while a processor loads its entities into memory, else 0")
                 .build(),
             memory: meter
                 .u64_gauge("wakeq.entity.memory")
                 .with_unit("By")
-                .with_description("Memory that the entities of a type take, by estimate")
+                .with_description("Estimated memory use of the entities of a type")
                 .build(),
             evicted: meter
                 .u64_counter("wakeq.entity.evicted")
@@ -60,7 +60,7 @@ impl EntityMetrics {
                 .u64_counter("wakeq.entity.loaded")
                 .with_unit("{entity}")
                 .with_description(
-                    "Entities that were looked for in the database, because events came for them",
+                    "Entities that were looked up in the database because events arrived for them",
                 )
                 .build(),
             decided: meter
@@ -76,7 +76,9 @@ impl EntityMetrics {
             aside: meter
                 .u64_gauge("wakeq.entity.aside")
                 .with_unit("{entity}")
-                .with_description("Entities that are set aside, because their events hang or kill")
+                .with_description(
+                    "Entities that are set aside because their events hang or crash the process",
+                )
                 .build(),
             entity_type: KeyValue::new("wakeq.entity.type", entity_type),
         }

@@ -18,7 +18,7 @@ impl QuotaGauge {
         let gauge = global::meter("wakeq")
             .f64_observable_gauge("wakeq.quota.used")
             .with_unit("1")
-            .with_description("What part of a quota a canvas uses, from 0.8 on; the 100 largest")
+            .with_description("The fraction of a quota that a canvas uses, from 0.8 on; the 100 largest")
             .with_callback(move |observer| {
                 for (canvas, quota, share) in near() {
                     let labels =

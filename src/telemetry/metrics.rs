@@ -95,7 +95,7 @@ impl Default for RunMetrics {
             retries: meter
                 .u64_counter("wakeq.handler.retries")
                 .with_unit("{event}")
-                .with_description("Attempts that failed and are made again")
+                .with_description("Attempts that failed and will be retried")
                 .build(),
             dead: meter
                 .u64_counter("wakeq.events.dead")
@@ -162,12 +162,12 @@ impl WorkerGauges {
             running: meter
                 .i64_up_down_counter("wakeq.worker.running")
                 .with_unit("{event}")
-                .with_description("Notifications that are looked at or run now")
+                .with_description("Notifications that are being checked or run")
                 .build(),
             lot: meter
                 .i64_up_down_counter("wakeq.worker.lot")
                 .with_unit("{notification}")
-                .with_description("Notifications that wait in this process for their time or for room")
+                .with_description("Notifications that wait in this process until they are due or can run")
                 .build(),
             up: meter
                 .u64_gauge("wakeq.notifier.up")
@@ -346,7 +346,7 @@ impl Gauges {
         let halted = meter
             .u64_observable_gauge("wakeq.handler.halted")
             .with_unit("{object}")
-            .with_description("Objects that stand still for a handler because an event of theirs died there")
+            .with_description("Objects that are halted for a handler because one of their events died there")
             .with_callback(move |observer| {
                 let mut sums: BTreeMap<String, u64> = BTreeMap::new();
                 for (scope, objects) in halted() {

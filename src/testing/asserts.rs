@@ -155,7 +155,7 @@ impl<'a> Expected<'a> {
 fn json(value: &impl Serialize) -> Value {
     serde_json::to_string(value)
         .and_then(|text| serde_json::from_str(&text))
-        .unwrap_or_else(|error| Value::String(format!("no JSON: {error}")))
+        .unwrap_or_else(|error| Value::String(format!("not JSON: {error}")))
 }
 
 /// Whether `whole` contains all of `part`: an object may have more fields, everything else must be

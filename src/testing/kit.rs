@@ -75,8 +75,8 @@ pub enum KitError {
     CutShort(String),
     /// Handlers keep emitting for one another.
     #[error(
-        "{0} runs and no end (the bound is 100 for each event emitted before the drain, and at least 10000): do handlers \
-         emit for one another, or retry without a delay?"
+        "{0} runs and no end in sight (the bound is 100 for each event emitted before the drain, \
+         and at least 10000): do handlers emit for one another, or retry without a delay?"
     )]
     Restless(usize),
     /// Events keep falling due, and can't run.

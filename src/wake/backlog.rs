@@ -153,7 +153,7 @@ impl Backlog {
                 Ok(ended) => trouble = trouble.and(ended),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::error!(error, "waking ended by a defect; the next pass carries on");
+                    tracing::error!(error, "waking panicked; the next pass continues");
                 }
             }
         }

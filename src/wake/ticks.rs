@@ -43,7 +43,7 @@ impl Waker {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(
                     error,
-                    "copies were not announced to their queues; their notifications do that"
+                    "copies were not announced to their queues; their notifications will announce them"
                 );
             }
             self.publish(&ticked.notifications).await?;
@@ -72,7 +72,7 @@ impl Waker {
                 Ok(ticks) => events += ticks,
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "ticks of crons wait for the next look, a period later");
+                    tracing::warn!(error, "ticks of crons wait for the next check, one period later");
                 }
             }
         }
@@ -111,6 +111,6 @@ fn log_left_out(due: &CronDue, missed: Missed, from: Timestamp, until: Option<Ti
     let until = until.map(|until| until.to_rfc3339());
     tracing::warn!(
         canvas = %due.canvas, cron = %due.name, %missed, %from, until, make_up_max = MAKE_UP_MAX,
-        "ticks of a cron were missed and are left out: from the first of them up to the next that counts"
+        "ticks of a cron were missed and are skipped: from the first of them up to the next one that is emitted"
     );
 }

@@ -71,7 +71,7 @@ impl Ahead {
                         Ok(Err(error)) => {
                             tracing::warn!(
                                 error = &error as &dyn std::error::Error,
-                                "no second stream can be opened; this worker takes less ahead"
+                                "no second stream can be opened; this worker prefetches less"
                             );
                             Stream::Closed
                         }

@@ -157,7 +157,7 @@ impl<R: Runs> Intake<R> {
             }
         }
         let told_to = stop.is_cancelled();
-        self.tell(Some("the worker shuts down".into()));
+        self.tell(Some("the worker is shutting down".into()));
         self.stop(subscription, kill).await;
         told_to
     }
@@ -473,7 +473,7 @@ pub(super) fn read(delivery: Delivery, counters: &Counters) -> Option<(Notificat
         Err(error) => {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
-                "acknowledged a message that says nothing"
+                "acknowledged a message that is not a notification"
             );
             counters.count_malformed();
             delivery.acknowledge();

@@ -224,7 +224,7 @@ async fn renew_asked(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
         Ok(renewed) => renewed,
         Err(error) => {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(claims = page.len(), error, "leases not renewed; tried again until they run out");
+            tracing::warn!(claims = page.len(), error, "leases not renewed; retrying until they expire");
             return false;
         }
     };
@@ -237,7 +237,7 @@ async fn renew_asked(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     }
     let held = renewed.iter().filter(|renewed| renewed.is_none()).count();
     if held > 0 {
-        tracing::warn!(claims = held, "rows are held by others: leases tried again until they run out");
+        tracing::warn!(claims = held, "rows are held by others; retrying the leases until they expire");
     }
     held == 0
 }

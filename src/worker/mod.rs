@@ -150,7 +150,7 @@ pub enum WorkerError {
     #[error("{0}")]
     Config(&'static str),
     /// A part of the worker ended that should have run until the shutdown.
-    #[error("the worker has shut down because {0} ended by a defect: start it again")]
+    #[error("the worker has shut down because {0} ended unexpectedly (bug in wakeq): start it again")]
     Defect(&'static str),
     /// An error of the database.
     #[error(transparent)]
@@ -297,7 +297,7 @@ impl QueueWorker {
     pub async fn run(self) -> Result<(), WorkerError> {
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events had waited for handlers that this worker has");
+            tracing::info!(handlers = registered, "events were waiting for handlers that this worker has");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let waker =

@@ -52,7 +52,10 @@ impl Onward {
     pub(super) async fn close(self, within: Duration) {
         drop(self.others);
         if tokio::time::timeout(within, self.publishing).await.is_err() {
-            tracing::warn!("not all that waited here was published; the probe will publish it");
+            tracing::warn!(
+                "not all notifications that waited here were published; the probe will \
+                            publish the rest"
+            );
         }
     }
 }
@@ -64,7 +67,8 @@ pub(super) struct Others(mpsc::Sender<Notification>);
 impl Others {
     fn give(&self, notification: Notification) {
         if self.0.try_send(notification).is_err() {
-            tracing::warn!(event = %notification.id, "too many wait to be published; the probe will publish it");
+            tracing::warn!(event = %notification.id, "too many notifications wait to be published; \
+                                                      the probe will publish this one");
         }
     }
 
@@ -120,7 +124,7 @@ async fn publish_all(notifier: Arc<dyn Notifier>, mut given: mpsc::Receiver<Noti
             tracing::warn!(
                 notifications = batch.len(),
                 error = &error as &dyn std::error::Error,
-                "what waited here was not published; the probe will publish it"
+                "the notifications that waited here were not published; the probe will publish them"
             );
         }
         batch.clear();

@@ -43,13 +43,13 @@ const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 #[derive(Debug, thiserror::Error)]
 pub enum PushError {
     /// The process is shutting down; another one will run the event.
-    #[error("this process shuts down")]
+    #[error("this process is shutting down")]
     Stopping,
     /// Postgres did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A bug in wakeq; the claim expires.
-    #[error("the run ended by a defect of the worker")]
+    #[error("the run panicked (bug in wakeq)")]
     Defect,
 }
 
@@ -124,13 +124,13 @@ impl QueueWorker {
         }
         if self.registry.longest_timeout() > Some(ANSWER_MAX) {
             return Err(WorkerError::Config(
-                "a handler's time-out is longer than 600 s, and Pub/Sub waits no longer for the answer to a push: make it \
-                 shorter, or run that handler in a deployment that pulls",
+                "a handler's time-out is longer than 600 s, the longest that Pub/Sub waits for the \
+                 answer to a push: make it shorter, or run that handler in a deployment that pulls",
             ));
         }
         let registered = self.register().await?;
         if registered > 0 {
-            tracing::info!(handlers = registered, "events had waited for handlers that this process has");
+            tracing::info!(handlers = registered, "events were waiting for handlers that this process has");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
@@ -172,7 +172,7 @@ impl PushRunner {
             Ok(notification) => notification,
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, "acknowledged a pushed message that says nothing");
+                tracing::warn!(error, "acknowledged a pushed message that is not a notification");
                 self.inner.counters.count_malformed();
                 return Ok(());
             }
@@ -181,7 +181,7 @@ impl PushRunner {
         let running = self.inner.tasks.spawn(async move { inner.run(notification).await });
         running.await.unwrap_or_else(|defect| {
             let error = &defect as &dyn std::error::Error;
-            tracing::error!(error, "a run ended by a defect of the worker");
+            tracing::error!(error, "a run panicked (bug in wakeq)");
             Err(PushError::Defect)
         })
     }
@@ -203,7 +203,7 @@ impl PushRunner {
             inner.runner.kill.cancel();
             // A handler that blocks its thread can't be cut off.
             if tokio::time::timeout(CLOSE_WAIT, inner.tasks.wait()).await.is_err() {
-                tracing::warn!(running = inner.tasks.len(), "handlers did not end: their claims run out");
+                tracing::warn!(running = inner.tasks.len(), "handlers did not end: their claims expire");
             }
         }
         inner.kept.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -196,7 +196,7 @@ impl Run<'_> {
                 if let Err(error) = statements.releases.call(claim).await {
                     tracing::warn!(
                         error = &error as &dyn std::error::Error,
-                        "claim not released; its lease runs out"
+                        "the claim was not released; it ends when its lease expires"
                     );
                 }
                 Input::Released
@@ -399,15 +399,24 @@ impl Run<'_> {
             return false;
         }
         let reason: String =
-            self.facts.error.as_deref().unwrap_or("it is gone").chars().take(REASON_MAX).collect();
+            self.facts.error.as_deref().unwrap_or("its target is gone").chars().take(REASON_MAX).collect();
         match self.runner.statements.pause_gone(address, handler.revision, &reason).await {
             Ok(true) => tracing::warn!(reason, "the handler is gone, and paused until somebody unpauses it"),
             Ok(false) => {
-                tracing::info!(reason, "the handler is gone; a pause stands, or another took its place")
+                tracing::info!(
+                    reason,
+                    "the handler's target is gone; a pause is in place, or \
+                                        another target replaced it"
+                )
             }
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, reason, "the handler is gone, and could not be paused: tried again");
+                tracing::warn!(
+                    error,
+                    reason,
+                    "the handler's target is gone, and the handler could \
+                                               not be paused; retrying"
+                );
                 return false;
             }
         }

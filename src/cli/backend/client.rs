@@ -82,7 +82,12 @@ impl ServerArgs {
             }
         };
         let header = HeaderValue::from_str(&format!("Bearer {}", key.trim()));
-        let mut header = header.map_err(|_| anyhow::anyhow!("the key has characters that no key has"))?;
+        let mut header = header.map_err(|_| {
+            anyhow::anyhow!(
+                "the key contains characters that are \
+                                                             not allowed in a key"
+            )
+        })?;
         header.set_sensitive(true);
         Ok(header)
     }
@@ -287,11 +292,11 @@ impl Client {
             match &answered {
                 Err(Failure::Unavailable(lost)) if request.may_be_repeated() && losses < LOSSES => {
                     losses += 1;
-                    tracing::info!(lost, "asking once more");
+                    tracing::info!(lost, "retrying once");
                 }
                 Ok(answer) if request.idempotency_key.is_some() && answer.is_later() && waits < WAITS => {
                     waits += 1;
-                    tracing::info!(status = %answer.status, "asking again in a moment");
+                    tracing::info!(status = %answer.status, "retrying after a pause");
                     tokio::time::sleep(answer.retry_after()).await;
                 }
                 Ok(_) | Err(_) => return answered,
@@ -327,7 +332,7 @@ impl Client {
         let sent = self.http.get(url).header("x-request-id", Uuid::now_v7().to_string());
         let sent = sent.header(AUTHORIZATION, self.key.clone()).timeout(LISTEN_WITHIN);
         let opened = tokio::time::timeout(ANSWER_WITHIN, sent.send()).await;
-        let late = |_| Failure::Unavailable(format!("{} gave no answer in time", self.base));
+        let late = |_| Failure::Unavailable(format!("{} did not answer in time", self.base));
         let response = opened.map_err(late)?.map_err(|error| self.lost(error))?;
         if response.status().is_success() {
             return Ok(response);
@@ -341,7 +346,7 @@ impl Client {
         while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error))? {
             if body.len() + chunk.len() > ANSWER_MAX_BYTES {
                 return Err(Failure::Failed(format!(
-                    "{} answers too much: ask for less at a time",
+                    "the answer of {} is too large: ask for less at a time",
                     self.base
                 )));
             }
@@ -355,9 +360,9 @@ impl Client {
         let what = if error.is_connect() {
             "is not reachable: check the URL, and that the server runs"
         } else if error.is_timeout() {
-            "gave no answer in time; it may have done what it was asked"
+            "did not answer in time; the request may have taken effect"
         } else {
-            "broke off; it may have done what it was asked"
+            "broke off its answer; the request may have taken effect"
         };
         Failure::Unavailable(format!("{} {what}: {}", self.base, causes(&error.without_url())))
     }
@@ -389,7 +394,8 @@ impl Client {
         match status.as_u16() {
             429 | 502..=504 => Failure::Unavailable(format!("{} answers {status}: try again", self.base)),
             401 | 403 => Failure::Refused(format!(
-                "{} answers {status}, and not as wakeq does: something in front of it wants a credential of its own",
+                "{} answered {status}, but not in wakeq's format: something in front of it requires \
+                 a credential of its own",
                 self.base
             )),
             _ => Failure::Failed(format!(

@@ -101,7 +101,7 @@ impl Database {
         let known = EventDetail::of(admin.explain(self.canvas, id).await?);
         let mut detail = known.ok_or_else(|| {
             Failure::NotFound(format!(
-                "there is no event {id} on canvas {}: it completed, was cancelled or purged, or never was",
+                "there is no event {id} on canvas {}: it completed, was cancelled or purged, or never existed",
                 self.canvas
             ))
         })?;

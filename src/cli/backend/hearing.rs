@@ -106,7 +106,9 @@ struct Lines {
 impl Lines {
     fn add(&mut self, chunk: &[u8]) -> Result<(), Failure> {
         if self.bytes.len() + chunk.len() > LINE_MAX_BYTES {
-            return Err(Failure::Failed("the server sends a line that is too long: is it wakeq's?".into()));
+            return Err(Failure::Failed(
+                "the server sent a line that is too long: is it a wakeq server?".into(),
+            ));
         }
         self.bytes.extend_from_slice(chunk);
         Ok(())

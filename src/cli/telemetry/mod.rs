@@ -177,9 +177,10 @@ impl Telemetry {
 async fn flushed(what: &str, flush: impl FnOnce() -> OTelSdkResult + Send + 'static) {
     match tokio::time::timeout(FLUSH_WAIT, tokio::task::spawn_blocking(flush)).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::warn!(%error, what, "the last of them were not sent"),
-        Ok(Err(error)) => tracing::warn!(%error, what, "the last of them were not sent"),
-        Err(_) => tracing::warn!(after = ?FLUSH_WAIT, what, "the last of them were not sent in time"),
+        Ok(Ok(Err(error))) => tracing::warn!(%error, what, "the last of the metrics or traces were not sent"),
+        Ok(Err(error)) => tracing::warn!(%error, what, "the last of the metrics or traces were not sent"),
+        Err(_) => tracing::warn!(after = ?FLUSH_WAIT, what, "the last of the metrics or traces were \
+                                                             not sent in time"),
     }
 }
 

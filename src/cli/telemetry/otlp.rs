@@ -19,8 +19,9 @@ const ANSWER_BYTES: usize = 64 * 1024;
 /// The exporters of metrics and of spans.
 pub(super) fn exporters() -> anyhow::Result<(MetricExporter, SpanExporter)> {
     let collector = Collector::new()?;
-    let advice = "of the protocols of OTLP only `http/protobuf` is spoken (OTEL_EXPORTER_OTLP_PROTOCOL), to a collector's \
-                  port 4318; look at the other OTEL_EXPORTER_OTLP_ variables, too";
+    let advice = "the only supported OTLP protocol is `http/protobuf` \
+                  (OTEL_EXPORTER_OTLP_PROTOCOL), on a collector's port 4318; also check the other \
+                  OTEL_EXPORTER_OTLP_ variables";
     let metrics = MetricExporter::builder().with_http().with_http_client(collector.clone()).build();
     let spans = SpanExporter::builder().with_http().with_http_client(collector).build();
     Ok((metrics.context(advice)?, spans.context(advice)?))

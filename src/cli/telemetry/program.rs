@@ -39,7 +39,7 @@ impl Metrics {
         let scraper = Scraper::bind(address).await?;
         let arguments = TelemetryArgs { telemetry: vec![Way::Prometheus], metrics_listen: Some(address) };
         let telemetry = Telemetry::start(Some(&arguments))?;
-        let (registry, _) = telemetry.scraped.clone().ok_or("nothing is measured")?;
+        let (registry, _) = telemetry.scraped.clone().ok_or("no metrics are collected")?;
         let observed = Observed::default();
         let address = scraper.address();
         let serving = AbortOnDropHandle::new(tokio::spawn(scraper.run(registry, observed.clone())));

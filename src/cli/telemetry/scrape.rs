@@ -97,7 +97,7 @@ async fn serve(stream: TcpStream, metrics: Arc<Metrics>) {
 
 async fn answer(request: &Request<Incoming>, metrics: &Arc<Metrics>) -> Response<Full<Bytes>> {
     if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "only /metrics is here\n");
+        return plain(StatusCode::NOT_FOUND, "only /metrics is served here\n");
     }
     if request.method() != Method::GET {
         return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");

@@ -73,7 +73,7 @@ impl NewLogEvent {
         let metadata = metadata.into();
         json::check(&metadata).map_err(|error| LogEventError::Metadata(error.to_string()))?;
         if !metadata.trim_start().starts_with('{') {
-            return Err(LogEventError::Metadata("this is no object".to_owned()));
+            return Err(LogEventError::Metadata("this is not an object".to_owned()));
         }
         if metadata.len() > METADATA_MAX_BYTES {
             return Err(LogEventError::Metadata(format!("this has {} bytes", metadata.len())));
@@ -139,7 +139,7 @@ impl fmt::Display for AppendCondition {
 
 /// A text that is not a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no condition: use none, empty, or the position of the stream's last event, from 0")]
+#[error("{0:?} is not a condition: use none, empty, or the position of the stream's last event, from 0")]
 pub struct InvalidCondition(pub String);
 
 impl std::str::FromStr for AppendCondition {

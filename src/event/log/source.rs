@@ -108,7 +108,7 @@ pub enum InvalidSource {
     #[error(transparent)]
     Name(#[from] InvalidLogName),
     /// The JSON is not a list of sources.
-    #[error("this is no list of sources: {0}")]
+    #[error("this is not a list of sources: {0}")]
     Json(String),
 }
 
@@ -328,7 +328,7 @@ fn category_sources(
         let number = u16::from_str_radix(label, 16).ok()?;
         Partition::new(number, of).map(|partition| source(Some(partition)))
     };
-    let no_partition = |label: &String| InvalidSource::Json(format!("{label:?} is no partition of {of}"));
+    let no_partition = |label: &String| InvalidSource::Json(format!("{label:?} is not a partition of {of}"));
     partitions.iter().map(|label| partition(label).ok_or_else(|| no_partition(label))).collect()
 }
 

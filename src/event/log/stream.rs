@@ -10,7 +10,7 @@ const NAME_MAX: usize = 200;
 
 /// A text that is not a valid name of a category or a stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} names no {what}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ -")]
+#[error("{text:?} is not a valid {what}: use 1 to 200 of the characters A-Z a-z 0-9 _ . : @ = + ~ -")]
 pub struct InvalidLogName {
     what: &'static str,
     /// The refused text, cut to 128 characters.

@@ -39,7 +39,7 @@ impl Attributes {
         let mut attributes = Self::default();
         for (name, value) in headers {
             if matches!(name, "data" | "datacontenttype") {
-                let expected = "left out: in binary mode the body and `content-type` say it";
+                let expected = "left out: in binary mode the body and `content-type` carry it";
                 return Err(Fault::shape(format!("the header `ce-{name}`"), expected));
             }
             if attributes.optional(name).is_some() {

@@ -26,7 +26,8 @@ pub(super) fn key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     match value.to_str() {
         Ok(text) if visible && values.next().is_none() => Ok(Some(text.to_owned())),
         Ok(_) | Err(_) => Err(Problem::bad_request(
-            "an Idempotency-Key has 1 to 255 visible ASCII characters, and stands there once: a uuid, for example",
+            "an Idempotency-Key must have 1 to 255 visible ASCII characters, and be given once: a \
+             uuid, for example",
         )),
     }
 }

@@ -160,7 +160,7 @@ pub(super) async fn change(
     Whole(body): Whole,
 ) -> Result<Response, Problem> {
     if uri.query().is_some_and(|query| !query.is_empty()) {
-        return Err(Problem::bad_request("this takes no query: everything it can be told is in the body"));
+        return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
     }
     let received = Received { batch: true, keep: Keep::default(), uri, headers, body };
     let emission = request::read_change(&object, &received.incoming(&caller, &received.borrowed()))?;

@@ -90,7 +90,8 @@ pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
         Some(media) if media.is_cloud_event() => Err(Fault::MediaType(if batch {
             "a batch of CloudEvents is application/cloudevents-batch+json"
         } else {
-            "of CloudEvents' formats only JSON is read: application/cloudevents+json or application/cloudevents-batch+json"
+            "the only supported format of CloudEvents is JSON: application/cloudevents+json or \
+             application/cloudevents-batch+json"
         })
         .into()),
         _ if MARKS.iter().any(|mark| headers.all(mark).next().is_some()) => {

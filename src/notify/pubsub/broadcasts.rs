@@ -277,7 +277,7 @@ impl Hearing {
         let mut failure = failure;
         loop {
             let words = in_one_line(&failure);
-            tracing::warn!(reason = %words, "a listener hears nothing");
+            tracing::warn!(reason = %words, "a listener receives nothing");
             self.inbox.in_trouble(Some(words));
             if self.closing.run_until_cancelled(sleep(back_off.next())).await.is_none() {
                 return;

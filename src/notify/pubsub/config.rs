@@ -222,7 +222,8 @@ fn check_id(kind: &str, id: &str) -> Result<(), NotifyError> {
     let starts_well = id.starts_with(|c: char| c.is_ascii_alphabetic()) && !id.starts_with("goog");
     if !(3..=255).contains(&id.len()) || !starts_well || !id.chars().all(allowed) {
         return Err(NotifyError::new(format!(
-            "{id:?} is no valid {kind} id: use 3 to 255 letters, digits and -_.~+%, beginning with a letter, not with \"goog\""
+            "{id:?} is not a valid {kind} id: use 3 to 255 letters, digits and -_.~+%, beginning \
+             with a letter, not with \"goog\""
         )));
     }
     Ok(())

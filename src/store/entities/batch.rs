@@ -18,7 +18,7 @@ use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
 
 /// Why an event that was passed over has failed.
 pub(crate) const PASSED_OVER: &str =
-    "it was passed over: its entity has decided upon a later one; send it as a new event";
+    "it was passed over: its entity has processed a later one; send it as a new event";
 
 /// A valid event that is to be stored in the repository.
 #[derive(Clone, Debug)]

@@ -63,7 +63,7 @@ impl FromStr for EntityCursor {
 /// A text that is not a cursor of a list of entities, or is one of another type's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
+    "this is not a cursor of this list: pass `next_cursor` of its last page unchanged, or start without one"
 )]
 pub struct InvalidEntityCursor;
 

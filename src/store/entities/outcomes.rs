@@ -183,7 +183,7 @@ impl Store {
             entity.id.as_str() as _
         );
         let first = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look where an inbox begins", first)?.unwrap_or_default())
+        Ok(session.answered("find where an inbox begins", first)?.unwrap_or_default())
     }
 }
 

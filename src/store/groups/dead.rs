@@ -77,7 +77,7 @@ impl FromStr for GroupDeadCursor {
 /// A text that is not a cursor of a list of dead events of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this is no cursor of this list: take `next_cursor` from its last page to the letter, or start without one"
+    "this is not a cursor of this list: pass `next_cursor` of its last page unchanged, or start without one"
 )]
 pub struct InvalidGroupDeadCursor;
 

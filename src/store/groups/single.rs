@@ -63,7 +63,7 @@ impl Store {
             interval(lease)
         );
         let kept = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("go on with a group", kept)
+        session.answered("renew the claim on a group", kept)
     }
 
     /// The live processes that work on groups alone, or on this group.
@@ -80,7 +80,7 @@ impl Store {
             GROUPS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list who works alone", rows)?;
+        let rows = session.answered("list the owners of single groups", rows)?;
         Ok(rows.into_iter().filter_map(|row| Some((row.name.parse().ok()?, NodeId(row.owner)))).collect())
     }
 

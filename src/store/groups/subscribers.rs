@@ -99,7 +99,7 @@ impl Store {
         let query =
             sqlx::query!("update wakeq.subscribers set unhealthy = $2 where subscriber_id = $1", id.0, why);
         let set = session.limit(|connection| query.execute(connection)).await;
-        session.answered("say that a subscriber is unhealthy", set).map(drop)
+        session.answered("mark a subscriber as unhealthy", set).map(drop)
     }
 
     /// Removes subscribers that have stopped, with their subscriptions.

@@ -55,7 +55,7 @@ impl Store {
             lead.term
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("remove who was not heard of", row)?;
+        let row = session.answered("remove lapsed subscribers", row)?;
         Ok(row.lead.then(|| row.buried.into_iter().map(SubscriberId).collect()))
     }
 

@@ -101,7 +101,10 @@ impl Store {
             && let Err(error) = self.add_log_partitions().await
         {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "no partitions of the log were made; the minute's pass makes them");
+            tracing::warn!(
+                error,
+                "no partitions of the log were created; the minute's pass will create them"
+            );
         }
         appended
     }
@@ -146,7 +149,7 @@ pub(crate) async fn append_batch(
         }
     }
     Err(sqlx::Error::Protocol(
-        "the streams of an append are gone as soon as they are made: who deletes them?".into(),
+        "the streams of an append are gone as soon as they are created: what deletes them?".into(),
     ))
 }
 

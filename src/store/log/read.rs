@@ -72,7 +72,7 @@ impl Store {
     pub(crate) async fn log_horizon(&self) -> Result<LogHorizon, StoreError> {
         let mut session = self.session().await?;
         let horizon = session.limit(horizon).await;
-        session.answered("look how far the log can be read", horizon)
+        session.answered("find how far the log can be read", horizon)
     }
 
     /// The end of a stream; `None` if it has no event.

@@ -73,7 +73,7 @@ impl Store {
             HOLDERS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look what keeps the log", rows)?;
+        let rows = session.answered("find what keeps the log", rows)?;
         let holder = |name, position, behind: i64, is_worked_on| LogHolder {
             name,
             position,
@@ -114,7 +114,7 @@ impl Store {
             APPENDERS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look who appends to the log", rows)?;
+        let rows = session.answered("find what appends to the log", rows)?;
         let appender = |pid, who, open_s: Option<f64>, floor| LogAppender {
             pid,
             who,

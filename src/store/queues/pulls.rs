@@ -154,7 +154,7 @@ impl Store {
             LOOK
         );
         let has = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look whether a queue has turns", has)
+        session.answered("check whether a queue has turns", has)
     }
 
     /// How the copies of a queue are retried, if it is pulled; `None` if there is no such queue.
@@ -166,7 +166,7 @@ impl Store {
             queue.as_str() as _
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("look how a queue is pulled", row)?;
+        let row = session.answered("read how a queue is pulled", row)?;
         let policy = row.map(|row| {
             row.pulled.then(|| PullPolicy {
                 retries: row.pull_retries.cast_unsigned(),

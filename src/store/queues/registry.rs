@@ -163,5 +163,5 @@ fn is_readable((queue, pattern): &(Name, String)) -> bool {
 
 /// The error of an insert that met changed patterns each time.
 pub(in crate::store) fn too_busy() -> sqlx::Error {
-    sqlx::Error::Protocol("the registered queues change all the time: try again".into())
+    sqlx::Error::Protocol("the registered queues keep changing: try again".into())
 }

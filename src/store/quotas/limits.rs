@@ -72,7 +72,7 @@ impl Store {
             canvas.0
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look what quotas were set", rows)?;
+        let rows = session.answered("find what quotas were set", rows)?;
         // A quota that this release does not know is ignored.
         let known = rows
             .into_iter()

@@ -176,7 +176,7 @@ impl Store {
             &objects.iter().map(|object| object.to_string()).collect::<Vec<_>>()
         );
         let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look which objects are new", new).map(number)
+        session.answered("find which objects are new", new).map(number)
     }
 
     /// How many of these streams do not exist yet.
@@ -196,7 +196,7 @@ impl Store {
             &streams.iter().map(|stream| stream.name.to_string()).collect::<Vec<_>>()
         );
         let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look which streams are new", new).map(number)
+        session.answered("find which streams are new", new).map(number)
     }
 
     /// How many of these entities do not exist yet.
@@ -216,7 +216,7 @@ impl Store {
             &entities.iter().map(|(_, id)| (*id).to_owned()).collect::<Vec<_>>()
         );
         let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look which entities are new", new).map(number)
+        session.answered("find which entities are new", new).map(number)
     }
 }
 

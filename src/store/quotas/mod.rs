@@ -229,7 +229,8 @@ impl Store {
             Ok((used, limits)) => Look { at, took, used, limits },
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
-                tracing::warn!(error, %canvas, "how much the canvas keeps is not known now: its quotas wait for the next look");
+                tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
+                                                quotas wait for the next measurement");
                 let unknown = Look {
                     at,
                     took,

@@ -41,7 +41,7 @@ impl Run<'_> {
                 self.until_settled(claim, || statements.completions.call(claim), is_gone).await
             }
             Removal::Dead(cause) => {
-                let poison = "its workers died or stalled while it ran, too often";
+                let poison = "its workers died or stalled too often while it ran";
                 let error = match cause {
                     Cause::Retries => self.facts.error.as_deref(),
                     Cause::Poison => Some(poison),
@@ -106,7 +106,11 @@ impl Run<'_> {
                 Ok(answer) => return Some(answer),
                 Err(error) => {
                     let error = &error as &dyn std::error::Error;
-                    tracing::warn!(error, "no answer to what has its turn now: asked again for a lease");
+                    tracing::warn!(
+                        error,
+                        "could not find the event whose turn it is now; retrying \
+                                           for one lease"
+                    );
                 }
             }
             let pause = tokio::time::sleep(Statements::PAUSE);
@@ -125,7 +129,7 @@ impl Run<'_> {
             && let Err(error) = self.runner.statements.releases.call(held.claim()).await
         {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "a claim that was given up stands for another lease");
+            tracing::warn!(error, "a claim that was given up remains for another lease");
         }
     }
 
@@ -171,7 +175,7 @@ impl Run<'_> {
                     Err(error) => {
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
-                            "repeated until the lease ends"
+                            "a write got no answer; retrying until the lease ends"
                         );
                     }
                 }

@@ -61,7 +61,7 @@ impl Database {
         let words = || {
             let canvas = self.canvas;
             Failure::NotFound(format!(
-                "nothing is known of {id} on canvas {canvas}: it was never sent, or long ago"
+                "{id} is unknown on canvas {canvas}: it was never sent, or was sent too long ago"
             ))
         };
         Ok(progress.ok_or_else(words)?.into())
