@@ -51,7 +51,7 @@ async fn a_start_that_hangs_names_the_entity() {
     let hanging = bank.processor_of::<Hanging>(EntityConfig { stall, ..config() });
     hanging.accept(hanging.entity_type().source(), 2);
     let why = unhealthy(&hanging).await;
-    assert!(why.contains(&format!("making {other}/account/ada of")), "{why}");
+    assert!(why.contains(&format!("rebuilding {other}/account/ada from")), "{why}");
     assert!(why.contains("deploy a program") && why.contains("groups recover entities.account"), "{why}");
     assert!(!hanging.is_ready());
     // Told to try again, it hangs again; the hanging thread is abandoned.
