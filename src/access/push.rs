@@ -68,8 +68,8 @@ impl Pushers {
         }
         if own.iter().any(|audience| audiences.contains(audience)) {
             return Err(AccessError::Config(
-                "tokens for pushes must be made for another audience than tokens for the API: a push must not open \
-                 the API, nor a token for the API push",
+                "tokens for pushes need a different audience from tokens for the API: a push token \
+                 must not grant access to the API, nor an API token allow pushes",
             ));
         }
         let accounts = accounts.iter().map(|account| account.to_ascii_lowercase()).collect();
@@ -128,7 +128,7 @@ mod tests {
             (&[""], &[ACCOUNT], "not empty"),
             (&["push"], &["everybody"], "address"),
             (&["push"], &["@p.iam"], "address"),
-            (&["push", "https://api.example"], &[ACCOUNT], "another audience"),
+            (&["push", "https://api.example"], &[ACCOUNT], "a different audience"),
             (&["push"; 101], &[ACCOUNT], "at most 100"),
         ] {
             let error = pushers(audiences, accounts).map(|_| ()).unwrap_err().to_string();
