@@ -125,7 +125,8 @@ pub enum AdminError {
     NoGroup(Name),
     /// The group is in use.
     #[error(
-        "somebody works on the group {0}, or did less than a lease ago: end its members first, then remove it"
+        "the group {0} is in use, or was in use less than a lease ago: stop its members first, \
+         then remove it"
     )]
     GroupInUse(Name),
     /// The group has no such source.
@@ -160,7 +161,7 @@ pub enum AdminError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An error of the database or the notifier while waking events; workers continue.
-    #[error("the change is made, but waking events stopped; a worker carries on within a minute")]
+    #[error("the change was made, but waking the events was interrupted; a worker continues within a minute")]
     Wake(#[source] WakeError),
 }
 

@@ -470,7 +470,7 @@ pub(crate) fn check_wait(wait: Duration) -> Result<(), AdminError> {
     if wait <= WAIT_MAX {
         Ok(())
     } else {
-        Err(AdminError::Invalid("a request waits for copies 20 s at most"))
+        Err(AdminError::Invalid("a request waits for copies for at most 20 s"))
     }
 }
 

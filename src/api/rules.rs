@@ -98,9 +98,10 @@ impl StopRequest {
         let until = match (until, for_s) {
             (until, None) => until,
             (Some(_), Some(_)) => return Err("give `until` or `for_s`, not both"),
-            (None, Some(seconds)) => {
-                Some(later(now, seconds).ok_or("a rule lasts for up to 100 years: give less, or no end")?)
-            }
+            (None, Some(seconds)) => Some(
+                later(now, seconds)
+                    .ok_or("a rule can last for at most 100 years: give a shorter time, or no end")?,
+            ),
         };
         Ok(admin::Stop { reason, until })
     }

@@ -272,7 +272,7 @@ async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let error = stage.admin.unpause(&scope("greet"), &ada()).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the change is made, but waking events stopped; a worker carries on within a minute"
+        "the change was made, but waking the events was interrupted; a worker continues within a minute"
     );
     assert!(stage.admin.rules(None).await.unwrap().is_empty());
     notifier.mend();

@@ -123,9 +123,9 @@ async fn plays(terminal: &Terminal) {
         ("groups redrive entities.old --all", 2, "send it to the entity again"),
         ("groups remove former", 3, ""),
         ("groups remove entities.old", 3, ""),
-        ("groups remove solo", 5, "somebody works on the group"),
-        ("groups remove projection", 5, "somebody works on the group"),
-        ("groups remove projection --source category/companies/2-of-2", 5, "somebody works on the group"),
+        ("groups remove solo", 5, "is in use, or was in use"),
+        ("groups remove projection", 5, "is in use, or was in use"),
+        ("groups remove projection --source category/companies/2-of-2", 5, "is in use, or was in use"),
     ] {
         let arguments: Vec<&str> = line.split(' ').collect();
         let complaint = terminal.complains(code, &arguments).await;

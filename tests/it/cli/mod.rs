@@ -253,6 +253,6 @@ async fn rules_need_no_pubsub() {
     );
     assert_eq!(
         terminal.complains(2, &["pause", "greet", "--for", "1000000years"]).await,
-        "wakeq: a rule lasts for up to 100 years: give less, or no end\n"
+        "wakeq: a rule can last for at most 100 years: give a shorter time, or no end\n"
     );
 }

@@ -222,7 +222,7 @@ async fn what_makes_no_sense_is_refused() {
         (json!({"lease_s": 0.5}), "1 s to 3,600 s"),
         (json!({"lease_s": 3601}), "1 s to 3,600 s"),
         (json!({"lease_s": -1}), "`lease_s`"),
-        (json!({"wait_s": 20.5}), "20 s at most"),
+        (json!({"wait_s": 20.5}), "at most 20 s"),
         (json!({"wait_s": 1e300}), "`wait_s`"),
         (json!({"wait": 1}), "a field is unknown"),
     ] {
