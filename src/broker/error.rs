@@ -38,8 +38,9 @@ pub enum BrokerError {
     /// Another member of the group asks for other sources, and neither asks for all that the other
     /// does.
     #[error(
-        "a member of the group {group} that is there asks for {known}, and this one for {asked} instead: take another name for \
-         other work, or let all members ask for the same sources, of which a consumer may have several"
+        "a current member of the group {group} requests {known}, and this one requests {asked} \
+         instead: choose another group name for different work, or let all members request the \
+         same sources, of which a consumer may have several"
     )]
     Sources {
         /// The group.
@@ -68,8 +69,9 @@ pub enum BrokerError {
     },
     /// The subscriber may take longer than a third of the lease to stop working on a source.
     #[error(
-        "a subscriber of the group {group} takes up to {grace:?} to end with a source, more than a third of the broker's lease \
-         of {lease:?}: make its grace {:?} at most, or the lease {:?} at least",
+        "a subscriber of the group {group} takes up to {grace:?} to release a source, more than a \
+         third of the broker's lease of {lease:?}: make its grace at most {:?}, or the lease at \
+         least {:?}",
         third(.lease),
         .grace.saturating_mul(3)
     )]

@@ -280,7 +280,7 @@ impl Work<'_> {
             if self.working.insert(source.clone()) || is_newer {
                 let accepting = || self.local.subscriber.accept(source.clone(), given.epoch);
                 if catch_unwind(AssertUnwindSafe(accepting)).is_err() {
-                    self.lose("it panicked when it was given a source; start its process anew");
+                    self.lose("it panicked when it was assigned a source; restart its process");
                     return Applied::Lost;
                 }
             }
@@ -309,7 +309,7 @@ impl Work<'_> {
             }
             // It is unknown which source that was.
             Err(_) => {
-                self.lose("it panicked while a source was withdrawn; start its process anew");
+                self.lose("it panicked while a source was withdrawn; restart its process");
                 false
             }
         }

@@ -200,7 +200,8 @@ impl Node {
                 (Standing::Lost { why, .. }, _) => Some(why.to_owned()),
                 (_, Health::Unhealthy(why)) | (Standing::Refused(why), Health::Healthy) => Some(why),
                 (Standing::Waiting, Health::Healthy) => Some(
-                    "another process works on this group, which this one was to work on alone".to_owned(),
+                    "another process owns this group, which this process is configured to run alone"
+                        .to_owned(),
                 ),
                 (Standing::Unregistered | Standing::Registered | Standing::Unhealthy, Health::Healthy) => {
                     None

@@ -365,7 +365,7 @@ async fn who_asks_for_something_else_is_no_member() {
         assert!(matches!(refused, BrokerError::Sources { .. }));
         let words = refused.to_string();
         assert!(
-            words.contains("asks for category/companies/1-of-4, and this one for category/contacts"),
+            words.contains("requests category/companies/1-of-4, and this one requests category/contacts"),
             "{words}"
         );
     }

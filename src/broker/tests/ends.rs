@@ -49,8 +49,8 @@ async fn a_grace_beyond_a_third_of_the_lease_is_refused() {
     let refused = broker.register(fake).await.unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "a subscriber of the group g takes up to 10.001s to end with a source, more than a third of the broker's lease of \
-         30s: make its grace 10s at most, or the lease 30.003s at least"
+        "a subscriber of the group g takes up to 10.001s to release a source, more than a third of \
+         the broker's lease of 30s: make its grace at most 10s, or the lease at least 30.003s"
     );
 }
 
@@ -104,7 +104,7 @@ async fn a_subscriber_that_panics_loses_what_it_had_with_its_lease() {
     assert_eq!(cluster.floor.loads("h", &[&other]), [2], "the others of its node go on");
     let states = cluster.groups.states().await.unwrap();
     let shown = states.iter().find(|state| state.id == one.id).unwrap().unhealthy.clone();
-    assert_eq!(shown.unwrap(), "it panicked while a source was withdrawn; start its process anew");
+    assert_eq!(shown.unwrap(), "it panicked while a source was withdrawn; restart its process");
     let stopped = Instant::now();
     first.stop().await;
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
@@ -126,7 +126,7 @@ async fn a_subscriber_that_panics_when_it_is_given_a_source_is_lost() {
         assert!(began.elapsed() < LEASE, "nothing is said of it");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    let why = "it panicked when it was given a source; start its process anew";
+    let why = "it panicked when it was assigned a source; restart its process";
     assert_eq!(broker.health(), Health::Unhealthy(format!("g: {why}")));
     let second = cluster.start(&[&two]).await;
     cluster.until(&[&two], &[2]).await;

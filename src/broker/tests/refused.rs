@@ -47,9 +47,9 @@ async fn of_two_that_start_together_one_is_refused_until_the_other_has_gone() {
             panic!("it does not say that it is refused")
         };
         let [known, asked] = if first == 0 { ["companies", "contacts"] } else { ["contacts", "companies"] };
-        let words = format!("that is there asks for category/{known}/1-of-");
+        let words = format!("a current member of the group g requests category/{known}/1-of-");
         assert!(why.starts_with("g: ") && why.contains(&words), "{why}");
-        assert!(why.contains(&format!("and this one for category/{asked}/1-of-")), "{why}");
+        assert!(why.contains(&format!("and this one requests category/{asked}/1-of-")), "{why}");
         assert_eq!(nodes[first].as_ref().unwrap().broker.health(), Health::Healthy);
         assert!(cluster.floor.loads("g", &[worker])[0] >= 4, "it keeps all that it has");
         assert_eq!(cluster.floor.loads("g", &[other]), [0]);

@@ -72,7 +72,7 @@ impl Process {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let Health::Unhealthy(why) = self.broker.health() else { unreachable!("it was looked at") };
-        assert!(why.contains("another process works on this group") && why.starts_with(group), "{why}");
+        assert!(why.contains("another process owns this group") && why.starts_with(group), "{why}");
         assert!(!floor.works(group).contains_key(&self.fake.id));
     }
 }
