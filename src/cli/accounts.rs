@@ -71,7 +71,7 @@ impl Allow {
         let access = access(context).await?;
         let new = access.allow_narrow_account(email, reach, scopes, &narrow, &context.actor()).await?;
         let scopes = written(&self.scopes)?;
-        let what = if new { "is let in" } else { "was let in already: scopes replaced" };
+        let what = if new { "is allowed" } else { "was already allowed: scopes replaced" };
         show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
     }
 }
@@ -101,10 +101,12 @@ impl Remove {
         let place = named(reach);
         if !removed {
             let words =
-                format!("{email} was not let in on {place}; see `wakeq accounts list --all-canvases`");
+                format!("{email} was not allowed on {place}; see `wakeq accounts list --all-canvases`");
             return Err(Failure::NotFound(words).into());
         }
-        show::line(format_args!("{email} is shut out of {place}; it is refused everywhere within a minute"))
+        show::line(format_args!(
+            "{email} is no longer allowed on {place}; it is refused everywhere within a minute"
+        ))
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) struct HandlerName {
 pub(super) enum InvalidHandler {
     #[error(transparent)]
     Name(#[from] InvalidName),
-    #[error("this is about a handler with all its modifiers: write {0}")]
+    #[error("this applies to a handler with all its modifiers: write {0}")]
     Modifier(HandlerName),
 }
 
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(named("greet").unwrap(), "WORKER/greet");
         assert_eq!(named("REPORTS/weekly").unwrap(), "REPORTS/weekly");
         let refused = named("REPORTS/weekly/big").unwrap_err().to_string();
-        assert_eq!(refused, "this is about a handler with all its modifiers: write REPORTS/weekly");
+        assert_eq!(refused, "this applies to a handler with all its modifiers: write REPORTS/weekly");
         for text in ["", "/", "a/", "/b", "a/b/", "a/b/c/d", "a b"] {
             assert!(matches!(named(text), Err(InvalidHandler::Name(_))), "{text}");
         }

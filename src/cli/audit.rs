@@ -33,7 +33,7 @@ impl Audit {
         json.print_list(&list, |entries| {
             let mut table = Table::new(["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"]);
             entries.iter().for_each(|entry| table.row(row(entry)));
-            table.print("nothing was done yet")
+            table.print("nothing has been recorded yet")
         })
     }
 }

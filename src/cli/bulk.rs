@@ -54,7 +54,8 @@ pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()>
     if !more {
         return Ok(());
     }
-    let words = format!("others hold what is left: repeat the command later{}", counted(before));
+    let words =
+        format!("the rest is locked by other transactions: repeat the command later{}", counted(before));
     Err(Failure::Conflict(words).into())
 }
 

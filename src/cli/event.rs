@@ -82,7 +82,7 @@ fn print(event: &EventDetail) -> anyhow::Result<()> {
         field("error", error)?;
     }
     if let Some(since) = event.unknown_since {
-        field("unknown", format_args!("a worker had no handler for it, since {}", moment(since)))?;
+        field("unknown", format_args!("a worker has had no handler for it since {}", moment(since)))?;
     }
     if let Some(target) = &event.target {
         field("target", target)?;

@@ -138,7 +138,7 @@ impl ListOf {
     async fn nodes(self, context: &Context) -> anyhow::Result<()> {
         let nodes = context.backend().await?.group_nodes().await?;
         self.json.print(&nodes, |nodes| {
-            let mut table = Table::new(["NODE", "HEARD OF", "COORDINATES"]);
+            let mut table = Table::new(["NODE", "HEARTBEAT", "COORDINATES"]);
             nodes.items.iter().for_each(|node| table.row(node_row(node, nodes)));
             table.print("no nodes")
         })
@@ -175,10 +175,10 @@ fn print(group: &Group) -> anyhow::Result<()> {
         field("subscriber", words(subscriber))?;
     }
     if let Some(process) = group.alone {
-        field("alone", format_args!("process {process} works on all of it"))?;
+        field("alone", format_args!("process {process} owns all of its sources"))?;
     }
     if let Some(pin) = group.pin {
-        field("pin", format_args!("the log keeps what comes after {pin} for this type of entities"))?;
+        field("pin", format_args!("the log keeps everything after {pin} for this entity type"))?;
     }
     let mut table = Table::new(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"]);
     group.sources.iter().for_each(|source| table.row(source_row(source, group.alone.is_some())));
@@ -188,7 +188,8 @@ fn print(group: &Group) -> anyhow::Result<()> {
             let FailingEvent { seq, attempts, .. } = failing;
             let (since, error) = (moment(failing.since), text::clean(&failing.error));
             show::line(format_args!(
-                "{} waits for event {seq}, which fails since {since}, {attempts} times: {error}",
+                "{} waits for event {seq}, which has failed {attempts} times since {since}: \
+                 {error}",
                 text::clean(&source.source)
             ))?;
         }
@@ -201,7 +202,7 @@ fn words(subscriber: &GroupSubscriber) -> String {
     let how = match &subscriber.unhealthy {
         Some(why) => format!("unhealthy: {}", text::clean(why)),
         None if subscriber.lapsed => format!("no heartbeat since {}", moment(subscriber.heartbeat_at)),
-        None => "well".to_owned(),
+        None => "healthy".to_owned(),
     };
     format!("{id} on node {node}, {how}")
 }
@@ -225,7 +226,7 @@ impl Reset {
         let reset = context.backend().await?.reset_group(&self.name, request).await?;
         self.json.print(&reset, |reset| {
             let sources = show::count(reset.sources, "source");
-            show::line(format_args!("group {} goes on after {} in {sources}", self.name, reset.position))
+            show::line(format_args!("group {} resumes after {} in {sources}", self.name, reset.position))
         })
     }
 }
@@ -233,7 +234,7 @@ impl Reset {
 impl Recover {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.backend().await?.recover_group(&self.name).await?;
-        show::line(format_args!("the members of group {} try again with their next heartbeat", self.name))
+        show::line(format_args!("the members of group {} will retry with their next heartbeat", self.name))
     }
 }
 
@@ -285,7 +286,7 @@ impl RedriveDead {
         });
         let bulk::Step { count, more, before } = all.await?;
         self.json.print(&RedrivenGroup { redriven: count, more, before }, |redriven| {
-            show::line(format_args!("{} will be tried again", show::count(redriven.redriven, "event")))
+            show::line(format_args!("{} will be retried", show::count(redriven.redriven, "event")))
         })
     }
 }

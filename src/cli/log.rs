@@ -105,7 +105,7 @@ impl Read {
         self.json.print(&page, |page| {
             let mut table = Table::new([">SEQ", "APPENDED", "STREAM", ">POSITION", "NAME", "PAYLOAD"]);
             page.items.iter().for_each(|event| table.row(row(event)));
-            table.print("nothing is there")?;
+            table.print("no events")?;
             if page.more {
                 show::note(format_args!("there may be more: --after {}", page.through));
             }

@@ -36,7 +36,7 @@ impl Migrate {
             if !self.dry_run {
                 Store::grant_rights(url, &config, role, kind).await?;
             }
-            show::line(format_args!("      granted  what the kind `{kind}` needs to {role}"))?;
+            show::line(format_args!("      granted  the rights of the kind `{kind}` to {role}"))?;
         }
         Ok(())
     }

@@ -172,7 +172,7 @@ where
 fn complain(error: &anyhow::Error, stays: bool) {
     let words = failure::words(error);
     if stays {
-        tracing::error!("the process ends: {words}");
+        tracing::error!("the process exits: {words}");
     } else {
         show::note(format_args!("wakeq: {words}"));
     }
@@ -414,7 +414,7 @@ impl Context {
         match self.server.asked() {
             Asked::Environment(_) if self.database.is_given() => Ok(()),
             Asked::Flag(_) | Asked::Environment(_) => {
-                let words = "a server can't do this: set DATABASE_URL, and leave --server out";
+                let words = "a server can't do this: set DATABASE_URL, and omit --server";
                 Err(Failure::Usage(words.to_owned()))
             }
             Asked::Nobody => Ok(()),

@@ -93,7 +93,7 @@ impl Show {
                 let queue = queue.as_ref().map(|queue| format!(" in {queue}")).unwrap_or_default();
                 field(
                     "in hand",
-                    format_args!("{event} (link {event_link}) for {module}/{name}{queue}, of {worker}"),
+                    format_args!("{event} (link {event_link}) for {module}/{name}{queue}, held by {worker}"),
                 )?;
             }
             for halted in &object.halted {
@@ -121,7 +121,7 @@ impl Halted {
         self.json.print(&halted, |halted| {
             let mut table = Table::new(["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"]);
             halted.items.iter().for_each(|halted| table.row(row(halted)));
-            table.print("no object stands still")
+            table.print("no halted objects")
         })
     }
 }
@@ -141,7 +141,7 @@ impl Skip {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let skipped = context.backend().await?.skip(&self.object, &self.handler).await?;
         self.json.print(&skipped, |answer| {
-            let words = if answer.skipped { "goes on" } else { "did not stand still" };
+            let words = if answer.skipped { "resumes" } else { "was not halted" };
             show::line(format_args!("{} {words} for {}", self.object, self.handler))
         })
     }

@@ -97,7 +97,8 @@ impl Serve {
             process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
         if process.is_local {
             tracing::info!(
-                "this process wakes nobody: those that work find what it takes in by its promises"
+                "this process wakes no workers: they find the events that it accepts by their \
+                 promises"
             );
         }
         let waking = process.wake(None).await?;
@@ -299,8 +300,8 @@ impl Process {
         );
         if idle {
             tracing::info!(
-                "this program has no handlers, so it takes no notifications; it wakes what is overdue, carries on resume \
-                 jobs and expires what is old"
+                "this program has no handlers, so it receives no notifications; it wakes overdue \
+                 events, continues resume jobs and deletes expired rows"
             );
             return self.wake(Some(config.retention)).await;
         }
@@ -326,7 +327,7 @@ impl Process {
         AbortOnDropHandle::new(tokio::spawn(async move {
             loop {
                 match admin.wake(true).await {
-                    Ok(pass) => tracing::info!(woken = pass.woken, "woke what waited"),
+                    Ok(pass) => tracing::info!(woken = pass.woken, "woke the waiting events"),
                     Err(AdminError::Store(error)) => {
                         tracing::warn!(
                             "the waiting events were not woken yet; retrying: {:#}",

@@ -104,7 +104,7 @@ impl Lease {
         self.json.print(&leased, |leased| {
             let mut table = Table::new(["COPY", "LEASE", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT", "VALUE"]);
             leased.copies.iter().for_each(|copy| table.row(row(copy)));
-            table.print("nothing to take")
+            table.print("no copies to lease")
         })
     }
 }
@@ -148,7 +148,7 @@ impl Release {
         let released = context.backend().await?.release(&name, id, request).await?;
         self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
             None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
-            Some(0.0) => show::line(format_args!("copy {id} comes again at once")),
+            Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
             Some(seconds) => {
                 let delay = humantime::format_duration(Duration::from_secs_f64(*seconds));
                 show::line(format_args!("copy {id} can be leased again in {delay}"))
@@ -164,7 +164,7 @@ impl Leases {
         self.json.print_list(&list, |leases| {
             let mut table = Table::new(["COPY", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT"]);
             leases.iter().for_each(|lease| table.row(lease_row(lease)));
-            table.print("no copy of it is leased")
+            table.print("no leased copies")
         })
     }
 }
@@ -183,6 +183,6 @@ impl EndLease {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let Self { name, id } = self;
         context.backend().await?.end_lease(&name, id).await?;
-        show::line(format_args!("the lease of copy {id} is over, and the copy comes again"))
+        show::line(format_args!("the lease of copy {id} was ended, and the copy can be leased again"))
     }
 }

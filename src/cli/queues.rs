@@ -188,7 +188,7 @@ impl Put {
             }
             None if self.pull || policy == api::Policy::default() => None,
             None => {
-                let words = "how events are called and tried again is said of a target or a pull: give --url or --pull, too";
+                let words = "retry and delivery options need a target or a pull: also give --url or --pull";
                 return Err(Failure::Usage(words.to_owned()).into());
             }
         };
@@ -209,7 +209,7 @@ fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
     let what = match (answer.new, answer.changed) {
         (true, _) => "is registered",
         (false, true) => "is registered, replacing the previous registration",
-        (false, false) => "was registered so already",
+        (false, false) => "was already registered like this",
     };
     show::line(format_args!("queue {} {what}", answer.queue.name))?;
     print_woken(answer.woken, answer.waking)?;
@@ -231,7 +231,7 @@ impl ListOf {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let list = context.backend().await?.queues().await?;
         self.json.print_list(&list, |queues| {
-            let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "WORKED BY", "PATTERNS"]);
+            let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"]);
             queues.iter().for_each(|queue| table.row(row(queue)));
             table.print("no queues")
         })
@@ -283,7 +283,7 @@ impl One {
                     "pulled",
                     format_args!("over HTTP; {} after an error", show::count(pull.retries.into(), "retry")),
                 )?,
-                (None, None) => field("target", "none: functions of workers work it")?,
+                (None, None) => field("target", "none: functions of workers process it")?,
             }
             field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
             field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
@@ -313,8 +313,11 @@ impl Delete {
         };
         let deleted = context.backend().await?.delete_queue(&self.name, waiting).await?;
         self.json.print(&deleted, |deleted| {
-            let what =
-                if deleted.gone { "is gone" } else { "gets no copies any more, and goes with the last one" };
+            let what = if deleted.gone {
+                "is removed"
+            } else {
+                "receives no more copies, and is removed after the last one"
+            };
             show::line(format_args!("queue {} {what}", self.name))
         })
     }

@@ -68,7 +68,9 @@ impl Quotas {
                 let limit = quota.default_limit();
                 json.print(&unset, |unset| {
                     let words = if unset.unset { "was unset" } else { "was not set" };
-                    show::line(format_args!("{quota} {words}: the canvas may keep {limit}, as every canvas"))
+                    show::line(format_args!(
+                        "{quota} {words}: the canvas may keep {limit}, like every canvas"
+                    ))
                 })
             }
         }

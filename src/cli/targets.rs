@@ -111,7 +111,7 @@ impl PolicyArgs {
 }
 
 fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
-    let replaced = if answer.new { "" } else { ", in place of what was registered" };
+    let replaced = if answer.new { "" } else { ", replacing the previous target" };
     show::line(format_args!("{handler} goes to {}{replaced}", super::text::clean(&answer.target.url)))?;
     if answer.woken > 0 || answer.waking {
         let waking = if answer.waking { " so far" } else { "" };
@@ -160,7 +160,9 @@ pub(super) fn print(target: &api::Target) -> anyhow::Result<()> {
         field("", format_args!("with a token for {audience}"))?;
     }
     match target.previous_secret_until {
-        Some(until) => field("", format_args!("signed with the secret before, too, until {}", moment(until))),
+        Some(until) => {
+            field("", format_args!("also signed with the previous secret until {}", moment(until)))
+        }
         None => Ok(()),
     }
 }

@@ -18,11 +18,13 @@ impl Wake {
         let admin = Admin::new(store, context.notifier.connect().await?);
         let pass = admin.wake(self.all).await?;
         if context.notifier.is_local() {
-            return show::line("due; the process that works wakes it with its next pass, within the minute");
+            return show::line(
+                "due; the worker process wakes the events with its next pass, within a minute",
+            );
         }
         let woken = show::count(pass.woken as u64, "overdue event");
         let jobs = show::count(pass.jobs as u64, "resume job");
         let ticks = show::count(pass.ticks as u64, "event");
-        show::line(format_args!("{woken} woken, {jobs} carried on, {ticks} of crons emitted"))
+        show::line(format_args!("{woken} woken, {jobs} continued, {ticks} of crons emitted"))
     }
 }

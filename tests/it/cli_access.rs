@@ -104,10 +104,10 @@ async fn service_accounts_are_let_in_and_shut_out() {
     let robot = "robot@project.iam.gserviceaccount.com";
     assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n");
     let allow = ["accounts", "allow", robot, "--scope", "emit", "--all-canvases"];
-    assert_eq!(terminal.prints(&allow).await, format!("{robot} is let in, on every canvas: emit\n"));
+    assert_eq!(terminal.prints(&allow).await, format!("{robot} is allowed, on every canvas: emit\n"));
     assert_eq!(
         terminal.prints(&allow).await,
-        format!("{robot} was let in already: scopes replaced, on every canvas: emit\n")
+        format!("{robot} was already allowed: scopes replaced, on every canvas: emit\n")
     );
     assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n", "on the canvas itself");
     assert_eq!(
@@ -117,11 +117,11 @@ async fn service_accounts_are_let_in_and_shut_out() {
     let remove = ["accounts", "remove", robot, "--all-canvases"];
     assert_eq!(
         terminal.prints(&remove).await,
-        format!("{robot} is shut out of every canvas; it is refused everywhere within a minute\n")
+        format!("{robot} is no longer allowed on every canvas; it is refused everywhere within a minute\n")
     );
     assert_eq!(
         terminal.complains(3, &remove).await,
-        format!("wakeq: {robot} was not let in on every canvas; see `wakeq accounts list --all-canvases`\n")
+        format!("wakeq: {robot} was not allowed on every canvas; see `wakeq accounts list --all-canvases`\n")
     );
     assert_eq!(
         terminal.complains(2, &["accounts", "allow", "ada@gmail.com", "--scope", "emit"]).await,

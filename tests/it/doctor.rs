@@ -193,7 +193,7 @@ async fn rights_are_asked_for_by_what_is_lacking() {
     let migrated = tokio::task::spawn_blocking(move || migrate.output().unwrap()).await.unwrap();
     let text = String::from_utf8_lossy(&migrated.stdout);
     assert!(
-        migrated.status.success() && text.contains(&format!("kind `worker` needs to {role}")),
+        migrated.status.success() && text.contains(&format!("the rights of the kind `worker` to {role}")),
         "{migrated:?}"
     );
     let found = doctor(&url, None, &[]).await;

@@ -116,10 +116,10 @@ async fn what_another_process_takes_in_is_found_by_its_promise() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
     let client = Client::of(&mut server, &stage.database).await;
-    server.says("this process wakes nobody").await;
+    server.says("this process wakes no workers").await;
     let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
     let mut worker = Process::own("work", stage.database.url(), None, &LOCAL);
-    worker.says("woke what waited").await;
+    worker.says("woke the waiting events").await;
 
     let over_http = client.emit(json!({})).await;
     worker.says(&format!("begun {over_http}")).await;
@@ -145,7 +145,7 @@ async fn who_wakes_nobody_keeps_no_promises() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     stage.emit("h").await;
     let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
-    let words = "due; the process that works wakes it with its next pass, within the minute\n";
+    let words = "due; the worker process wakes the events with its next pass, within a minute\n";
     assert_eq!(terminal.prints(&["wake", "--all"]).await, words);
     let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
     server.says("serving the API").await;

@@ -186,7 +186,7 @@ async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
     Ok(())
 }
 
-const NO_HANDLERS: &str = "this program has no handlers, so it takes no notifications";
+const NO_HANDLERS: &str = "this program has no handlers, so it receives no notifications";
 
 /// Without handlers and targets, a process keeps the promises of the rows and leaves every
 /// notification to processes that have some.
@@ -318,7 +318,7 @@ async fn a_process_that_cannot_begin_says_why() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
     for command in ["work", "all"] {
         let mut process = Process::stock(command, empty.url(), None, &[("WAKEQ_LOG_FORMAT", "json")]);
-        let line = process.says("the process ends").await;
+        let line = process.says("the process exits").await;
         let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!(entry["severity"], "ERROR", "{line}");
         assert!(entry["message"].as_str().unwrap().contains("run `wakeq migrate`"), "{line}");

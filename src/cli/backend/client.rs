@@ -261,7 +261,8 @@ impl Client {
         let body = self.send(request).await?;
         serde_json::from_slice(&body).map_err(|error| {
             let words = format!(
-                "{} answers what this program can't read ({error}): is the server older or newer?",
+                "{} returned an answer that this program can't read ({error}): is the server older \
+                 or newer?",
                 self.base
             );
             Failure::Failed(words).into()
@@ -392,14 +393,14 @@ impl Client {
     fn strange(&self, answer: &Answer) -> Failure {
         let status = answer.status;
         match status.as_u16() {
-            429 | 502..=504 => Failure::Unavailable(format!("{} answers {status}: try again", self.base)),
+            429 | 502..=504 => Failure::Unavailable(format!("{} answered {status}: try again", self.base)),
             401 | 403 => Failure::Refused(format!(
                 "{} answered {status}, but not in wakeq's format: something in front of it requires \
                  a credential of its own",
                 self.base
             )),
             _ => Failure::Failed(format!(
-                "{} answers {status}, and not as wakeq does: is this its URL?",
+                "{} answered {status}, but not in wakeq's format: is this its URL?",
                 self.base
             )),
         }
@@ -412,7 +413,7 @@ fn server_url(text: &str) -> Result<Url, Failure> {
     let mut url = url.ok_or_else(|| Failure::Usage(example.to_owned()))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(Failure::Usage(
-            "a server's URL has no user and no password: the key is in WAKEQ_KEY".into(),
+            "a server's URL must not contain a user or password: pass the key in WAKEQ_KEY".into(),
         ));
     }
     url.set_query(None);
@@ -451,7 +452,7 @@ mod tests {
             assert!(refused.to_string().starts_with("a server's URL looks like"), "{text}: {refused}");
         }
         let refused = server_url("https://ada:secret@queue.example").unwrap_err().to_string();
-        assert!(!refused.contains("secret") && refused.contains("no password"), "{refused}");
+        assert!(!refused.contains("secret") && refused.contains("user or password"), "{refused}");
         assert_eq!(
             server_url("https://queue.example/wakeq/?a=b#c").unwrap().as_str(),
             "https://queue.example/wakeq/"

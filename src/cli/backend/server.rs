@@ -425,8 +425,8 @@ fn one_canvas(canvases: Canvases) -> anyhow::Result<()> {
     match canvases {
         Canvases::One => Ok(()),
         Canvases::Every => {
-            let words =
-                "a server deals with the keys of one canvas: `--all-canvases` works on the database only";
+            let words = "a server manages the keys of one canvas: `--all-canvases` works only on \
+                         the database";
             Err(Failure::Usage(words.to_owned()).into())
         }
     }

@@ -92,7 +92,7 @@ impl Telemetry {
         let goes = |way| arguments.telemetry.contains(&way);
         anyhow::ensure!(
             !goes(Way::Off) || arguments.telemetry.len() == 1,
-            "--telemetry (WAKEQ_TELEMETRY) is `off` and something else: leave one out"
+            "--telemetry (WAKEQ_TELEMETRY) combines `off` with something else: omit one"
         );
         if goes(Way::Off) {
             return Ok(Self::default());

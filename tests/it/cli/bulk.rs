@@ -97,7 +97,8 @@ async fn what_others_hold_is_left_and_said_to_be() {
     let [database, server] = terminals(&service).await;
     let (purge, delete) = (["purge", "greet"], ["dead", "delete", "--all"]);
     let (purged, deleted) = tokio::join!(database.run(&purge), server.run(&delete));
-    let expected = "wakeq: others hold what is left: repeat the command later (--before <time>)\n";
+    let expected =
+        "wakeq: the rest is locked by other transactions: repeat the command later (--before <time>)\n";
     for (printed, out) in [(purged, "WORKER/greet: 3 events deleted\n"), (deleted, "3 dead events deleted\n")]
     {
         assert_eq!((printed.code, printed.out.as_str()), (Some(5), out), "{}", printed.err);
@@ -132,8 +133,8 @@ async fn all_that_a_group_gave_up_is_marked() {
     }
     let [database, server] = terminals(&service).await;
     let redrive = |group| ["groups", "redrive", group, "--all"];
-    assert_eq!(database.prints(&redrive("one")).await, "20003 events will be tried again\n");
-    assert_eq!(server.prints(&redrive("two")).await, "20000 events will be tried again\n");
+    assert_eq!(database.prints(&redrive("one")).await, "20003 events will be retried\n");
+    assert_eq!(server.prints(&redrive("two")).await, "20000 events will be retried\n");
     let marked: i64 =
         sqlx::query_scalar("select count(*) from wakeq.consumer_dead where redrive_at is not null")
             .fetch_one(&service.stage.pool)

@@ -36,7 +36,7 @@ async fn a_server_refuses_with_its_own_words() {
             "There is nothing here: ",
         ),
         (&reader, 2, &["events", "list", "--cursor", "x"], "The request is not valid: "),
-        (&reader, 2, &["keys", "list", "--all-canvases"], "a server deals with the keys of one canvas"),
+        (&reader, 2, &["keys", "list", "--all-canvases"], "a server manages the keys of one canvas"),
     ] {
         let complaint = terminal.complains(code, arguments).await;
         assert!(complaint.starts_with(&format!("wakeq: {words}")), "{complaint}");
@@ -45,7 +45,7 @@ async fn a_server_refuses_with_its_own_words() {
     for command in
         [&["migrate"][..], &["topics", "check"], &["wake"], &["settings", "show"], &["accounts", "list"]]
     {
-        let expected = "wakeq: a server can't do this: set DATABASE_URL, and leave --server out\n";
+        let expected = "wakeq: a server can't do this: set DATABASE_URL, and omit --server\n";
         assert_eq!(reader.complains(2, command).await, expected, "{command:?}");
     }
     service.stop().await;
@@ -61,13 +61,14 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
     let server = format!("{}/base/", elsewhere.uri());
     let terminal = Terminal::without_variables().set("WAKEQ_KEY", "wakeq_5ecre7");
     for (code, words) in [
-        (1, "answers 404 Not Found, and not as wakeq does: is this its URL?"),
-        (6, "answers 503 Service Unavailable: try again"),
-        (6, "answers 503 Service Unavailable: try again"),
-        (1, "answers 302 Found, and not as wakeq does: is this its URL?"),
+        (1, "answered 404 Not Found, but not in wakeq's format: is this its URL?"),
+        (6, "answered 503 Service Unavailable: try again"),
+        (6, "answered 503 Service Unavailable: try again"),
+        (1, "answered 302 Found, but not in wakeq's format: is this its URL?"),
         (
             1,
-            "answers what this program can't read (expected value at line 1 column 1): is the server older or newer?",
+            "returned an answer that this program can't read (expected value at line 1 column 1): \
+             is the server older or newer?",
         ),
     ] {
         let complaint = terminal.complains(code, &["depth", "--server", &server]).await;

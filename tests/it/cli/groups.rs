@@ -47,7 +47,7 @@ const FILL: &str = "
 const SESSION: &[(&str, &str)] = &[
     (
         "groups nodes",
-        "NODE                                  HEARD OF              COORDINATES\n\
+        "NODE                                  HEARTBEAT             COORDINATES\n\
                      <id>  <time>  in term 7\n",
     ),
     (
@@ -63,35 +63,35 @@ const SESSION: &[(&str, &str)] = &[
     (
         "groups show projection",
         "group     projection\n\
-         subscriber <id> on node <id>, well\n\
+         subscriber <id> on node <id>, healthy\n\
          subscriber <id> on node <id>, unhealthy: the disk is full\n\
          SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE\n\
          category/companies/1-of-2  <id>         0    0  <time>\n\
          category/companies/2-of-2  -                                            0    0  -\n\
-         category/companies/1-of-2 waits for event 1, which fails since <time>, 3 times: no room\n",
+         category/companies/1-of-2 waits for event 1, which has failed 3 times since <time>: no room\n",
     ),
     (
         "groups show solo",
         "group     solo\n\
-         alone     process <id> works on all of it\n\
+         alone     process <id> owns all of its sources\n\
          SOURCE  SUBSCRIBER  POSITION  LAG  SINCE\n\
          log     alone              0    0  <time>\n",
     ),
     (
         "groups show entities.other",
         "group     entities.other\n\
-         pin       the log keeps what comes after 0 for this type of entities\n\
+         pin       the log keeps everything after 0 for this entity type\n\
          no sources\n",
     ),
-    ("groups recover projection", "the members of group projection try again with their next heartbeat\n"),
+    ("groups recover projection", "the members of group projection will retry with their next heartbeat\n"),
     (
         "groups dead former",
         "SEQ  CANVAS                                STREAM       EVENT    ATTEMPTS  DIED                  ERROR\n  \
          5  <id>  companies/a  changed         1  <time>  no room\n",
     ),
     ("groups dead projection", "nothing was given up\n"),
-    ("groups redrive former --seq 5", "1 event will be tried again\n"),
-    ("groups redrive former --all", "0 events will be tried again\n"),
+    ("groups redrive former --seq 5", "1 event will be retried\n"),
+    ("groups redrive former --all", "0 events will be retried\n"),
     ("groups remove former --source category/a", "removed 1 position and 0 pins of group former\n"),
     ("groups remove former", "removed 1 position and 0 pins of group former\n"),
     (
@@ -99,10 +99,10 @@ const SESSION: &[(&str, &str)] = &[
         "removed 1 position and 1 pin of group entities.old\n",
     ),
     ("groups remove entities.other", "removed 0 positions and 1 pin of group entities.other\n"),
-    ("groups reset projection --to end", "group projection goes on after 0 in 2 sources\n"),
+    ("groups reset projection --to end", "group projection resumes after 0 in 2 sources\n"),
     (
         "groups reset projection --to start --source category/companies/2-of-2",
-        "group projection goes on after 0 in 1 source\n",
+        "group projection resumes after 0 in 1 source\n",
     ),
 ];
 

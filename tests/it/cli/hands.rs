@@ -69,7 +69,7 @@ async fn whoever_works_on_an_object_is_shown_to_people() {
             let listed = says(&["events", "list", "--worker", "one"]).await;
             assert_eq!((listed.lines().count(), listed.contains(&id.to_string())), (2, true), "{listed}");
             let shown = says(&["objects", "show", "work:1"]).await;
-            let line = format!("in hand   {id} (link {link}) for WORKER/index, of one\n");
+            let line = format!("in hand   {id} (link {link}) for WORKER/index, held by one\n");
             assert!(shown.contains(&line), "{shown}");
             assert_eq!(shown.matches("in hand").count(), 1 + usize::from(also.is_some()), "{shown}");
             assert!(says(&["explain", &id.to_string()]).await.contains("\nworker    one\n"));

@@ -201,12 +201,12 @@ async fn wake_replaces_lost_messages() {
     let id: EventId = emitted.out.trim_end().parse().unwrap();
     assert_eq!(
         shared.terminal.prints(&["wake"]).await,
-        "0 overdue events woken, 0 resume jobs carried on, 0 events of crons emitted\n",
+        "0 overdue events woken, 0 resume jobs continued, 0 events of crons emitted\n",
         "its promise still stands"
     );
     assert_eq!(
         shared.terminal.prints(&["wake", "--all"]).await,
-        "1 overdue event woken, 0 resume jobs carried on, 0 events of crons emitted\n"
+        "1 overdue event woken, 0 resume jobs continued, 0 events of crons emitted\n"
     );
     let (handler, mut seen) = telling();
     let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;

@@ -22,8 +22,8 @@ async fn plays(terminal: &Terminal) {
         assert_eq!(terminal.prints(&arguments).await, expected, "{arguments:?}");
     };
     terminal.prints(&["queues", "put", "emails", ":email_event:", "--pull"]).await;
-    says(&["leases", "emails"], "no copy of it is leased\n").await;
-    says(&["lease", "emails"], "nothing to take\n").await;
+    says(&["leases", "emails"], "no leased copies\n").await;
+    says(&["lease", "emails"], "no copies to lease\n").await;
     terminal.prints(&["emit", "email_event/opened", "42", "--only-to-queues"]).await;
     let (id, token) = lease(terminal).await;
     let explained = terminal.run(&["explain", &id]).await.out;
@@ -37,12 +37,16 @@ async fn plays(terminal: &Terminal) {
     assert!(terminal.prints(&["queues", "leases", "emails"]).await.contains("email_event/opened/_"));
     says(&["extend", "emails", &id, &token, "--for", "20m"], "copy <id> is leased until <time>\n").await;
     let failed = ["release", "emails", &id, &token, "--error", "no route", "--retry", "0s"];
-    says(&failed, "copy <id> comes again at once\n").await;
+    says(&failed, "copy <id> can be leased again at once\n").await;
     let explained = terminal.run(&["explain", &id]).await.out;
     assert!(explained.contains("waits until a service leases it"), "{explained}");
 
     let (_, token) = lease(terminal).await;
-    says(&["end-lease", "emails", &id], "the lease of copy <id> is over, and the copy comes again\n").await;
+    says(
+        &["end-lease", "emails", &id],
+        "the lease of copy <id> was ended, and the copy can be leased again\n",
+    )
+    .await;
     for (code, arguments) in [
         (3, vec!["queues", "end-lease", "emails", &id]),
         (5, vec!["queues", "complete", "emails", &id, &token]),
@@ -54,7 +58,7 @@ async fn plays(terminal: &Terminal) {
     }
     let (_, token) = lease(terminal).await;
     says(&["complete", "emails", &id, &token], "copy <id> is complete\n").await;
-    says(&["leases", "emails"], "no copy of it is leased\n").await;
+    says(&["leases", "emails"], "no leased copies\n").await;
 }
 
 #[tokio::test]

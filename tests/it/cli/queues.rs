@@ -12,12 +12,12 @@ const SESSION: &[(&str, &str)] = &[
     ("queues put email_events .*:email_event:.* --in-flight-max 9", "queue email_events is registered\n"),
     (
         "queues put email_events .*:email_event:.* --in-flight-max 9",
-        "queue email_events was registered so already\n",
+        "queue email_events was already registered like this\n",
     ),
     (
         "queues list",
-        "QUEUE         WEIGHT  IN FLIGHT  WORKED BY  PATTERNS\n\
-         email_events       1          9  functions  .*:email_event:.*\n",
+        "QUEUE         WEIGHT  IN FLIGHT  PROCESSED BY  PATTERNS\n\
+         email_events       1          9  functions     .*:email_event:.*\n",
     ),
     ("emit email_event/opened 42 --only-to-queues", "<id>  (copied into 1 queue)\n"),
     (
@@ -43,16 +43,16 @@ const SESSION: &[(&str, &str)] = &[
         "queue     email_events\n\
          pattern   .*:email_event:.*\n\
          canvases  1 event in each round; 9 in flight\n\
-         target    none: functions of workers work it\n\
+         target    none: functions of workers process it\n\
          made      <time> by cli:ada\n\
          changed   <time> by cli:ada\n\
          canvas    <id>: 3 events in each round\n",
     ),
     (
         "queues delete email_events",
-        "queue email_events gets no copies any more, and goes with the last one\n",
+        "queue email_events receives no more copies, and is removed after the last one\n",
     ),
-    ("queues delete email_events --waiting drop", "queue email_events is gone\n"),
+    ("queues delete email_events --waiting drop", "queue email_events is removed\n"),
 ];
 
 async fn plays(terminal: &Terminal) {
@@ -69,7 +69,7 @@ async fn plays(terminal: &Terminal) {
         ("queues facets email_events", 3, ""),
         ("queues put x (", 2, "pattern 1 is not valid"),
         ("queues put x", 2, "<PATTERN>"),
-        ("queues put x y --retries 3", 2, "give --url or --pull, too"),
+        ("queues put x y --retries 3", 2, "also give --url or --pull"),
         ("queues put x y --weight 1001", 2, "0 to 1,000"),
         ("queues set-facet x --weight 1 --canvas ffffffff-ffff-ffff-ffff-ffffffffffff", 2, "largest uuid"),
     ] {

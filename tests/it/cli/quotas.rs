@@ -25,8 +25,8 @@ const SESSION: &[(&str, &str)] = &[
          targets           0         1000\n",
     ),
     ("quotas set crons 0", "crons: the canvas may keep 0\n"),
-    ("quotas unset crons", "crons was unset: the canvas may keep 1000, as every canvas\n"),
-    ("quotas unset crons", "crons was not set: the canvas may keep 1000, as every canvas\n"),
+    ("quotas unset crons", "crons was unset: the canvas may keep 1000, like every canvas\n"),
+    ("quotas unset crons", "crons was not set: the canvas may keep 1000, like every canvas\n"),
 ];
 
 async fn plays(terminal: &Terminal) {

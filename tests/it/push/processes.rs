@@ -94,7 +94,7 @@ async fn the_horizon_of_a_push_deployment_is_zero() {
         ("all", &all, "start `serve`"),
     ] {
         let mut process = Process::stock(command, url, None, variables);
-        let line = process.says("the process ends").await;
+        let line = process.says("the process exits").await;
         assert!(line.contains(words), "{command}: {line}");
         assert_eq!(process.ends("").await.0, Some(1));
     }

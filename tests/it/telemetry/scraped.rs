@@ -291,6 +291,6 @@ async fn off_means_off() {
 
     let both = [("WAKEQ_TELEMETRY", "off,otlp")];
     let mut process = Process::stock("serve", database.url(), None, &both);
-    process.says("is `off` and something else").await;
+    process.says("combines `off` with something else").await;
     assert_ne!(process.ends("").await.0, Some(0));
 }
