@@ -111,7 +111,8 @@ pub(crate) struct Missing {
 /// `DATABASE_URL` is not a Postgres URL. It is not repeated, because it may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "DATABASE_URL is no URL of a Postgres database: it looks like postgres://user:password@host:5432/database"
+    "DATABASE_URL is not the URL of a Postgres database: it should look like \
+     postgres://user:password@host:5432/database"
 )]
 pub(crate) struct NotPostgres;
 

@@ -96,7 +96,7 @@ async fn what_is_no_server_of_ours_is_said_to_be() {
     assert!(bare.starts_with("wakeq: a server's URL looks like https://"), "{bare}");
     let other =
         terminal.set("DATABASE_URL", "mysql://ada:5ecre7@127.0.0.1/queue").complains(1, &["stats"]).await;
-    assert!(other.starts_with("wakeq: DATABASE_URL is no URL of a Postgres database: "), "{other}");
+    assert!(other.starts_with("wakeq: DATABASE_URL is not the URL of a Postgres database: "), "{other}");
 }
 
 /// A repeated request meets the first attempt, which is still in progress, or a server without its
