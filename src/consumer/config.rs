@@ -177,7 +177,7 @@ impl Work {
     pub(super) fn and(mut self, source: EventSource) -> Result<Self, InvalidConsumer> {
         if self.sources.iter().any(|one| one.overlaps(&source)) {
             return Err(InvalidConsumer(
-                "the sources of a consumer must have nothing in common: an event would be handled twice",
+                "the sources of a consumer must not overlap: an event would be handled twice",
             ));
         }
         self.last = (source.clone(), self.sources.len());
@@ -254,7 +254,7 @@ mod tests {
             [source("log"), source("category/companies"), source("category/companies/1-of-3"), stream(one)]
         {
             let refused = of_one.clone().and(twice).unwrap_err().to_string();
-            assert!(refused.contains("nothing in common"), "{refused}");
+            assert!(refused.contains("must not overlap"), "{refused}");
         }
     }
 
