@@ -39,7 +39,7 @@ const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 /// assert_eq!(schedule.next(friday), Some("2027-01-04T07:30:00Z".parse().unwrap()));
 ///
 /// let never = CronSchedule::new("0 0 30 2 *", "UTC").unwrap_err();
-/// assert_eq!(never.to_string(), "`0 0 30 2 *` never comes: no date within a hundred years is like that");
+/// assert_eq!(never.to_string(), "`0 0 30 2 *` never occurs: no date within a hundred years matches it");
 /// ```
 #[derive(Clone, Debug)]
 pub struct CronSchedule {
@@ -54,8 +54,8 @@ pub struct CronSchedule {
 pub enum InvalidSchedule {
     /// The expression is not valid.
     #[error(
-        "{expression:?} is no cron expression ({reason}): write minute, hour, day, month and weekday, such as \
-         `30 8 * * MON-FRI`, with seconds before them if need be"
+        "{expression:?} is not a cron expression ({reason}): write minute, hour, day, month and \
+         weekday, such as `30 8 * * MON-FRI`, with seconds before them if needed"
     )]
     Expression {
         /// The expression, cut off at 256 bytes.
@@ -64,10 +64,10 @@ pub enum InvalidSchedule {
         reason: String,
     },
     /// No date matches it.
-    #[error("`{0}` never comes: no date within a hundred years is like that")]
+    #[error("`{0}` never occurs: no date within a hundred years matches it")]
     Never(String),
     /// No zone has this name.
-    #[error("{name:?} is no time zone: {}", hint(.name))]
+    #[error("{name:?} is not a time zone: {}", hint(.name))]
     Zone {
         /// The name, cut off at 64 bytes.
         name: String,
@@ -78,7 +78,7 @@ pub enum InvalidSchedule {
 /// unreadable crons logs only one of them.
 fn hint(name: &str) -> String {
     match zone::meant(name) {
-        Some(name) => format!("do you mean {name}?"),
+        Some(name) => format!("did you mean {name}?"),
         None => "give its name in the IANA database, such as Europe/Berlin, or UTC".to_owned(),
     }
 }

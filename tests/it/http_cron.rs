@@ -97,12 +97,12 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
     let cases = [
         (
             json!({"expression": "0 0 30 2 *"}),
-            "`0 0 30 2 *` never comes: no date within a hundred years is like that",
+            "`0 0 30 2 *` never occurs: no date within a hundred years matches it",
         ),
-        (json!({"expression": "every day"}), "\"every day\" is no cron expression ("),
+        (json!({"expression": "every day"}), "\"every day\" is not a cron expression ("),
         (
             json!({"expression": "* * * * *", "zone": "Berlin"}),
-            "\"Berlin\" is no time zone: do you mean Europe/Berlin?",
+            "\"Berlin\" is not a time zone: did you mean Europe/Berlin?",
         ),
         (json!({"expression": "* * * * *", "modifier": "a b"}), "\"a b\" is no valid name"),
         (

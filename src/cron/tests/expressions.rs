@@ -77,7 +77,7 @@ fn what_never_comes_is_refused() {
     for expression in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "* * * 31 2 *"] {
         assert_eq!(
             refused(expression, "UTC"),
-            format!("`{expression}` never comes: no date within a hundred years is like that")
+            format!("`{expression}` never occurs: no date within a hundred years matches it")
         );
     }
 }
@@ -103,7 +103,10 @@ fn what_is_no_expression_is_refused_with_an_example() {
         "- * * * *",
     ] {
         let words = refused(expression, "UTC");
-        assert!(words.contains("is no cron expression (") && words.contains("`30 8 * * MON-FRI`"), "{words}");
+        assert!(
+            words.contains("is not a cron expression (") && words.contains("`30 8 * * MON-FRI`"),
+            "{words}"
+        );
     }
     let long = "0,".repeat(200) + "0 * * * *";
     let error = CronSchedule::new(&long, "UTC").unwrap_err();
@@ -125,9 +128,10 @@ fn a_zone_that_there_is_not_is_refused_with_a_hint() {
     for (name, meant) in hints {
         let error = CronSchedule::new("* * * * *", name).unwrap_err();
         let hint = match meant {
-            Some(meant) => format!("{name:?} is no time zone: do you mean {meant}?"),
+            Some(meant) => format!("{name:?} is not a time zone: did you mean {meant}?"),
             None => format!(
-                "{name:?} is no time zone: give its name in the IANA database, such as Europe/Berlin, or UTC"
+                "{name:?} is not a time zone: give its name in the IANA database, such as \
+                 Europe/Berlin, or UTC"
             ),
         };
         assert_eq!(error.to_string(), hint);
@@ -142,7 +146,7 @@ fn a_zone_that_there_is_not_is_refused_with_a_hint() {
 fn a_search_ends_after_some_hundred_years() {
     for expression in ["0 0 L 2 +7#1", "0 0 30 2 *", "* * * L * +MON#1"] {
         let started = std::time::Instant::now();
-        assert!(refused(expression, "UTC").contains("never comes"), "{expression}");
+        assert!(refused(expression, "UTC").contains("never occurs"), "{expression}");
         assert!(
             started.elapsed() < std::time::Duration::from_millis(400),
             "{expression}: {:?}",
