@@ -283,7 +283,7 @@ fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
     }
     let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {
         (Some(error), _) if error.is_parse_too_large() => "its headers are too many or too long",
-        (Some(error), _) if error.is_parse() => "what it sent is no HTTP/1.1",
+        (Some(error), _) if error.is_parse() => "its answer is not HTTP/1.1",
         (Some(error), _) if error.is_incomplete_message() => "it hung up without an answer",
         (_, Some(_)) => "the connection broke before an answer",
         (Some(_) | None, None) => "the exchange broke off",

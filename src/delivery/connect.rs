@@ -219,7 +219,10 @@ impl Inner {
         let found = lookup.addresses().await.map_err(ConnectError::Unresolved)?;
         let mut checked = self.rules.check_addresses(host, port, &found).inspect_err(|refused| {
             // Only the operator may learn where the name leads.
-            tracing::info!(host, addresses = ?found, %refused, "a target's name leads to where nothing is sent");
+            tracing::info!(
+                host, addresses = ?found, %refused,
+                "a target's name resolves to an address that nothing is sent to"
+            );
         })?;
         if checked.is_empty() {
             return Err(ConnectError::NoAddress);

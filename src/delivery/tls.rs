@@ -63,7 +63,7 @@ pub(super) fn fault(error: &io::Error) -> &'static str {
         }
         Some(Invalid(Fault::Revoked)) => "its certificate is revoked",
         Some(Invalid(_)) => "its certificate can't be used",
-        Some(Error::InvalidMessage(_)) => "what it sent is no TLS",
+        Some(Error::InvalidMessage(_)) => "its answer is not TLS",
         Some(Error::PeerIncompatible(_) | Error::NoApplicationProtocol) => {
             "it has no version, cipher or protocol that is accepted here; TLS 1.2 and 1.3 are"
         }
@@ -94,7 +94,7 @@ mod tests {
             ),
             (Error::InvalidCertificate(CertificateError::Expired), "expired"),
             (Error::InvalidCertificate(CertificateError::BadSignature), "can't be used"),
-            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "no TLS"),
+            (Error::InvalidMessage(InvalidMessage::InvalidContentType), "not TLS"),
             (Error::AlertReceived(AlertDescription::HandshakeFailure), "refused the handshake"),
             (Error::General("internal.example".to_owned()), "handshake failed"),
         ] {

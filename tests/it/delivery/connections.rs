@@ -191,7 +191,7 @@ async fn tls_is_spoken_with_whom_the_certificate_names() {
     let other = server.tls_url().as_str().replace("target.example", "other.example");
     check(&trusting, other, "not valid for this host").await;
     let plain = Server::start(Answer::Greeting("SSH-2.0-OpenSSH_9.2\r\n")).await;
-    check(&trusting, format!("https://target.example:{}/", plain.address.port()), "what it sent is no TLS")
+    check(&trusting, format!("https://target.example:{}/", plain.address.port()), "its answer is not TLS")
         .await;
     assert_eq!(server.requests().len(), 2, "nothing was said to whom was not trusted");
 
