@@ -31,7 +31,7 @@ fn words(lock: &HeldLock) -> String {
     let HeldLock { pid, who, what, open_for } = lock;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
     let open = open_for.map_or("an unknown time".to_owned(), |open| format!("{} s", open.as_secs()));
-    format!("{process}{who}, has had for {open}: {what}")
+    format!("{process}{who}, has held for {open}: {what}")
 }
 
 #[cfg(test)]
@@ -51,8 +51,8 @@ mod tests {
         assert_eq!(held_locks(&[lock(Some(9))]).level, Level::Ok);
         assert_eq!(held_locks(&[lock(None)]).level, Level::Warn);
         let found = held_locks(&[lock(Some(3)), lock(Some(60))]);
-        let words =
-            "process 42, psql of shop (idle in transaction), has had for 60 s: ShareLock on wakeq.claim_gate";
+        let words = "process 42, psql of shop (idle in transaction), has held for 60 s: \
+                     ShareLock on wakeq.claim_gate";
         assert_eq!((found.level, found.found.as_str()), (Level::Warn, words));
         assert!(found.mend.unwrap().contains("pg_terminate_backend(42)"));
         let prepared = HeldLock { pid: None, ..lock(Some(60)) };

@@ -40,7 +40,7 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
     let (left, worked_on) = (named(false), named(true));
     let kept = if worked_on.is_empty() { String::new() } else { format!("; {}, too", list(&worked_on)) };
     if !left.is_empty() {
-        let found = format!("nobody works on what keeps all of it from there on: {}{kept}", list(&left));
+        let found = format!("no process works on what keeps the log from there on: {}{kept}", list(&left));
         let mend = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
                     its members again";
         let by_hand = holders.iter().filter(|holder| !holder.is_worked_on).filter_map(LogHolder::unpinning);
@@ -84,7 +84,8 @@ mod tests {
         assert_eq!(found.level, Level::Warn);
         assert_eq!(
             found.found,
-            "nobody works on what keeps all of it from there on: group former at 17; pin entities/account at 0, too"
+            "no process works on what keeps the log from there on: group former at 17; \
+             pin entities/account at 0, too"
         );
         let mend = found.mend.unwrap();
         assert!(mend.contains("groups remove") && !mend.contains("delete from"), "{mend}");

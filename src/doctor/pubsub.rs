@@ -37,7 +37,7 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
 pub(crate) fn local() -> Finding {
     Finding::ok(
         "notifier",
-        "local: a process wakes itself, so one process should work; Pub/Sub is not needed",
+        "local: a process wakes only itself, so run a single worker process; Pub/Sub is not needed",
     )
 }
 

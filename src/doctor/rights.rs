@@ -50,7 +50,7 @@ pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
     }
     if public_functions {
         let mend = "run `revoke all on all functions in schema wakeq from public` as the owner, or `wakeq migrate --api-role …`";
-        return Finding::warn(what, "everybody may execute functions of the schema", mend);
+        return Finding::warn(what, "every role may execute functions of the schema", mend);
     }
     Finding::ok(what, format!("{role} owns nothing of the schema"))
 }
@@ -94,7 +94,7 @@ mod tests {
             (RolePowers { is_superuser: true, ..none }, "superuser"),
             (RolePowers { owns_schema: true, ..none }, "owns the schema"),
             (RolePowers { makes_roles: true, ..none }, "make roles"),
-            (RolePowers { public_functions: true, ..none }, "everybody"),
+            (RolePowers { public_functions: true, ..none }, "every role"),
         ] {
             let found = role(powers, "app");
             assert!(found.level == Level::Warn && found.found.contains(words), "{found}");

@@ -176,6 +176,6 @@ async fn what_makes_no_sense_without_pubsub_says_so() {
     let neither = terminal.complains(2, &["stats", "--notifier", "carrier"]).await;
     assert!(neither.contains("possible values: pubsub, local"), "{neither}");
     let doctor = terminal.set("WAKEQ_NOTIFIER", "local").run(&["doctor"]).await;
-    assert!(doctor.out.contains("local: a process wakes itself"), "{}", doctor.out);
+    assert!(doctor.out.contains("local: a process wakes only itself"), "{}", doctor.out);
     assert!(!doctor.out.contains("topic"), "{}", doctor.out);
 }
