@@ -109,8 +109,9 @@ pub enum EmitError {
     /// Others emit on the same object, or log into the same stream, all the time, or an open
     /// transaction holds it: nothing was emitted.
     #[error(
-        "others hold an object that this emits on, or a stream that it logs into: nothing was emitted. Emit again; emit many \
-         events on an object in one call, and keep your own transactions that emit on objects short"
+        "other transactions hold an object that this call emits on, or a stream that it logs into: \
+         nothing was emitted. Emit again; emit many events on an object in one call, and keep your \
+         own transactions that emit on objects short"
     )]
     ObjectBusy(#[source] StoreError),
     /// An earlier emit with this idempotency key has not ended yet.
