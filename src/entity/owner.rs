@@ -208,7 +208,7 @@ impl<E: Entity> Owner<E> {
                     return ended;
                 }
                 self.rest(format!(
-                    "{error} ({} times in a row, however little was asked for)",
+                    "{error} ({} times in a row, even for the smallest request)",
                     self.time_outs
                 ));
                 return Err(Halt::Withdrawn);
@@ -409,7 +409,8 @@ impl<E: Entity> Owner<E> {
             BatchEnd::Committed(..) => Ok(()),
             BatchEnd::Refused => Err(self.refused().await),
             BatchEnd::Stranger(entity) => Err(Halt::Broken(Broken(format!(
-                "somebody else has appended to the repository of {}/{entity}: nobody but its processor may",
+                "the repository of {}/{entity} was appended to by something other than its \
+                 processor, which is not allowed",
                 E::TYPE
             )))),
         }

@@ -98,7 +98,7 @@ pub(super) fn replay<E: Entity>(
     for (name, payload) in events {
         kept.state = refold::<E>(kept.state, name, payload).map_err(|why| {
             Broken(format!(
-                "event {} ({name}) of {} {}/{} can't be applied any more: {why}",
+                "event {} ({name}) of {} {}/{} can no longer be applied: {why}",
                 kept.version,
                 key.canvas,
                 E::TYPE,
@@ -195,7 +195,7 @@ impl<'a, E: Entity> Run<'a, E> {
             Repost::AnswerAgain => Ok(Decision::Again),
             Repost::Done => Ok(Decision::Done),
             Repost::Delay => {
-                Ok(dead("the event before it never came by: its link is not one that sending it has given"))
+                Ok(dead("the event before it never arrived: its link was not assigned by a send"))
             }
             Repost::Refuse => Ok(dead(
                 "it is older than the latest event of the entity, and not in the repository: send it as a new event",
@@ -212,7 +212,7 @@ impl<'a, E: Entity> Run<'a, E> {
             Err(why) => {
                 return Ok(self.rejected(
                     event,
-                    format!("{:?} is no event of {}: {why}", event.name.as_str(), E::TYPE),
+                    format!("{:?} is not an event of {}: {why}", event.name.as_str(), E::TYPE),
                 ));
             }
         };

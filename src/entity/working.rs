@@ -226,7 +226,7 @@ pub(super) fn unless_erased(event: &Received, recorded: Option<&Recorded>) -> Op
 /// be tried.
 pub(super) fn doom_of(losses: u32, attempts: u32) -> Option<(String, u32)> {
     let times = losses.saturating_sub(1);
-    let why = format!("{times} times its processor hung, or its process ended, while it was worked alone");
+    let why = format!("its processor hung, or its process ended, {times} times while it was processed alone");
     (losses > attempts).then_some((why, times))
 }
 

@@ -66,7 +66,7 @@ async fn what_can_not_be_read_is_rejected_in_words() {
         let event = EntityEvent::new(name, &payload).unwrap();
         let sent = bank.entities.send(&account("ada"), event).await.unwrap();
         let error = bank.ended(sent.id.0).await.error.unwrap();
-        assert!(error.contains("is no event of account") && error.contains(part), "{error}");
+        assert!(error.contains("is not an event of account") && error.contains(part), "{error}");
     }
     assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
 }

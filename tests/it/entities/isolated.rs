@@ -114,7 +114,7 @@ async fn an_event_that_hangs_dies_alone() {
     assert_eq!(dead, [1, 4, 5], "{outcomes:?}");
     for at in [1, 5] {
         let error = outcomes[at].error.as_ref().unwrap();
-        assert_eq!(error, "2 times its processor hung, or its process ended, while it was worked alone");
+        assert_eq!(error, "its processor hung, or its process ended, 2 times while it was processed alone");
     }
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.unwrap().0.sum, 7);
     assert_eq!(processor.state(other, "ada").await.unwrap().0.sum, 130);
@@ -232,7 +232,7 @@ async fn a_processor_whose_statements_all_take_too_long_rests() {
     let (log, processor) = hurried(&bank, 0);
     processor.accept(processor.entity_type().source(), 1);
     let why = tokio::time::timeout(PATIENCE, super::unhealthy(&processor)).await.unwrap();
-    assert!(why.contains("however little was asked for"), "{why}");
+    assert!(why.contains("even for the smallest request"), "{why}");
     assert_eq!(log.asked.lock().unwrap().last(), Some(&1));
     assert!(!processor.is_ready());
     log.most.store(1, Ordering::SeqCst);

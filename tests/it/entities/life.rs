@@ -137,7 +137,7 @@ async fn who_else_appends_to_the_repository_is_noticed() {
     }
     bank.deposit("ada", 1).await;
     let why = unhealthy(&processor).await;
-    assert!(why.contains("somebody else has appended to the repository of account/ada"), "{why}");
+    assert!(why.contains("the repository of account/ada was appended to"), "{why}");
     assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((1, 1)));
     let heir = bank.processor(config());
     heir.accept(heir.entity_type().source(), 2);
@@ -222,7 +222,7 @@ async fn a_program_that_can_not_replay_says_so() {
     let strict = bank.processor_of::<Strict>(config());
     strict.accept(strict.entity_type().source(), 2);
     let why = unhealthy(&strict).await;
-    assert!(why.contains("account/ada can't be applied any more") && why.contains("deposit"), "{why}");
+    assert!(why.contains("account/ada can no longer be applied") && why.contains("deposit"), "{why}");
     strict.recover();
     assert!(!unhealthy(&strict).await.is_empty());
     withdraw(&strict).await;

@@ -196,11 +196,11 @@ async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap();
     let ahead = event.clone().sent_before(never, Link { id: i64::MAX, prev: i64::MAX - 1 });
     bank.post(ahead).await;
-    assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
+    assert!(bank.ended(never.0).await.error.unwrap().contains("never arrived"));
     // A link that was never given out: if it were decided, every later event would be older.
     let (never, first) = (EventId::new(), Link { id: i64::MAX, prev: 0 });
     bank.post(event.clone().sent_before(never, first)).await;
-    assert!(bank.ended(never.0).await.error.unwrap().contains("never came by"));
+    assert!(bank.ended(never.0).await.error.unwrap().contains("never arrived"));
     let (old, first) = (EventId::new(), Link { id: 1, prev: 0 });
     bank.deposited("ada", 1).await;
     bank.post(event.sent_before(old, first)).await;
