@@ -64,7 +64,7 @@ pub enum InvalidTargetUrl {
     #[error("a target's URL has no user and no password: verify the signature of what it gets instead")]
     Credentials,
     /// Contains a fragment.
-    #[error("a target's URL has no fragment (#…): it would not be sent")]
+    #[error("a target's URL must not contain a fragment (#…): it would not be sent")]
     Fragment,
 }
 

@@ -416,7 +416,7 @@ async fn what_can_be_no_target_is_refused_with_words() {
         (GREET, json!({"url": "greet"}), "it is no URL"),
         (GREET, json!({"url": "ftp://a.example/"}), "begins with https://"),
         (GREET, json!({"url": "https://user:word@a.example/"}), "no user and no password"),
-        (GREET, json!({"url": "https://a.example/#x"}), "no fragment"),
+        (GREET, json!({"url": "https://a.example/#x"}), "must not contain a fragment"),
         (GREET, json!({"url": format!("https://a.example/{}", "x".repeat(2048))}), "at most 2048 bytes"),
         (GREET, json!({"url": "http://127.0.0.2/"}), "--deliver-to"),
         (GREET, json!({"url": "http://169.254.169.254/"}), "metadata"),

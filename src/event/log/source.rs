@@ -100,8 +100,8 @@ pub enum EventSource {
 pub enum InvalidSource {
     /// The text does not have the form of a source.
     #[error(
-        "{0:?} is no source: use log, category/CATEGORY, category/CATEGORY/PARTITION-of-COUNT or \
-         stream/CANVAS/CATEGORY/STREAM; the first three may begin with canvas/CANVAS/"
+        "{0:?} is not a source: use log, category/CATEGORY, category/CATEGORY/PARTITION-of-COUNT \
+         or stream/CANVAS/CATEGORY/STREAM; the first three may begin with canvas/CANVAS/"
     )]
     Form(String),
     /// A name in it is not valid.

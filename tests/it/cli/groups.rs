@@ -117,7 +117,7 @@ async fn plays(terminal: &Terminal) {
         ("groups reset projection", 2, "--to"),
         ("groups reset projection --to never", 2, "use start, end, or the number"),
         ("groups reset projection --to 99", 2, "the last one of the log"),
-        ("groups reset projection --to start --source nonsense", 2, "is no source"),
+        ("groups reset projection --to start --source nonsense", 2, "is not a source"),
         ("groups recover nothing", 3, ""),
         ("groups redrive former", 2, "--seq"),
         ("groups redrive entities.old --all", 2, "send it to the entity again"),
