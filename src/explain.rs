@@ -87,25 +87,28 @@ impl Live {
                 "its canvas is paused in the queue, or is at its limit of copies in flight there: \
                  runs when that changes"
             }
-            Standing::Delayed if self.rule.is_some() => "is due then, but runs only when its handler may",
+            Standing::Delayed if self.rule.is_some() => {
+                "is due then, but runs only when the rule on its handler has ended"
+            }
             Standing::Delayed => "runs when it is due",
             Standing::Running if self.worker.is_none() && self.pulled => {
                 "ends when the service that leased it completes or releases it; can be leased again \
                  if its lease expires first"
             }
-            Standing::Running => "ends with its handler, or is taken over when its lease runs out",
+            Standing::Running => "ends when its handler returns, or is taken over when its lease expires",
             Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
             Standing::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
             Standing::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }
             Standing::Ready if self.target.is_some() => {
-                "is sent to its target when a worker with room takes its notification"
+                "is sent to its target when a worker with free capacity receives its notification"
             }
             Standing::Ready if self.unknown_since.is_some() => {
-                "waits for a worker that has its handler, or for a target to be registered; tried again every few minutes"
+                "waits for a worker that has its handler, or for a target to be registered; is \
+                 retried every few minutes"
             }
-            Standing::Ready => "runs when a worker with room takes its notification",
+            Standing::Ready => "runs when a worker with free capacity receives its notification",
         }
     }
 }

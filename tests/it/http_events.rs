@@ -113,7 +113,12 @@ async fn every_state_is_explained() {
     kill(&service, &dead).await;
     service.post(&format!("/events/{chosen}/cancel"), json!({})).await.json();
     for (id, state, outcome, next) in [
-        (&ready, "ready", json!("RuleNone"), "runs when a worker with room takes its notification"),
+        (
+            &ready,
+            "ready",
+            json!("RuleNone"),
+            "runs when a worker with free capacity receives its notification",
+        ),
         (&late, "delayed", json!("DelayNotYet"), "runs when it is due"),
         (&paused, "paused", json!("RulePaused"), "is woken when the handler is unpaused"),
         (&blocked, "blocked", json!("RuleBlocked"), "is woken when an admin unblocks the handler"),
@@ -121,7 +126,7 @@ async fn every_state_is_explained() {
             &runs,
             "running",
             json!("IsLocked"),
-            "ends with its handler, or is taken over when its lease runs out",
+            "ends when its handler returns, or is taken over when its lease expires",
         ),
         (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
         (&own, "gone", NONE, "nothing: it completed, or was cancelled or purged"),

@@ -91,7 +91,7 @@ async fn waiting() {
     let answer = live(&stage, ids[0]).await;
     assert_eq!(answer, ready("greet", &row, answer.now));
     assert_eq!(answer.standing.outcome(), Outcome::RuleNone);
-    assert_eq!(answer.next(), "runs when a worker with room takes its notification");
+    assert_eq!(answer.next(), "runs when a worker with free capacity receives its notification");
     let expected = HandlerStats { waiting: 5, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
     assert!(stage.admin.stats(CanvasId::DEFAULT, Some(&scope("other"))).await.unwrap().is_empty());
@@ -117,7 +117,7 @@ async fn delayed() {
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
     let answer = live(&stage, id).await;
-    assert_eq!(answer.next(), "is due then, but runs only when its handler may");
+    assert_eq!(answer.next(), "is due then, but runs only when the rule on its handler has ended");
     let rules = stage.admin.rules(None).await.unwrap();
     assert_eq!(answer.rule.as_ref(), Some(&rules[0]));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, rules, ..idle("greet") });
@@ -210,7 +210,7 @@ async fn running() {
     };
     assert_eq!(answer, expected);
     assert_eq!(answer.standing.outcome(), Outcome::IsLocked);
-    assert_eq!(answer.next(), "ends with its handler, or is taken over when its lease runs out");
+    assert_eq!(answer.next(), "ends when its handler returns, or is taken over when its lease expires");
     let expected = HandlerStats { running: 1, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
     door.open(1);

@@ -124,7 +124,8 @@ async fn an_event_without_a_handler_waits_for_one() {
     assert!(live.unknown_since.is_some());
     assert_eq!(
         live.next(),
-        "waits for a worker that has its handler, or for a target to be registered; tried again every few minutes"
+        "waits for a worker that has its handler, or for a target to be registered; is retried \
+         every few minutes"
     );
     assert!(seen.rest().is_empty(), "the handler without the modifier is another one");
 
