@@ -56,7 +56,8 @@ impl FromRequest<Api> for Whole {
             Ok(bytes) => bytes,
             Err(Broken::NoRoom(party)) => {
                 let words = format!(
-                    "more arrives from {party} than this process can hold beside what others send: try again"
+                    "{party} sends more than this process can hold together with what others send: \
+                     try again"
                 );
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
@@ -176,14 +177,14 @@ fn mistake(words: &str) -> String {
             format!("the field {} is missing", words.trim_start_matches("missing field "))
         }
         ("unknown field", Some(names)) => {
-            format!("a field is unknown: there are {names}; the unknown one stands")
+            format!("a field is unknown: the fields are {names}; the unknown one is")
         }
         ("unknown variant", Some(names)) => format!("a value is none of {names}"),
         ("unknown field" | "unknown variant", None) => "a field is unknown".to_owned(),
         ("duplicate field", _) => "a field is given twice".to_owned(),
         (kind, _) if kind.starts_with("invalid type: ") => "a field is of the wrong type".to_owned(),
         (kind, _) if kind.starts_with("invalid value: ") => {
-            "a field has a value that it can't have".to_owned()
+            "a field has a value that is not allowed".to_owned()
         }
         (_, _) => "a field is unknown, missing or of the wrong type".to_owned(),
     }
@@ -380,10 +381,9 @@ impl FromRequestParts<Api> for FacetPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        canvas(parts, api)
-            .await
-            .map(Self)
-            .ok_or_else(|| Problem::bad_request("a canvas is a uuid, and none has the largest one"))
+        canvas(parts, api).await.map(Self).ok_or_else(|| {
+            Problem::bad_request("a canvas is a uuid, except the largest one, which is reserved")
+        })
     }
 }
 
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(one("{}"), "the field `name` is missing");
         assert_eq!(
             one(r#"{"x`, expected `s3cr3t": 1}"#),
-            "a field is unknown: there are `name`; the unknown one stands"
+            "a field is unknown: the fields are `name`; the unknown one is"
         );
         assert_eq!(one(r#"{"name": ["missing field `s3cr3t"]}"#), "a field is of the wrong type");
         assert_eq!(one(r#"{"name": "a", "name": "b"}"#), "a field is given twice");

@@ -156,7 +156,7 @@ impl Problem {
 
     /// A bug: logged with all details, reported without any.
     pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(error, "a request failed by a defect");
+        tracing::error!(error, "a request failed because of a bug in wakeq");
         Self::new(Kind::Internal, "a bug in the service; its log has the details under this request id")
     }
 
@@ -169,7 +169,8 @@ impl Problem {
     /// The error occurred after the change was made; a worker does the rest.
     fn after_the_change(self) -> Self {
         let detail = format!(
-            "the change is made, but waking events stopped, and a worker carries on within a minute: {}",
+            "the change was made, but waking the events was interrupted, and a worker continues \
+             within a minute: {}",
             self.detail
         );
         Self::new(self.kind, detail)
@@ -354,7 +355,7 @@ impl From<EmitError> for Problem {
             EmitError::Event(error) => error.into(),
             EmitError::Store(error) => error.into(),
             EmitError::ObjectBusy(_) => {
-                let words = "others emit on this object all the time, or a transaction holds it: try again";
+                let words = "others are emitting on this object, or a transaction holds it: try again";
                 Self::new(Kind::Unavailable, words)
             }
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
@@ -454,7 +455,7 @@ mod tests {
         for (error, kind) in [(slow, Kind::Unavailable), (StoreError::Defect, Kind::Internal)] {
             let problem = Problem::from(AdminError::Wake(error.into()));
             assert_eq!(problem.kind, kind);
-            assert!(problem.detail.starts_with("the change is made"), "{}", problem.detail);
+            assert!(problem.detail.starts_with("the change was made"), "{}", problem.detail);
             assert!(!problem.detail.contains("Pub/Sub"), "{}", problem.detail);
         }
     }

@@ -104,13 +104,13 @@ impl Shares {
     /// Counts a request's announced body for all of these parties, or for none of them.
     pub(super) fn bring(&self, parties: &[Party], bytes: u64) -> Result<(), Problem> {
         let taken = self.bytes.take_all(parties, bytes, Instant::now());
-        taken.map_err(|(party, wait)| too_fast(&format!("{party}, in bytes,"), wait))
+        taken.map_err(|(party, wait)| too_fast(&format!("{party} (in bytes)"), wait))
     }
 
     /// Counts a request's events, all of which are emitted or none.
     pub(super) fn emit(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
         let taken = self.events.take(canvas, events as u64, Instant::now());
-        taken.map_err(|wait| too_fast("this canvas, in events,", wait))
+        taken.map_err(|wait| too_fast("this canvas (in events)", wait))
     }
 
     /// Counts bytes whose number was not known in advance: later requests wait for them.
@@ -130,7 +130,7 @@ impl Shares {
     pub(super) fn request(&self, parties: &[Party]) -> Result<Taken, Problem> {
         self.requests.take(parties, 1).map_err(|party| {
             let words =
-                format!("{party} has as many requests under way as its share of this process: try again");
+                format!("{party} has reached its share of this process's concurrent requests: try again");
             Problem::new(Kind::TooManyRequests, words).late()
         })
     }

@@ -286,10 +286,7 @@ impl<R: Runs> Intake<R> {
         let (delivery, finished) = match ended {
             Ok(ended) => ended,
             Err(error) => {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "a run ended by a defect of the worker"
-                );
+                tracing::error!(error = &error as &dyn std::error::Error, "a run panicked (bug in wakeq)");
                 return;
             }
         };

@@ -97,7 +97,10 @@ impl Runner {
                     state = transition.next;
                 }
                 Err(unexpected) => {
-                    tracing::error!(error = &unexpected as &dyn std::error::Error, "the driver is wrong");
+                    tracing::error!(
+                        error = &unexpected as &dyn std::error::Error,
+                        "unexpected state transition (bug in wakeq)"
+                    );
                     break Halt::Answer(Answer::PutBack);
                 }
             }
@@ -401,7 +404,10 @@ impl Run<'_> {
         let reason: String =
             self.facts.error.as_deref().unwrap_or("its target is gone").chars().take(REASON_MAX).collect();
         match self.runner.statements.pause_gone(address, handler.revision, &reason).await {
-            Ok(true) => tracing::warn!(reason, "the handler is gone, and paused until somebody unpauses it"),
+            Ok(true) => tracing::warn!(
+                reason,
+                "the handler's target is gone; the handler is paused until it is unpaused"
+            ),
             Ok(false) => {
                 tracing::info!(
                     reason,

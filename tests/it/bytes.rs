@@ -218,7 +218,7 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     let mut own: FuturesUnordered<_> = canvases.iter().map(|canvas| emit(&wide, *canvas, LARGE)).collect();
     let refused = timeout(PATIENCE, own.next()).await.expect("each waits with its bytes").unwrap();
     assert_eq!(refused.problem(), (429, "too-many-requests".into()));
-    assert!(refused.text.contains("more arrives from this credential"), "{}", refused.text);
+    assert!(refused.text.contains("this credential sends more than"), "{}", refused.text);
     let free = async {
         service.stage.until_waiting(3).await;
         held.rollback().await.unwrap();

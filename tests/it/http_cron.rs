@@ -112,7 +112,8 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
         (json!({"zone": "UTC"}), "the field `expression` is missing before line 1, column "),
         (
             json!({"expression": "* * * * *", "seconds": 1}),
-            "a field is unknown: there are `expression`, `zone`, `value`, `modifier`, `missed`; the unknown one stands before line",
+            "a field is unknown: the fields are `expression`, `zone`, `value`, `modifier`, `missed`; \
+             the unknown one is before line",
         ),
         (json!({"expression": 5}), "a field is of the wrong type before line 1, column "),
         (json!({"expression": "* * * * *", "value": "\u{0}"}), "the value has a NUL character"),

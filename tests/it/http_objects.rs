@@ -105,7 +105,7 @@ async fn a_busy_object_is_told() {
     {
         let busy = service.post(path, body).await;
         assert_eq!(busy.problem(), (503, "unavailable".into()));
-        assert!(busy.text.contains("others emit on this object"), "{}", busy.text);
+        assert!(busy.text.contains("others are emitting on this object"), "{}", busy.text);
         assert_eq!(busy.headers["retry-after"], "1");
     }
     holder.close().await.unwrap();

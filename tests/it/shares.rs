@@ -60,7 +60,7 @@ async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
         let refused = asking.next().await.unwrap();
         assert_eq!(refused.problem(), (429, "too-many-requests".into()));
         assert_eq!(refused.headers["retry-after"], "1");
-        assert!(refused.text.contains("this canvas has as many requests under way"), "{}", refused.text);
+        assert!(refused.text.contains("this canvas has reached its share"), "{}", refused.text);
     }
     for _ in 0..4 {
         assert_eq!(service.post("/events", json!({"name": "greet"})).await.status, 202);
@@ -215,7 +215,7 @@ async fn a_canvas_has_a_rate_in_events() {
     ];
     for refused in &refused {
         assert_eq!(refused.problem(), (429, "too-many-requests".into()));
-        assert!(refused.text.contains("this canvas, in events,"), "{}", refused.text);
+        assert!(refused.text.contains("this canvas (in events)"), "{}", refused.text);
         let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
         assert!((50..=100).contains(&wait), "{wait}: for its events");
     }
@@ -236,7 +236,7 @@ async fn a_canvas_has_a_rate_in_bytes_of_bodies_and_answers() {
     assert_eq!(emit().await.status, 202, "what no second holds takes a whole one");
     let refused = emit().await;
     assert_eq!(refused.problem(), (429, "too-many-requests".into()));
-    assert!(refused.text.contains("this canvas, in bytes,"), "{}", refused.text);
+    assert!(refused.text.contains("this canvas (in bytes)"), "{}", refused.text);
     assert_eq!(refused.headers["connection"], "close", "its body was not read");
     assert!(refused.headers["retry-after"].to_str().unwrap().parse::<u64>().unwrap() > 1, "for its bytes");
     let looked = service.ask(&key, Method::GET, &format!("{theirs}/handlers"), Value::Null).await;
@@ -272,7 +272,7 @@ async fn a_credential_has_a_rate_in_bytes_on_whatever_canvases() {
     assert_eq!(emit(&wide, CanvasId::DEFAULT).await.status, 202);
     let refused = emit(&wide, OTHER).await;
     assert_eq!(refused.problem(), (429, "too-many-requests".into()));
-    assert!(refused.text.contains("this credential, in bytes,"), "{}", refused.text);
+    assert!(refused.text.contains("this credential (in bytes)"), "{}", refused.text);
     assert_eq!(emit(&narrow, OTHER).await.status, 202);
     service.stop().await;
 }

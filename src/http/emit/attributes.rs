@@ -103,7 +103,7 @@ impl Attributes {
         }
         for name in CORE {
             if self.optional(name).is_some_and(str::is_empty) {
-                return Err(Fault::shape(named(name), "longer than nothing"));
+                return Err(Fault::shape(named(name), "non-empty"));
             }
         }
         for name in ["source", "dataschema"] {

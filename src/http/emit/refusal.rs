@@ -57,12 +57,12 @@ pub(crate) enum Fault {
     },
     /// A field does not exist.
     #[error(
-        "{0} is no field of an event: the fields are module, name, modifier, value, id, delay_until, delay_s, object, \
-         only_queues and logged"
+        "{0} is not a field of an event: the fields are module, name, modifier, value, id, \
+         delay_until, delay_s, object, only_queues and logged"
     )]
     UnknownField(String),
     /// A field or header is repeated.
-    #[error("{0} stands there twice")]
+    #[error("{0} is given twice")]
     Repeated(String),
     /// A required field or header is missing.
     #[error("{0} is missing")]

@@ -53,7 +53,10 @@ impl Run<'_> {
                     && halts
                     && let Some(Place { object, link }) = &self.facts.place
                 {
-                    tracing::error!(%object, link = link.id, error, "an object stands still: redrive its dead event, or skip it");
+                    tracing::error!(
+                        %object, link = link.id, error,
+                        "an object is halted: redrive its dead event, or skip it"
+                    );
                 }
                 died
             }

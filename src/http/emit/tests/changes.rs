@@ -47,7 +47,7 @@ fn what_is_no_change_is_refused_with_its_place() {
         (r#"{"main": {"name": "a"}, "subevents": {}}"#, "`subevents` must be a JSON array"),
         (r#"{"main": {"name": "a"}, "subevents": [{"name": "a"}, 7]}"#, "subevents[1]: "),
         (r#"{"main": {"name": "a"}, "events": []}"#, "`events` in a change must be left out"),
-        (r#"{"main": {"name": "a"}, "main": {"name": "a"}}"#, "`main` stands there twice"),
+        (r#"{"main": {"name": "a"}, "main": {"name": "a"}}"#, "`main` is given twice"),
         (many.as_str(), "1001 events, a request holds 1 to 1000"),
     ] {
         check_refused(change(&[JSON], body), part);

@@ -71,7 +71,7 @@ fn a_type_names_the_handler() {
         ("a/b/c/d", "`type` must be name, MODULE/name"),
         ("/b", "no valid name"),
         ("a%20b", "no valid name"),
-        ("", "`type` must be longer than nothing"),
+        ("", "`type` must be non-empty"),
     ] {
         check_refused(one(&[BINARY[0], BINARY[1], BINARY[2], ("ce-type", kind)], ""), part);
     }
@@ -114,7 +114,7 @@ fn attributes_are_held_to_their_types() {
     for (members, part) in [
         (r#","time":"2030-01-31""#, "`time` must be a moment"),
         (r#","time":5"#, "`time` must be a string"),
-        (r#","subject":"""#, "`subject` must be longer than nothing"),
+        (r#","subject":"""#, "`subject` must be non-empty"),
         (r#","subject":"secret\n""#, "without control characters"),
         (r#","subject":"\ud800""#, "`subject` must be a string of whole Unicode"),
         (r#","dataschema":"not a uri""#, "`dataschema` must be a URI"),
@@ -124,7 +124,7 @@ fn attributes_are_held_to_their_types() {
         (r#","extra":["secret"]"#, "`extra` must be"),
         (r#","extra":1.5"#, "`extra` must be"),
         (r#","extra":2147483648"#, "`extra` must be"),
-        (r#","id":"2""#, "`id` stands there twice"),
+        (r#","id":"2""#, "`id` is given twice"),
         (r#","data":1,"data_base64":"MQ==""#, "exclude each other"),
         (r#","data_base64":"secret!""#, "`data_base64` must be base64"),
         (r#","data_base64":7"#, "`data_base64` must be a string"),
@@ -139,9 +139,9 @@ fn attributes_are_held_to_their_types() {
         (r#""id":"1","#, "", "id is missing"),
         (r#""id":"1""#, r#""id":null"#, "id is missing"),
         (r#""id":"1""#, r#""id":1"#, "`id` must be a string"),
-        (r#""id":"1""#, r#""id":"""#, "`id` must be longer than nothing"),
+        (r#""id":"1""#, r#""id":"""#, "`id` must be non-empty"),
         (r#""source":"/shop","#, "", "source is missing"),
-        (r#""/shop""#, r#""""#, "`source` must be longer than nothing"),
+        (r#""/shop""#, r#""""#, "`source` must be non-empty"),
         (r#""/shop""#, r#""/my shop""#, "`source` must be a URI"),
         (r#""/shop""#, r#""/a%2""#, "`source` must be a URI"),
         (r#","type":"greet""#, "", "type is missing"),
@@ -174,7 +174,7 @@ fn headers_are_decoded_as_the_binding_says() {
         let words = subject(sent).unwrap_err().to_string();
         assert!(words.contains("`subject`"), "{sent}: {words}");
     }
-    check_refused(binary(&[("ce-id", "2")], ""), "the header ce-`id` stands there twice");
+    check_refused(binary(&[("ce-id", "2")], ""), "the header ce-`id` is given twice");
     check_refused(
         binary(&[("ce-datacontenttype", "text/plain")], ""),
         "`ce-datacontenttype` must be left out",

@@ -106,12 +106,12 @@ fn wrong_fields_are_refused_by_their_names() {
         (r#""name":"\ud800""#, "`name` must be a string of whole Unicode"),
         (r#""name":"a","module":"a/b""#, "no valid name"),
         (r#""name":"a","modifier":["secret"]"#, "`modifier` must be a string"),
-        (r#""name":"a","nam":1"#, "`nam` is no field"),
+        (r#""name":"a","nam":1"#, "`nam` is not a field"),
         (r#""name":"a","my secret":1"#, "unusual name"),
-        (r#""name":"a","canvas":"secret""#, "`canvas` is no field"),
-        (r#""name":"a","canvas_id":"00000000-0000-0000-0000-000000000009""#, "`canvas_id` is no field"),
-        (r#""name":"a","name":"b""#, "`name` stands there twice"),
-        (r#""name":"a","value":1,"v\u0061lue":2"#, "`value` stands there twice"),
+        (r#""name":"a","canvas":"secret""#, "`canvas` is not a field"),
+        (r#""name":"a","canvas_id":"00000000-0000-0000-0000-000000000009""#, "`canvas_id` is not a field"),
+        (r#""name":"a","name":"b""#, "`name` is given twice"),
+        (r#""name":"a","value":1,"v\u0061lue":2"#, "`value` is given twice"),
         (r#""name":"a","id":"secret""#, "`id` must be a uuid"),
         (r#""name":"a","id":"01a1fa2a71017382922fe03ca3c19953""#, "`id` must be a uuid"),
         (r#""name":"a","id":1"#, "`id` must be a string"),
@@ -138,7 +138,10 @@ fn a_batch_says_which_event_is_wrong() {
     let expected = [("WORKER/a/_", "null"), ("WORKER/b/_", "2")];
     assert_eq!(read, expected.map(|(address, value)| (address.to_owned(), Some(CANVAS), value.to_owned())));
     for (body, part) in [
-        (r#"{"events":[{"name":"a"},{"name":"a"},{"name":"b","valu":2}]}"#, "events[2]: `valu` is no field"),
+        (
+            r#"{"events":[{"name":"a"},{"name":"a"},{"name":"b","valu":2}]}"#,
+            "events[2]: `valu` is not a field",
+        ),
         (r#"{"events":[{"name":"a"},["secret"]]}"#, "events[1]: the event must be a JSON object"),
         (
             r#"{"events":[{"name":"a"},{"name":"a","value":"\ud800"}]}"#,
@@ -150,7 +153,7 @@ fn a_batch_says_which_event_is_wrong() {
         (r#"{"events":null}"#, "`events` must be a JSON array"),
         ("{}", "`events` is missing"),
         (r#"{"name":"a"}"#, "`name` in a batch must be left out"),
-        (r#"{"events":[],"events":[{"name":"a"}]}"#, "`events` stands there twice"),
+        (r#"{"events":[],"events":[{"name":"a"}]}"#, "`events` is given twice"),
         ("[]", "the body must be a JSON object"),
     ] {
         check_refused(many(&[JSON], body), part);
@@ -190,7 +193,7 @@ fn other_content_types_are_refused() {
         let refused = send(batched, Keep::Data, &headers, b"{}").unwrap_err();
         assert!(matches!(refused.fault, Fault::MediaType(_)), "{headers:?}: {refused}");
     }
-    check_refused(one(&[JSON, JSON], r#"{"name":"a"}"#), "`content-type` stands there twice");
+    check_refused(one(&[JSON, JSON], r#"{"name":"a"}"#), "`content-type` is given twice");
     for batched in [false, true] {
         let emission = send(batched, Keep::Data, &[BATCHED], batch.as_bytes()).unwrap();
         assert!(matches!(emission, Emission::Batch(events) if events.len() == 1), "on both paths");
