@@ -9,8 +9,8 @@ use crate::store::StoreError;
 pub enum LogError {
     /// A condition does not hold: nothing was appended.
     #[error(
-        "the stream {stream} {}, and was expected to {}: read on from there, decide again, and append with the \
-         position that it has then", is(.position), be(.expected)
+        "the stream {stream} {}, but was expected to {}: read on from there, decide again, and \
+         append at the position that it has then", is(.position), be(.expected)
     )]
     Condition {
         /// The stream.

@@ -127,8 +127,8 @@ async fn a_stream_that_others_hold_is_busy() {
     let told = log.append(&stream("a"), events(1), AppendCondition::Empty).await.unwrap_err();
     assert_eq!(
         told.to_string(),
-        "the stream accounts/a is at position 0, and was expected to be empty: read on from there, decide again, and \
-         append with the position that it has then"
+        "the stream accounts/a is at position 0, but was expected to be empty: read on from \
+         there, decide again, and append at the position that it has then"
     );
 }
 
