@@ -136,8 +136,8 @@ impl Intake {
             Ok(found) => {
                 let Some(endpoint) = push_endpoint(&found) else { return Sight::Sound };
                 self.trouble.begins(format!(
-                    "{} pushes to {endpoint}, so nobody can pull from it: run `wakeq serve` in push mode there, or \
-                     give workers another subscription",
+                    "{} pushes to {endpoint}, so it can't be pulled from: run `wakeq serve` in \
+                     push mode there, or give workers another subscription",
                     self.config.subscription_path()
                 ));
                 return Sight::Away;

@@ -211,7 +211,7 @@ async fn a_push_subscription_is_created_and_known() {
     let told = async {
         loop {
             match subscription.trouble() {
-                Some(words) if words.contains("nobody can pull") => return words,
+                Some(words) if words.contains("can't be pulled from") => return words,
                 _ => tokio::task::yield_now().await,
             }
         }
