@@ -39,8 +39,8 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
             }
         },
         Outcome::EarlierLeft => Some("waits for an earlier event of its object".to_owned()),
-        Outcome::FacetHeld => Some("waits: its canvas gets nothing of the queue now".to_owned()),
-        Outcome::ObjectHalted => Some("its object stands still: `objects skip`, or a redrive".to_owned()),
+        Outcome::FacetHeld => Some("waits: its canvas receives nothing from the queue now".to_owned()),
+        Outcome::ObjectHalted => Some("its object is halted: `objects skip`, or a redrive".to_owned()),
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
         Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),

@@ -272,7 +272,7 @@ impl Store {
         #[cfg(feature = "testing")]
         if self.tables().is_some() {
             return Err(StoreError::Config(
-                "a store in memory does not do this: give the test kit a database",
+                "a store in memory does not support this: give the test kit a database",
             ));
         }
         let place = self.places.take().await;

@@ -178,7 +178,7 @@ pub fn check_emitted(kit: &TestKit, handler: &str, expected: Expected<'_>, count
     let wanted = wanted(count);
     if count.map_or(found == 0, |count| found != count) {
         panic!(
-            "expected {wanted} emitted for {handler}{}, found {found}; emitted were:\n{}",
+            "expected {wanted} emitted for {handler}{}, found {found}; the emitted events are:\n{}",
             expected.words,
             lines(&emitted)
         );
@@ -199,11 +199,11 @@ pub async fn check_dead(kit: &TestKit, handler: &str, count: Option<usize>, erro
         let words = if error.is_empty() { String::new() } else { format!(" with the error {error:?}") };
         let line = |dead: &crate::store::DeadEvent| {
             let (cause, last) = (&dead.cause, dead.last_error.as_deref().unwrap_or("nothing"));
-            format!("{} of {cause}, retried {} times; it said last: {last}", dead.address, dead.retries)
+            format!("{} of {cause}, retried {} times; its last error: {last}", dead.address, dead.retries)
         };
         let dead: Vec<String> = dead.iter().map(line).collect();
         format!(
-            "expected {} dead of {handler}{words}, found {found}; dead are:\n{}",
+            "expected {} dead of {handler}{words}, found {found}; the dead events are:\n{}",
             wanted(count),
             lines(&dead)
         )

@@ -383,7 +383,7 @@ async fn failed_assertions_show_what_there_is() {
     )
     .unwrap();
     let none = panic_of(async { assert_emitted!(kit, "f") }).await;
-    assert_eq!(none, "expected at least 1 event emitted for f, found 0; emitted were:\n  none");
+    assert_eq!(none, "expected at least 1 event emitted for f, found 0; the emitted events are:\n  none");
     kit.emit(Event::new("f", &serde_json::json!({"to": "ada", "n": 1})).unwrap()).await.unwrap();
     let later = Event::new("f", &2).unwrap().module("M").unwrap().modifier("x").unwrap();
     kit.emit(later.after(Duration::from_secs(5)).unwrap()).await.unwrap();
@@ -393,7 +393,7 @@ async fn failed_assertions_show_what_there_is() {
     let other =
         panic_of(async { assert_emitted!(kit, "f", count = 2, like = serde_json::json!({"to": "bo"})) })
             .await;
-    let listed = "emitted were:\n  WORKER/f/_ {\"n\":1,\"to\":\"ada\"}\n  M/f/x 2 after 5s\n";
+    let listed = "the emitted events are:\n  WORKER/f/_ {\"n\":1,\"to\":\"ada\"}\n  M/f/x 2 after 5s\n";
     let expected = "expected 2 events emitted for f with a value like {\"to\":\"bo\"}, found 0; ";
     assert_eq!(other, format!("{expected}{listed}"));
     let closure = panic_of(async { assert_emitted!(kit, "M/f", matching = |n: u32| n > 2) }).await;
@@ -403,10 +403,10 @@ async fn failed_assertions_show_what_there_is() {
 
     kit.drain().await.unwrap();
     let dead = panic_of(async { assert_dead!(kit, "f", count = 1, error = "ink") }).await;
-    let line = "WORKER/f/_ of retries, retried 0 times; it said last: no paper\n";
+    let line = "WORKER/f/_ of retries, retried 0 times; its last error: no paper\n";
     assert_eq!(
         dead,
-        format!("expected 1 event dead of f with the error \"ink\", found 0; dead are:\n  {line}")
+        format!("expected 1 event dead of f with the error \"ink\", found 0; the dead events are:\n  {line}")
     );
     assert_dead!(kit, "f", error = "paper");
     let emitted = kit.emitted();
@@ -451,7 +451,7 @@ async fn a_drain_tells_what_ran() {
     let lines = [
         "completed 1, retried 1, died 1, parked 1, unknown 1, waiting 3:",
         "  WORKER/greet/_ attempt 1 completed with an error value: nobody to greet",
-        "  WORKER/greet/_ attempt 1 failed and is tried again in 600 s: no paper",
+        "  WORKER/greet/_ attempt 1 failed and is retried in 600 s: no paper",
         "  WORKER/once/_ attempt 1 died: no paper",
         "  WORKER/nobody/_ waits: the kit has no handler of this name",
         "  WORKER/paused/_ waits: its handler is paused",
@@ -471,7 +471,7 @@ async fn a_drain_tells_what_ran() {
 async fn what_memory_does_not_do_is_refused() {
     let kit = TestKit::new();
     let error = kit.admin().stats(CanvasId::DEFAULT, None).await.unwrap_err();
-    assert_eq!(error.to_string(), "a store in memory does not do this: give the test kit a database");
+    assert_eq!(error.to_string(), "a store in memory does not support this: give the test kit a database");
 }
 
 /// A chosen id is emitted once; a repeated idempotency key returns the first answer.
