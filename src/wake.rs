@@ -213,7 +213,7 @@ impl Waker {
             && let Err(error) = self.expire(retention).await
         {
             let error = &error as &dyn std::error::Error;
-            tracing::error!(error, "what is old was not deleted; tried again within two hours");
+            tracing::error!(error, "expired rows were not deleted; retrying within two hours");
         }
         pass.more = self.is_over();
         trouble.map(|()| pass)
