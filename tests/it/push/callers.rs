@@ -123,7 +123,7 @@ async fn half_a_configuration_is_refused() {
     let audience = |audience: &str| vec![audience.to_owned()];
     for (push, words) in [
         (PushCallers { audiences: audience("push"), accounts: vec![] }, "WAKEQ_PUSH_ACCOUNTS"),
-        (PushCallers { audiences: audience(AUDIENCE), ..super::callers() }, "another audience"),
+        (PushCallers { audiences: audience(AUDIENCE), ..super::callers() }, "a different audience"),
     ] {
         let access = AccessConfig { audiences: audience(AUDIENCE), push, ..AccessConfig::default() };
         let config = HttpConfig { access, ..HttpConfig::default() };
