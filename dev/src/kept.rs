@@ -40,6 +40,16 @@ enum Hold {
     Others(Other),
 }
 
+impl Drop for Kept {
+    /// Closing the file is not enough: a child between its fork and its exec has a copy of it, which
+    /// keeps the lock.
+    fn drop(&mut self) {
+        if let Hold::Ours(file) = &self.hold {
+            let _closed_only = file.unlock();
+        }
+    }
+}
+
 /// Another `cargo dev` that owns the folder.
 pub(super) struct Other {
     pub(super) pid: String,
@@ -198,6 +208,8 @@ mod tests {
         assert!(first.key().exists());
 
         let held = second.hold().unwrap();
+        let Hold::Ours(file) = &first.hold else { panic!("it was the first") };
+        let _of_a_child = file.try_clone().unwrap(); // as a fork has it until it executes its program
         drop((first, second));
         let third = Kept::at(folder.clone()).unwrap();
         assert!(third.other().is_none());
