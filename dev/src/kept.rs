@@ -41,8 +41,8 @@ enum Hold {
 }
 
 impl Drop for Kept {
-    /// Closing the file is not enough: a child between its fork and its exec has a copy of it, which
-    /// keeps the lock.
+    /// Closing the file is not enough: a child between its fork and its exec has a copy of it,
+    /// which keeps the lock.
     fn drop(&mut self) {
         if let Hold::Ours(file) = &self.hold {
             let _closed_only = file.unlock();
