@@ -3,7 +3,8 @@
 //! First, events without an object: the statements that emit, claim and delete them, on the tables
 //! from before ordering and on today's, batch by batch in turns. Then events on one hot object, on
 //! many, and on none, through the queue and a worker, in interleaved rounds; the median round is
-//! printed.
+//! printed. With `-- busy`, instead: a worker with a short lease and its whole backlog from the
+//! start, which may lose no claim, and how long the objects waited.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -11,7 +12,7 @@
 )]
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
@@ -20,7 +21,8 @@ use uuid::Uuid;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
+    Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, Timing,
+    WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions};
 
@@ -29,6 +31,9 @@ const CALLERS: usize = 32;
 const EMITTED: usize = 3_200;
 const BATCH: usize = 250;
 const BATCHES: usize = 400;
+/// Events and objects of the busy worker.
+const BACKLOG: usize = 100_000;
+const OBJECTS: usize = 1_000;
 /// The last migration before that of ordering.
 const BEFORE: u32 = 12;
 
@@ -55,8 +60,12 @@ async fn main() {
         return;
     }
     let cluster = Cluster::start(ClusterOptions::default()).await.unwrap();
-    without_objects(&cluster).await;
-    on_objects(&cluster).await;
+    if std::env::args().any(|argument| argument == "busy") {
+        busy(&cluster).await;
+    } else {
+        without_objects(&cluster).await;
+        on_objects(&cluster).await;
+    }
     cluster.stop().await.unwrap();
 }
 
@@ -294,7 +303,7 @@ impl Bench {
             ended.recv().await.unwrap();
         }
         while counters.outcome(Outcome::Deleted) < EMITTED as u64 {
-            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let took_s = started.elapsed().as_secs_f64();
         stop.cancel();
@@ -310,4 +319,62 @@ fn event(on: On, at: usize) -> Event {
         On::Many => event.on(&format!("work:{}", at % 1000)).unwrap(),
         On::One => event.on("work:1").unwrap(),
     }
+}
+
+/// A worker whose lease is 3 s drains a backlog on many objects that is there before it starts.
+/// Prints how long it took, and the times between the end of an object's event and the start of its
+/// next one; fails if a claim is lost or an event runs out of order.
+async fn busy(cluster: &Cluster) {
+    let url = cluster.url("postgres");
+    Store::migrate(&url, false).await.unwrap();
+    let timing =
+        Timing { lease: Duration::from_secs(3), horizon: Duration::from_secs(60), ..Timing::default() };
+    let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await.unwrap();
+    let notifier = Arc::new(MemoryNotifier::new());
+    let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
+    for page in 0..BACKLOG / OBJECTS {
+        let events = (0..OBJECTS).map(|at| event(On::Many, page * OBJECTS + at)).collect();
+        queue.emit_all(events).await.unwrap();
+    }
+    let (done, mut ended) = mpsc::channel(BACKLOG);
+    let handlers = Handlers::new().on("bench", move |event: Execution| {
+        let done = done.clone();
+        async move {
+            let place = event.place.expect("it is on an object");
+            let began = Instant::now();
+            done.send((place.object, place.link.id, began, Instant::now())).await?;
+            Ok(())
+        }
+    });
+    let notifier: Arc<dyn Notifier> = notifier;
+    let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default()).unwrap();
+    let (stop, counters) = (worker.stop_token(), worker.counters());
+    let started = Instant::now();
+    let running = tokio::spawn(worker.run());
+    let mut runs = Vec::with_capacity(BACKLOG);
+    while runs.len() < BACKLOG {
+        runs.push(ended.recv().await.unwrap());
+    }
+    let took_s = started.elapsed().as_secs_f64();
+    while counters.outcome(Outcome::Deleted) < BACKLOG as u64 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    stop.cancel();
+    running.await.unwrap().unwrap();
+    let lost = [Outcome::FencedOut, Outcome::LeaseLost].map(|outcome| counters.outcome(outcome));
+    assert_eq!(lost, [0, 0], "claims lost");
+    runs.sort_by_key(|(object, link, ..)| (object.to_string(), *link));
+    let pairs = runs.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+    let mut waits: Vec<f64> = pairs
+        .map(|pair| pair[1].2.checked_duration_since(pair[0].3).expect("in order").as_secs_f64() * 1000.0)
+        .collect();
+    waits.sort_by(f64::total_cmp);
+    let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
+    println!("{BACKLOG} events on {OBJECTS} objects in {took_s:.1} s: no claim lost");
+    println!(
+        "an object's next began after p50 {:.0} ms, p99 {:.0} ms, longest {:.0} ms",
+        at(50),
+        at(99),
+        at(100)
+    );
 }
