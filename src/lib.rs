@@ -96,8 +96,8 @@ pub use store::{
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, PushError, PushRunner,
-    QueueWorker, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
+    BoxedHandler, Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, PushError,
+    PushRunner, QueueWorker, RemoteHandler, RemoteHandlers, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
 };
 
 /// Compiles the code in the README.

@@ -20,7 +20,7 @@ use clap::Parser;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{Admin, Entities, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
 use wakeq_services::{
@@ -201,7 +201,7 @@ async fn run_events(
         handlers = accounts::handlers(handlers, Entities::new(queue.clone()));
     }
     let worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), handlers, config)?;
-    let mut worker = worker.deliver_with(Deliverer::new(service::delivery()?)?);
+    let mut worker = worker.remote_handlers(Targets::new(&store, Deliverer::new(service::delivery()?)?));
     let reports = worker.reports();
     let stopping = worker.stop_token();
 

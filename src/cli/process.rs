@@ -17,7 +17,7 @@ use super::telemetry::{Observed, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
 use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
-use crate::delivery::Deliverer;
+use crate::delivery::{Deliverer, Targets};
 use crate::emit::{Queue, QueueConfig};
 use crate::http::{HttpConfig, HttpServer};
 use crate::notify::Notifier;
@@ -269,7 +269,7 @@ impl Process {
         let (store, notifier) = (self.store.clone(), Arc::clone(&self.notifier));
         let mut worker = QueueWorker::new(store, notifier, handlers, arguments.config())?;
         if !arguments.no_targets {
-            worker = worker.deliver_with(Deliverer::new(delivery.config()?)?);
+            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
         }
         Ok(worker.into_push_runner().await?)
     }
@@ -307,7 +307,7 @@ impl Process {
         }
         let mut worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
         if !arguments.no_targets {
-            worker = worker.deliver_with(Deliverer::new(delivery.config()?)?);
+            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
         }
         let waking = self.is_local.then(|| self.wake_what_waited());
         let working = work(worker, self.stop.clone());

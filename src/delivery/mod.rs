@@ -17,6 +17,7 @@ mod names;
 mod resolve;
 mod rules;
 mod sign;
+mod targets;
 mod tls;
 mod value;
 
@@ -30,6 +31,7 @@ pub use client::Deliverer;
 pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
 pub use resolve::{Resolve, SystemResolver};
 pub use rules::RefusedTarget;
+pub use targets::Targets;
 
 use crate::event::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timestamp, Traceparent};
 

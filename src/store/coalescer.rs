@@ -11,8 +11,12 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use super::StoreError;
+use super::{Store, StoreError};
 
+/// Most requests in one statement: the knee of the measured curve is at 100 to 500.
+pub(crate) const BATCH_MAX: usize = 250;
+/// How many statements of a kind are in flight at a time.
+const IN_FLIGHT: usize = 2;
 /// Most requests that may wait; further ones are refused.
 const WAITING_MAX: usize = 20_000;
 /// How often a batch is halved because the server cancelled its statement, which may take seconds
@@ -91,6 +95,20 @@ where
         let (sender, answer) = oneshot::channel();
         self.queue.try_send((request, sender)).map_err(|_| StoreError::Overloaded)?;
         answer.await.map_err(|_| StoreError::Overloaded)?
+    }
+}
+
+impl Store {
+    /// A queue in front of a statement of this store.
+    pub(crate) fn batched<Q, A, S, F>(&self, statement: S) -> Coalescer<Q, A>
+    where
+        Q: Clone + Send + Sync + 'static,
+        A: Send + 'static,
+        S: Fn(Self, Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        let store = self.clone();
+        Coalescer::new(BATCH_MAX, IN_FLIGHT, move |requests| statement(store.clone(), requests))
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) use chains::{NewState, insert_with_state};
 pub(crate) use chores::DUE_PAGE;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
-pub(crate) use coalescer::Coalescer;
+pub(crate) use coalescer::{BATCH_MAX, Coalescer};
 pub(crate) use control::{BULK_PAGE, Commanded};
 pub use counts::HandlerCounts;
 pub(crate) use counts::HandlerDoing;

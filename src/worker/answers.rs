@@ -24,7 +24,6 @@ enum ErrorKind {
     Operational(Option<Duration>),
     Value,
     NotYet(Duration),
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only a target says so"))]
     Gone,
 }
 
@@ -82,9 +81,8 @@ impl HandlerError {
         self
     }
 
-    /// The handler is permanently gone, and has to be paused.
-    #[cfg(feature = "http")]
-    pub(super) fn gone(reason: impl fmt::Display) -> Self {
+    /// The handler runs elsewhere and is permanently gone there: it is paused, with this reason.
+    pub fn gone(reason: impl fmt::Display) -> Self {
         Self { message: reason.to_string(), kind: ErrorKind::Gone }
     }
 

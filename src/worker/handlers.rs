@@ -206,7 +206,8 @@ pub enum InvalidRoute {
     NoConcurrency(String),
 }
 
-pub(super) type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
+/// A handler, called once per attempt.
+pub type BoxedHandler = Arc<dyn Fn(Execution) -> BoxFuture<'static, HandlerResult> + Send + Sync>;
 
 /// The handlers of a worker: an explicit list.
 #[derive(Clone, Default)]

@@ -18,13 +18,12 @@ mod onward;
 mod pace;
 mod process;
 mod push;
+mod remote;
 mod room;
 mod rotation;
 mod run;
 mod signal;
 mod statements;
-#[cfg(feature = "http")]
-mod targets;
 mod values;
 
 use std::pin::pin;
@@ -38,12 +37,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 pub use answers::{HandlerError, HandlerResult};
 pub use counters::{Counters, RunReport, Verdict};
-pub use handlers::{Execution, Handlers, InvalidRoute, Origin, Route};
+pub use handlers::{BoxedHandler, Execution, Handlers, InvalidRoute, Origin, Route};
 pub use push::{PushError, PushRunner};
+pub use remote::{RemoteHandler, RemoteHandlers};
 pub use signal::shutdown_signal;
 
-#[cfg(feature = "http")]
-use crate::delivery::Deliverer;
 use crate::event::{Name, Notification};
 use crate::machine::Policy;
 use crate::notify::{Notifier, NotifyError, Subscription};
@@ -54,8 +52,6 @@ use leases::Leases;
 use room::Room;
 use run::Runner;
 use statements::Statements;
-#[cfg(feature = "http")]
-use targets::Targets;
 use values::Values;
 
 /// Upper limit of the capacity, the prefetch and the parking lot.
@@ -192,8 +188,7 @@ pub struct QueueWorker {
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
-    #[cfg(feature = "http")]
-    deliverer: Option<Deliverer>,
+    remote: Option<Arc<dyn RemoteHandlers>>,
     stop: CancellationToken,
     kill: CancellationToken,
 }
@@ -235,27 +230,16 @@ impl QueueWorker {
             counters: Arc::default(),
             reports: None,
             trouble: watch::Sender::new(Some("the worker has not started".into())),
-            #[cfg(feature = "http")]
-            deliverer: None,
+            remote: None,
             stop: CancellationToken::new(),
             kill: CancellationToken::new(),
         })
     }
 
-    /// Also runs events whose handlers are registered as HTTP targets. A function for the same
-    /// events takes precedence.
-    ///
-    /// ```
-    /// use wakeq::QueueWorker;
-    /// use wakeq::delivery::{Deliverer, DeliveryConfig};
-    ///
-    /// fn with_targets(worker: QueueWorker) -> Result<QueueWorker, Box<dyn std::error::Error>> {
-    ///     Ok(worker.deliver_with(Deliverer::new(DeliveryConfig::default())?))
-    /// }
-    /// ```
-    #[cfg(feature = "http")]
-    pub fn deliver_with(mut self, deliverer: Deliverer) -> Self {
-        self.deliverer = Some(deliverer);
+    /// Also runs events whose handlers run elsewhere, e.g. registered HTTP targets. A function for
+    /// the same events takes precedence.
+    pub fn remote_handlers(mut self, handlers: impl RemoteHandlers) -> Self {
+        self.remote = Some(Arc::new(handlers));
         self
     }
 
@@ -380,25 +364,16 @@ impl QueueWorker {
         [renewing, watching].map(AbortOnDropHandle::new)
     }
 
-    #[cfg(feature = "http")]
-    fn targets(&self, deliverer: Deliverer) -> Arc<Targets> {
-        let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
-        Arc::new(Targets::new(&self.store, deliverer, share.min(LOT_MAX)))
-    }
-
     fn runner(&self, leases: Arc<Leases>) -> Runner {
         let timing = self.store.timing();
-        #[cfg(feature = "http")]
-        let with_targets = self.deliverer.is_some();
-        #[cfg(not(feature = "http"))]
-        let with_targets = false;
+        let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
-            statements: Statements::new(&self.store, &self.registry, alone, with_targets),
+            statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some()),
             registry: Arc::clone(&self.registry),
-            #[cfg(feature = "http")]
-            targets: self.deliverer.clone().map(|deliverer| self.targets(deliverer)),
+            remote: self.remote.clone(),
+            remote_share: share.min(LOT_MAX),
             leases,
             policy: Policy {
                 lease: timing.lease,

@@ -18,7 +18,6 @@ use super::leases::Leases;
 use super::onward;
 use super::room::{Room, RoomQueues};
 use super::run::Runner;
-use super::statements::batched;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
 use crate::machine::{Answer, When};
@@ -137,7 +136,7 @@ impl QueueWorker {
         let mut runner = self.runner(leases);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
-        let promises = batched(&self.store, |store, asked: Vec<(EventId, Duration)>| async move {
+        let promises = self.store.batched(|store, asked: Vec<(EventId, Duration)>| async move {
             store.bring_forward(&asked).await.map(|()| vec![(); asked.len()])
         });
         let inner = Inner {

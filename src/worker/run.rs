@@ -18,10 +18,9 @@ use super::finished::{Finished, Halt};
 use super::handlers::{Execution, Handler, Registry, canvas_key};
 use super::leases::{Held, Leases};
 use super::process::process;
+use super::remote::RemoteHandlers;
 use super::room::{Room, RoomKind};
 use super::statements::{Alone, Statements};
-#[cfg(feature = "http")]
-use super::targets::Targets;
 use super::values::Values;
 use crate::event::{CopyOf, HandlerAddress, Notification, Place, Schedule, Turn, target_of_queue};
 use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Ran, State};
@@ -36,8 +35,9 @@ const REASON_MAX: usize = 1000;
 pub(super) struct Runner {
     pub(super) statements: Statements,
     pub(super) registry: Arc<Registry>,
-    #[cfg(feature = "http")]
-    pub(super) targets: Option<Arc<Targets>>,
+    pub(super) remote: Option<Arc<dyn RemoteHandlers>>,
+    /// How many remote handlers of one tenant run here at a time.
+    pub(super) remote_share: usize,
     pub(super) leases: Arc<Leases>,
     pub(super) policy: Policy,
     pub(super) suspect_losses: u32,
@@ -69,17 +69,10 @@ impl Runner {
         }
     }
 
-    #[cfg(feature = "http")]
-    async fn find_target(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
-        match &self.targets {
-            Some(targets) => targets.find(address).await,
-            None => Ok(None),
-        }
-    }
-
-    #[cfg(not(feature = "http"))]
-    async fn find_target(&self, _: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
-        Ok(None)
+    async fn find_remote(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
+        let Some(remote) = &self.remote else { return Ok(None) };
+        let found = remote.find(address, self.remote_share).await?;
+        Ok(found.map(|handler| Arc::new(handler.into())))
     }
 
     async fn round(&self, notification: Notification, room: Room) -> Finished {
@@ -263,8 +256,8 @@ impl Run<'_> {
         };
         match (function, &self.facts.copy_of) {
             (Some(handler), _) => Ok(Some(Arc::clone(handler))),
-            (None, Some(copy)) => self.runner.find_target(&target_of_queue(&copy.queue)).await,
-            (None, None) => self.runner.find_target(address).await,
+            (None, Some(copy)) => self.runner.find_remote(&target_of_queue(&copy.queue)).await,
+            (None, None) => self.runner.find_remote(address).await,
         }
     }
 

@@ -8,13 +8,9 @@ use uuid::Uuid;
 use super::handlers::Registry;
 use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
 use crate::store::{
-    ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
+    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
 };
 
-/// Most events in one statement: the knee of the measured curve is at 100 to 500.
-const BATCH_MAX: usize = 250;
-/// How many statements of a kind are in flight at a time.
-const IN_FLIGHT: usize = 2;
 /// The actor in the record when a handler is paused because it said that it is gone.
 const GONE_ACTOR: &str = "target";
 
@@ -86,10 +82,10 @@ impl Statements {
         let ahead = registry.unlimited();
         Self {
             claims_any_ahead: !(ahead.0.is_empty() && ahead.1.is_empty()),
-            loads: batched(store, |store, ids| async move { store.load(&ids).await }),
+            loads: store.batched(|store, ids| async move { store.load(&ids).await }),
             claims_ahead: claims(store, limits(ahead)),
             claims: claims(store, every.clone()),
-            claims_elsewhere: batched(store, move |store, asked: Vec<(Notification, String)>| async move {
+            claims_elsewhere: store.batched(move |store, asked: Vec<(Notification, String)>| async move {
                 let (told, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
                 store.claim(&told, &of_one_canvas(keys, (trusted, value_max))).await
             }),
@@ -100,22 +96,20 @@ impl Statements {
                     async move { Ok(store.take_turns(&turns, trusted, value_max).await) }
                 }
             }),
-            completions: batched(store, |store, claims| async move { store.complete(&claims).await }),
-            link_completions: batched(
-                store,
-                |store, claims| async move { store.complete_links(&claims).await },
-            ),
-            firsts: batched(store, |store, lanes| async move { store.firsts(&lanes).await }),
-            rooms: batched(store, |store, ended| async move { store.room_in_facets_of(&ended).await }),
-            recalls: batched(store, |store, ids| async move {
+            completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
+            link_completions: store
+                .batched(|store, claims| async move { store.complete_links(&claims).await }),
+            firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
+            rooms: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
+            recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
             }),
-            retries: batched(store, |store, retries| async move { store.retry(&retries).await }),
-            parks: batched(store, |store, ids| async move { store.park(&ids).await }),
-            defers: batched(store, move |store, ids| async move {
+            retries: store.batched(|store, retries| async move { store.retry(&retries).await }),
+            parks: store.batched(|store, ids| async move { store.park(&ids).await }),
+            defers: store.batched(move |store, ids| async move {
                 defer(&store, &ids, with_targets).await.map(|()| vec![(); ids.len()])
             }),
-            releases: batched(store, |store, claims| async move {
+            releases: store.batched(|store, claims| async move {
                 store.release(&claims).await.map(|()| vec![(); claims.len()])
             }),
             store: store.clone(),
@@ -201,16 +195,10 @@ impl Statements {
     pub(super) const PAUSE: Duration = Duration::from_millis(200);
 }
 
-#[cfg(feature = "http")]
 async fn defer(store: &Store, ids: &[EventId], with_targets: bool) -> Result<(), StoreError> {
     store.defer(ids).await?;
     // A worker without targets would repeatedly wake events that it can't run.
     if with_targets { store.wake_registered(ids).await } else { Ok(()) }
-}
-
-#[cfg(not(feature = "http"))]
-async fn defer(store: &Store, ids: &[EventId], _: bool) -> Result<(), StoreError> {
-    store.defer(ids).await
 }
 
 fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -> ClaimLimits {
@@ -221,19 +209,8 @@ fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -
 
 fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {
     let limits = Arc::new(limits);
-    batched(store, move |store, told| {
+    store.batched(move |store, told| {
         let limits = Arc::clone(&limits);
         async move { store.claim(&told, &limits).await }
     })
-}
-
-pub(super) fn batched<Q, A, S, F>(store: &Store, statement: S) -> Coalescer<Q, A>
-where
-    Q: Clone + Send + Sync + 'static,
-    A: Send + 'static,
-    S: Fn(Store, Vec<Q>) -> F + Send + Sync + 'static,
-    F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
-{
-    let store = store.clone();
-    Coalescer::new(BATCH_MAX, IN_FLIGHT, move |requests| statement(store.clone(), requests))
 }

@@ -2,7 +2,7 @@
 //! for waiting copies.
 
 use uuid::Uuid;
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError,
@@ -276,7 +276,7 @@ async fn replacing_a_queue_lets_it_go_on() {
         Handlers::new(),
         WorkerConfig::default(),
     );
-    let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    let mut worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
     worker.until_count(2, Outcome::Deferred).await;
     let with_target = NewQueue { target: Some(to(&receiver.url)), ..emails() };
     let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
@@ -317,7 +317,7 @@ async fn a_queues_target_that_is_gone_has_failed() {
         Handlers::new(),
         WorkerConfig::default(),
     );
-    let mut worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    let mut worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
     emit(&stage, canvas(1), 1).await;
     worker.until_count(1, Outcome::Deleted).await;
     assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);

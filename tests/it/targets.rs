@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::Scope;
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::http::HttpConfig;
 use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
@@ -31,7 +31,7 @@ async fn service() -> Service {
 fn worker(stage: &Stage, handlers: Handlers) -> Running {
     let config = WorkerConfig::default();
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
+    Running::of(worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())))
 }
 
 /// Registers a URL for `greet`; returns the answer.

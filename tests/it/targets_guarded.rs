@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::{AccessConfig, Scope};
-use wakeq::delivery::{Deliverer, DeliveryConfig};
+use wakeq::delivery::{Deliverer, Targets, DeliveryConfig};
 use wakeq::http::HttpConfig;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
@@ -26,7 +26,7 @@ const GREET: &str = "/handlers/WORKER/greet";
 fn worker(store: &Store, stage: &Stage) -> Running {
     let (notifier, config) = (stage.notifier.clone(), WorkerConfig::default());
     let worker = QueueWorker::new(store.clone(), notifier, Handlers::new(), config).unwrap();
-    Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
+    Running::of(worker.remote_handlers(Targets::new(store, Deliverer::new(to_loopback()).unwrap())))
 }
 
 fn new(url: &str, audience: Option<&str>) -> NewTarget {

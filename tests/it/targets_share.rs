@@ -1,6 +1,6 @@
 //! What one canvas's targets may take of a worker.
 
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewQueue, NewSecret,
     NewTarget, Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
@@ -16,7 +16,7 @@ const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> Running {
     let config = WorkerConfig { capacity: 8, target_share, ..WorkerConfig::default() };
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    Running::of(worker.deliver_with(Deliverer::new(to_loopback()).unwrap()))
+    Running::of(worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())))
 }
 
 pub(crate) async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {

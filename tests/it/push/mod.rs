@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::access::{Access, AccessConfig, PushCallers, Reach, Scope};
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
@@ -72,7 +72,7 @@ pub(super) async fn runner(
     config: WorkerConfig,
 ) -> (PushRunner, Arc<Counters>) {
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    let worker = worker.deliver_with(Deliverer::new(to_loopback()).unwrap());
+    let worker = worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap()));
     let runner = worker.into_push_runner().await.unwrap();
     let counters = runner.counters();
     (runner, counters)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wakeq::delivery::Deliverer;
+use wakeq::delivery::{Deliverer, Targets};
 use wakeq::{
     Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
     QueueWorker, Stop, TargetPolicy, WorkerConfig,
@@ -48,7 +48,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let mut receiver = posted_to(world, VICTIM.canvas).await;
     let worker =
         QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
-    let worker = Running::of(worker.unwrap().deliver_with(Deliverer::new(to_loopback()).unwrap()));
+    let worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
     // In one batch, so that events behind another one of their object need a wake-up when that is
     // done; the attacker's are in between.
     let between = |value| event("row", value).on("row:1").unwrap();

@@ -14,7 +14,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("telemetry", &["event"]),
     ("machine", &["event"]),
     ("cron", &["event"]),
-    ("delivery", &["event", "telemetry"]),
     ("store", &["event"]),
     ("broadcast", &["event", "telemetry"]),
     ("notify", &["event", "broadcast"]),
@@ -23,7 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("explain", &["event", "machine", "store"]),
     ("emit", &["event", "fault", "telemetry", "store", "broadcast", "notify"]),
     ("admin", &["event", "fault", "cron", "machine", "store", "notify", "wake", "explain"]),
-    ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine", "delivery"]),
+    ("worker", &["event", "fault", "telemetry", "store", "notify", "wake", "emit", "machine"]),
+    ("delivery", &["event", "telemetry", "machine", "store", "worker"]),
     ("log", &["event", "store", "broadcast", "notify"]),
     ("consumer", &["event", "fault", "telemetry", "store", "log"]),
     (

@@ -1,57 +1,61 @@
-//! Handlers that are reached over HTTP. They are looked up when an event needs one, so that a new
-//! registration takes effect immediately.
+//! The registered HTTP targets, as handlers of a worker. They are looked up when an event needs
+//! one, so that a new registration takes effect immediately.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::answers::{HandlerError, HandlerResult};
-use super::handlers::{BoxedHandler, Execution, Handler, PATIENCE};
-use super::statements::batched;
-use crate::delivery::{Delivered, Deliverer, Delivery};
+use super::{Delivered, Deliverer, Delivery};
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name, TargetPolicy};
 use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
 use crate::telemetry;
+use crate::worker::{BoxedHandler, Execution, HandlerError, HandlerResult, RemoteHandler, RemoteHandlers};
 
-/// Rooms kept before unused ones are removed.
-const ROOMS_KEPT: usize = 10_000;
+/// Semaphores kept before unused ones are removed.
+const SEMAPHORES_KEPT: usize = 10_000;
 /// A delivery ends within its target's timeout plus the time that it may wait for room; if it does
 /// not, it is cut off this much later.
 const SLACK: Duration = Duration::from_secs(2);
 
-/// What a worker needs to call targets.
-pub(super) struct Targets {
+/// The registered HTTP targets, as handlers of a worker.
+///
+/// ```
+/// use wakeq::delivery::{Deliverer, DeliveryConfig, Targets};
+/// use wakeq::{QueueWorker, Store};
+///
+/// fn with_targets(worker: QueueWorker, store: &Store) -> Result<QueueWorker, Box<dyn std::error::Error>> {
+///     let deliverer = Deliverer::new(DeliveryConfig::default())?;
+///     Ok(worker.remote_handlers(Targets::new(store, deliverer)))
+/// }
+/// ```
+pub struct Targets {
     deliverer: Deliverer,
     lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
-    rooms: Mutex<Rooms<HandlerAddress>>,
-    shares: Mutex<Rooms<Sharer>>,
-    share: usize,
+    limits: Mutex<Semaphores<HandlerAddress>>,
+    shares: Mutex<Semaphores<Sharer>>,
 }
 
 impl Targets {
-    /// `share` is how many deliveries of one canvas, or of one queue, are made at a time.
-    pub(super) fn new(store: &Store, deliverer: Deliverer, share: usize) -> Self {
-        let lookups = batched(store, |store, addresses: Vec<HandlerAddress>| async move {
+    /// The targets registered in a store, called by a deliverer. Nothing is read before
+    /// [`RemoteHandlers::find`].
+    pub fn new(store: &Store, deliverer: Deliverer) -> Self {
+        let lookups = store.batched(|store, addresses: Vec<HandlerAddress>| async move {
             store.targets_at(&addresses).await
         });
-        Self { deliverer, lookups, rooms: Mutex::default(), shares: Mutex::default(), share }
+        Self { deliverer, lookups, limits: Mutex::default(), shares: Mutex::default() }
     }
 
-    /// The handler at an address, if it has a target now.
-    pub(super) async fn find(&self, address: &HandlerAddress) -> Result<Option<Arc<Handler>>, StoreError> {
-        let found = self.lookups.call(address.clone()).await?;
-        Ok(found.map(|found| Arc::new(self.handler(address, found))))
-    }
-
-    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>) -> Handler {
+    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>, share: usize) -> RemoteHandler {
         let policy = &found.target.policy;
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
-        let share = Some(room(&self.shares, &Sharer::of(address), self.share));
-        let room = limit.map(|limit| room(&self.rooms, address, limit));
+        let limit = limit.map(|limit| semaphore(&self.limits, address, limit));
+        let share = semaphore(&self.shares, &Sharer::of(address), share);
         let timeout = policy.timeout + Deliverer::ROOM_WITHIN + SLACK;
         let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
         let deliverer = self.deliverer.clone();
@@ -59,8 +63,21 @@ impl Targets {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        let (timeout, revision) = (Some(timeout), Some(revision));
-        Handler { run, retry, timeout, room, share, halts, patience: PATIENCE, revision }
+        RemoteHandler { run, retry, timeout, limit, share, halts, revision }
+    }
+}
+
+impl RemoteHandlers for Targets {
+    fn find<'a>(
+        &'a self,
+        address: &'a HandlerAddress,
+        share: usize,
+    ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>> {
+        async move {
+            let found = self.lookups.call(address.clone()).await?;
+            Ok(found.map(|found| self.handler(address, found, share)))
+        }
+        .boxed()
     }
 }
 
@@ -93,8 +110,8 @@ fn retry(policy: &TargetPolicy) -> RetryPolicy {
     RetryPolicy { retries, delay, factor, delay_max }
 }
 
-fn room<K: Clone + Eq + Hash>(rooms: &Mutex<Rooms<K>>, whose: &K, limit: usize) -> Arc<Semaphore> {
-    rooms.lock().unwrap_or_else(PoisonError::into_inner).of(whose, limit)
+fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: usize) -> Arc<Semaphore> {
+    all.lock().unwrap_or_else(PoisonError::into_inner).of(key, limit)
 }
 
 /// What shares a limit on deliveries: a canvas, or a queue, since the targets of all queues are on
@@ -114,30 +131,30 @@ impl Sharer {
 
 /// How many deliveries this worker makes at a time to an address, or for a sharer: one semaphore
 /// each, kept while it is in use.
-struct Rooms<K> {
-    rooms: HashMap<K, (usize, Arc<Semaphore>)>,
+struct Semaphores<K> {
+    by_key: HashMap<K, (usize, Arc<Semaphore>)>,
 }
 
-impl<K> Default for Rooms<K> {
+impl<K> Default for Semaphores<K> {
     fn default() -> Self {
-        Self { rooms: HashMap::new() }
+        Self { by_key: HashMap::new() }
     }
 }
 
-impl<K: Clone + Eq + Hash> Rooms<K> {
-    /// A changed limit makes a new room: permits held in the old one no longer count.
-    fn of(&mut self, whose: &K, limit: usize) -> Arc<Semaphore> {
-        if let Some((known, room)) = self.rooms.get(whose)
+impl<K: Clone + Eq + Hash> Semaphores<K> {
+    /// A changed limit makes a new semaphore: permits of the old one no longer count.
+    fn of(&mut self, key: &K, limit: usize) -> Arc<Semaphore> {
+        if let Some((known, semaphore)) = self.by_key.get(key)
             && *known == limit
         {
-            return Arc::clone(room);
+            return Arc::clone(semaphore);
         }
-        if self.rooms.len() >= ROOMS_KEPT {
-            self.rooms.retain(|_, (_, room)| Arc::strong_count(room) > 1);
+        if self.by_key.len() >= SEMAPHORES_KEPT {
+            self.by_key.retain(|_, (_, semaphore)| Arc::strong_count(semaphore) > 1);
         }
-        let room = Arc::new(Semaphore::new(limit));
-        self.rooms.insert(whose.clone(), (limit, Arc::clone(&room)));
-        room
+        let semaphore = Arc::new(Semaphore::new(limit));
+        self.by_key.insert(key.clone(), (limit, Arc::clone(&semaphore)));
+        semaphore
     }
 }
 
@@ -152,13 +169,13 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_one_room_until_its_limit_changes() {
-        let mut rooms = Rooms::default();
-        let first = rooms.of(&address("a"), 1);
+    fn an_address_has_one_semaphore_until_its_limit_changes() {
+        let mut limits = Semaphores::default();
+        let first = limits.of(&address("a"), 1);
         let taken = first.clone().try_acquire_owned().unwrap();
-        assert!(rooms.of(&address("a"), 1).try_acquire().is_err());
-        assert!(rooms.of(&address("b"), 1).try_acquire().is_ok());
-        assert!(rooms.of(&address("a"), 2).try_acquire().is_ok());
+        assert!(limits.of(&address("a"), 1).try_acquire().is_err());
+        assert!(limits.of(&address("b"), 1).try_acquire().is_ok());
+        assert!(limits.of(&address("a"), 2).try_acquire().is_ok());
         drop(taken);
     }
 
@@ -169,7 +186,7 @@ mod tests {
         assert_eq!(queue("billing"), queue("billing"));
         assert_eq!(Sharer::of(&address("a")), Sharer::of(&address("b")));
         assert_ne!(Sharer::of(&address("billing")), queue("billing"));
-        let mut shares = Rooms::default();
+        let mut shares = Semaphores::default();
         let taken = shares.of(&queue("billing"), 1).try_acquire_owned().unwrap();
         assert!(shares.of(&queue("billing"), 1).try_acquire().is_err());
         assert!(shares.of(&queue("search"), 1).try_acquire().is_ok());
@@ -177,13 +194,13 @@ mod tests {
     }
 
     #[test]
-    fn rooms_that_nobody_is_in_are_not_kept_for_ever() {
-        let mut rooms = Rooms::default();
-        let busy = rooms.of(&address("busy"), 1);
-        for index in 0..2 * ROOMS_KEPT {
-            rooms.of(&address(&format!("h{index}")), 1);
+    fn unused_semaphores_are_removed() {
+        let mut limits = Semaphores::default();
+        let busy = limits.of(&address("busy"), 1);
+        for index in 0..2 * SEMAPHORES_KEPT {
+            limits.of(&address(&format!("h{index}")), 1);
         }
-        assert!(rooms.rooms.len() <= ROOMS_KEPT);
-        assert!(Arc::ptr_eq(&busy, &rooms.of(&address("busy"), 1)));
+        assert!(limits.by_key.len() <= SEMAPHORES_KEPT);
+        assert!(Arc::ptr_eq(&busy, &limits.of(&address("busy"), 1)));
     }
 }

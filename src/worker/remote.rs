@@ -1,0 +1,60 @@
+//! Handlers that run elsewhere: the only way in which a worker learns of handlers that are no
+//! functions of its program.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+
+use super::handlers::{BoxedHandler, Handler, PATIENCE};
+use crate::event::HandlerAddress;
+use crate::machine::RetryPolicy;
+use crate::store::StoreError;
+
+/// Looks up handlers that run elsewhere. [`crate::delivery::Targets`] are the registered HTTP
+/// targets.
+pub trait RemoteHandlers: Send + Sync + 'static {
+    /// The handler at an address now, if there is one. `share` is how many handlers of one tenant
+    /// this worker may run at a time.
+    fn find<'a>(
+        &'a self,
+        address: &'a HandlerAddress,
+        share: usize,
+    ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>>;
+}
+
+/// A handler that runs elsewhere, and how it is called.
+pub struct RemoteHandler {
+    /// Calls it once.
+    pub run: BoxedHandler,
+    /// When and how often a failed event is retried.
+    pub retry: RetryPolicy,
+    /// Longest duration of a call; then it is cut off as an operational error.
+    pub timeout: Duration,
+    /// Limits how many of its events run at a time.
+    pub limit: Option<Arc<Semaphore>>,
+    /// Limits how many handlers of its tenant run at a time, for the sake of the others.
+    pub share: Arc<Semaphore>,
+    /// Whether the death of an event halts its lane.
+    pub halts: bool,
+    /// The revision of its registration: if it is gone, only this revision is paused.
+    pub revision: Uuid,
+}
+
+impl From<RemoteHandler> for Handler {
+    fn from(handler: RemoteHandler) -> Self {
+        let RemoteHandler { run, retry, timeout, limit, share, halts, revision } = handler;
+        Self {
+            run,
+            retry,
+            timeout: Some(timeout),
+            room: limit,
+            share: Some(share),
+            halts,
+            patience: PATIENCE,
+            revision: Some(revision),
+        }
+    }
+}
