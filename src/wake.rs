@@ -446,6 +446,7 @@ mod tests {
 
     /// A pass without time processes one page, reports that there is more, and has the next pass
     /// continue immediately.
+    // Shows: PUSH-14
     #[tokio::test]
     async fn a_pass_whose_time_is_over_is_carried_on_by_the_next() {
         let table = Table::new().await;

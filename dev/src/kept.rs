@@ -191,6 +191,7 @@ fn say_who(mut file: &File, database_url: &str) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
+    // Shows: DEV-02
     #[tokio::test]
     async fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
         let folder = std::env::temp_dir().join(format!("wakeq-dev-kept-{}", std::process::id()));

@@ -55,6 +55,7 @@ mod tests {
 
     use super::*;
 
+    // Shows: DEV-02
     #[tokio::test]
     async fn a_given_server_keeps_its_durations_and_ours_has_the_defaults() {
         let migrate = |url: String| async move { Store::migrate(&url, false).await.map(|_| ()) };

@@ -84,6 +84,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     assert!(remove_kept(&folder).await.unwrap().is_empty(), "nothing is left to remove");
 }
 
+// Shows: DEV-02
 #[tokio::test]
 async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
     let choose = async |word: &str| {

@@ -70,6 +70,7 @@ fn holder() -> (Child, ChildStdin, String) {
     (child, input, said.join("\n"))
 }
 
+// Shows: CARD-02
 #[test]
 fn one_outlives_the_runtime_that_took_it_and_is_gone_with_its_value() {
     if !are_asked_for() {
@@ -98,6 +99,7 @@ fn one_outlives_the_runtime_that_took_it_and_is_gone_with_its_value() {
     wait_until_gone(std::process::id());
 }
 
+// Shows: CARD-02
 #[test]
 fn a_killed_process_leaves_none() {
     if !are_asked_for() {
@@ -110,6 +112,7 @@ fn a_killed_process_leaves_none() {
     wait_until_gone(child.id());
 }
 
+// Shows: CARD-02
 #[test]
 fn what_was_left_is_removed_by_the_next_process_and_nothing_else_is() {
     if !are_asked_for() {

@@ -40,6 +40,7 @@ fn code(error: &sqlx::Error) -> Option<String> {
     error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()))
 }
 
+// Shows: DEV-01
 #[tokio::test]
 async fn connections_share_the_session_transaction_by_transaction() {
     let Some(server) = start().await else { return };
@@ -83,6 +84,7 @@ async fn prepared_statements_are_each_clients_own() {
     }
 }
 
+// Shows: DEV-01
 #[tokio::test]
 async fn settings_are_each_clients_own() {
     let Some(server) = start().await else { return };
@@ -182,6 +184,7 @@ async fn databases_are_made_copied_renamed_and_dropped() {
     assert_eq!(code(&run(&mut admin, "drop database copy").await.unwrap_err()).as_deref(), Some("3D000"));
 }
 
+// Shows: DEV-01
 #[tokio::test]
 async fn data_outlives_the_end_of_its_server() {
     let folder = std::env::temp_dir().join(format!("wakeq-embedded-kept-{}", std::process::id()));

@@ -225,7 +225,7 @@ mod tests {
         pattern.parse::<TopicPattern>().unwrap().matches(topic)
     }
 
-    // DRV-19
+    // Shows: DRV-19
     #[test]
     fn globs_mean_what_psubscribe_means_by_them() {
         for pattern in [
@@ -316,7 +316,7 @@ mod tests {
     }
 
     proptest! {
-        // DRV-19
+        // Shows: DRV-19
         #[test]
         fn it_matches_as_the_definition_does(pattern in r"([ab:*?]|\[\^?[ab]{1,2}\]|\[a-b\]|\\[ab*]){1,8}", text in "[ab:*]{0,7}") {
             if let Ok(pattern) = pattern.parse::<TopicPattern>() {

@@ -299,6 +299,7 @@ mod tests {
     use super::*;
     use crate::delivery::{InvalidAllowedAudience, InvalidAllowedPlace};
 
+    // Shows: CARD-08
     #[test]
     fn the_grace_fits_where_the_process_runs() {
         let arguments = |shutdown_grace| WorkerArgs {

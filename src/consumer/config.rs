@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(strategy.after(41), After::GiveUp(GiveUp::Skip));
     }
 
-    // SUB-02
+    // Shows: SUB-02
     #[test]
     fn a_category_is_one_piece_of_work_unless_it_is_divided() {
         let group: Name = "group".parse().unwrap();

@@ -120,7 +120,8 @@ mod tests {
         assert!(signature.unwrap().starts_with("v1,"));
     }
 
-    // ORD-03, ORD-07
+    // See also ORD-07.
+    // Shows: ORD-03
     #[test]
     fn an_event_on_an_object_says_which_link_it_is() {
         let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };

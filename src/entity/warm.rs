@@ -361,6 +361,7 @@ mod tests {
 
     /// The events that are in no snapshot are read for many entities together, and a start that was
     /// interrupted by an error continues where it was: what is in memory is not read again.
+    // Shows: ENT-X3
     #[tokio::test]
     async fn a_start_goes_on_where_an_error_has_cut_it_short() {
         let table = Table::new().await;

@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    // DRV-14
+    // Shows: DRV-14
     #[test]
     fn topic_and_body_are_as_agreed() {
         let plain = broadcast("{\"path\":\r\n\"/\"}");

@@ -151,7 +151,7 @@ impl Turn {
 mod tests {
     use super::*;
 
-    // ORD-06
+    // Shows: ORD-06
     #[test]
     fn a_part_of_an_object_belongs_to_its_main_object() {
         for text in ["work:1", "work:1/post:7", "work:1/source:2/page:3"] {

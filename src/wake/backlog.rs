@@ -243,6 +243,7 @@ mod tests {
 
     /// A process that dies during a long resume job has not held up other canvases, and leaves the
     /// job to the next process.
+    // Shows: EV2-42
     #[tokio::test]
     async fn a_long_job_of_one_canvas_is_not_in_front_of_another() {
         let table = Table::new().await;

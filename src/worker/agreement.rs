@@ -179,8 +179,9 @@ fn the_lists_states_and_the_machine_agree_on_every_row() {
     runtime.block_on(async { drop(table) });
 }
 
-/// EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64: on every row the claim succeeds if and only if
-/// the machine gets from the load to the claim, the handler is known and the losses are few.
+/// On every row the claim succeeds if and only if the machine gets from the load to the claim, the
+/// handler is known and the losses are few.
+// Shows: EV2-54, EV2-55, EV2-56, EV2-57, EV2-63, EV2-64
 #[test]
 fn the_claim_and_the_machine_agree_on_every_row() {
     let runtime = tokio::runtime::Runtime::new().unwrap();

@@ -141,6 +141,7 @@ mod tests {
     }
 
     proptest! {
+        // Shows: FAIR-01
         #[test]
         fn everybody_who_waits_has_one_turn_a_round(steps in steps()) {
             let mut rotation = Rotation::new();

@@ -359,6 +359,7 @@ async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
     assert_eq!(fetch_error(service.good().await), FetchError::Status(500), "two days without a fetch");
 }
 
+// Shows: CARD-02
 #[tokio::test]
 async fn answers_that_are_no_keys_are_told() {
     let service = Service::start().await;

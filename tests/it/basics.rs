@@ -5,7 +5,7 @@ use wakeq::{Execution, Handlers, Outcome, Verdict};
 
 use crate::support::Stage;
 
-/// EV2-41, EV2-20, EV2-23, EV2-53.
+// Shows: EV2-20, EV2-23, EV2-41, EV2-53
 #[tokio::test]
 async fn an_event_passes_every_state_and_its_row_is_gone() {
     let (stage, _) = Stage::memory().await;

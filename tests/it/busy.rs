@@ -81,8 +81,8 @@ fn waits(mut ran: Vec<Ran>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
     waits
 }
 
-/// EV2-13, ORD-05, ORD-22: a busy worker renews what it holds, learns of its completions, and hands
-/// over.
+/// A busy worker renews what it holds, learns of its completions, and hands over.
+// Shows: EV2-13, ORD-05, ORD-22
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
     let broker = Broker::pubsub("busy").await;

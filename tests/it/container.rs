@@ -103,7 +103,7 @@ fn builds_are_locked_and_made_by_the_toolchain_of_the_repository() {
     assert_eq!(stages, ["${BUILDER} AS build", "${RUNTIME}"]);
 }
 
-/// CARD-08.
+// Shows: CARD-08
 #[test]
 fn the_container_runs_as_nobody_and_needs_no_shell() {
     let user = all("USER", true);
@@ -120,8 +120,9 @@ fn the_container_runs_as_nobody_and_needs_no_shell() {
     assert!(all("RUN", true).is_empty(), "the last stage has no shell");
 }
 
-/// CARD-08: Kubernetes and Cloud Run run this image as its own user, on a read-only root where that
-/// can be set, probe its health on its port, and give it enough time to shut down.
+/// Kubernetes and Cloud Run run this image as its own user, on a read-only root where that can be
+/// set, probe its health on its port, and give it enough time to shut down.
+// Shows: CARD-08
 #[test]
 fn the_manifests_run_the_image_as_it_wants() {
     let user = all("USER", true)[0].clone();

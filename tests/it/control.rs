@@ -80,13 +80,15 @@ async fn check_holds(kind: RuleKind) {
     worker.stop().await;
 }
 
-/// EV2-07, EV2-22, EV2-28, EV2-56, EV2-X15.
+/// See also EV2-X15.
+// Shows: EV2-07, EV2-22, EV2-28, EV2-56
 #[tokio::test]
 async fn a_pause_holds_its_handler_only() {
     check_holds(RuleKind::Pause).await;
 }
 
-/// EV2-08, EV2-43, EV2-56.
+/// See also EV2-56.
+// Shows: EV2-08, EV2-43
 #[tokio::test]
 async fn a_block_holds_its_handler_only() {
     check_holds(RuleKind::Block).await;
@@ -105,7 +107,8 @@ async fn an_end_that_is_too_late_is_refused() {
     assert!(stage.admin.pause(&scope("greet"), &ada(), &stop).await.unwrap().new);
 }
 
-/// EV2-08: users pause and unpause, admins do everything.
+/// Users pause and unpause, admins do everything.
+// Shows: EV2-08
 #[tokio::test]
 async fn only_admins_block_and_unblock() {
     let (stage, _) = Stage::memory().await;
@@ -120,7 +123,8 @@ async fn only_admins_block_and_unblock() {
     assert!(stage.admin.unblock(&greet, &operations()).await.unwrap().lifted);
 }
 
-/// EV2-X7, EV2-08: lifting the pause does not lift the block, and reports it; and vice versa.
+/// EV2-X7: lifting the pause does not lift the block, and reports it; and vice versa.
+// Shows: EV2-08
 #[tokio::test]
 async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let (stage, notifier) = Stage::memory().await;
@@ -147,7 +151,8 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     worker.stop().await;
 }
 
-/// EV2-29: each event gets several messages, and runs once.
+/// Each event gets several messages, and runs once.
+// Shows: EV2-29
 #[tokio::test]
 async fn quick_toggling_runs_each_event_once() {
     let (stage, notifier) = Stage::memory().await;
@@ -222,13 +227,14 @@ async fn check_pages(kind: RuleKind, count: usize) {
     worker.stop().await;
 }
 
-/// EV2-42, CARD-06, EV2-X5.
+/// See also EV2-X5.
+// Shows: EV2-42, CARD-06
 #[tokio::test]
 async fn unpause_publishes_every_event_in_pages() {
     check_pages(RuleKind::Pause, 2500).await;
 }
 
-/// EV2-43.
+// Shows: EV2-43
 #[tokio::test]
 async fn unblock_publishes_every_event_in_pages() {
     check_pages(RuleKind::Block, 2500).await;
@@ -243,7 +249,8 @@ async fn unpausing_nothing_publishes_nothing() {
     assert!(notifier.published().is_empty());
 }
 
-/// EV2-26: a pause outlasts every message: the rows alone suffice.
+/// A pause outlasts every message: the rows alone suffice.
+// Shows: EV2-26
 #[tokio::test]
 async fn a_pause_outlasts_all_messages() {
     let (stage, notifier) = Stage::memory().await;
@@ -258,8 +265,9 @@ async fn a_pause_outlasts_all_messages() {
     worker.stop().await;
 }
 
-/// EV2-28, EV2-43: unpausing while the broker is down reports what happens, and the events run once
-/// it is back.
+/// EV2-43: unpausing while the broker is down reports what happens, and the events run once it is
+/// back.
+// Shows: EV2-28
 #[tokio::test]
 async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -366,7 +374,8 @@ async fn a_running_handler_is_not_stopped_by_a_pause() {
     worker.stop().await;
 }
 
-/// EV2-05: a rule belongs to one canvas.
+/// A rule belongs to one canvas.
+// Shows: EV2-05
 #[tokio::test]
 async fn a_rule_is_about_one_canvas() {
     let (stage, _) = Stage::memory().await;

@@ -17,7 +17,7 @@ const STARTED: &str = "select count(*) from runs";
 const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is null";
 const ENDED: &str = "select count(distinct event) from runs where ended_at is not null";
 
-/// EV2-10.
+// Shows: EV2-10
 #[tokio::test]
 async fn a_worker_is_killed_amid_running_events() {
     let theatre = Theatre::new("kill-worker", Durations::crowd()).await;
@@ -40,7 +40,8 @@ async fn a_worker_is_killed_amid_running_events() {
     list(&extra);
 }
 
-/// EV2-10: every event completes, whatever the moment of the kill.
+/// Every event completes, whatever the moment of the kill.
+// Shows: EV2-10
 #[tokio::test]
 async fn workers_are_killed_at_random_moments() {
     let theatre = Theatre::new("random-kills", Durations::quick()).await;
@@ -67,7 +68,8 @@ async fn workers_are_killed_at_random_moments() {
     list(&theatre.extra_runs().await);
 }
 
-/// EV2-15: Pub/Sub may forget everything.
+/// Pub/Sub may forget everything.
+// Shows: EV2-15, EV2-17
 #[tokio::test]
 async fn the_emulator_is_killed_while_events_flow() {
     let mut emulator = PubSub::to_be_killed().await.unwrap().service;
@@ -87,7 +89,7 @@ async fn the_emulator_is_killed_while_events_flow() {
     assert_eq!(theatre.extra_runs().await.len(), 0, "no handler was interrupted");
 }
 
-/// EV2-10, EV2-15.
+// Shows: EV2-10, EV2-15
 #[tokio::test]
 async fn postgres_is_killed_while_events_flow() {
     let Some(mut cluster) = cluster("a test that kills Postgres").await else { return };
@@ -109,6 +111,7 @@ async fn postgres_is_killed_while_events_flow() {
 
 /// The row is committed, and the process that should publish its notification is dead: the probe
 /// does it.
+// Shows: ORD-17
 #[tokio::test]
 async fn an_emitter_dies_between_commit_and_publish() {
     let theatre = Theatre::new("commit-publish", Durations::quick()).await;
@@ -125,7 +128,8 @@ async fn an_emitter_dies_between_commit_and_publish() {
     figure("ran after its emit", format!("{waited_ms} ms; grace and probe period are 1000 ms each"));
 }
 
-/// EV2-42, EV2-26.
+/// See also EV2-42.
+// Shows: EV2-26
 #[tokio::test]
 async fn an_admin_is_killed_half_way_through_an_unpause() {
     let theatre = Theatre::new("kill-admin", Durations::crowd()).await;

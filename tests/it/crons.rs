@@ -87,8 +87,9 @@ pub(crate) async fn put(admin: &Admin, cron: &NewCron) {
     admin.put_cron(CANVAS, cron, &ada()).await.unwrap();
 }
 
-/// EV2-48: a tick makes one row of the module CRON and one notification, ahead of its time, so that
-/// a worker holds it by then.
+/// A tick makes one row of the module CRON and one notification, ahead of its time, so that a
+/// worker holds it by then.
+// Shows: EV2-48
 #[tokio::test]
 async fn a_tick_is_one_event_and_one_notification() {
     let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
@@ -144,7 +145,8 @@ async fn what_is_overdue_is_published_before_ticks() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:00", "03-01 09:00:00"]);
 }
 
-/// EV2-49: the schedule is in the record. Even if its events are deleted, the next tick comes.
+/// The schedule is in the record. Even if its events are deleted, the next tick comes.
+// Shows: EV2-49
 #[tokio::test]
 async fn crons_do_not_read_events() {
     let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;

@@ -43,6 +43,7 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
 }
 
 /// A tick every six seconds, over 100 minutes in which daylight saving begins in its zone.
+// Shows: EV2-48
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     let clockwork = Clockwork::at("2027-03-28T00:20:00Z").await;

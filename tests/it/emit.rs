@@ -38,7 +38,7 @@ async fn row(stage: &Stage, id: EventId) -> Row {
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// EV2-46, EV2-47, EV2-04, EV2-18.
+// Shows: EV2-04, EV2-18, EV2-46, EV2-47, CARD-04, CARD-09
 #[tokio::test]
 async fn a_name_and_a_value_are_enough() {
     let (stage, notifier) = Stage::memory().await;
@@ -197,7 +197,8 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// EV2-32: nested, Unicode and large values arrive as they were emitted.
+/// Nested, Unicode and large values arrive as they were emitted.
+// Shows: EV2-32
 #[tokio::test]
 async fn values_arrive_as_they_were_emitted() {
     let (stage, _) = Stage::memory().await;
@@ -292,7 +293,8 @@ async fn a_chosen_id_makes_one_event() {
     worker.stop().await;
 }
 
-/// EV2-18: a broker that does not answer is not an error; the probe makes up for it.
+/// A broker that does not answer is not an error; the probe makes up for it.
+// Shows: EV2-18
 #[tokio::test]
 async fn a_broker_that_is_away_is_no_error() {
     let (stage, notifier) = Stage::memory_with(quick()).await;

@@ -32,6 +32,7 @@ async fn all_held(notifier: &MemoryNotifier) {
 
 /// One canvas has flooded the worker: what others emit afterwards starts within a round over the
 /// canvases, and a shutdown puts the rest back at once.
+// Shows: FAIR-01
 #[tokio::test]
 async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
     let (stage, notifier) = Stage::memory().await;
@@ -78,6 +79,7 @@ async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
 }
 
 /// A worker holds no more than its limit, whatever waits.
+// Shows: EV2-19, FAIR-01
 #[tokio::test]
 async fn what_is_held_is_bounded() {
     let (stage, notifier) = Stage::memory().await;

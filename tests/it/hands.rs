@@ -85,8 +85,9 @@ fn sorted(mut found: Vec<(EventId, Option<String>)>) -> Vec<(EventId, Option<Str
     found
 }
 
-/// ORD-12, ORD-14, ORD-15: each of two workers shows its running events and their objects, at most
-/// one per object and handler; a waiting event has no worker, and an ended one leaves nothing.
+/// Each of two workers shows its running events and their objects, at most one per object and
+/// handler; a waiting event has no worker, and an ended one leaves nothing.
+// Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
 async fn whoever_works_on_an_object_is_shown() {
     let (stage, _) = Stage::memory().await;
@@ -135,8 +136,9 @@ async fn whoever_works_on_an_object_is_shown() {
     assert_eq!(stage.hands_on(CanvasId::DEFAULT).await, []);
 }
 
-/// ORD-12: an event that is given up no longer has a worker: retried, parked under a rule, or cut
-/// off by a shutdown.
+/// An event that is given up no longer has a worker: retried, parked under a rule, or cut off by a
+/// shutdown.
+// Shows: ORD-12
 #[tokio::test]
 async fn what_is_given_up_is_nobody_s() {
     let (stage, _) = Stage::memory().await;
@@ -164,7 +166,8 @@ async fn what_is_given_up_is_nobody_s() {
     worker.stop().await;
 }
 
-/// ORD-12, ORD-14, ORD-15: the event of a killed worker goes to another one, with another name.
+/// The event of a killed worker goes to another one, with another name.
+// Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
 async fn a_killed_worker_s_event_becomes_another_s() {
     let theatre = Theatre::new("heir", Durations::quick()).await;
@@ -191,6 +194,7 @@ async fn a_killed_worker_s_event_becomes_another_s() {
 
 /// A canvas sees who works on its own object of that name, but not on another's; copies only if
 /// their queue shows them.
+// Shows: ORD-12
 #[tokio::test]
 async fn a_canvas_sees_its_own_hands_only() {
     let (stage, _) = Stage::memory().await;

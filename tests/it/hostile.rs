@@ -147,7 +147,8 @@ async fn check(seed: u64, notifier: Arc<dyn Notifier>) {
     assert_eq!(stage.rows().await, 0, "seed {seed}");
 }
 
-/// EV2-15, EV2-18, EV2-24, EV2-29, EV2-44, EV2-52.
+/// See also EV2-29.
+// Shows: EV2-15, EV2-18, EV2-24, EV2-44, EV2-52
 #[tokio::test]
 async fn every_event_completes_once_whatever_the_notifier_does() {
     let seeds = stream::iter(0..SEEDS).map(check_in_memory).buffer_unordered(together().await);
@@ -194,7 +195,8 @@ async fn every_event_completes_though_emits_are_never_published() {
     worker.stop().await;
 }
 
-/// EV2-18: a row exists before its notification does.
+/// A row exists before its notification does.
+// Shows: EV2-18
 #[tokio::test]
 async fn no_fresh_event_is_missing() {
     let (stage, notifier) = Stage::memory().await;

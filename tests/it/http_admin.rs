@@ -154,6 +154,7 @@ async fn an_admin_rules_one_canvas() {
 }
 
 /// Who did what, by which request and with which key; what changed nothing is not there.
+// Shows: CARD-10
 #[tokio::test]
 async fn the_record_says_who_did_what() {
     let service = Service::start().await;

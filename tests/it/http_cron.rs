@@ -132,6 +132,7 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
 }
 
 /// A cron emits: it needs the scopes `operate` and `emit`. Its value is shown only to readers.
+// Shows: TARGET-11
 #[tokio::test]
 async fn crons_are_put_by_operators_who_may_emit() {
     let service = Service::start().await;

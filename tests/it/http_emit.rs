@@ -67,6 +67,7 @@ async fn until_waiting(service: &Service, count: i64) {
 }
 
 /// EV2-32 over HTTP: the row has what the request says, and its notification is published once.
+// Shows: EV2-04, CARD-09
 #[tokio::test]
 async fn a_request_is_a_row_and_a_notification() {
     let service = Service::start().await;

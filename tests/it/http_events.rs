@@ -48,8 +48,9 @@ async fn kill(service: &Service, id: &str) {
     .await;
 }
 
-/// EV2-04, CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value
-/// byte for byte.
+/// CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value byte for
+/// byte.
+// Shows: EV2-04
 #[tokio::test]
 async fn one_event_from_its_emit_to_its_end() {
     let service = Service::start().await;
@@ -74,7 +75,8 @@ async fn one_event_from_its_emit_to_its_end() {
     service.stop().await;
 }
 
-/// CARD-09: many events, emitted over HTTP, are run by a worker in the same process; each once.
+/// Many events, emitted over HTTP, are run by a worker in the same process; each once.
+// Shows: CARD-09
 #[tokio::test]
 async fn what_is_emitted_over_http_is_run() {
     let service = Service::start().await;

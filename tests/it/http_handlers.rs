@@ -34,8 +34,8 @@ async fn insert(service: &Service, name: &str, count: i32, due_s: i32) {
     insert.execute(&service.stage.pool).await.unwrap();
 }
 
-/// EV2-08, CARD-10: each is set and lifted separately; lifting one says whether the other still
-/// stands.
+/// Each is set and lifted separately; lifting one says whether the other still stands.
+// Shows: EV2-08, CARD-10
 #[tokio::test]
 async fn pauses_and_blocks_in_every_combination() {
     let service = Service::start().await;
@@ -97,8 +97,9 @@ async fn a_rule_lasts_so_many_seconds_of_the_databases_clock() {
     service.stop().await;
 }
 
-/// EV2-08, CARD-10: a user pauses and unpauses, even under a block, but can neither set nor lift a
-/// block, and the attempt is on record.
+/// A user pauses and unpauses, even under a block, but can neither set nor lift a block, and the
+/// attempt is on record.
+// Shows: EV2-08, CARD-10
 #[tokio::test]
 async fn a_user_pauses_and_only_an_admin_blocks() {
     let service = Service::start().await;
@@ -135,7 +136,8 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
     }
 }
 
-/// EV2-07: once a pause is answered, no claim commits; events from before and after wait.
+/// Once a pause is answered, no claim commits; events from before and after wait.
+// Shows: EV2-07
 #[tokio::test]
 async fn after_the_answer_to_a_pause_nothing_starts() {
     let service = Service::start().await;
@@ -224,7 +226,8 @@ async fn a_long_waking_goes_on_after_the_answer() {
     service.stop().await;
 }
 
-/// EV2-09: the counts of a handler match its rows: none, five, five paused, five delayed.
+/// The counts of a handler match its rows: none, five, five paused, five delayed.
+// Shows: EV2-09, CARD-10
 #[tokio::test]
 async fn the_counts_are_those_of_the_rows() {
     let service = Service::start().await;

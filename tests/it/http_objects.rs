@@ -13,7 +13,8 @@ fn change(state: &Value) -> Value {
     json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})
 }
 
-/// ORD-18, ORD-19: main event, subevents and state are one change; the object shows them.
+/// Main event, subevents and state are one change; the object shows them.
+// Shows: ORD-18, ORD-19
 #[tokio::test]
 async fn a_change_is_committed_as_a_whole() {
     let service = Service::start().await;
@@ -48,6 +49,7 @@ async fn a_change_is_committed_as_a_whole() {
     assert_eq!(service.stop().await.rows().await, 4 + 1 + 3);
 }
 
+// Shows: ORD-26
 #[tokio::test]
 async fn a_repeated_change_gets_its_first_answer() {
     let service = Service::start().await;

@@ -22,6 +22,7 @@ fn emails() -> Value {
     json!({"patterns": [".*:email_event:.*"]})
 }
 
+// Shows: DRV-06
 #[tokio::test]
 async fn a_queue_is_registered_worked_and_taken_back() {
     let service = Service::start().await;
@@ -215,7 +216,8 @@ async fn a_queue_has_a_target() {
     service.stop().await;
 }
 
-/// DRV-01, DRV-06: events are copied however they are emitted: by the library, the API or a cron.
+/// DRV-06: events are copied however they are emitted: by the library, the API or a cron.
+// Shows: DRV-01
 #[tokio::test]
 async fn every_way_to_emit_leads_into_the_queues() {
     let service = Service::start().await;

@@ -9,8 +9,9 @@ use crate::children::{Durations, WORK};
 use crate::support::cluster;
 use crate::theatre::{Theatre, figure, is_full, size};
 
-/// EV2-01: with only paused events there is at most one statement per period and process, which
-/// reads few buffers, even while a snapshot is held open. BEGIN and COMMIT are counted.
+/// With only paused events there is at most one statement per period and process, which reads few
+/// buffers, even while a snapshot is held open. BEGIN and COMMIT are counted.
+// Shows: EV2-01
 #[tokio::test]
 async fn an_idle_queue_asks_one_small_statement_a_period() {
     let Some(cluster) = cluster("a test that counts the statements of a whole server").await else { return };

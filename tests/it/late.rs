@@ -244,6 +244,7 @@ async fn the_next_of_an_object_is_woken_though_an_answer_is_lost() {
     check_chain(LINK_COMPLETION, Answer::Lost, Ok(()), Outcome::HandedOver).await;
 }
 
+// Shows: ORD-22
 #[tokio::test]
 async fn the_next_of_an_object_is_woken_though_the_look_for_it_gets_no_answer() {
     check_chain(FIRSTS, Answer::Lost, Ok(()), Outcome::HandedOver).await;
@@ -258,6 +259,7 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_death_is_lost() {
 
 /// The claim runs out while the answer is awaited: the run knows nothing, except that the next
 /// event may have its turn.
+// Shows: ORD-22
 #[tokio::test]
 async fn the_next_of_an_object_is_woken_though_its_run_was_fenced_out() {
     check_chain(LINK_COMPLETION, Answer::Never, Ok(()), Outcome::FencedOut).await;

@@ -13,7 +13,8 @@ const STARTED: &str = "select count(*) from runs";
 const TAKEN_OVER: &str = "select count(*) from runs l where exists (
                               select from runs f where f.event = l.event and f.claimed_at < l.claimed_at)";
 
-/// EV2-13, EV2-36: a run of three leases is one run, and no transaction is open meanwhile.
+/// A run of three leases is one run, and no transaction is open meanwhile.
+// Shows: EV2-13, EV2-36
 #[tokio::test]
 async fn a_handler_of_three_leases_runs_once() {
     let theatre = Theatre::new("long", Durations::quick()).await;
@@ -33,8 +34,9 @@ async fn a_handler_of_three_leases_runs_once() {
     assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (1, 1));
 }
 
-/// EV2-10, EV2-57: what it held was claimed by another worker; it completes, retries and deletes
-/// none of it.
+/// EV2-57: what it held was claimed by another worker; it completes, retries and deletes none of
+/// it.
+// Shows: EV2-10
 #[tokio::test]
 async fn a_frozen_worker_loses_its_claims() {
     let theatre = Theatre::new("frozen", Durations::quick()).await;
@@ -108,7 +110,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
     figure("extra runs of innocents", theatre.extra_runs().await.len() - (deaths - 1));
 }
 
-/// EV2-14, EV2-35.
+// Shows: EV2-14, EV2-35, CARD-08
 #[tokio::test]
 async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
     let theatre = Theatre::new("sigterm", Durations::quick()).await;

@@ -71,9 +71,10 @@ async fn deleted(process: &mut Process, count: usize) {
     }
 }
 
-/// LOCAL-01: one process and Postgres are a whole queue. An event sent over HTTP runs at once;
-/// events that waited for capacity or their time, or were running, when the process was killed, run
-/// in the next one.
+/// One process and Postgres are a whole queue. An event sent over HTTP runs at once; events that
+/// waited for capacity or their time, or were running, when the process was killed, run in the next
+/// one.
+// Shows: LOCAL-01
 #[tokio::test]
 async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -108,9 +109,10 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     assert_eq!(stage.rows().await, 0);
 }
 
-/// LOCAL-02: another process wakes no worker. Events that it takes in, or whose rule it lifts, are
-/// found by their promises, which it leaves alone: the server, a command, and a program that only
-/// inserts the row.
+/// Another process wakes no worker. Events that it takes in, or whose rule it lifts, are found by
+/// their promises, which it leaves alone: the server, a command, and a program that only inserts
+/// the row.
+// Shows: LOCAL-02
 #[tokio::test]
 async fn what_another_process_takes_in_is_found_by_its_promise() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -140,6 +142,7 @@ async fn what_another_process_takes_in_is_found_by_its_promise() {
 }
 
 /// A command or a server that wakes no worker must not take the minute's pass from one.
+// Shows: LOCAL-02
 #[tokio::test]
 async fn who_wakes_nobody_keeps_no_promises() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;

@@ -12,7 +12,7 @@ use crate::children::{Durations, Role, WORK, Work, all_seen};
 use crate::support::{PATIENCE, Stage, quick, scope};
 use crate::theatre::{Theatre, figure, pace, size};
 
-/// EV2-06.
+// Shows: EV2-06
 #[tokio::test]
 async fn an_emitter_and_two_workers_are_three_processes() {
     let theatre = Theatre::new("three", Durations::crowd()).await;
@@ -34,7 +34,7 @@ async fn an_emitter_and_two_workers_are_three_processes() {
     figure("runs by process", format!("{by_process:?}"));
 }
 
-/// EV2-44, EV2-24.
+// Shows: EV2-24, EV2-44
 #[tokio::test]
 async fn a_hundred_notifications_of_one_event_to_eight_workers_are_one_run() {
     let timing = Durations { lease_ms: 2_000, ..Durations::production() };

@@ -90,6 +90,7 @@ async fn publishing_creates_what_is_missing_where_that_is_allowed() {
     subscription.close(PATIENCE).await;
 }
 
+// Shows: CARD-07
 #[tokio::test]
 async fn a_broker_killed_and_restarted_is_used_again() {
     let Some(mut emulator) =

@@ -245,7 +245,8 @@ async fn dead_events_are_listed_from_the_latest() {
     assert_eq!([since, before].concat(), dead);
 }
 
-/// EV2-15: with every message purged, `wake --all` publishes from the rows.
+/// With every message purged, `wake --all` publishes from the rows.
+// Shows: EV2-15
 #[tokio::test]
 async fn waking_all_replaces_every_lost_message() {
     let (stage, notifier) = Stage::memory().await;

@@ -69,9 +69,9 @@ fn assert_chain(links: &[Link], count: usize) {
     }
 }
 
-/// ORD-01, ORD-03, ORD-07, ORD-29: whatever emits and runs them, however often and in whatever
-/// order the notifications come, the events of each object run in the order of its chain, without a
-/// gap, each once.
+/// ORD-07: whatever emits and runs them, however often and in whatever order the notifications
+/// come, the events of each object run in the order of its chain, without a gap, each once.
+// Shows: ORD-01, ORD-03, ORD-13, ORD-29
 #[tokio::test]
 async fn events_of_an_object_run_in_their_order() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -112,8 +112,9 @@ async fn events_of_an_object_run_in_their_order() {
     }
 }
 
-/// ORD-05: an object with a slow event delays no other object, no other handler, and nothing
-/// without an object.
+/// An object with a slow event delays no other object, no other handler, and nothing without an
+/// object.
+// Shows: ORD-05, ORD-20
 #[tokio::test]
 async fn a_slow_object_delays_no_other() {
     let (stage, _) = Stage::memory().await;
@@ -152,6 +153,7 @@ async fn a_slow_object_delays_no_other() {
 
 /// The next event of an object starts on the worker where the one before it ended, and no
 /// notification is published for that.
+// Shows: ORD-21
 #[tokio::test]
 async fn the_next_event_goes_on_at_the_same_worker() {
     let (stage, notifier) = Stage::memory().await;
@@ -245,8 +247,8 @@ async fn an_object_stands_still_until_somebody_decides() {
     worker.stop().await;
 }
 
-/// ORD-19: in the caller's own transaction, together with its other work; a rollback leaves
-/// nothing.
+/// In the caller's own transaction, together with its other work; a rollback leaves nothing.
+// Shows: ORD-06, ORD-19
 #[tokio::test]
 async fn a_change_is_part_of_the_callers_transaction() {
     let (stage, _) = Stage::memory().await;
@@ -306,8 +308,9 @@ async fn objects_of_two_canvases_are_two() {
     worker.stop().await;
 }
 
-/// ORD-02: two consumers receive an object's events in arbitrary orders, and consume the same in
-/// the same order.
+/// Two consumers receive an object's events in arbitrary orders, and consume the same in the same
+/// order.
+// Shows: ORD-02
 #[tokio::test]
 async fn two_consumers_see_the_same_order() {
     let (stage, _) = Stage::memory().await;
@@ -333,8 +336,9 @@ async fn two_consumers_see_the_same_order() {
     assert_eq!((consumed(backwards), consumed(doubled)), (links.clone(), links));
 }
 
-/// ORD-07, ORD-08, ORD-10: 32 emitters, each with a connection of its own: no fork, no `prev` that
-/// is not smaller, and no id that is committed after a larger one of its object.
+/// 32 emitters, each with a connection of its own: no fork, no `prev` that is not smaller, and no
+/// id that is committed after a larger one of its object.
+// Shows: ORD-07, ORD-08, ORD-10
 #[tokio::test]
 async fn ids_grow_in_the_order_of_the_commits() {
     let (stage, notifier) = Stage::memory().await;
@@ -416,6 +420,7 @@ async fn until_free(queue: &Queue, event: Event) -> Link {
 }
 
 /// The kit's tables in memory do the same as Postgres.
+// Shows: ORD-09
 #[tokio::test]
 async fn the_kit_runs_objects_in_order() {
     let (stage, _) = Stage::memory_with(quick()).await;

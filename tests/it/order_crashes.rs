@@ -79,11 +79,12 @@ const INVARIANTS: [(&str, &str); 7] = [
     ),
 ];
 
-/// ORD-01, ORD-02, ORD-05, ORD-11 to ORD-17, ORD-20, ORD-21, ORD-23, ORD-24, ORD-27 to ORD-34: four
-/// emitters and four workers, some of which are killed at random moments, and every notification
-/// twice. Each object's events run in the order of its chain, none is left out, only those in
-/// flight at a kill run twice, and two consumers consume the same, in whatever order they receive
-/// it. The invariants hold at every moment. A halted object and a slow one delay no other.
+/// ORD-21: four emitters and four workers, some of which are killed at random moments, and every
+/// notification twice. Each object's events run in the order of its chain, none is left out, only
+/// those in flight at a kill run twice, and two consumers consume the same, in whatever order they
+/// receive it. The invariants hold at every moment. A halted object and a slow one delay no other.
+// Shows: ORD-01, ORD-02, ORD-05, ORD-11, ORD-12, ORD-13, ORD-14, ORD-15, ORD-16, ORD-17, ORD-20
+// Shows: ORD-23, ORD-24, ORD-27, ORD-28, ORD-29, ORD-30, ORD-31, ORD-32, ORD-33, ORD-34
 #[tokio::test]
 async fn order_outlives_the_processes() {
     let theatre = Theatre::new("order", Durations::crowd()).await;
@@ -141,6 +142,7 @@ async fn sample(pool: PgPool, stop: CancellationToken) -> usize {
 }
 
 /// For each invariant there is a change that its query notices.
+// Shows: ORD-14, ORD-15, ORD-30, ORD-31, ORD-32, ORD-33
 #[tokio::test]
 async fn a_broken_invariant_is_seen() {
     let theatre = Theatre::new("broken", Durations::quick()).await;
@@ -259,8 +261,9 @@ async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
     one
 }
 
-/// ORD-09, ORD-16, ORD-24, ORD-34: an emitter dies before its transaction ends: nothing of it
-/// remains, and no other emitter is blocked.
+/// An emitter dies before its transaction ends: nothing of it remains, and no other emitter is
+/// blocked.
+// Shows: ORD-09, ORD-16, ORD-17, ORD-24, ORD-34
 #[tokio::test]
 async fn an_emitter_dies_within_its_transaction() {
     let theatre = Theatre::new("within", Durations::quick()).await;
@@ -285,8 +288,9 @@ async fn an_emitter_dies_within_its_transaction() {
     assert_eq!(theatre.count("select count(*) from wakeq.events_v2").await, 2);
 }
 
-/// ORD-23, ORD-25, ORD-27, ORD-28: a worker dies after its handler has ended, but before that is
-/// recorded: the event runs again, with the same link, and before any event behind it.
+/// A worker dies after its handler has ended, but before that is recorded: the event runs again,
+/// with the same link, and before any event behind it.
+// Shows: ORD-17, ORD-23, ORD-25, ORD-27, ORD-28
 #[tokio::test]
 async fn a_worker_dies_before_it_records_the_end() {
     let theatre = Theatre::new("processed", Durations::quick()).await;
@@ -309,8 +313,9 @@ async fn a_worker_dies_before_it_records_the_end() {
     assert_eq!(theatre.count(OUT_OF_ORDER).await, 0);
 }
 
-/// ORD-17, ORD-22: a worker dies between the removal of an event and the hand-over. The next event
-/// has waited so long that its own promise was an hour away; the removal restored it.
+/// ORD-22: a worker dies between the removal of an event and the hand-over. The next event has
+/// waited so long that its own promise was an hour away; the removal restored it.
+// Shows: EV2-58, ORD-17, ORD-34
 #[tokio::test]
 async fn a_worker_dies_before_it_hands_over() {
     let theatre = Theatre::new("hand-over", Durations::quick()).await;

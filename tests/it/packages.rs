@@ -43,7 +43,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// CARD-01.
+// Shows: CARD-01
 #[test]
 fn the_agreed_packages_are_declared_and_used() {
     let (dependencies, code) = (table("Cargo.toml", "dependencies"), code_under(&root().join("src")));
@@ -52,8 +52,8 @@ fn the_agreed_packages_are_declared_and_used() {
     assert_eq!(idle, Vec::<&str>::new());
 }
 
-/// CARD-02: wiremock is a dev-dependency, and so are the services that testcontainers starts on
-/// request.
+/// Wiremock is a dev-dependency, and so are the services that testcontainers starts on request.
+// Shows: CARD-02
 #[test]
 fn wiremock_and_testcontainers_are_for_tests() {
     for (manifest, tests) in [("Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")] {

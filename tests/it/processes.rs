@@ -220,8 +220,9 @@ async fn a_process_without_handlers_only_wakes() {
     assert_eq!((noted, process.stop().await), (0, Some(0)));
 }
 
-/// TARGET-10: after a worker is killed in the middle of a delivery, another one repeats it; the id
-/// is the same.
+/// After a worker is killed in the middle of a delivery, another one repeats it; the id is the
+/// same.
+// Shows: TARGET-10
 #[tokio::test]
 async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -358,6 +359,7 @@ async fn a_process_outlives_its_broker() {
 
 /// `serve` and `all` answer on their port, which the container's health check probes, until
 /// SIGTERM.
+// Shows: CARD-08
 #[tokio::test]
 async fn a_serving_process_is_healthy_until_it_ends() {
     let database = database().await;

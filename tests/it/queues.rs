@@ -71,8 +71,9 @@ async fn until_empty(stage: &Stage) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
 }
 
-/// DRV-21: events that match a registered queue are copied, and its workers run them, each copy
-/// once; an event without a handler of its own leaves nothing else.
+/// Events that match a registered queue are copied, and its workers run them, each copy once; an
+/// event without a handler of its own leaves nothing else.
+// Shows: DRV-21
 #[tokio::test]
 async fn workers_run_what_is_copied_into_their_queue() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -95,8 +96,9 @@ async fn workers_run_what_is_copied_into_their_queue() {
     }
 }
 
-/// DRV-23: events that others emit later overtake the waiting ones of a busy canvas, although its
+/// Events that others emit later overtake the waiting ones of a busy canvas, although its
 /// notifications come first.
+// Shows: DRV-23
 #[tokio::test]
 async fn a_busy_canvas_delays_the_others_by_a_round() {
     let (stage, _) = Stage::memory().await;
@@ -124,6 +126,7 @@ async fn a_busy_canvas_delays_the_others_by_a_round() {
 }
 
 /// A retry comes back by itself, and delays no other copy meanwhile.
+// Shows: DRV-21
 #[tokio::test]
 async fn a_copy_that_fails_is_tried_again_in_its_queue() {
     let (stage, _) = Stage::memory().await;
@@ -205,9 +208,10 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     worker.stop().await;
 }
 
-/// ORD-02: a handler and two queues consume the events of objects side by side, on three workers:
-/// of each object of each canvas they see the same, in the order of the emits, although one of them
-/// is much later.
+/// A handler and two queues consume the events of objects side by side, on three workers: of each
+/// object of each canvas they see the same, in the order of the emits, although one of them is much
+/// later.
+// Shows: ORD-02
 #[tokio::test]
 async fn consumers_beside_one_another_see_the_same_order() {
     type Seen = BTreeMap<(CanvasId, String), Vec<(i64, u64)>>;

@@ -72,8 +72,9 @@ async fn number(stage: &Stage, query: &'static str) -> i64 {
 const VERSION: &str = "select version from wakeq.queue_registry";
 const RECORDED: &str = "select count(*) from wakeq.audit_log";
 
-/// DRV-20, DRV-22: the same registration again changes nothing, not even the record; another list
-/// of patterns replaces the first.
+/// The same registration again changes nothing, not even the record; another list of patterns
+/// replaces the first.
+// Shows: DRV-20, DRV-22
 #[tokio::test]
 async fn registering_the_same_again_changes_nothing() {
     let (stage, _) = Stage::memory().await;
@@ -95,6 +96,7 @@ async fn registering_the_same_again_changes_nothing() {
     assert_eq!(listed[0].patterns.len(), 2);
 }
 
+// Shows: DRV-06
 #[tokio::test]
 async fn what_no_queue_can_have_is_refused_in_words() {
     let (stage, _) = Stage::memory().await;
@@ -210,8 +212,9 @@ async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     assert_eq!(number(&stage, "select count(*) from wakeq.queues").await, 99);
 }
 
-/// DRV-04, DRV-08: the listing has exactly the canvases with copies, page by page; weights and caps
-/// are shown with it.
+/// The listing has exactly the canvases with copies, page by page; weights and caps are shown with
+/// it.
+// Shows: DRV-04, DRV-08
 #[tokio::test]
 async fn facets_are_the_canvases_with_copies() {
     let (stage, _) = Stage::memory().await;
@@ -303,6 +306,7 @@ async fn replacing_a_queue_lets_it_go_on() {
 
 /// A target that answers 410 has failed: neither the queue nor the handler that the copy names is
 /// paused.
+// Shows: CARD-02
 #[tokio::test]
 async fn a_queues_target_that_is_gone_has_failed() {
     let (stage, _) = Stage::memory_with(quick()).await;
@@ -329,6 +333,7 @@ async fn a_queues_target_that_is_gone_has_failed() {
 
 /// Unregistering: waiting copies are processed or deleted; the minute's pass removes what is left
 /// of the queue.
+// Shows: DRV-08
 #[tokio::test]
 async fn a_queue_goes_with_its_last_copy() {
     let (stage, _) = Stage::memory().await;
@@ -385,6 +390,7 @@ async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
 }
 
 /// Dead copies name their queue and their origin, and are redriven into their queue.
+// Shows: DRV-21
 #[tokio::test]
 async fn a_dead_copy_names_its_queue_and_its_origin() {
     let (stage, _) = Stage::memory().await;

@@ -36,8 +36,9 @@ async fn register(theatre: &Theatre) {
     sqlx::query(version).execute(&theatre.pool).await.unwrap();
 }
 
-/// DRV-12: emitters and workers are killed, and notifications duplicated: every copy is completed,
-/// once except those in flight at a kill.
+/// Emitters and workers are killed, and notifications duplicated: every copy is completed, once
+/// except those in flight at a kill.
+// Shows: DRV-12
 #[tokio::test]
 async fn copies_outlive_the_processes() {
     // So many wait for their turns that waking them repeatedly would be the load.

@@ -228,9 +228,10 @@ impl Deployment {
     }
 }
 
-/// EV2-19, EV2-06: with the numbers that `deploy/` ships, a backlog raises the number of workers,
-/// all of which are at capacity, and it falls again, once; those that stop lose no event and run
-/// none twice, and another canvas's events do not count.
+/// EV2-06: with the numbers that `deploy/` ships, a backlog raises the number of workers, all of
+/// which are at capacity, and it falls again, once; those that stop lose no event and run none
+/// twice, and another canvas's events do not count.
+// Shows: EV2-19, CARD-08
 #[tokio::test]
 async fn workers_follow_the_depth_up_once_and_down_once() {
     let (backlog, capacity) = (size(300, 5_000), size(4, 64));

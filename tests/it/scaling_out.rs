@@ -39,6 +39,7 @@ async fn a_second_worker_has_work_at_once_in_memory() {
     a_second_worker_has_work_at_once(Broker::memory()).await;
 }
 
+// Shows: EV2-19
 #[tokio::test]
 async fn a_second_worker_has_work_at_once_over_pubsub() {
     a_second_worker_has_work_at_once(Broker::pubsub("second-worker").await).await;
@@ -46,6 +47,7 @@ async fn a_second_worker_has_work_at_once_over_pubsub() {
 
 /// EV2-10, EV2-19: two processes; the second runs at capacity within a second of its start, the
 /// first is killed, and every event completes.
+// Shows: EV2-06
 #[tokio::test]
 async fn a_second_process_runs_at_capacity_within_a_second() {
     let theatre = Theatre::new("second-process", Durations::crowd()).await;
@@ -72,9 +74,10 @@ async fn a_second_process_runs_at_capacity_within_a_second() {
     figure("all complete after the kill", format!("{took:.1?}"));
 }
 
-/// EV2-06: eight workers run equal shares of a backlog. In the full size they run freely; in the
-/// small one no event ends before all workers are full, because with so few events chance makes a
-/// difference of a tenth.
+/// Eight workers run equal shares of a backlog. In the full size they run freely; in the small one
+/// no event ends before all workers are full, because with so few events chance makes a difference
+/// of a tenth.
+// Shows: EV2-06
 #[tokio::test]
 async fn eight_workers_share_a_backlog_evenly() {
     let broker = Broker::pubsub("eight-workers").await;
@@ -126,8 +129,9 @@ async fn eight_workers_share_a_backlog_evenly() {
     }
 }
 
-/// EV2-10, EV2-06: eight processes share a backlog, and one of them is killed half-way: every event
-/// completes, and only those in flight at the kill run twice.
+/// Eight processes share a backlog, and one of them is killed half-way: every event completes, and
+/// only those in flight at the kill run twice.
+// Shows: EV2-06, EV2-10
 #[tokio::test]
 async fn a_kill_of_one_of_eight_loses_nothing() {
     let theatre = Theatre::new("killed-of-eight", Durations::crowd()).await;

@@ -333,6 +333,7 @@ fn stories() -> Vec<(String, String)> {
     stories
 }
 
+// Shows: EV2-58
 #[test]
 fn every_story_ends_as_it_says() {
     let stories = stories();

@@ -14,7 +14,8 @@ async fn columns(stage: &Stage, table: &str) -> Vec<String> {
     rows.bind(table).fetch_all(&stage.pool).await.unwrap().iter().map(|row| row.get(0)).collect()
 }
 
-/// EV2-38: the columns of the design, then ours.
+/// The columns of the design, then ours.
+// Shows: EV2-38
 #[tokio::test]
 async fn events_have_the_agreed_columns() {
     let (stage, _) = Stage::memory().await;
@@ -47,7 +48,7 @@ async fn events_have_the_agreed_columns() {
     );
 }
 
-/// EV2-39.
+// Shows: EV2-39
 #[tokio::test]
 async fn rules_have_the_agreed_columns() {
     let (stage, _) = Stage::memory().await;
@@ -67,8 +68,8 @@ async fn rules_have_the_agreed_columns() {
     );
 }
 
-/// EV2-39: a row needs only the agreed columns; the others have defaults, and it records its
-/// author.
+/// A row needs only the agreed columns; the others have defaults, and it records its author.
+// Shows: EV2-39
 #[tokio::test]
 async fn a_rule_can_be_inserted_with_the_agreed_columns_alone() {
     let (stage, _) = Stage::memory().await;
@@ -81,7 +82,7 @@ async fn a_rule_can_be_inserted_with_the_agreed_columns_alone() {
     assert!(rules[0].created_by.starts_with("sql:"), "{}", rules[0].created_by);
 }
 
-/// EV2-40.
+// Shows: EV2-40
 #[tokio::test]
 async fn a_rule_is_a_pause_or_a_block() {
     let (stage, _) = Stage::memory().await;

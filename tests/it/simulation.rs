@@ -433,9 +433,10 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
     tally
 }
 
-// ORD-22: a removal looks for the next event only once it is committed. In one statement, it would
-// miss an event that was committed after its snapshot and turned away before its end. No process
-// has to die for that, nor for a wake-up that is missing when an object resumes.
+// A removal looks for the next event only once it is committed. In one statement, it would miss an
+// event that was committed after its snapshot and turned away before its end. No process has to die
+// for that, nor for a wake-up that is missing when an object resumes.
+// Shows: ORD-22
 #[test]
 fn a_turn_that_nobody_hands_over_is_caught() {
     for defect in [Defect::HandOverInTheRemoval, Defect::SkipWithoutWaking] {
@@ -447,8 +448,8 @@ fn a_turn_that_nobody_hands_over_is_caught() {
     }
 }
 
-// EV2-52: notifications that are duplicated, put back or taken by several workers start nothing
-// twice.
+// Notifications that are duplicated, put back or taken by several workers start nothing twice.
+// Shows: EV2-52
 #[test]
 fn without_lost_claims_every_event_runs_to_completion_once() {
     let tally = check_worlds(Faults::OfMessages, 6_000);

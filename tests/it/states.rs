@@ -82,7 +82,8 @@ async fn stats(stage: &Stage, name: &str) -> HandlerStats {
     stats.remove(0)
 }
 
-/// EV2-09: waiting.
+/// Waiting.
+// Shows: EV2-09
 #[tokio::test]
 async fn waiting() {
     let (stage, _) = Stage::memory().await;
@@ -97,7 +98,8 @@ async fn waiting() {
     assert!(stage.admin.stats(CanvasId::DEFAULT, Some(&scope("other"))).await.unwrap().is_empty());
 }
 
-/// EV2-09: delayed.
+/// Delayed.
+// Shows: EV2-09
 #[tokio::test]
 async fn delayed() {
     let (stage, _) = Stage::memory().await;
@@ -157,7 +159,7 @@ async fn held(kind: RuleKind) {
     worker.stop().await;
 }
 
-/// EV2-09, EV2-07.
+// Shows: EV2-07, EV2-09
 #[tokio::test]
 async fn paused() {
     held(RuleKind::Pause).await;
@@ -188,7 +190,8 @@ async fn a_rule_alone() {
     assert_eq!(stage.admin.stats(CanvasId::DEFAULT, None).await.unwrap().len(), 1);
 }
 
-/// EV2-36: running, since its claim.
+/// Running, since its claim.
+// Shows: EV2-36
 #[tokio::test]
 async fn running() {
     let (stage, _) = Stage::memory().await;
@@ -219,7 +222,8 @@ async fn running() {
     worker.stop().await;
 }
 
-/// EV2-45, EV2-35: between two attempts.
+/// Between two attempts.
+// Shows: EV2-35, EV2-45
 #[tokio::test]
 async fn retrying() {
     let (stage, _) = Stage::memory().await;
@@ -242,7 +246,7 @@ async fn retrying() {
     worker.stop().await;
 }
 
-/// EV2-12, EV2-61.
+// Shows: EV2-12, EV2-61
 #[tokio::test]
 async fn dead() {
     let (stage, _) = Stage::memory().await;
@@ -258,7 +262,8 @@ async fn dead() {
     worker.stop().await;
 }
 
-/// EV2-23: an id chosen by the caller is remembered; another is not.
+/// An id chosen by the caller is remembered; another is not.
+// Shows: EV2-23
 #[tokio::test]
 async fn gone_and_unknown() {
     let (stage, _) = Stage::memory().await;

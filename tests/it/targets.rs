@@ -1,68 +1,28 @@
 //! Handlers that are reached over HTTP: registered through the API, called by a worker, answered by
 //! small servers.
 
+mod scene;
+
 use std::time::Duration;
 
 use reqwest::Method;
+use scene::{GREET, number, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::Scope;
-use wakeq::delivery::{Deliverer, Targets};
-use wakeq::http::HttpConfig;
 use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
-    Outcome, QueueWorker, TargetPolicy, WorkerConfig,
+    Outcome, TargetPolicy,
 };
-use wiremock::{MockServer, Request, ResponseTemplate};
+use wiremock::ResponseTemplate;
 
 use crate::door::telling;
-use crate::receiver::{Receiver, answering, to_loopback};
-use crate::service::Service;
-use crate::support::{Running, Stage, scope};
+use crate::receiver::{Receiver, answering};
+use crate::support::{Stage, scope};
 
-const GREET: &str = "/handlers/WORKER/greet";
-
-/// A service that allows targets on loopback.
-async fn service() -> Service {
-    Service::with(HttpConfig { delivery: to_loopback(), ..HttpConfig::default() }).await
-}
-
-/// A worker with these functions that calls targets, too.
-fn worker(stage: &Stage, handlers: Handlers) -> Running {
-    let config = WorkerConfig::default();
-    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    Running::of(worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())))
-}
-
-/// Registers a URL for `greet`; returns the answer.
-async fn put(service: &Service, url: &str, more: Value) -> Value {
-    let mut body = json!({"url": url});
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    let answer = service.put(GREET, body).await;
-    let put = answer.json();
-    assert_eq!(answer.status.as_u16(), if put["new"] == true { 201 } else { 200 }, "{put}");
-    put
-}
-
-/// The row after a failed attempt: retries, losses, seconds until it is due.
-async fn row(stage: &Stage, id: EventId) -> (i32, i32, f64) {
-    let query = "select retries, losses, extract(epoch from delay_until - now())::float8 from wakeq.events_v2 where id = $1";
-    sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
-}
-
-/// The requests that a target received: the event's id and the attempt of each.
-async fn requests(target: &MockServer) -> Vec<(String, String)> {
-    let header = |request: &Request, name| request.headers[name].to_str().unwrap().to_owned();
-    let requests = target.received_requests().await.unwrap().into_iter();
-    requests.map(|request| (header(&request, "webhook-id"), header(&request, "wakeq-attempt"))).collect()
-}
-
-async fn number(stage: &Stage, query: &'static str) -> i64 {
-    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
-}
-
-/// TARGET-01: a registered target is called with the event, its id, its attempt and a signature
-/// that the secret verifies.
+/// A registered target is called with the event, its id, its attempt and a signature that the
+/// secret verifies.
+// Shows: TARGET-01
 #[tokio::test]
 async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     let service = service().await;
@@ -96,8 +56,9 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     service.stop().await;
 }
 
-/// TARGET-02: events that waited for an unknown handler run as soon as a target is registered, on
-/// workers that are already running.
+/// Events that waited for an unknown handler run as soon as a target is registered, on workers that
+/// are already running.
+// Shows: TARGET-02
 #[tokio::test]
 async fn registering_wakes_what_waited() {
     let service = service().await;
@@ -122,7 +83,8 @@ async fn registering_wakes_what_waited() {
     service.stop().await;
 }
 
-/// TARGET-03: without a target, events wait as for an unknown handler, and are shown as such.
+/// Without a target, events wait as for an unknown handler, and are shown as such.
+// Shows: TARGET-03
 #[tokio::test]
 async fn events_of_a_deleted_target_wait_for_the_next() {
     let service = service().await;
@@ -147,7 +109,8 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
     service.stop().await;
 }
 
-/// TARGET-04: 410 pauses the handler with the reason, costs the event nothing, and is recorded.
+/// 410 pauses the handler with the reason, costs the event nothing, and is recorded.
+// Shows: TARGET-04
 #[tokio::test]
 async fn a_target_that_is_gone_is_paused() {
     let service = service().await;
@@ -184,8 +147,9 @@ async fn a_target_that_is_gone_is_paused() {
     service.stop().await;
 }
 
-/// TARGET-04: a user's pause takes precedence; and the answer of a target that was replaced since
-/// pauses nothing.
+/// A user's pause takes precedence; and the answer of a target that was replaced since pauses
+/// nothing.
+// Shows: TARGET-04
 #[tokio::test]
 async fn only_the_target_that_stands_can_pause_its_handler() {
     let service = service().await;
@@ -208,8 +172,9 @@ async fn only_the_target_that_stands_can_pause_its_handler() {
     service.stop().await;
 }
 
-/// TARGET-05: `Retry-After` decides when the next attempt is due, within the policy's longest
-/// delay; other errors follow the policy; after the last retry the event is dead.
+/// `Retry-After` decides when the next attempt is due, within the policy's longest delay; other
+/// errors follow the policy; after the last retry the event is dead.
+// Shows: CARD-02, TARGET-05
 #[tokio::test]
 async fn a_target_says_when_to_try_again() {
     let service = service().await;
@@ -241,7 +206,8 @@ async fn a_target_says_when_to_try_again() {
     service.stop().await;
 }
 
-/// ORD-04: a target that answers "too early" gets the event again, and no attempt is counted.
+/// A target that answers "too early" gets the event again, and no attempt is counted.
+// Shows: ORD-04
 #[tokio::test]
 async fn a_target_says_not_yet() {
     let service = service().await;
@@ -259,8 +225,9 @@ async fn a_target_says_not_yet() {
     service.stop().await;
 }
 
-/// TARGET-06: after a rotation both secrets sign for a day; no answer contains a secret except the
-/// one that creates it.
+/// After a rotation both secrets sign for a day; no answer contains a secret except the one that
+/// creates it.
+// Shows: TARGET-06
 #[tokio::test]
 async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     let service = service().await;
@@ -310,7 +277,8 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     service.stop().await;
 }
 
-/// TARGET-11: a target receives values, so registering one requires the right to read them.
+/// A target receives values, so registering one requires the right to read them.
+// Shows: TARGET-11
 #[tokio::test]
 async fn targets_are_registered_by_operators_who_may_read() {
     let service = service().await;
@@ -332,7 +300,8 @@ async fn targets_are_registered_by_operators_who_may_read() {
     service.stop().await;
 }
 
-/// TARGET-07: a canvas has targets of its own, and a function takes precedence over a target.
+/// A canvas has targets of its own, and a function takes precedence over a target.
+// Shows: TARGET-07
 #[tokio::test]
 async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
     let service = service().await;
@@ -379,7 +348,8 @@ async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
     service.stop().await;
 }
 
-/// TARGET-08: no more concurrent requests than the policy says, and none is lost.
+/// No more concurrent requests than the policy says, and none is lost.
+// Shows: TARGET-08
 #[tokio::test]
 async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     let service = service().await;
@@ -404,8 +374,8 @@ async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     service.stop().await;
 }
 
-/// TARGET-09: an invalid or forbidden target is refused, with a message that says what would be
-/// accepted.
+/// An invalid or forbidden target is refused, with a message that says what would be accepted.
+// Shows: TARGET-09
 #[tokio::test]
 async fn what_can_be_no_target_is_refused_with_words() {
     let service = service().await;
@@ -460,7 +430,8 @@ async fn what_can_be_no_target_is_refused_with_words() {
     service.stop().await;
 }
 
-/// TARGET-09: a canvas has 1,000 targets at most, and those can be replaced.
+/// A canvas has 1,000 targets at most, and those can be replaced.
+// Shows: TARGET-09
 #[tokio::test]
 async fn a_canvas_has_a_thousand_targets() {
     let service = service().await;
@@ -479,8 +450,9 @@ async fn a_canvas_has_a_thousand_targets() {
     service.stop().await;
 }
 
-/// TARGET-09: an attempt holds a capacity slot of the worker, so work that takes hours is for
-/// functions; and Pub/Sub, if it pushes, waits no longer.
+/// An attempt holds a capacity slot of the worker, so work that takes hours is for functions; and
+/// Pub/Sub, if it pushes, waits no longer.
+// Shows: TARGET-09
 #[tokio::test]
 async fn no_attempt_may_take_longer_than_ten_minutes() {
     let (stage, _) = Stage::memory().await;

@@ -6,8 +6,9 @@ use crate::receiver::Receiver;
 use crate::support::{PATIENCE, Stage};
 use crate::targets_share::{put, worker};
 
-/// TARGET-02: it is registered after the look for it and before the event is deferred: the event is
-/// due at once all the same.
+/// It is registered after the look for it and before the event is deferred: the event is due at
+/// once all the same.
+// Shows: TARGET-02
 #[tokio::test]
 async fn a_target_registered_after_the_look_for_it_is_no_longer_missed() {
     let (stage, _) = Stage::memory().await;

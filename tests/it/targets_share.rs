@@ -41,8 +41,9 @@ async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
     inside
 }
 
-/// TARGET-12: a canvas whose targets do not answer holds its share of the capacity, over all its
-/// handlers together, and nothing else waits for them.
+/// A canvas whose targets do not answer holds its share of the capacity, over all its handlers
+/// together, and nothing else waits for them.
+// Shows: TARGET-12
 #[tokio::test]
 async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     let (stage, notifier) = Stage::memory().await;
@@ -79,6 +80,7 @@ async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     running.stop().await;
 }
 
+// Shows: TARGET-12
 #[tokio::test]
 async fn an_operator_says_how_much_a_canvas_may_take() {
     let (stage, _) = Stage::memory().await;

@@ -22,7 +22,7 @@ async fn parked(stage: &Stage, id: EventId) -> bool {
     parked.bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-/// EV2-02, EV2-03.
+// Shows: EV2-02, EV2-03
 #[tokio::test]
 async fn paused_blocked_retried_and_delayed_events_are_all_kept_and_run_in_the_end() {
     let (stage, _) = Stage::memory_with(quick()).await;

@@ -110,6 +110,7 @@ impl Stage {
 
 /// Cancelled and purged events are skipped, with their causes; on another canvas nothing is
 /// missing.
+// Shows: ORD-04
 #[tokio::test]
 async fn what_is_cancelled_or_purged_is_passed_over() {
     let (stage, _) = Stage::memory().await;
@@ -139,6 +140,7 @@ async fn what_is_cancelled_or_purged_is_passed_over() {
 
 /// A dead event is skipped; redriven, it comes last and is consumed. In queues its new link is a
 /// gap, since it has no copy there.
+// Shows: ORD-04
 #[tokio::test]
 async fn what_died_is_passed_over_and_comes_again_at_the_end() {
     let (stage, _) = Stage::memory().await;
@@ -232,6 +234,7 @@ async fn a_copy_is_missing_in_its_queue() {
 
 /// A worker is killed after an event has died and before the next one is handed over: the tombstone
 /// exists, and the consumer of the next one sees it.
+// Shows: ORD-04
 #[tokio::test]
 async fn a_tombstone_is_written_with_the_death() {
     let theatre = Theatre::new("tombstone", Durations::quick()).await;

@@ -13,7 +13,8 @@ use wakeq::{
 use crate::door::{Door, telling};
 use crate::support::{PATIENCE, Stage, quick, scope};
 
-/// EV2-24, EV2-50, EV2-53, EV2-X11.
+/// See also EV2-X11.
+// Shows: EV2-24, EV2-50, EV2-53
 #[tokio::test]
 async fn nonsense_is_acknowledged_and_hurts_nobody() {
     let (stage, notifier) = Stage::memory().await;
@@ -39,7 +40,7 @@ async fn nonsense_is_acknowledged_and_hurts_nobody() {
     worker.stop().await;
 }
 
-/// EV2-50, EV2-33, EV2-04.
+// Shows: EV2-04, EV2-33, EV2-50, CARD-04
 #[tokio::test]
 async fn a_notification_is_two_ids_and_nothing_else() {
     let (stage, notifier) = Stage::memory().await;
@@ -53,7 +54,7 @@ async fn a_notification_is_two_ids_and_nothing_else() {
     assert_eq!(bodies, [golden.to_vec()]);
 }
 
-/// EV2-05.
+// Shows: EV2-05
 #[tokio::test]
 async fn each_canvas_has_its_own_handler_of_a_name() {
     let (stage, _) = Stage::memory().await;
@@ -96,8 +97,8 @@ async fn a_limit_of_one_canvas_is_kept_beside_an_unlimited_handler_for_all() {
     worker.stop().await;
 }
 
-/// EV2-31: no handler has this modifier; the event waits, is shown as such, and runs once a worker
-/// has one.
+/// No handler has this modifier; the event waits, is shown as such, and runs once a worker has one.
+// Shows: EV2-31
 #[tokio::test]
 async fn an_event_without_a_handler_waits_for_one() {
     let timing = Timing { unknown_handler_wait: std::time::Duration::from_secs(300), ..quick() };
@@ -138,7 +139,7 @@ async fn an_event_without_a_handler_waits_for_one() {
     other.stop().await;
 }
 
-/// EV2-19.
+// Shows: EV2-19
 #[tokio::test]
 async fn a_worker_takes_no_more_than_it_has_room_for() {
     let (stage, notifier) = Stage::memory().await;
@@ -179,7 +180,8 @@ async fn a_full_handler_does_not_hold_up_others() {
     worker.stop().await;
 }
 
-/// EV2-36: a claim is a time in the row, not a transaction or lock of Postgres.
+/// A claim is a time in the row, not a transaction or lock of Postgres.
+// Shows: EV2-36
 #[tokio::test]
 async fn a_running_handler_holds_nothing_in_postgres() {
     let (stage, _) = Stage::memory().await;
@@ -201,8 +203,8 @@ async fn a_running_handler_holds_nothing_in_postgres() {
     worker.stop().await;
 }
 
-/// EV2-20, EV2-37, EV2-46: the row is written when it is claimed, retried and deleted, and never in
-/// between.
+/// The row is written when it is claimed, retried and deleted, and never in between.
+// Shows: EV2-20, EV2-37, EV2-46
 #[tokio::test]
 async fn a_row_is_written_only_by_claim_retry_and_delete() {
     let (stage, _) = Stage::memory().await;
@@ -243,7 +245,8 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
     worker.stop().await;
 }
 
-/// EV2-44, EV2-57, EV2-64: even from several workers at once.
+/// EV2-57: even from several workers at once.
+// Shows: EV2-44, EV2-64
 #[tokio::test]
 async fn many_deliveries_of_one_event_make_one_run() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
@@ -262,7 +265,7 @@ async fn many_deliveries_of_one_event_make_one_run() {
     }
 }
 
-/// EV2-06.
+// Shows: EV2-06
 #[tokio::test]
 async fn several_workers_share_the_work() {
     let (stage, _) = Stage::memory().await;
@@ -292,7 +295,8 @@ async fn several_workers_share_the_work() {
     other.stop().await;
 }
 
-/// EV2-51, EV2-16: `dequeue` fetches one notification and runs the process.
+/// `dequeue` fetches one notification and runs the process.
+// Shows: EV2-16, EV2-51
 #[tokio::test]
 async fn dequeue_runs_one_notification() {
     let (stage, notifier) = Stage::memory().await;
@@ -313,8 +317,8 @@ async fn dequeue_runs_one_notification() {
     assert_eq!((worker.counters().malformed(), worker.counters().outcome(Outcome::Deleted)), (1, 2));
 }
 
-/// EV2-51, EV2-21: without a parking lot, an event that is not due is put back, and nothing is
-/// lost.
+/// Without a parking lot, an event that is not due is put back, and nothing is lost.
+// Shows: EV2-21, EV2-51
 #[tokio::test]
 async fn dequeue_puts_back_what_has_to_wait() {
     let (stage, notifier) = Stage::memory().await;
@@ -338,7 +342,8 @@ async fn dequeue_puts_back_what_has_to_wait() {
     assert_eq!(report.trail.last(), Some(&Outcome::Deleted));
 }
 
-/// EV2-51: dequeuing ends with its subscription.
+/// Dequeuing ends with its subscription.
+// Shows: EV2-51
 #[tokio::test]
 async fn dequeue_ends_with_its_subscription() {
     struct Ended;

@@ -78,7 +78,7 @@ async fn check_dies(stage: &Stage, route: Route, error: &str, fail: fn(&Executio
     worker.stop().await;
 }
 
-/// EV2-12, EV2-35, EV2-45, EV2-59, EV2-60, EV2-61.
+// Shows: EV2-12, EV2-35, EV2-45, EV2-59, EV2-60, EV2-61
 #[tokio::test]
 async fn an_error_is_tried_again_twice_and_then_the_event_is_dead() {
     let (stage, _) = Stage::memory().await;
@@ -88,7 +88,8 @@ async fn an_error_is_tried_again_twice_and_then_the_event_is_dead() {
     .await;
 }
 
-/// EV2-59: before the first await, too.
+/// Before the first await, too.
+// Shows: EV2-59
 #[tokio::test]
 async fn a_panic_counts_as_an_error() {
     let (stage, _) = Stage::memory().await;
@@ -129,7 +130,8 @@ async fn a_timeout_counts_as_an_error() {
     worker.stop().await;
 }
 
-/// EV2-12: by default the next attempt is five minutes later, and there are two retries.
+/// By default the next attempt is five minutes later, and there are two retries.
+// Shows: EV2-12
 #[tokio::test]
 async fn by_default_the_next_attempt_is_five_minutes_later() {
     let (stage, _) = Stage::memory().await;
@@ -163,7 +165,7 @@ async fn a_handler_may_say_when_to_try_again() {
     worker.stop().await;
 }
 
-/// EV2-11.
+// Shows: EV2-11
 #[tokio::test]
 async fn an_error_value_completes_the_event() {
     let (stage, notifier) = Stage::memory().await;
@@ -193,8 +195,9 @@ async fn a_value_that_does_not_fit_ends_among_the_dead() {
     worker.stop().await;
 }
 
-/// EV2-62: the row vanished while its handler failed; the notification is put back, and later
-/// dropped harmlessly.
+/// The row vanished while its handler failed; the notification is put back, and later dropped
+/// harmlessly.
+// Shows: EV2-62
 #[tokio::test]
 async fn a_retry_of_a_row_that_is_gone_is_harmless() {
     check_row_gone(Err(HandlerError::operational("no")), &[Outcome::Exception, Outcome::Exception]).await;
@@ -242,8 +245,8 @@ async fn a_locked_event_costs_no_attempt() {
     worker.stop().await;
 }
 
-/// EV2-10, EV2-13 (its other half): a lost lease stops the handler, which writes nothing; the event
-/// is put back.
+/// EV2-10: a lost lease stops the handler, which writes nothing; the event is put back.
+// Shows: EV2-13
 #[tokio::test]
 async fn a_lost_lease_stops_the_handler() {
     let (stage, _) = Stage::memory_with(quick()).await;
@@ -292,7 +295,8 @@ async fn a_locked_row_costs_only_its_own_lease() {
     worker.stop().await;
 }
 
-/// EV2-13: renewed as long as it runs.
+/// Renewed as long as it runs.
+// Shows: EV2-13
 #[tokio::test]
 async fn a_handler_may_run_longer_than_its_lease() {
     let (stage, _) = Stage::memory_with(quick()).await;
@@ -423,8 +427,9 @@ async fn dead_events_of_other_canvases_are_not_listed() {
     worker.stop().await;
 }
 
-/// ORD-04: a handler that answers "not yet" is called again and again, without an attempt being
-/// counted, on whatever canvas.
+/// A handler that answers "not yet" is called again and again, without an attempt being counted, on
+/// whatever canvas.
+// Shows: ORD-04
 #[tokio::test]
 async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     let (stage, notifier) = Stage::memory().await;

@@ -25,8 +25,8 @@ fn notifications(id: EventId, count: usize) -> Vec<Notification> {
     vec![Notification { id, canvas: CanvasId::DEFAULT }; count]
 }
 
-/// EV2-21, EV2-34, EV2-54, EV2-24: it waits only in the worker, acknowledged; further notifications
-/// of it are acknowledged.
+/// It waits only in the worker, acknowledged; further notifications of it are acknowledged.
+// Shows: EV2-21, EV2-24, EV2-34, EV2-54
 #[tokio::test]
 async fn a_delayed_event_waits_and_starts_on_time() {
     let (stage, notifier) = Stage::memory().await;
@@ -99,8 +99,9 @@ async fn a_full_lot_leaves_the_rest_to_the_promise() {
     worker.stop().await;
 }
 
-/// EV2-27: nothing is published for a far-off event until its time is near; an early notification
-/// is acknowledged.
+/// Nothing is published for a far-off event until its time is near; an early notification is
+/// acknowledged.
+// Shows: EV2-27
 #[tokio::test]
 async fn a_far_off_event_is_published_in_time() {
     let timing =
@@ -121,7 +122,8 @@ async fn a_far_off_event_is_published_in_time() {
     worker.stop().await;
 }
 
-/// EV2-27: a month is no different: the row says when it must be published.
+/// A month is no different: the row says when it must be published.
+// Shows: EV2-27
 #[tokio::test]
 async fn a_month_is_kept_by_the_row_alone() {
     let (stage, notifier) = Stage::memory().await;

@@ -17,7 +17,8 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
     WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
 }
 
-/// EV2-14: a handler that ends within the grace completes.
+/// A handler that ends within the grace completes.
+// Shows: EV2-14
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
     let (stage, notifier) = Stage::memory().await;
@@ -37,8 +38,9 @@ async fn handlers_may_end_within_the_grace() {
     assert_eq!((notifier.unanswered(), notifier.pending()), (0, 1));
 }
 
-/// EV2-14, EV2-35: one that does not is cut off and released, costs neither attempt nor loss, and
-/// runs elsewhere at once.
+/// EV2-35: one that does not is cut off and released, costs neither attempt nor loss, and runs
+/// elsewhere at once.
+// Shows: EV2-14
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_runs_elsewhere() {
     let (stage, notifier) = Stage::memory().await;

@@ -14,6 +14,7 @@ mod edge;
 mod image;
 mod prepare;
 mod pubsub_python;
+mod requirements;
 mod sdk;
 mod tenants;
 
@@ -72,6 +73,9 @@ enum Verb {
         #[arg(long)]
         google: bool,
     },
+    /// Write the tests that show each requirement into docs/requirements.md, from the ids above
+    /// the tests.
+    Requirements,
     /// Emit through the HTTP API with the official CloudEvents SDK for Python, and verify
     /// deliveries with the Standard Webhooks library; installs both into target/sdk.
     Sdk,
@@ -93,6 +97,7 @@ fn main() -> ExitCode {
         Verb::Image => image::run(),
         Verb::Prepare { check } => prepare::run(check),
         Verb::PubsubPython { google } => pubsub_python::run(google),
+        Verb::Requirements => requirements::run(),
         Verb::Sdk => sdk::run(),
         Verb::Tenants { place } => tenants::run(place.as_deref()),
     };

@@ -68,6 +68,7 @@ async fn check_with(mut inbox: Inbox, answers: &str, acknowledges: bool) {
     emulator.stop().await;
 }
 
+// Shows: CARD-02
 #[tokio::test]
 async fn these_answers_acknowledge() {
     check(&[200], true).await;
@@ -141,6 +142,7 @@ async fn a_token_checks_with_the_keys_that_the_emulator_serves() {
     emulator.stop().await;
 }
 
+// Shows: CARD-02
 #[tokio::test]
 async fn an_endpoint_that_says_nothing_gets_the_message_again_after_its_deadline() {
     let mut inbox = Inbox::mute("").await;

@@ -173,6 +173,7 @@ fn executable(message: &str) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
+    // Shows: DEV-01
     #[test]
     fn the_program_is_where_cargo_says() {
         let artifact = r#"{"reason":"compiler-artifact","package_id":"x","filenames":["/t/p"],"executable":"/t/aarch64-apple-darwin/debug/embedded-postgres","fresh":true}"#;

@@ -153,6 +153,7 @@ mod tests {
         folder
     }
 
+    // Shows: DEV-02
     #[test]
     fn what_is_too_old_or_broken_is_passed_over() {
         let parent = env::temp_dir().join(format!("wakeq-installed-{}", std::process::id()));

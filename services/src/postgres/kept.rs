@@ -160,6 +160,7 @@ mod tests {
         assert!(long.file_name().is_some_and(|name| name.len() < 255), "{}", long.display());
     }
 
+    // Shows: DEV-02
     #[tokio::test]
     async fn what_an_engine_has_open_is_not_removed() {
         let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));

@@ -96,8 +96,8 @@ impl Running {
     }
 }
 
-/// SUB-31: single or distributed, with groups in memory; for Postgres see below and
-/// `tests/it/groups/`.
+/// Single or distributed, with groups in memory; for Postgres see below and `tests/it/groups/`.
+// Shows: SUB-31, SUB-43
 #[tokio::test(start_paused = true)]
 async fn one_process_works_on_everything() {
     let floor = Floor::default();
@@ -113,8 +113,8 @@ async fn one_process_works_on_everything() {
     assert_eq!(floor.loads("g", &[&fake]), [0], "it has ended with everything");
 }
 
-/// SUB-31: a process that works alone, with its positions in Postgres, has higher epochs with each
-/// start.
+/// A process that works alone, with its positions in Postgres, has higher epochs with each start.
+// Shows: SUB-31
 #[tokio::test]
 async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
     let table = Table::new().await;
@@ -136,7 +136,7 @@ async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
     }
 }
 
-// SUB-13, SUB-30, SUB-37, SUB-39
+// Shows: SUB-01, SUB-13, SUB-30, SUB-37, SUB-39, SUB-52
 #[tokio::test(start_paused = true)]
 async fn the_two_nodes_of_the_document() {
     let cluster = Cluster::new();
@@ -167,7 +167,8 @@ async fn the_two_nodes_of_the_document() {
     second.stop().await;
 }
 
-// SUB-06, SUB-05
+// See also SUB-05.
+// Shows: SUB-06
 #[tokio::test(start_paused = true)]
 async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
     let cluster = Cluster::new();
@@ -193,7 +194,8 @@ async fn what_a_killed_node_had_is_taken_over_within_two_leases() {
     third.stop().await;
 }
 
-// SUB-54: a graceful stop does not cost a lease.
+// A graceful stop does not cost a lease.
+// Shows: SUB-09, SUB-25, SUB-54
 #[tokio::test(start_paused = true)]
 async fn what_a_stopped_node_had_moves_at_once() {
     let cluster = Cluster::new();
@@ -210,7 +212,7 @@ async fn what_a_stopped_node_had_moves_at_once() {
     assert_eq!(cluster.groups.holder(&coordinator_lock()).await.unwrap(), None);
 }
 
-// SUB-33, SUB-41
+// Shows: SUB-33, SUB-41
 #[tokio::test(start_paused = true)]
 async fn sources_of_the_unhealthy_move_and_come_back() {
     let cluster = Cluster::new();
@@ -229,7 +231,7 @@ async fn sources_of_the_unhealthy_move_and_come_back() {
     second.stop().await;
 }
 
-// SUB-40, SUB-55
+// Shows: SUB-40, SUB-55
 #[tokio::test(start_paused = true)]
 async fn a_source_moves_only_when_it_is_ended_with() {
     let cluster = Cluster::new();
@@ -247,6 +249,7 @@ async fn a_source_moves_only_when_it_is_ended_with() {
 }
 
 /// Without signals everything happens within the periods.
+// Shows: SUB-37
 #[tokio::test(start_paused = true)]
 async fn without_signals_the_periods_bring_everything() {
     let mut cluster = Cluster::new();
@@ -261,9 +264,10 @@ async fn without_signals_the_periods_bring_everything() {
     second.stop().await;
 }
 
-/// SUB-37: what docs/groups.md says of rebalancing: one source of a group moves at a time, which
-/// takes up to two heartbeats if its owner and the coordinator receive no signals; if they do, all
-/// have moved at once.
+/// What docs/groups.md says of rebalancing: one source of a group moves at a time, which takes up
+/// to two heartbeats if its owner and the coordinator receive no signals; if they do, all have
+/// moved at once.
+// Shows: SUB-37
 #[tokio::test(start_paused = true)]
 async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
     for are_told in [false, true] {
@@ -290,8 +294,9 @@ async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
     }
 }
 
-/// SUB-37: a node that receives no signals stops working on a source that it lost, and starts
-/// working on one that it got, within one heartbeat each.
+/// A node that receives no signals stops working on a source that it lost, and starts working on
+/// one that it got, within one heartbeat each.
+// Shows: SUB-37
 #[tokio::test(start_paused = true)]
 async fn a_change_of_sources_takes_a_heartbeat_without_signals() {
     let cluster = Cluster::new();
@@ -328,7 +333,7 @@ async fn a_change_of_sources_takes_a_heartbeat_without_signals() {
     }
 }
 
-// SUB-50
+// Shows: SUB-50
 #[tokio::test(start_paused = true)]
 async fn nodes_are_replaced_one_by_one() {
     let cluster = Cluster::new();

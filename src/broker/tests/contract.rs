@@ -55,25 +55,18 @@ macro_rules! on_both {
 }
 
 on_both! {
-    // SUB-48
     nodes_are_heard_of;
-    // SUB-44
     subscribers_are_registered_heard_of_and_gone;
-    // SUB-44
     who_is_unhealthy_is_not_heard_of;
-    // SUB-20, SUB-44
+    // See also SUB-44.
     members_of_a_group_ask_for_the_same;
-    // SUB-45
     subscriptions_are_written_by_the_coordinator_alone;
-    // SUB-45, SUB-55
+    // See also SUB-45, SUB-55.
     what_was_changed_meanwhile_is_not_written;
-    // SUB-33, SUB-45
+    // See also SUB-45.
     who_was_not_heard_of_is_buried;
-    // SUB-46
     the_longest_requests_are_the_sources_of_a_group;
-    // SUB-47
     a_lock_is_held_by_one;
-    // SUB-47
     a_lock_is_waited_for;
 }
 
@@ -110,6 +103,7 @@ fn gives(
     NewSubscription { group: name("g"), subscriber, node, sources, releasing, seen_epoch }
 }
 
+// Shows: SUB-26, SUB-48, SUB-54 as *::in_memory, *::in_postgres
 async fn nodes_are_heard_of(groups: &impl Groups) {
     let (first, second) = (NodeId::new(), NodeId::new());
     groups.beat(first, LEASE).await.unwrap();
@@ -129,6 +123,7 @@ async fn nodes_are_heard_of(groups: &impl Groups) {
     assert_eq!(groups.all_nodes().await.unwrap(), []);
 }
 
+// Shows: SUB-27, SUB-42, SUB-44 as *::in_memory, *::in_postgres
 async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
     let (one, node) = registered(groups, "b", LEASE).await;
     let (two, _) = registered(groups, "a", LEASE).await;
@@ -149,6 +144,7 @@ async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
     assert_eq!(groups.states().await.unwrap(), []);
 }
 
+// Shows: SUB-44 as *::in_memory, *::in_postgres
 async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
     let (id, node) = registered(groups, "g", LEASE).await;
     let before = groups.states().await.unwrap().remove(0);
@@ -164,6 +160,7 @@ async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
 }
 
 /// Also for two that start at the same time, and for one that registers again.
+// Shows: SUB-20 as *::in_memory, *::in_postgres
 async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     let register = async |group: &str, id, requests: &[EventSource], lease| {
         groups.register(&name(group), id, NodeId::new(), requests, lease).await
@@ -205,6 +202,7 @@ async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     assert!(matches!(refused, BrokerError::Sources { .. }), "{refused}");
 }
 
+// Shows: SUB-23, SUB-45 as *::in_memory, *::in_postgres
 async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups) {
     let (one, two) = (registered(groups, "g", LEASE).await, registered(groups, "g", LEASE).await);
     let sources = parts("companies", 4);
@@ -232,6 +230,7 @@ async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups
     assert_eq!(after[0].sources, sources);
 }
 
+// Shows: SUB-24, SUB-28 as *::in_memory, *::in_postgres
 async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
     let one = registered(groups, "g", LEASE).await;
     let lead = lead(groups).await;
@@ -253,6 +252,7 @@ async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
     assert_eq!(groups.allocations().await.unwrap(), [], "what it had goes with it");
 }
 
+// Shows: SUB-33, SUB-53 as *::in_memory, *::in_postgres
 async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
     let (here, gone) = (registered(groups, "g", LEASE).await, registered(groups, "g", NO_LEASE).await);
     let sick = registered(groups, "g", NO_LEASE).await;
@@ -274,6 +274,7 @@ async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
     assert_eq!(groups.bury(&lead).await.unwrap(), Some(Vec::new()), "nobody is buried twice");
 }
 
+// Shows: SUB-20, SUB-46, SUB-51 as *::in_memory, *::in_postgres
 async fn the_longest_requests_are_the_sources_of_a_group(groups: &impl Groups) {
     let long = parts("companies", 3);
     let short = long[..2].to_vec();
@@ -290,6 +291,7 @@ async fn the_longest_requests_are_the_sources_of_a_group(groups: &impl Groups) {
     assert_eq!(groups.opened(&name("g")).await.unwrap(), []);
 }
 
+// Shows: SUB-07, SUB-47 as *::in_memory, *::in_postgres
 async fn a_lock_is_held_by_one(groups: &impl Groups) {
     let (one, two, lock) = (Uuid::now_v7(), Uuid::now_v7(), name("l"));
     let held = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
@@ -315,6 +317,7 @@ async fn a_lock_is_held_by_one(groups: &impl Groups) {
     assert_eq!(groups.holder(&lock).await.unwrap(), Some(taken));
 }
 
+// Shows: SUB-47 as *::in_memory, *::in_postgres
 async fn a_lock_is_waited_for(groups: &impl Groups) {
     let (one, two, lock) = (Uuid::now_v7(), Uuid::now_v7(), name("l"));
     let held = groups.try_lock(&lock, one, LEASE).await.unwrap().unwrap();
@@ -327,7 +330,8 @@ async fn a_lock_is_waited_for(groups: &impl Groups) {
     assert_eq!(taken.unwrap().unwrap().term, held.term + 1);
 }
 
-/// SUB-38: an observer only needs the right to read, and can't do anything else with it.
+/// An observer only needs the right to read, and can't do anything else with it.
+// Shows: SUB-38
 #[tokio::test]
 async fn an_observer_needs_no_right_to_write() {
     let table = Table::new().await;

@@ -24,6 +24,7 @@ fn run(broker: EventBroker) -> Node {
 /// Both are accepted when they are added, since neither runs yet. Then one of them works, and the
 /// other reports why it does not, until the first has gone. Another group of the same nodes is not
 /// affected.
+// Shows: SUB-20
 #[tokio::test(start_paused = true)]
 async fn of_two_that_start_together_one_is_refused_until_the_other_has_gone() {
     let cluster = Cluster::new();

@@ -77,8 +77,9 @@ impl Process {
     }
 }
 
-/// SUB-31: two processes that each want to work alone, in every order of starts and ends: while any
-/// is alive, one works, within two leases.
+/// Two processes that each want to work alone, in every order of starts and ends: while any is
+/// alive, one works, within two leases.
+// Shows: SUB-31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_of_two_that_are_alone_works() {
     let table = Table::new().await;
@@ -116,6 +117,7 @@ async fn ends(table: &Table, later_ends_first: bool, first_killed: bool, then_ki
 
 /// A process that works alone leaves the work to members of the group, and resumes when they have
 /// gone. It takes back a position that was opened elsewhere meanwhile.
+// Shows: SUB-31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_alone_waits_for_members_of_the_group() {
     let table = Table::new().await;

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::event::{CanvasId, StreamId};
 
-    // SUB-02, SUB-34
+    // Shows: SUB-02, SUB-19, SUB-34
     #[test]
     fn every_stream_is_in_one_part_whatever_the_number() {
         let companies = EventSource::category("companies").unwrap();

@@ -342,7 +342,7 @@ mod tests {
         SourceList(numbers.into_iter().map(of).collect())
     }
 
-    // SUB-29
+    // Shows: SUB-29
     #[test]
     fn sources_are_written_as_the_table_shows_them() {
         let contacts = SourceList(vec![EventSource::category("contacts").unwrap()]);
@@ -414,7 +414,7 @@ mod tests {
         }
     }
 
-    // SUB-34
+    // Shows: SUB-34
     #[test]
     fn every_stream_is_in_one_partition() {
         for number in 0..1_000 {

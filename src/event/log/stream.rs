@@ -199,6 +199,7 @@ mod tests {
     use super::*;
 
     /// Partitions of running deployments are derived from these: other values would lose events.
+    // Shows: SUB-34
     #[test]
     fn buckets_are_the_same_for_ever() {
         let bucket = |name: &str| StreamId::new(CanvasId::DEFAULT, "companies", name).unwrap().bucket();

@@ -194,6 +194,7 @@ impl Cluster {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Shows: SUB-05, SUB-35
     #[test]
     fn no_source_is_worked_on_twice_and_plans_come_to_rest(
         partitions in prop::array::uniform4(prop_oneof![Just(1_u16), 1_u16..9]),
@@ -222,6 +223,7 @@ proptest! {
     }
 
     /// A node that leaves takes nothing from others; one that joins at most what evens them out.
+    // Shows: SUB-35
     #[test]
     fn moves_are_few(partitions in prop::array::uniform4(1_u16..12), nodes in 2_u8..5) {
         let mut cluster = Cluster::new(partitions);

@@ -102,6 +102,7 @@ fn rounds(groups: &mut [GroupMembers]) -> usize {
     panic!("it does not come to rest");
 }
 
+// Shows: SUB-19, SUB-21
 #[test]
 fn the_distribution_cases() {
     let cases = [
@@ -157,7 +158,7 @@ fn the_distribution_cases() {
     }
 }
 
-// SUB-30
+// Shows: SUB-01, SUB-30
 #[test]
 fn the_two_nodes_of_the_document() {
     let mut groups = [
@@ -171,7 +172,7 @@ fn the_two_nodes_of_the_document() {
     assert_eq!(allocate(&groups), []);
 }
 
-// SUB-03
+// Shows: SUB-03
 #[test]
 fn sixteen_partitions_over_two_to_four_consumers() {
     let mut groups = [group("g", "companies", 16, "1= 2=")];
@@ -210,7 +211,8 @@ fn a_new_group_goes_to_who_serves_fewest() {
     assert_eq!(plan.iter().map(|change| change.node).collect::<Vec<_>>(), [node(3)]);
 }
 
-// SUB-50: a subscriber that joins late gets its share in the next round.
+// A subscriber that joins late gets its share in the next round.
+// Shows: SUB-50
 #[test]
 fn a_rolling_deployment_keeps_every_source_in_work() {
     let mut groups = [group("g", "companies", 12, "1= 2= 3=")];

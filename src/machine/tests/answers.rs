@@ -23,6 +23,7 @@ fn belongs(input: &Input, effect: &Effect) -> bool {
     }
 }
 
+// Shows: CARD-05
 #[test]
 fn every_state_accepts_the_answer_it_asked_for_and_refuses_every_other() {
     let states = walk().states;

@@ -87,6 +87,7 @@ fn code() -> BTreeSet<Line> {
     walk().edges.into_iter().map(Line::of).collect()
 }
 
+// Shows: CARD-05
 #[test]
 fn the_diagram_shows_every_edge_of_the_code_and_no_other() {
     let difference = difference(DOCUMENT, &code());

@@ -33,6 +33,7 @@ fn deliveries() -> impl Strategy<Value = (Vec<Link>, Vec<Link>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Shows: ORD-04
     #[test]
     fn every_event_is_consumed_once_and_in_order((chain, sent) in deliveries()) {
         let mut waiting = VecDeque::from(sent);

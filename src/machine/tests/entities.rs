@@ -10,7 +10,8 @@ use crate::machine::{Repost, repost};
 const EARLIER: Link = Link { id: 4, prev: 0 };
 const LATEST: Link = Link { id: 9, prev: 4 };
 
-// ENT-26, ENT-27: the most recent undecided event is processed.
+// ENT-26: the most recent undecided event is processed.
+// Shows: ENT-27
 #[test]
 fn the_most_recent_is_processed() {
     assert_eq!(repost(0, 3, EARLIER, false), Repost::Process);
@@ -71,6 +72,7 @@ proptest! {
 
     /// Whatever is sent again, each event is stored once and in order; a stored event is never
     /// processed again, nor is any event older than the last decision.
+    // Shows: ENT-26
     #[test]
     fn nothing_is_stored_twice_or_out_of_order((fates, rows) in inboxes()) {
         let (mut last, mut stored, mut links) = (0, Vec::new(), BTreeMap::new());
@@ -100,6 +102,7 @@ proptest! {
     }
 
     /// As the entity advances: delayed, processed, answered again, then done or refused.
+    // Shows: ENT-26
     #[test]
     fn the_answers_follow_one_another(prev in 0_i64..100, step in 1_i64..100, stored: bool) {
         let link = Link { id: prev + step, prev };

@@ -65,6 +65,7 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // Shows: EV2-63
     #[test]
     fn the_checks_agree_in_every_order_and_with_the_claim(schedule in schedules()) {
         let verdict = statement_may_claim(&schedule);

@@ -31,7 +31,7 @@ fn running(retries: u32, delay: Duration) -> Running {
     Running { claim: claim(), retries, policy: retry_policy(2, delay) }
 }
 
-// EV2-53
+// Shows: EV2-53
 #[test]
 fn a_missing_event_is_acknowledged() {
     check(State::EventLoad, Input::Loaded(None), Outcome::EventMissing, ACKNOWLEDGED);
@@ -39,7 +39,7 @@ fn a_missing_event_is_acknowledged() {
     check(State::EventLoad, Input::Loaded(Some(row)), Outcome::EventPresent, State::DelayCheck(row));
 }
 
-// EV2-54
+// Shows: EV2-54
 #[test]
 fn an_event_waits_until_it_is_due() {
     let horizon_ms = 600_000;
@@ -56,7 +56,8 @@ fn an_event_waits_until_it_is_due() {
     }
 }
 
-// EV2-54: without a horizon no notification waits in a worker; the row's promise is the due time.
+// Without a horizon no notification waits in a worker; the row's promise is the due time.
+// Shows: EV2-54
 #[test]
 fn without_a_horizon_an_early_notification_is_acknowledged() {
     let policy = Policy { horizon: Duration::ZERO, ..POLICY };
@@ -64,7 +65,7 @@ fn without_a_horizon_an_early_notification_is_acknowledged() {
     check_with(&policy, State::DelayCheck(row), Input::Decide, Outcome::DelayNotYet, ACKNOWLEDGED);
 }
 
-// EV2-55
+// Shows: EV2-55
 #[test]
 fn a_claim_stands_for_exactly_one_lease() {
     let lease_ms = 60_000;
@@ -80,7 +81,7 @@ fn a_claim_stands_for_exactly_one_lease() {
     }
 }
 
-// EV2-55
+// Shows: EV2-55
 #[test]
 fn a_claim_from_the_future_is_looked_at_again_after_one_lease() {
     for set_back_ms in [1, 60_000, 86_400_000] {
@@ -89,7 +90,8 @@ fn a_claim_from_the_future_is_looked_at_again_after_one_lease() {
     }
 }
 
-// EV2-55: the lease is configurable, and waiting for its end does not depend on the horizon.
+// The lease is configurable, and waiting for its end does not depend on the horizon.
+// Shows: EV2-55
 #[test]
 fn the_lease_is_configurable() {
     let policy = Policy { lease: Duration::from_secs(300), horizon: Duration::ZERO, ..POLICY };
@@ -99,7 +101,7 @@ fn the_lease_is_configurable() {
     check_with(&policy, State::LockCheck(lost), Input::Decide, Outcome::LockExpired, State::RuleCheck(lost));
 }
 
-// EV2-56
+// Shows: EV2-56
 #[test]
 fn a_ruled_event_is_parked_only_while_the_rule_stands() {
     for (kind, outcome) in [(RuleKind::Pause, Outcome::RulePaused), (RuleKind::Block, Outcome::RuleBlocked)] {
@@ -121,7 +123,7 @@ fn an_event_without_a_handler_here_is_deferred() {
     check(State::Defer, Input::Deferred, Outcome::Deferred, ACKNOWLEDGED);
 }
 
-// EV2-57
+// Shows: EV2-57
 #[test]
 fn the_claim_decides_who_runs() {
     let retry = retry_policy(2, DAY);
@@ -141,7 +143,7 @@ fn the_fifth_lost_claim_is_poison() {
     }
 }
 
-// EV2-58
+// Shows: EV2-58
 #[test]
 fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     let process = State::Process(running(0, DAY));
@@ -152,7 +154,8 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
 }
 
-// ORD-04, ORD-29: whatever else holds for an event, it is woken by others when its turn comes.
+// Whatever else holds for an event, it is woken by others when its turn comes.
+// Shows: ORD-04, ORD-29
 #[test]
 fn an_event_waits_for_its_turn() {
     for (turn, outcome) in [
@@ -178,7 +181,7 @@ fn an_event_that_its_facet_has_passed_is_recalled_first() {
     }
 }
 
-// ORD-22
+// Shows: ORD-22
 #[test]
 fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges() {
     for removal in [Removal::Completed, Removal::Dead(Cause::Retries), Removal::Dead(Cause::Poison)] {
@@ -189,7 +192,7 @@ fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges()
     check(State::HandOver, Input::HandedOver, Outcome::HandedOver, ACKNOWLEDGED);
 }
 
-// EV2-59
+// Shows: EV2-59
 #[test]
 fn an_operational_error_leads_to_the_retry_check() {
     let running = running(0, DAY);
@@ -208,7 +211,8 @@ fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
     check(release, Input::Released, Outcome::Released, PUT_BACK);
 }
 
-// TARGET-04: a handler that is gone does not count against the event, unless it can't be paused.
+// A handler that is gone does not count against the event, unless it can't be paused.
+// Shows: TARGET-04
 #[test]
 fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
     let running = running(0, DAY);
@@ -220,7 +224,7 @@ fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
     check(pause, Input::HandlerPaused(false), Outcome::Exception, State::RetryCheck(running, None));
 }
 
-// EV2-60
+// Shows: EV2-60
 #[test]
 fn a_retry_counts_and_waits() {
     let minutes = Duration::from_secs(300);
@@ -256,7 +260,8 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
     }
 }
 
-// EV2-60: the delay that the handler asks for replaces the policy's, up to the policy's longest.
+// The delay that the handler asks for replaces the policy's, up to the policy's longest.
+// Shows: EV2-60
 #[test]
 fn a_handler_may_say_when_to_try_again() {
     for (asked, delay) in [(Duration::from_secs(1), Duration::from_secs(1)), (DAY * 365, DAY)] {
@@ -265,7 +270,7 @@ fn a_handler_may_say_when_to_try_again() {
     }
 }
 
-// EV2-61
+// Shows: EV2-61
 #[test]
 fn after_the_last_retry_the_event_is_dead() {
     for retries in [2, 3] {
@@ -276,7 +281,7 @@ fn after_the_last_retry_the_event_is_dead() {
     }
 }
 
-// EV2-62
+// Shows: EV2-62
 #[test]
 fn a_retry_that_could_not_be_saved_gives_the_notification_back() {
     check(State::RetryCheck(running(0, DAY), None), Input::RetrySaved(false), Outcome::Exception, SOON);

@@ -223,6 +223,7 @@ mod tests {
         }
     }
 
+    // Shows: PUSH-16
     #[test]
     fn a_push_subscription_needs_our_path_and_a_token() {
         let made = wanted_subscription(&pushing()).unwrap();

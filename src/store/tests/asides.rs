@@ -14,6 +14,7 @@ async fn rows(table: &Table) -> Vec<(uuid::Uuid, i64, Option<i64>, i32)> {
 
 /// Nothing is written under another epoch than the owner's, or if the position is elsewhere; and
 /// writes about an entity leave that of another canvas alone.
+// Shows: ENT-X1
 #[tokio::test]
 async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
     let table = Table::new().await;

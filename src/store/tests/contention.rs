@@ -123,6 +123,7 @@ async fn an_older_schema_is_told_from_a_wrong_statement() {
 }
 
 /// Everything works on a pool of one connection, however contended it is.
+// Shows: DEV-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_connection_is_enough() {
     let table = Table::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;

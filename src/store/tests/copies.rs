@@ -65,7 +65,8 @@ async fn a_chosen_id_is_known_as_long_as_a_copy_waits() {
     assert_eq!((emitted(of).await, emitted(other).await), (1, 0), "forgotten when its copy is done");
 }
 
-/// DRV-13: however many queues copy them, events and copies are stored by one prepared statement.
+/// However many queues copy them, events and copies are stored by one prepared statement.
+// Shows: DRV-13
 #[tokio::test]
 async fn an_emit_is_one_statement_however_many_queues_copy_it() {
     let table = Table::of_one_connection().await;

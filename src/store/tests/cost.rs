@@ -96,7 +96,8 @@ async fn every_claim_and_renewal_is_a_hot_update() {
     assert_eq!(table.number(updates!("n_tup_hot_upd")).await, 8000);
 }
 
-/// EV2-30: counting is an index-only scan.
+/// Counting is an index-only scan.
+// Shows: EV2-30
 #[tokio::test]
 async fn counting_is_an_index_only_scan() {
     let table = Table::of_one_connection().await;
@@ -176,7 +177,8 @@ async fn what_a_page_of_handlers_does_is_one_look() {
     assert!(plan.contains("rows=8 loops=1000"), "{plan}");
 }
 
-/// EV2-01, EV2-20: a worker accesses events by their keys.
+/// A worker accesses events by their keys.
+// Shows: EV2-01, EV2-20
 #[tokio::test]
 async fn workers_reach_events_by_their_keys() {
     let table = Table::of_one_connection().await;
@@ -225,7 +227,8 @@ async fn promises_are_brought_forward_by_key() {
     assert!(buffers(&plan, "") < 1500, "{plan}");
 }
 
-/// EV2-25: the cost of a claim does not depend on the backlog.
+/// The cost of a claim does not depend on the backlog.
+// Shows: EV2-25
 #[tokio::test]
 async fn a_claim_costs_the_same_in_a_long_queue() {
     let table = Table::of_one_connection().await;
@@ -334,8 +337,9 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
     snapshot.rollback().await.unwrap();
 }
 
-/// EV2-01: the minute's statement reads what is overdue, not the queue: neither parked events nor,
-/// under a snapshot that keeps dead versions alive, what was woken or parked before.
+/// The minute's statement reads what is overdue, not the queue: neither parked events nor, under a
+/// snapshot that keeps dead versions alive, what was woken or parked before.
+// Shows: EV2-01
 #[tokio::test]
 async fn the_minutes_statement_does_not_read_the_queue() {
     let table = Table::of_one_connection().await;
@@ -372,7 +376,8 @@ async fn the_minutes_statement_does_not_read_the_queue() {
     snapshot.rollback().await.unwrap();
 }
 
-/// EV2-42: a page of a resume job reads its own events, however many others wait.
+/// A page of a resume job reads its own events, however many others wait.
+// Shows: EV2-42
 #[tokio::test]
 async fn a_resume_page_reads_only_its_own_events() {
     let table = Table::of_one_connection().await;

@@ -124,8 +124,9 @@ async fn add_repository(table: &Table, events: i64) {
 
 const OTHER: &str = "00000000-0000-0000-0000-0000000000f0";
 
-/// ENT-29: an event that is sent again much later is found by its link, and only by that; another
-/// canvas's event with the same id and link is not found.
+/// An event that is sent again much later is found by its link, and only by that; another canvas's
+/// event with the same id and link is not found.
+// Shows: ENT-29
 #[tokio::test]
 async fn what_is_sent_again_is_found_by_its_link() {
     let table = Table::new().await;
@@ -153,6 +154,7 @@ async fn what_is_sent_again_is_found_by_its_link() {
 
 /// Looking for an event costs the same in a repository of 100,000 events as in one of 100: one row
 /// per halving of the range, whether or not it is found.
+// Shows: ENT-29
 #[tokio::test]
 async fn looking_for_an_event_does_not_read_the_repository() {
     let table = Table::of_one_connection().await;

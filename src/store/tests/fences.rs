@@ -19,7 +19,8 @@ impl Table {
     }
 }
 
-/// EV2-57: no write of an owner whose claim was taken over changes the row.
+/// No write of an owner whose claim was taken over changes the row.
+// Shows: EV2-57
 #[tokio::test]
 async fn a_lost_claim_writes_nothing() {
     let table = Table::new().await;
@@ -44,8 +45,9 @@ async fn a_lost_claim_writes_nothing() {
     assert_eq!(table.row(old.id).await, None);
 }
 
-/// ORD-12: a claimed event names its worker until the worker gives it up; a worker that takes it
-/// over is named instead.
+/// A claimed event names its worker until the worker gives it up; a worker that takes it over is
+/// named instead.
+// Shows: ORD-12
 #[tokio::test]
 async fn a_claim_is_its_worker_s_until_it_ends() {
     let table = Table::new().await;
@@ -89,7 +91,8 @@ async fn a_renewal_after_a_release_locks_nothing() {
     assert!(table.holds("select bool_and(locked_at is null and losses = 0) from wakeq.events_v2").await);
 }
 
-/// EV2-45, EV2-35, EV2-60: the count is written, not added, because the answer may get lost.
+/// The count is written, not added, because the answer may get lost.
+// Shows: EV2-35, EV2-45, EV2-60
 #[tokio::test]
 async fn a_repeated_retry_writes_the_same_count() {
     let table = Table::new().await;
@@ -160,7 +163,8 @@ async fn two_claims_on_one_event_in_a_batch_are_told_apart() {
     assert_eq!(table.store.complete(&[new[2], old[2], new[2]]).await.unwrap(), [true, false, true]);
 }
 
-/// EV2-44, EV2-57: eight connections want the same events; each event has one winner.
+/// Eight connections want the same events; each event has one winner.
+// Shows: EV2-44, EV2-57
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_claims_on_an_event_one_wins() {
     let table = Table::new().await;
@@ -185,7 +189,8 @@ async fn of_many_claims_on_an_event_one_wins() {
     assert!(table.holds("select bool_and(claims = 1 and losses = 0) from wakeq.events_v2").await);
 }
 
-/// EV2-64: the checks are only advice; the claim decides.
+/// The checks are only advice; the claim decides.
+// Shows: EV2-64
 #[tokio::test]
 async fn a_claim_between_check_and_claim_is_noticed() {
     let table = Table::new().await;

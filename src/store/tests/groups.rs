@@ -194,7 +194,8 @@ async fn register(store: &Store, group: &str, category: &str) -> Registered {
     store.register_subscriber(&group.parse().unwrap(), id, node, &requests, LEASE).await.unwrap()
 }
 
-/// SUB-20: of two that start together the second sees the first, however late the first commits.
+/// Of two that start together the second sees the first, however late the first commits.
+// Shows: SUB-20
 #[tokio::test]
 async fn members_of_a_group_are_registered_one_by_one() {
     if is_skipped(SESSIONS) {

@@ -22,8 +22,9 @@ fn event(due: Due) -> NewEvent {
     }
 }
 
-/// EV2-18, EV2-27, EV2-34: if due within the horizon, the promise is the grace after the due time;
-/// if later, the horizon before it.
+/// If due within the horizon, the promise is the grace after the due time; if later, the horizon
+/// before it.
+// Shows: EV2-18, EV2-27, EV2-34
 #[tokio::test]
 async fn promises_are_made_by_one_rule() {
     let table = Table::new().await;

@@ -203,7 +203,7 @@ async fn a_part_that_was_rolled_back_takes_its_floor_with_it() {
     assert_eq!((page.events.len(), page.events[0].position, page.through), (1, 0, 2));
 }
 
-// SUB-12
+// Shows: SUB-12
 #[tokio::test]
 async fn the_log_a_category_and_a_stream_are_read_in_pages_of_any_size() {
     let table = Table::new().await;
@@ -254,7 +254,7 @@ async fn a_page_with_nothing_in_it_says_how_far_it_looked() {
     assert_eq!((page.through, page.more), (9_999, false), "never back");
 }
 
-// SUB-X5
+// Shows: SUB-X5
 #[tokio::test]
 async fn what_is_stored_is_never_changed_by_anybody() {
     let table = Table::new().await;
@@ -320,6 +320,7 @@ async fn partitions_are_made_ahead_and_an_append_makes_one_that_is_missing() {
 
 const KEPT: Duration = Duration::from_secs(3_600);
 
+// Shows: SUB-X5
 #[tokio::test]
 async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
     let table = Table::new().await;
@@ -465,7 +466,6 @@ async fn a_reader_misses_nothing_that_is_committed_late() {
     assert!(held > 0 && naive < written, "nothing was committed late: this shows nothing");
 }
 
-/// All writers, and the slow one.
 fn writers(pool: &PgPool) -> JoinSet<()> {
     let mut writing = JoinSet::new();
     for writer in 0..WRITERS {

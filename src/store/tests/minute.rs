@@ -42,7 +42,8 @@ fn keys(ids: &[EventId]) -> Vec<uuid::Uuid> {
     ids.iter().map(|id| id.0).collect()
 }
 
-/// EV2-01: when the minute is over, one of eight processes is let through.
+/// When the minute is over, one of eight processes is let through.
+// Shows: EV2-01
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_process_a_minute_is_let_through() {
     let table = Table::with(StoreConfig {
@@ -171,8 +172,9 @@ async fn running_events_are_moved_and_not_published() {
     );
 }
 
-/// EV2-27: an event of next month, inserted in plain SQL, is promised for its time and not
-/// published before.
+/// An event of next month, inserted in plain SQL, is promised for its time and not published
+/// before.
+// Shows: EV2-27
 #[tokio::test]
 async fn far_future_events_are_armed_for_their_time() {
     let table = Table::new().await;

@@ -69,8 +69,9 @@ async fn die(store: &Store, id: EventId, halts: bool) {
     assert!(store.die(claim, Cause::Retries, Some("no"), halts).await.unwrap());
 }
 
-/// ORD-07, ORD-08, ORD-10, ORD-11: with concurrent emits on several objects, each object has one
-/// chain without forks or gaps, whose ids increase in commit order.
+/// With concurrent emits on several objects, each object has one chain without forks or gaps, whose
+/// ids increase in commit order.
+// Shows: ORD-01, ORD-07, ORD-08, ORD-10, ORD-11
 #[tokio::test]
 async fn many_emitters_make_one_chain_of_each_object() {
     let table = Table::new().await;
@@ -106,7 +107,8 @@ async fn many_emitters_make_one_chain_of_each_object() {
     assert_eq!(table.number("select count(distinct seq) - count(*) from wakeq.events_v2").await, 0);
 }
 
-/// ORD-08: the schema refuses what would not be a chain, whichever statement writes it.
+/// The schema refuses what would not be a chain, whichever statement writes it.
+// Shows: ORD-08
 #[tokio::test]
 async fn the_schema_refuses_what_is_no_chain() {
     let table = Table::new().await;
@@ -134,8 +136,8 @@ async fn the_schema_refuses_what_is_no_chain() {
     }
 }
 
-/// ORD-18, ORD-19: main event, subevents and state are one transaction; if refused, none of them is
-/// stored.
+/// Main event, subevents and state are one transaction; if refused, none of them is stored.
+// Shows: ORD-18, ORD-19
 #[tokio::test]
 async fn a_change_of_an_object_is_whole_or_nothing() {
     let table = Table::new().await;
@@ -156,7 +158,8 @@ async fn a_change_of_an_object_is_whole_or_nothing() {
     assert_eq!(table.store.object(CanvasId::DEFAULT, &key("work:2")).await.unwrap(), None);
 }
 
-/// ORD-26: emitting again adds no event, takes no link, and leaves the current state.
+/// Emitting again adds no event, takes no link, and leaves the current state.
+// Shows: ORD-26
 #[tokio::test]
 async fn a_repeated_change_changes_nothing() {
     let table = Table::new().await;
@@ -175,8 +178,9 @@ async fn a_repeated_change_changes_nothing() {
     assert_eq!(emit(&table.store, &["work:1"]).await[0].1.prev, link.id);
 }
 
-/// ORD-04, ORD-05: only the first event of a lane can be claimed; other objects, other handlers and
-/// events without an object do not wait for it.
+/// Only the first event of a lane can be claimed; other objects, other handlers and events without
+/// an object do not wait for it.
+// Shows: ORD-04, ORD-05, ORD-12
 #[tokio::test]
 async fn only_the_first_of_a_lane_runs() {
     let table = Table::new().await;
@@ -202,8 +206,9 @@ async fn only_the_first_of_a_lane_runs() {
     assert!(may_claim(&table.store, ids[2]).await);
 }
 
-/// ORD-22: a removal renews the promise of the next event, however far it had been moved; and the
-/// lookup that follows finds what was committed since.
+/// A removal renews the promise of the next event, however far it had been moved; and the lookup
+/// that follows finds what was committed since.
+// Shows: ORD-21, ORD-22
 #[tokio::test]
 async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
     let table = Table::new().await;
@@ -242,8 +247,9 @@ async fn a_row_that_others_hold_keeps_nobody_from_ending() {
     assert!(may_claim(&table.store, ids[1]).await && may_claim(&table.store, ids[3]).await);
 }
 
-/// ORD-22: emitters and owners race. An event whose turn had not come is found by the owner that
-/// removes the one before it.
+/// Emitters and owners race. An event whose turn had not come is found by the owner that removes
+/// the one before it.
+// Shows: ORD-22
 #[tokio::test]
 async fn nobody_is_forgotten_however_emits_and_removals_fall() {
     let table = Table::new().await;

@@ -35,7 +35,8 @@ pub(super) async fn resume(store: &Store, job: i64) -> Vec<EventId> {
     }
 }
 
-/// EV2-22: only under a rule in force, and only on its own handler.
+/// Only under a rule in force, and only on its own handler.
+// Shows: EV2-22
 #[tokio::test]
 async fn events_are_parked_only_while_a_rule_stands() {
     let table = Table::new().await;
@@ -50,7 +51,8 @@ async fn events_are_parked_only_while_a_rule_stands() {
     assert_eq!(table.store.park(&[held[1]]).await.unwrap(), [false], "the rule is gone");
 }
 
-/// EV2-29, EV2-42: two workers park while the pause is lifted; the job finds whatever they parked.
+/// Two workers park while the pause is lifted; the job finds whatever they parked.
+// Shows: EV2-29, EV2-42
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_stays_parked_behind_a_lifted_rule() {
     let table = Table::new().await;
@@ -105,7 +107,8 @@ async fn a_rule_is_lifted_while_workers_park_without_end() {
     assert_eq!(table.parked().await, 0);
 }
 
-/// EV2-08, EV2-43, EV2-56: lifting one kind leaves the other, and says so.
+/// Lifting one kind leaves the other, and says so.
+// Shows: EV2-08, EV2-43, EV2-56
 #[tokio::test]
 async fn lifting_one_kind_leaves_the_other() {
     let table = Table::new().await;
@@ -130,7 +133,8 @@ async fn lifting_one_kind_leaves_the_other() {
     assert_eq!(table.number("select count(*) from wakeq.resume_jobs").await, 2);
 }
 
-/// EV2-07: a claim that has not seen a pause can't commit after the pause has returned.
+/// A claim that has not seen a pause can't commit after the pause has returned.
+// Shows: EV2-07
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_claim_commits_after_a_pause_has_returned() {
     let table = Table::new().await;
@@ -239,8 +243,9 @@ async fn only_events_that_run_are_not_deferred() {
     assert_eq!(table.number("select count(*) from wakeq.unknown_handlers").await, 1);
 }
 
-/// PUSH-07: the nearest of several requests counts, no promise is put off, and none is made where
-/// there is none.
+/// The nearest of several requests counts, no promise is put off, and none is made where there is
+/// none.
+// Shows: PUSH-07
 #[tokio::test]
 async fn a_promise_only_comes_nearer() {
     let table = Table::new().await;

@@ -118,8 +118,9 @@ pub(super) async fn complete(store: &Store, taken: Vec<ClaimedEvent>) {
     assert!(store.complete(&claims).await.unwrap().into_iter().all(|done| done));
 }
 
-/// DRV-03, DRV-07: two queues that match are two copies; one that does not match gets none, nor
-/// does a queue for what was emitted before it.
+/// Two queues that match are two copies; one that does not match gets none, nor does a queue for
+/// what was emitted before it.
+// Shows: DRV-03, DRV-07, DRV-15, DRV-17
 #[tokio::test]
 async fn each_queue_that_matches_gets_one_copy_from_its_registration_on() {
     let table = Table::new().await;
@@ -146,6 +147,7 @@ async fn each_queue_that_matches_gets_one_copy_from_its_registration_on() {
 
 /// Every statement of an emit: alone, with a chosen id, on an object; each from another process,
 /// which does not know of the queue.
+// Shows: DRV-07, DRV-13
 #[tokio::test]
 async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() {
     let table = Table::new().await;
@@ -173,6 +175,7 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
 }
 
 /// A caller's transaction that sees an older registry than this process knows.
+// Shows: DRV-13
 #[tokio::test]
 async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
     let table = Table::new().await;
@@ -192,7 +195,8 @@ async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
     assert_eq!(table.store.insert(&[plain()]).await.unwrap()[0].copies().len(), 1);
 }
 
-/// DRV-05, DRV-09, DRV-10: a canvas with many copies waits its turn like the others.
+/// A canvas with many copies waits its turn like the others.
+// Shows: DRV-04, DRV-05, DRV-09, DRV-10, DRV-15, DRV-16, DRV-23
 #[tokio::test]
 async fn any_k_turns_in_a_row_serve_k_canvases() {
     let table = emails(FacetSettings::default()).await;
@@ -220,7 +224,7 @@ async fn any_k_turns_in_a_row_serve_k_canvases() {
     assert_eq!(waiting, all.map(|(number, waiting, running)| (canvas(number), waiting, running)));
 }
 
-/// DRV-11.
+// Shows: DRV-11
 #[tokio::test]
 async fn a_facet_is_first_in_first_out() {
     let table = emails(FacetSettings::default()).await;
@@ -398,8 +402,8 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
     assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await)[0].claim.id, copies[1]);
 }
 
-/// DRV-12, in small: emitters, takers, and takers that drop what they took; every copy is completed
-/// once.
+/// In small: emitters, takers, and takers that drop what they took; every copy is completed once.
+// Shows: DRV-08, DRV-12
 #[tokio::test]
 async fn copies_pushed_are_copies_completed_and_waiting() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(50) }).await;

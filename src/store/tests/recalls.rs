@@ -149,8 +149,9 @@ async fn a_locked_copy_costs_only_itself() {
     }
 }
 
-/// DRV-24: copies that were paused and released in a facet with a limit of two take as long as two
-/// at a time take, and not as long as their promises.
+/// Copies that were paused and released in a facet with a limit of two take as long as two at a
+/// time take, and not as long as their promises.
+// Shows: DRV-24
 #[tokio::test]
 async fn a_facet_that_is_let_go_on_is_worked_at_its_limit() {
     const COUNT: usize = 60;

@@ -36,6 +36,7 @@ const NOTES: &str = "select count(*) from wakeq.unknown_handlers";
 
 /// The deferral has written the note of `new` and waits for that of `other` when `new` is
 /// registered.
+// Shows: TARGET-02
 #[tokio::test]
 async fn a_registration_waits_for_what_is_being_deferred_and_wakes_it() {
     let table = Table::new().await;
@@ -108,8 +109,8 @@ async fn only_what_has_a_target_and_waits_is_woken() {
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where notify_at is null").await, 1);
 }
 
-/// DRV-20, DRV-22: registering the same again changes nothing; another list of patterns replaces
-/// the first.
+/// Registering the same again changes nothing; another list of patterns replaces the first.
+// Shows: DRV-20, DRV-22
 #[tokio::test]
 async fn registering_a_queue_again_replaces_it() {
     let table = emails(FacetSettings::default()).await;

@@ -30,8 +30,9 @@ impl Table {
     }
 }
 
-/// EV2-42: 2,500 events are three pages; each event is woken once, running ones as well, later ones
-/// at their time.
+/// 2,500 events are three pages; each event is woken once, running ones as well, later ones at
+/// their time.
+// Shows: EV2-42
 #[tokio::test]
 async fn a_job_wakes_page_after_page() {
     let table = Table::new().await;
@@ -88,7 +89,8 @@ async fn a_full_last_page_is_followed_by_an_empty_one() {
     assert_eq!(table.jobs().await, 0);
 }
 
-/// EV2-29: a locked row is waited for; if skipped, it would stay parked for ever.
+/// A locked row is waited for; if skipped, it would stay parked for ever.
+// Shows: EV2-29
 #[tokio::test]
 async fn a_row_held_by_others_is_waited_for() {
     let table = Table::new().await;
@@ -163,8 +165,9 @@ async fn two_workers_share_a_job() {
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
 }
 
-/// EV2-29: paused again while a job is half way, parked behind its cursor, lifted again: the second
-/// job finds them.
+/// Paused again while a job is half way, parked behind its cursor, lifted again: the second job
+/// finds them.
+// Shows: EV2-29
 #[tokio::test]
 async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
     let table = Table::new().await;
@@ -180,8 +183,9 @@ async fn a_second_pause_during_a_job_has_a_job_of_its_own() {
     assert_eq!((table.parked().await, table.jobs().await), (0, 0));
 }
 
-/// EV2-43, X7: under a standing block the job of a lifted pause runs all the same; workers park the
-/// events again.
+/// X7: under a standing block the job of a lifted pause runs all the same; workers park the events
+/// again.
+// Shows: EV2-43
 #[tokio::test]
 async fn a_pause_lifted_under_a_block_has_its_job() {
     let table = Table::new().await;
@@ -216,6 +220,7 @@ async fn a_registration_wakes_what_was_deferred_before_it_once() {
 
 /// A row that is locked for longer than the lock timeout does not hold up the others, and the job
 /// returns to it.
+// Shows: EV2-42
 #[tokio::test]
 async fn a_row_held_for_long_holds_up_no_other() {
     let table = Table::with(StoreConfig::default()).await;

@@ -45,6 +45,7 @@ impl Notifier for Streams {
 /// Events of a handler with limited concurrency wait on the first of two workers, which can run one
 /// at a time: the second worker, which starts later, gets some immediately, and the rest when the
 /// first stops.
+// Shows: EV2-19
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_room_is_offered_to_others() {
     let mut scene = Scene { rooms: vec![1], ..Scene::default() };
@@ -69,6 +70,7 @@ async fn what_waits_for_room_is_offered_to_others() {
 
 /// One of two workers stops while notifications wait for a slot on it: the other starts all of them
 /// immediately, without the retry delay.
+// Shows: FAIR-01
 #[tokio::test(start_paused = true)]
 async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
     let mut scene = Scene::default();
@@ -228,6 +230,7 @@ fn chains_of_a_canvas_do_not_keep_what_others_emit_at_the_broker() {
 
 /// Objects do not stall while their canvas has many arrivals: an event that has its turn waits for
 /// a slot or two, not for all earlier arrivals.
+// Shows: ORD-05
 #[test]
 fn an_object_goes_on_before_all_that_came() {
     let mut scene = Scene::default();

@@ -139,7 +139,7 @@ async fn filled() -> Service {
     service
 }
 
-// SUB-32, SUB-49
+// Shows: SUB-32, SUB-49
 #[tokio::test]
 async fn groups_are_shown_and_reset_on_the_database() {
     let service = filled().await;
@@ -173,8 +173,9 @@ async fn groups_are_shown_and_reset_on_the_database() {
     service.stop().await;
 }
 
-/// SUB-49: a source lags by what the log holds after its position, and a group by as much as its
-/// latest source.
+/// A source lags by what the log holds after its position, and a group by as much as its latest
+/// source.
+// Shows: SUB-49
 #[tokio::test]
 async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     let service = filled().await;
@@ -210,6 +211,7 @@ async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     service.stop().await;
 }
 
+// Shows: SUB-32
 #[tokio::test]
 async fn groups_are_shown_and_reset_by_a_server() {
     let service = filled().await;

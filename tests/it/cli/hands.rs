@@ -23,8 +23,9 @@ async fn emit(service: &Service, canvas: CanvasId, handler: &str, worker: Option
     (emitted.id, emitted.link.unwrap().id)
 }
 
-/// ORD-12, ORD-14, ORD-15: the events of a worker are listed, on its canvas; running events in the
-/// list of an object, and an event by itself, name their worker.
+/// The events of a worker are listed, on its canvas; running events in the list of an object, and
+/// an event by itself, name their worker.
+// Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
 async fn whoever_works_on_an_object_is_shown_to_people() {
     let service = Service::start().await;

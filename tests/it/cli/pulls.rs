@@ -68,6 +68,7 @@ async fn copies_are_pulled_on_the_database() {
     service.stop().await;
 }
 
+// Shows: DRV-26
 #[tokio::test]
 async fn copies_are_pulled_from_a_server() {
     let service = Service::start().await;

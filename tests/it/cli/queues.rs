@@ -79,6 +79,7 @@ async fn plays(terminal: &Terminal) {
     }
 }
 
+// Shows: DRV-06
 #[tokio::test]
 async fn queues_are_registered_on_the_database() {
     let service = Service::start().await;

@@ -113,17 +113,20 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
 }
 
 /// An event that was given up is a dead letter and is not handled again; nor is any later event.
+// Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_not_handled_again() {
     assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
 }
 
 /// An event that was not given up is retried and then handled; earlier events are not.
+// Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_not_given_up_is_tried_again_alone() {
     assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5, 6], vec![]));
 }
 
+// Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_committed_is_not_handled_again() {
     for becomes in [Lost::CarriedOut, Lost::NotCarriedOut] {

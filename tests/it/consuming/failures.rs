@@ -21,7 +21,7 @@ on_each! {
     an_event_that_is_given_up_is_kept_among_the_dead;
 }
 
-// SUB-41
+// Shows: SUB-41 as postgres::*
 async fn a_consumer_that_fails_is_unhealthy_and_stops_there(scene: Scene) {
     let config = ConsumerConfig { on_error: ErrorStrategy::stop(), ..woken() };
     let (consumer, recorder, mut handed) = scene.consumer(config);
@@ -46,6 +46,7 @@ async fn a_consumer_that_fails_is_unhealthy_and_stops_there(scene: Scene) {
 
 /// By default, a failed event is retried and holds up its source, but no other source of the
 /// consumer; what was handled before it is committed.
+// Shows: SUB-41 as postgres::*
 async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     let hour = Duration::from_secs(3600);
     let on_error = ErrorStrategy { backoff: hour, backoff_max: hour, ..ConsumerConfig::default().on_error };
@@ -89,6 +90,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
 /// Operators see which event a source waits for and can have it retried, whichever process owns the
 /// source and whatever its broker; so too for a consumer that has stopped. Another group does not
 /// notice.
+// Shows: SUB-41
 #[tokio::test]
 async fn operators_see_what_fails_and_have_it_tried_again() {
     let stage = crate::support::Stage::memory().await.0;
@@ -170,6 +172,7 @@ async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
 }
 
 /// A page that takes too long to read is split into smaller reads.
+// Shows: ENT-X2
 #[tokio::test(start_paused = true)]
 async fn a_page_that_takes_too_long_is_read_in_parts() {
     let mut scene = Scene::new(Kind::Memory).await;
@@ -208,7 +211,8 @@ impl EventProvider for Hurried {
     }
 }
 
-// SUB-X3
+// See also SUB-X3.
+// Shows: SUB-58 as postgres::*
 async fn an_event_that_is_given_up_is_kept_among_the_dead(scene: Scene) {
     let config = ConsumerConfig {
         on_error: ErrorStrategy::skip().retrying(1, Duration::from_millis(1)),
@@ -258,6 +262,7 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
 
 /// An operator can have a dead letter retried: if it is handled, it is no longer dead; if it fails,
 /// it is dead again. Another group's dead letter stays.
+// Shows: SUB-41
 #[tokio::test]
 async fn what_was_given_up_is_tried_again_on_demand() {
     let stage = crate::support::Stage::memory().await.0;
@@ -368,6 +373,7 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
 }
 
 /// A deposed owner gives up no event: the event is neither a dead letter nor skipped.
+// Shows: SUB-55
 #[tokio::test]
 async fn who_is_deposed_gives_nothing_up() {
     let positions = Arc::new(MemoryPositions::default());

@@ -20,7 +20,9 @@ on_each! {
     a_position_that_an_operator_moves_is_where_it_goes_on;
 }
 
-// SUB-10, SUB-11, SUB-14, SUB-39, SUB-49, SUB-57
+// See also SUB-49.
+// Shows: SUB-07 as memory::*
+// Shows: SUB-10, SUB-11, SUB-14, SUB-39, SUB-57 as postgres::*
 async fn new_events_are_handled_in_order_and_the_position_kept(scene: Scene) {
     let (consumer, _, mut handed) = scene.consumer(woken());
     let mut seqs = vec![scene.append("one", 1).await, scene.append("two", 2).await];
@@ -37,7 +39,8 @@ async fn new_events_are_handled_in_order_and_the_position_kept(scene: Scene) {
     assert_eq!(consumer.sources(), []);
 }
 
-// SUB-16
+// Shows: SUB-16 as postgres::*
+// Shows: SUB-17 as memory::*, postgres::*
 async fn a_restart_goes_on_after_the_last_position(scene: Scene) {
     let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
     let (consumer, _, mut handed) = scene.consumer(woken());
@@ -62,7 +65,7 @@ fn behind_a_door(scene: &Scene, config: ConsumerConfig) -> (Consumer, Arc<Record
     (consumer.unwrap(), recorder, Handed(handed))
 }
 
-// SUB-15
+// Shows: SUB-15 as postgres::*
 async fn a_crash_replays_no_more_than_was_not_committed(scene: Scene) {
     let mut seqs = Vec::new();
     for payload in 0..40 {
@@ -82,7 +85,7 @@ async fn a_crash_replays_no_more_than_was_not_committed(scene: Scene) {
     next.withdraw(&category()).await;
 }
 
-// SUB-40
+// Shows: SUB-40 as postgres::*
 async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
     for payload in 0..3 {
         scene.append("one", payload).await;
@@ -109,7 +112,7 @@ async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
     assert_eq!(scene.position(&category(), 4).await, first);
 }
 
-// SUB-55
+// Shows: SUB-18, SUB-55 as postgres::*
 async fn who_is_deposed_is_refused_and_stops(scene: Scene) {
     let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
     let (consumer, door, mut handed) = behind_a_door(&scene, ConsumerConfig { commit_every: 1, ..woken() });
@@ -133,7 +136,8 @@ async fn who_is_deposed_is_refused_and_stops(scene: Scene) {
     consumer.withdraw(&category()).await;
 }
 
-// SUB-03, SUB-34
+// See also SUB-34.
+// Shows: SUB-03 as memory::*, postgres::*
 async fn sixteen_partitions_are_shared_by_four(scene: Scene) {
     let mut members = Vec::new();
     for member in 0..4 {
@@ -176,7 +180,7 @@ async fn sixteen_partitions_are_shared_by_four(scene: Scene) {
     }
 }
 
-// SUB-12
+// Shows: SUB-12 as memory::*, postgres::*
 async fn the_log_a_category_or_a_stream_is_consumed(scene: Scene) {
     let other = CanvasId(uuid::Uuid::from_u128(7));
     let places = [
@@ -225,7 +229,7 @@ async fn a_position_that_an_operator_moves_is_where_it_goes_on(scene: Scene) {
     assert_eq!(scene.position(&category(), 5).await, seqs[3]);
 }
 
-// SUB-13
+// Shows: SUB-13
 #[tokio::test]
 async fn a_consumer_without_sources_is_healthy() {
     let scene = Scene::new(Kind::Memory).await;
@@ -235,7 +239,7 @@ async fn a_consumer_without_sources_is_healthy() {
     assert_eq!((consumer.sources(), handed.is_empty()), (Vec::new(), true));
 }
 
-// SUB-14, SUB-56
+// Shows: SUB-14, SUB-56
 #[tokio::test(start_paused = true)]
 async fn it_looks_for_itself_when_nobody_tells_it() {
     let mut scene = Scene::new(Kind::Memory).await;

@@ -21,8 +21,9 @@ fn series(group: &str) -> BTreeMap<String, f64> {
     named.collect()
 }
 
-/// TELEMETRY-02: attempts, failed attempts, events that were given up, and refused positions of a
-/// deposed owner; each by group.
+/// Attempts, failed attempts, events that were given up, and refused positions of a deposed owner;
+/// each by group.
+// Shows: TELEMETRY-02
 #[tokio::test]
 async fn attempts_deaths_and_refusals_are_counted() {
     gathered();

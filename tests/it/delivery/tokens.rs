@@ -94,6 +94,7 @@ async fn without_its_token_nothing_is_sent() {
 }
 
 /// Google's tokens are fetched from the metadata server once, and cached.
+// Shows: CARD-02
 #[tokio::test]
 async fn a_token_of_the_metadata_server_is_fetched_once() {
     let token = google_keys::unsigned(&json!({"alg": "RS256"}), &google_keys::claims()) + ".signature";

@@ -219,6 +219,7 @@ async fn nothing_leaks(levels: &str) {
     secrets.assert_unseen(&lines);
 }
 
+// Shows: TARGET-06
 #[tokio::test]
 async fn no_secret_is_logged_or_repeated() {
     nothing_leaks("debug,wakeq=trace").await;

@@ -169,6 +169,7 @@ fn slug(status: u16) -> &'static str {
     }
 }
 
+// Shows: TARGET-07, TARGET-11
 #[tokio::test]
 async fn no_wrong_credential_does_anything() {
     let holder = Holder::start().await;

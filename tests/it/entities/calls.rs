@@ -14,8 +14,9 @@ use wakeq::{
 use super::{Balance, Bank, Change, account, config};
 use crate::support::{PATIENCE, fit};
 
-/// ENT-12, ENT-13, ENT-14, ENT-15, ENT-20: a valid event is in the repository and the state, and is
-/// answered; an invalid one is only answered.
+/// ENT-14: a valid event is in the repository and the state, and is answered; an invalid one is
+/// only answered.
+// Shows: ENT-12, ENT-13, ENT-15, ENT-20
 #[tokio::test]
 async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let bank = Bank::open().await;
@@ -54,6 +55,7 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     );
 }
 
+// Shows: ENT-12
 #[tokio::test]
 async fn what_can_not_be_read_is_rejected_in_words() {
     let bank = Bank::open().await;
@@ -71,7 +73,8 @@ async fn what_can_not_be_read_is_rejected_in_words() {
     assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
 }
 
-/// ENT-11: the repository is append-only, whoever tries.
+/// The repository is append-only, whoever tries.
+// Shows: ENT-11
 #[tokio::test]
 async fn what_is_stored_is_never_changed() {
     let bank = Bank::open().await;
@@ -87,9 +90,10 @@ async fn what_is_stored_is_never_changed() {
     assert_eq!(bank.count("select count(*) from wakeq.log where category = 'entities:account'").await, 1);
 }
 
-/// ENT-07, ENT-08, ENT-21: an effect outside is requested by an event in the same transaction; its
-/// handler's answer comes back with the correlation id, and counts once however often it is sent;
-/// all of it can be followed by that id.
+/// An effect outside is requested by an event in the same transaction; its handler's answer comes
+/// back with the correlation id, and counts once however often it is sent; all of it can be
+/// followed by that id.
+// Shows: ENT-07, ENT-08, ENT-21
 #[tokio::test]
 async fn what_happens_outside_comes_back_as_an_event() {
     let bank = Bank::open().await;
@@ -199,7 +203,8 @@ async fn a_state_has_a_limit() {
     assert_eq!((balance.note.len(), version), (500, 2));
 }
 
-/// ENT-01: a processor gets the events of its type and no others, and no canvas sees another's.
+/// A processor gets the events of its type and no others, and no canvas sees another's.
+// Shows: ENT-01
 #[tokio::test]
 async fn a_processor_gets_what_is_its_type_s() {
     let bank = Bank::open().await;
@@ -269,7 +274,8 @@ async fn a_send_that_others_hold_up_waits_and_then_says_so() {
     assert_eq!(bank.count("select count(*) from wakeq.entity_events").await, 3);
 }
 
-/// ENT-09: with many senders to one entity, no increment is lost or counted twice.
+/// With many senders to one entity, no increment is lost or counted twice.
+// Shows: ENT-06, ENT-09
 #[tokio::test]
 async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
     let bank = Arc::new(Bank::open().await);

@@ -72,8 +72,8 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
     }
 }
 
-/// ENT-16, ENT-22, ENT-24 and the kills of the acceptance: killed at any moment, including during
-/// the warm-up.
+/// The kills of the acceptance: killed at any moment, including during the warm-up.
+// Shows: ENT-14, ENT-16, ENT-22, ENT-24
 #[tokio::test]
 async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
@@ -123,8 +123,9 @@ async fn memory_is_the_fold_of_the_repository_however_owners_die() {
     figure("events sent, replayed", format!("{}, {replayed}", sent.len()));
 }
 
-/// ENT-24: killed right after a commit, before the answer was announced and memory followed: the
-/// batch counts, and once.
+/// Killed right after a commit, before the answer was announced and memory followed: the batch
+/// counts, and once.
+// Shows: ENT-24
 #[tokio::test]
 async fn an_owner_dies_right_after_a_commit() {
     let theatre = Theatre::new("committed", Durations::quick()).await;

@@ -154,6 +154,7 @@ async fn others(pool: &PgPool) -> Vec<String> {
 /// Everything with one of its payloads, states or results is removed; entities of the same name on
 /// another canvas or of another type, and those of other names, are unchanged to the byte.
 /// Follow-up events and answers stay.
+// Shows: ENT-11
 #[tokio::test]
 async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
     let bank = Bank::open().await;

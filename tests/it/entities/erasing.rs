@@ -103,6 +103,7 @@ async fn a_page_is_bounded_and_of_one_erasure() {
 
 /// The log refuses every other deletion, even in the transaction of an erasure, and even by a role
 /// that claims to erase but is not the owner; it refuses the owner any update.
+// Shows: SUB-X5
 #[tokio::test]
 async fn nothing_else_leaves_the_log_by_that_way() {
     let bank = Bank::open().await;

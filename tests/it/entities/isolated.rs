@@ -80,6 +80,7 @@ impl Entity for Slow {
 
 /// An event that hangs is found, retried and then dead, and its sender gets an answer; everything
 /// else continues, in the same process. An event that was slow once is processed.
+// Shows: ENT-X1
 #[tokio::test]
 async fn an_event_that_hangs_dies_alone() {
     let bank = Bank::open().await;
@@ -138,6 +139,7 @@ async fn an_event_that_hangs_dies_alone() {
 
 /// An event that ends its process takes a fixed number of owners with it; the events beside it are
 /// processed once.
+// Shows: ENT-X1
 #[tokio::test]
 async fn an_event_that_kills_dies_alone() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
@@ -208,6 +210,7 @@ fn hurried(bank: &Bank, most: usize) -> (Arc<Hurried>, EntityProcessor<super::Ac
 }
 
 /// A read that takes too long is split into smaller ones until there is an answer.
+// Shows: ENT-X2
 #[tokio::test]
 async fn what_takes_too_long_is_asked_for_in_parts() {
     let bank = Bank::open().await;
@@ -226,6 +229,7 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
 
 /// A processor whose reads take too long however small they are is unhealthy: it rests for half a
 /// minute, and works if it is given its type then.
+// Shows: ENT-X2
 #[tokio::test]
 async fn a_processor_whose_statements_all_take_too_long_rests() {
     let bank = Bank::open().await;

@@ -20,8 +20,8 @@ pub(super) fn meet() {
     MEETING.wait();
 }
 
-/// ENT-02, ENT-15: memory is authoritative; no state is read from the database while the type is
-/// owned.
+/// Memory is authoritative; no state is read from the database while the type is owned.
+// Shows: ENT-02, ENT-15, ENT-18
 #[tokio::test]
 async fn the_state_is_in_memory() {
     let bank = Bank::open().await;
@@ -38,8 +38,9 @@ async fn the_state_is_in_memory() {
     assert!(entities == 1 && (256..1024).contains(&bytes), "{bytes}");
 }
 
-/// ENT-04, ENT-10, ENT-25: entities of different actors are applied in parallel; an entity has the
-/// same actor in every processor with the same number of actors.
+/// Entities of different actors are applied in parallel; an entity has the same actor in every
+/// processor with the same number of actors.
+// Shows: ENT-04, ENT-10, ENT-25
 #[tokio::test]
 async fn different_entities_are_applied_side_by_side() {
     let bank = Bank::open().await;
@@ -62,8 +63,9 @@ async fn different_entities_are_applied_side_by_side() {
     }
 }
 
-/// ENT-05, ENT-16, ENT-22, ENT-23: after a start, memory is as it was, built from snapshots and the
-/// events after them, and no effect outside is repeated.
+/// ENT-22: after a start, memory is as it was, built from snapshots and the events after them, and
+/// no effect outside is repeated.
+// Shows: ENT-05, ENT-16, ENT-17, ENT-19, ENT-23
 #[tokio::test]
 async fn after_a_start_the_state_is_what_it_was() {
     let bank = Bank::open().await;
@@ -95,6 +97,7 @@ async fn after_a_start_the_state_is_what_it_was() {
 
 /// A snapshot that the program can't read, or that has another shape, is rebuilt from the first
 /// event on.
+// Shows: ENT-19
 #[tokio::test]
 async fn a_snapshot_that_does_not_fit_is_made_again() {
     let bank = Bank::open().await;
@@ -120,6 +123,7 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
 
 /// The repository belongs to the processor: events that something else appends are noticed at the
 /// next event or the next start.
+// Shows: ENT-11
 #[tokio::test]
 async fn who_else_appends_to_the_repository_is_noticed() {
     let bank = Bank::open().await;

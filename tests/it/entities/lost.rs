@@ -53,6 +53,7 @@ async fn carry(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBoo
 
 /// Events emitted by a commit that was carried out are announced although its answer was lost: they
 /// do not wait for their promise. Nothing is applied twice.
+// Shows: ENT-X4
 #[tokio::test]
 async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
     let database = database().await;

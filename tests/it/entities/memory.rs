@@ -83,6 +83,7 @@ async fn one_canvas_fills_memory(snapshot_every: u32) {
     assert_eq!(bank.count(versions).await, 10);
 }
 
+// Shows: ENT-05
 #[tokio::test]
 async fn one_canvas_does_not_push_out_another() {
     one_canvas_fills_memory(1).await;

@@ -48,6 +48,7 @@ async fn who_was_deposed_commits_nothing() {
 
 /// Withdrawn while events flow: the next owner does what was not committed, and everything is done
 /// once.
+// Shows: ENT-24
 #[tokio::test]
 async fn what_was_not_committed_is_done_by_the_next_owner() {
     let bank = Arc::new(Bank::open().await);
@@ -150,8 +151,9 @@ fn owners<E: Entity>(processors: &[EntityProcessor<E>]) -> usize {
     processors.iter().filter(|processor| processor.is_ready()).count()
 }
 
-/// ENT-03: three processors for each of three types, passed from one to the next while events flow:
-/// one instance at a time owns a type, and every event is applied once.
+/// Three processors for each of three types, passed from one to the next while events flow: one
+/// instance at a time owns a type, and every event is applied once.
+// Shows: ENT-03
 #[tokio::test]
 async fn each_type_has_one_owner() {
     let bank = Bank::open().await;
@@ -182,8 +184,9 @@ async fn each_type_has_one_owner() {
     assert_eq!(bank.count("select sum(version)::bigint from wakeq.entities").await, sent);
 }
 
-/// ENT-03: the broker gives each of three types to one of three processes, and to another one when
-/// that ends; at every sampled moment each type has at most one owner, and every event counts once.
+/// The broker gives each of three types to one of three processes, and to another one when that
+/// ends; at every sampled moment each type has at most one owner, and every event counts once.
+// Shows: ENT-03
 #[tokio::test]
 async fn a_broker_gives_each_type_to_one() {
     let bank = Bank::open().await;

@@ -153,6 +153,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
 }
 
 /// An event that hangs holds up the others once, for `stall`, and is retried beside them.
+// Shows: ENT-X1
 #[tokio::test]
 async fn the_others_are_done_while_an_event_hangs() {
     let (dead, standstill, stall) = check(Step::Hangs).await;
@@ -161,6 +162,7 @@ async fn the_others_are_done_while_an_event_hangs() {
 }
 
 /// An event that panics holds up no other.
+// Shows: ENT-X1
 #[tokio::test]
 async fn the_others_are_done_while_an_event_panics() {
     let (dead, standstill, stall) = check(Step::Panics).await;
@@ -170,6 +172,7 @@ async fn the_others_are_done_while_an_event_panics() {
 
 /// An event that ends its process takes two owners with it, and the next ones only after the rest
 /// is done.
+// Shows: ENT-X1
 #[tokio::test]
 async fn the_others_are_done_while_an_event_kills() {
     let theatre = Theatre::new("poison", Durations::quick()).await;

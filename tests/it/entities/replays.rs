@@ -33,6 +33,7 @@ impl Entity for Hanging {
 
 /// A start that hangs reports that, with the entity and its canvas; a program that does not hang
 /// starts.
+// Shows: ENT-X3
 #[tokio::test]
 async fn a_start_that_hangs_names_the_entity() {
     let bank = Bank::open().await;

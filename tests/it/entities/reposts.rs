@@ -29,8 +29,9 @@ impl Bank {
     }
 }
 
-/// ENT-27, ENT-28: the most recent event is processed once; if it is sent again, its result is sent
-/// again, and nothing else happens.
+/// The most recent event is processed once; if it is sent again, its result is sent again, and
+/// nothing else happens.
+// Shows: ENT-27, ENT-28
 #[tokio::test]
 async fn the_latest_is_processed_once_and_answered_each_time() {
     let bank = Bank::open().await;
@@ -48,7 +49,8 @@ async fn the_latest_is_processed_once_and_answered_each_time() {
     assert!(told.iter().all(|told| told.result.as_ref().unwrap().get() == "5"), "{told:?}");
 }
 
-/// ENT-28 for a rejected event: its rejection is its result.
+/// The same for a rejected event: its rejection is its result.
+// Shows: ENT-28
 #[tokio::test]
 async fn a_rejection_is_answered_again() {
     let bank = Bank::open().await;
@@ -64,8 +66,9 @@ async fn a_rejection_is_answered_again() {
     assert_eq!(bank.told().await, [rejected(false), rejected(true)]);
 }
 
-/// ENT-29: an older event that is in the repository is left alone, and that is a success; even if
-/// the send is no longer remembered, as long as the sender remembers it.
+/// An older event that is in the repository is left alone, and that is a success; even if the send
+/// is no longer remembered, as long as the sender remembers it.
+// Shows: ENT-29
 #[tokio::test]
 async fn an_older_one_that_is_stored_is_done() {
     let bank = Bank::open().await;
@@ -149,8 +152,9 @@ async fn what_is_passed_over_undecided_fails() {
     assert_eq!(canvases, [other.0, CanvasId::DEFAULT.0]);
 }
 
-/// ENT-30: an older event that is not in the repository fails, at once and for good; its status
-/// stays as it was decided.
+/// An older event that is not in the repository fails, at once and for good; its status stays as it
+/// was decided.
+// Shows: ENT-30
 #[tokio::test]
 async fn an_older_one_that_is_not_stored_fails() {
     let bank = Bank::open().await;
@@ -180,6 +184,7 @@ async fn an_older_one_that_is_not_stored_fails() {
 
 /// An event that died is processed again when it is sent again, as long as it is the most recent
 /// one; one that was never sent is not.
+// Shows: ENT-30
 #[tokio::test]
 async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let bank = Bank::open().await;

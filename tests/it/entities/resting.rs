@@ -17,6 +17,7 @@ use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
 use crate::support::PATIENCE;
 
 /// An idle type does not lag: events for others are passed over within a poll interval or two.
+// Shows: SUB-49
 #[tokio::test]
 async fn an_owner_with_nothing_to_do_is_not_behind() {
     let bank = Bank::open().await;
@@ -79,6 +80,7 @@ impl EventProvider for Broken {
 
 /// An operator's request to recover reaches the processors of a type through their brokers, and no
 /// other type's.
+// Shows: SUB-41
 #[tokio::test]
 async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
     let bank = Bank::open().await;

@@ -12,8 +12,9 @@ use crate::support::{PATIENCE, is_skipped};
 /// The variable that names the file with the stored events, one per line.
 const STORED: &str = "WAKEQ_TEST_STORED";
 
-/// ENT-13: until an event is stored its effect is visible nowhere, not even in memory; a batch that
-/// could not be stored is processed again, and applied once.
+/// Until an event is stored its effect is visible nowhere, not even in memory; a batch that could
+/// not be stored is processed again, and applied once.
+// Shows: ENT-13
 #[tokio::test]
 async fn nothing_is_seen_before_it_is_stored() {
     let bank = Bank::open().await;
@@ -50,7 +51,8 @@ async fn nothing_is_seen_before_it_is_stored() {
     assert_eq!(bank.shown("bob").await.unwrap().0.cents, 1);
 }
 
-/// ENT-17: a process without any network builds the same state from the stored events.
+/// A process without any network builds the same state from the stored events.
+// Shows: ENT-17
 #[tokio::test]
 async fn stored_events_are_applied_without_a_network() {
     let cut_off = ["unshare", "--user", "--map-root-user", "--net"];

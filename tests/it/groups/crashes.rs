@@ -26,7 +26,7 @@ async fn stop(stage: &Stage, node: Node) {
     assert_eq!(left, 0, "who stops in good order leaves nothing");
 }
 
-/// SUB-04, SUB-05, SUB-06, SUB-22, SUB-36, SUB-55.
+// Shows: SUB-04, SUB-05, SUB-06, SUB-22, SUB-31, SUB-36, SUB-55
 #[tokio::test]
 async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     if is_skipped("a session for each of several processes") {
@@ -95,7 +95,8 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     figure("looks at who has what, none with two owners of a source", looks);
 }
 
-/// SUB-04, SUB-36, TELEMETRY-02: the coordinator is stopped with a write in flight.
+/// TELEMETRY-02: the coordinator is stopped with a write in flight.
+// Shows: SUB-04, SUB-08, SUB-22, SUB-36
 #[tokio::test]
 async fn a_deposed_coordinator_writes_nothing() {
     if is_skipped("a session for each of several processes") {

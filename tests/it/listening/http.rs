@@ -94,7 +94,7 @@ async fn emit(service: &Service, key: &str, canvas: CanvasId, name: &str) {
     assert_eq!(service.ask(key, Method::POST, &path, event).await.status, 202);
 }
 
-// DRV-02, over HTTP
+// Shows: DRV-02
 #[tokio::test]
 async fn what_is_emitted_over_http_is_heard_over_http() {
     let service = Service::broadcasting(HttpConfig::default()).await;
@@ -133,6 +133,7 @@ async fn what_is_emitted_over_http_is_heard_over_http() {
 }
 
 /// Whatever the pattern, a key of one canvas receives its events and no others.
+// Shows: DRV-18
 #[tokio::test]
 async fn a_key_hears_its_canvas_and_no_other() {
     let listener_keep_alive = Duration::from_millis(100);

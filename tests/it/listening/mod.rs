@@ -164,7 +164,7 @@ async fn every_kind_of_emit_is_heard(config: PubSubConfig) {
     until_deleted(&config).await;
 }
 
-// DRV-02
+// Shows: DRV-02
 #[tokio::test]
 async fn every_kind_of_emit_is_heard_through_pubsub() {
     if is_skipped("a session beside an open transaction") {
@@ -173,7 +173,7 @@ async fn every_kind_of_emit_is_heard_through_pubsub() {
     every_kind_of_emit_is_heard(Broker::pubsub_config("heard").await).await;
 }
 
-// DRV-02
+// Shows: DRV-02
 #[tokio::test]
 async fn every_kind_of_emit_is_heard_through_google_s_emulator() {
     if is_skipped("a session beside an open transaction") {
@@ -183,7 +183,8 @@ async fn every_kind_of_emit_is_heard_through_google_s_emulator() {
     every_kind_of_emit_is_heard(config).await;
 }
 
-/// DRV-18, DRV-19: the document's own example, page views of any environment.
+/// The document's own example, page views of any environment.
+// Shows: DRV-18, DRV-19
 #[tokio::test]
 async fn page_views_of_every_canvas_are_heard_and_nothing_else() {
     let mut configs = vec![Broker::pubsub_config("pages").await];

@@ -15,6 +15,7 @@ use crate::support::{PATIENCE, database};
 const ON: (&str, &str) = ("WAKEQ_BROADCAST", "1");
 
 /// A command that emits and ends at once is heard all the same.
+// Shows: DRV-02
 #[tokio::test]
 async fn it_prints_what_other_processes_emit_until_it_is_told_to_stop() {
     let mut configs = vec![Broker::pubsub_config("tail").await];
@@ -45,6 +46,7 @@ async fn it_prints_what_other_processes_emit_until_it_is_told_to_stop() {
     }
 }
 
+// Shows: DRV-18
 #[tokio::test]
 async fn it_listens_to_a_server_and_ends_after_so_many() {
     let service = Service::broadcasting(HttpConfig::default()).await;

@@ -13,7 +13,8 @@ use crate::processes::Process;
 use crate::service::make_key;
 use crate::support::{PATIENCE, Stage, connect, is_skipped, quick};
 
-/// DRV-25: each copy goes to one puller, once.
+/// Each copy goes to one puller, once.
+// Shows: DRV-25
 #[tokio::test]
 async fn eight_pullers_get_a_thousand_copies_each_exactly_once() {
     let puller = Arc::new(Puller::start().await);
@@ -159,6 +160,7 @@ impl Server {
 
 /// Copies leased through a server that is then killed come back through another one, and nothing is
 /// lost.
+// Shows: DRV-25
 #[tokio::test]
 async fn a_killed_server_loses_nothing() {
     if is_skipped("a process beside the test") {

@@ -45,6 +45,7 @@ async fn what_is_given_back_for_later_waits_and_counts_nothing() {
     puller.stop().await;
 }
 
+// Shows: DRV-25
 #[tokio::test]
 async fn what_fails_is_tried_again_and_then_dies() {
     let puller = Puller::of(tried(2, false)).await;

@@ -9,6 +9,7 @@ use wakeq::{CanvasId, Event};
 use super::{Copy, NONE, Puller, QUEUE, canvas, email, pulled};
 use crate::service::{Answer, make_key};
 
+// Shows: DRV-25
 #[tokio::test]
 async fn a_copy_is_leased_and_completed() {
     let puller = Puller::start().await;
@@ -52,6 +53,7 @@ async fn no_worker_is_notified() {
     puller.stop().await;
 }
 
+// Shows: DRV-25
 #[tokio::test]
 async fn a_lease_is_extended_beyond_its_first_end() {
     let puller = Puller::start().await;

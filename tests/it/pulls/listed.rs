@@ -10,6 +10,7 @@ const OTHER: &str = "others";
 
 /// Leased copies of all canvases are listed, without tokens and values. Those that were completed,
 /// ran out, or are leased from another queue are not.
+// Shows: DRV-26
 #[tokio::test]
 async fn leases_are_listed_page_by_page() {
     let puller = Puller::start().await;
@@ -54,6 +55,7 @@ async fn leases_are_listed_page_by_page() {
 
 /// A lease whose token is lost can be ended by its copy's id: only in its queue, with a record, and
 /// as if it had been released.
+// Shows: DRV-26
 #[tokio::test]
 async fn a_lease_is_ended_without_its_token() {
     let puller = Puller::start().await;

@@ -11,8 +11,9 @@ fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> FacetSettings {
     FacetSettings { weight, in_flight_max }
 }
 
-/// DRV-16, DRV-17: round-robin over canvases, and first in, first out within one, however many are
-/// leased at a time.
+/// Round-robin over canvases, and first in, first out within one, however many are leased at a
+/// time.
+// Shows: DRV-16, DRV-17
 #[tokio::test]
 async fn canvases_take_turns_and_each_is_first_in_first_out() {
     let puller = Puller::start().await;

@@ -54,7 +54,8 @@ fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuild
     credential.into_iter().fold(request, |request, credential| request.bearer_auth(credential))
 }
 
-/// PUSH-02: no other credential runs, wakes or changes anything.
+/// No other credential runs, wakes or changes anything.
+// Shows: PUSH-02
 #[tokio::test]
 async fn nobody_else_pushes_or_wakes() {
     let (handler, mut seen) = telling();
@@ -88,7 +89,8 @@ async fn nobody_else_pushes_or_wakes() {
     pushed.stop().await;
 }
 
-/// PUSH-02: conversely, the push token opens nothing else.
+/// Conversely, the push token opens nothing else.
+// Shows: PUSH-02
 #[tokio::test]
 async fn a_push_s_token_is_good_for_nothing_else() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -101,7 +103,8 @@ async fn a_push_s_token_is_good_for_nothing_else() {
     pushed.stop().await;
 }
 
-/// PUSH-03: without push callers, the routes say which variables to set.
+/// Without push callers, the routes say which variables to set.
+// Shows: PUSH-03
 #[tokio::test]
 async fn without_configuration_there_is_nothing_to_push_to() {
     let service = Service::start().await;
@@ -115,7 +118,8 @@ async fn without_configuration_there_is_nothing_to_push_to() {
     service.stop().await;
 }
 
-/// PUSH-03: half a configuration, or the API's own audience, is refused at the start.
+/// Half a configuration, or the API's own audience, is refused at the start.
+// Shows: PUSH-03
 #[tokio::test]
 async fn half_a_configuration_is_refused() {
     let service = Service::start().await;

@@ -20,7 +20,8 @@ fn delayed(by: Duration) -> Event {
     Event::new("greet", "x").unwrap().after(by).unwrap()
 }
 
-/// PUSH-04: completed, or gone long ago.
+/// Completed, or gone long ago.
+// Shows: PUSH-04
 #[tokio::test]
 async fn what_is_over_is_acknowledged() {
     let (handler, mut seen) = telling();
@@ -34,8 +35,9 @@ async fn what_is_over_is_acknowledged() {
     pushed.stop().await;
 }
 
-/// PUSH-05: a foreign message would otherwise come again and again; a wrongly configured
-/// subscription must be noticed.
+/// A foreign message would otherwise come again and again; a wrongly configured subscription must
+/// be noticed.
+// Shows: PUSH-05
 #[tokio::test]
 async fn what_says_nothing_is_acknowledged_and_counted() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -60,8 +62,9 @@ async fn what_says_nothing_is_acknowledged_and_counted() {
     pushed.stop().await;
 }
 
-/// PUSH-06: an event that is due in a moment waits in the request; one that is due later is left to
-/// its promise.
+/// An event that is due in a moment waits in the request; one that is due later is left to its
+/// promise.
+// Shows: PUSH-06
 #[tokio::test]
 async fn a_delay_waits_here_or_on_its_row() {
     let (handler, mut seen) = telling();
@@ -79,7 +82,8 @@ async fn a_delay_waits_here_or_on_its_row() {
     pushed.stop().await;
 }
 
-/// PUSH-06: the same for a retry.
+/// The same for a retry.
+// Shows: PUSH-06
 #[tokio::test]
 async fn a_retry_waits_here_or_on_its_row() {
     let failures = Arc::new(AtomicU32::new(0));
@@ -106,8 +110,9 @@ async fn a_retry_waits_here_or_on_its_row() {
     pushed.stop().await;
 }
 
-/// PUSH-07: a push that finds the event running brings its promise forward to the end of the lease
-/// at the latest, and never postpones an earlier promise.
+/// A push that finds the event running brings its promise forward to the end of the lease at the
+/// latest, and never postpones an earlier promise.
+// Shows: PUSH-07
 #[tokio::test]
 async fn a_locked_event_is_looked_at_when_its_lease_ends() {
     let (handler, mut seen) = telling();
@@ -129,7 +134,8 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
     pushed.stop().await;
 }
 
-/// PUSH-07, EV2-22: a parked event stays parked, in whatever state a push finds it.
+/// EV2-22: a parked event stays parked, in whatever state a push finds it.
+// Shows: PUSH-07
 #[tokio::test]
 async fn what_is_parked_stays_parked() {
     let (handler, mut seen) = telling();
@@ -153,7 +159,8 @@ async fn what_is_parked_stays_parked() {
     pushed.stop().await;
 }
 
-/// PUSH-08: an event whose handler is unknown here is deferred, as by any worker.
+/// An event whose handler is unknown here is deferred, as by any worker.
+// Shows: PUSH-08
 #[tokio::test]
 async fn an_unknown_handler_waits_for_its_registration() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -164,7 +171,8 @@ async fn an_unknown_handler_waits_for_its_registration() {
     pushed.stop().await;
 }
 
-/// PUSH-09: without the database nothing is acknowledged.
+/// Without the database nothing is acknowledged.
+// Shows: PUSH-09
 #[tokio::test]
 async fn without_the_database_the_message_has_to_come_again() {
     let (handler, mut seen) = telling();
@@ -183,7 +191,8 @@ async fn without_the_database_the_message_has_to_come_again() {
     pushed.stop().await;
 }
 
-/// PUSH-10: up to the capacity run at a time; others wait in their requests.
+/// Up to the capacity run at a time; others wait in their requests.
+// Shows: PUSH-10
 #[tokio::test]
 async fn what_finds_no_room_waits_in_its_request() {
     let (handler, mut door) = Door::new();
@@ -202,8 +211,8 @@ async fn what_finds_no_room_waits_in_its_request() {
     pushed.stop().await;
 }
 
-/// PUSH-10: only a few requests wait for a handler with low concurrency, so that others get
-/// through.
+/// Only a few requests wait for a handler with low concurrency, so that others get through.
+// Shows: PUSH-10
 #[tokio::test(start_paused = true)]
 async fn a_narrow_handler_keeps_few_requests_waiting() {
     let (handler, mut door) = Door::new();
@@ -237,7 +246,8 @@ async fn a_narrow_handler_keeps_few_requests_waiting() {
     held.await.unwrap();
 }
 
-/// PUSH-10: but for ten seconds at most, on a paused clock.
+/// But for ten seconds at most, on a paused clock.
+// Shows: PUSH-10
 #[tokio::test(start_paused = true)]
 async fn what_finds_no_room_in_time_is_left_to_its_promise() {
     let (handler, mut door) = Door::new();
@@ -275,7 +285,8 @@ async fn what_finds_no_room_in_time_is_left_to_its_promise() {
     }
 }
 
-/// PUSH-11: what a push deployment can't do is refused at its start.
+/// What a push deployment can't do is refused at its start.
+// Shows: PUSH-11
 #[tokio::test]
 async fn what_does_not_fit_push_mode_is_refused_at_the_start() {
     let (stage, _) = Stage::memory().await;

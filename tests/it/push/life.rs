@@ -20,8 +20,9 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
     WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
 }
 
-/// PUSH-12: Pub/Sub or the load balancer hangs up: the handler still runs to its end, and the event
+/// Pub/Sub or the load balancer hangs up: the handler still runs to its end, and the event
 /// completes.
+// Shows: PUSH-12
 #[tokio::test]
 async fn a_caller_who_leaves_takes_nothing_with_them() {
     let (handler, mut door) = Door::new();
@@ -39,7 +40,8 @@ async fn a_caller_who_leaves_takes_nothing_with_them() {
     pushed.stop().await;
 }
 
-/// PUSH-12: pushes, which take long, and the API have separate limits.
+/// Pushes, which take long, and the API have separate limits.
+// Shows: PUSH-12
 #[tokio::test]
 async fn pushes_and_requests_keep_each_other_from_nothing() {
     let (handler, mut door) = Door::new();
@@ -59,7 +61,8 @@ async fn pushes_and_requests_keep_each_other_from_nothing() {
     pushed.stop().await;
 }
 
-/// PUSH-13: a handler that ends within the grace is answered as usual.
+/// A handler that ends within the grace is answered as usual.
+// Shows: PUSH-13
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
     let (handler, mut door) = Door::new();
@@ -76,8 +79,9 @@ async fn handlers_may_end_within_the_grace() {
     assert_eq!(pushed.stop().await.rows().await, 0);
 }
 
-/// PUSH-13: one that does not is cut off and released, and its message has to come again; this
-/// costs the event nothing.
+/// One that does not is cut off and released, and its message has to come again; this costs the
+/// event nothing.
+// Shows: PUSH-13
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
     let (handler, mut door) = Door::new();
@@ -94,7 +98,8 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
     assert!(matches!(refused, PushError::Stopping), "{refused}");
 }
 
-/// PUSH-13: a push that waits for its time or for capacity is refused at once.
+/// A push that waits for its time or for capacity is refused at once.
+// Shows: PUSH-13
 #[tokio::test]
 async fn what_waits_is_given_back() {
     let (handler, mut door) = Door::new();

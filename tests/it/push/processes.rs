@@ -18,8 +18,9 @@ use crate::support::{Stage, database, quick};
 const VARIABLES: [(&str, &str); 2] =
     [("WAKEQ_PUSH_AUDIENCE", PUSH_AUDIENCE), ("WAKEQ_PUSH_ACCOUNTS", PUSHER)];
 
-/// PUSH-15: if the process is killed while a target handles the event, the event is sent again,
-/// with the same id, and no retry is counted.
+/// If the process is killed while a target handles the event, the event is sent again, with the
+/// same id, and no retry is counted.
+// Shows: PUSH-15
 #[tokio::test]
 async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
     let emulator = emulator().await;
@@ -69,8 +70,8 @@ async fn an_event_whose_process_is_killed_amid_a_push_runs_again() {
     emulator.stop().await;
 }
 
-/// PUSH-11: the first process fixes the deployment's horizon at zero; a process of another kind is
-/// refused.
+/// The first process fixes the deployment's horizon at zero; a process of another kind is refused.
+// Shows: PUSH-11
 #[tokio::test]
 async fn the_horizon_of_a_push_deployment_is_zero() {
     let fresh = database().await;

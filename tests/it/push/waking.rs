@@ -17,8 +17,9 @@ async fn last_pass(stage: &Stage, ago: &'static str) {
     sqlx::query(query).bind(ago).execute(&stage.pool).await.unwrap();
 }
 
-/// PUSH-14: overdue events are published, jobs continue, crons tick and old rows are removed, all
-/// before the answer.
+/// Overdue events are published, jobs continue, crons tick and old rows are removed, all before the
+/// answer.
+// Shows: PUSH-14
 #[tokio::test]
 async fn a_call_does_the_minute_s_work() {
     let (handler, mut seen) = telling();
@@ -53,8 +54,8 @@ async fn a_call_does_the_minute_s_work() {
     pushed.stop().await;
 }
 
-/// PUSH-14: one call per period gets through; a clock that ticks a little early does not miss its
-/// turn.
+/// One call per period gets through; a clock that ticks a little early does not miss its turn.
+// Shows: PUSH-14
 #[tokio::test]
 async fn calls_too_many_do_nothing() {
     let pushed = Pushed::start(Handlers::new()).await;
@@ -74,7 +75,8 @@ async fn calls_too_many_do_nothing() {
     pushed.stop().await;
 }
 
-/// PUSH-14: page after page, within one call.
+/// Page after page, within one call.
+// Shows: PUSH-14
 #[tokio::test]
 async fn a_call_goes_on_to_the_last_page() {
     let pushed = Pushed::start(Handlers::new()).await;

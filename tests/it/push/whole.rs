@@ -141,7 +141,7 @@ impl Whole {
     }
 }
 
-/// PUSH-01.
+// Shows: PUSH-01
 #[tokio::test]
 async fn an_event_is_pushed_delivered_and_gone() {
     let mut whole = Whole::start(PUSH_AUDIENCE, PUSHER).await;
@@ -155,8 +155,9 @@ async fn an_event_is_pushed_delivered_and_gone() {
     whole.stop().await;
 }
 
-/// PUSH-02: a token signed by the right key, but for another audience or account: nothing runs, and
-/// the message stays.
+/// A token signed by the right key, but for another audience or account: nothing runs, and the
+/// message stays.
+// Shows: PUSH-02
 #[tokio::test]
 async fn a_subscription_with_another_token_is_refused() {
     let other = "other@p.iam.gserviceaccount.com";
@@ -179,8 +180,9 @@ async fn a_subscription_with_another_token_is_refused() {
     }
 }
 
-/// PUSH-16: a push subscription made by `topics create` matches its configuration, and tells
-/// workers that pull why they receive nothing.
+/// A push subscription made by `topics create` matches its configuration, and tells workers that
+/// pull why they receive nothing.
+// Shows: PUSH-16
 #[tokio::test]
 async fn a_push_subscription_is_created_and_known() {
     let emulator = emulator().await;

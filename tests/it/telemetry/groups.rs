@@ -63,8 +63,9 @@ async fn node(stage: &Stage, log: &Log) -> (CancellationToken, JoinHandle<()>) {
     (stop, tokio::spawn(async move { broker.run().await.unwrap() }))
 }
 
-/// TELEMETRY-02: a group that one process consumes alone, what became of its events, a group that
-/// nodes share, and what holds the log; over all canvases, none of which is named.
+/// A group that one process consumes alone, what became of its events, a group that nodes share,
+/// and what holds the log; over all canvases, none of which is named.
+// Shows: SUB-49, TELEMETRY-02
 #[tokio::test]
 async fn a_program_with_a_broker_tells_of_its_groups() {
     let stage = Stage::memory().await.0;

@@ -111,8 +111,9 @@ async fn use_queues(whole: &Whole) {
     assert_eq!(leased["copies"].as_array().map(Vec::len), Some(1), "{leased}");
 }
 
-/// TELEMETRY-02: everything that the alert rules and the dashboard read exists under those names;
-/// nothing names a canvas, an event or a URL.
+/// Everything that the alert rules and the dashboard read exists under those names; nothing names a
+/// canvas, an event or a URL.
+// Shows: TELEMETRY-02
 #[tokio::test]
 async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
@@ -171,6 +172,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
 
 /// The outcomes of copies in a pulled queue are counted, and deaths are in the same metric as those
 /// of workers, for the same alerts.
+// Shows: DRV-27
 #[tokio::test]
 async fn what_dies_of_a_pulled_queue_is_counted() {
     let whole = Whole::start(&ANY_PORT, json!({"retries": 1})).await;

@@ -26,10 +26,11 @@ fn says_who_it_is(resource: &BTreeMap<String, String>) {
     assert!(uuid::Uuid::parse_str(&resource["service.instance.id"]).is_ok(), "two processes are two");
 }
 
-/// TELEMETRY-01: a request, the events it emits and every attempt at them are one trace, which is
-/// passed to the target; a retry is linked to the span that emitted the event. Traces that the
-/// caller does not sample are not exported, and the target receives that flag, too. Metrics are
-/// exported the same way, with the names of the conventions.
+/// A request, the events it emits and every attempt at them are one trace, which is passed to the
+/// target; a retry is linked to the span that emitted the event. Traces that the caller does not
+/// sample are not exported, and the target receives that flag, too. Metrics are exported the same
+/// way, with the names of the conventions.
+// Shows: TELEMETRY-01
 #[tokio::test]
 async fn one_trace_leads_from_a_request_to_every_attempt() {
     let collector = Collector::start().await;

@@ -357,7 +357,8 @@ async fn take(kit: &mut TestKit, step: &Step) -> String {
     }
 }
 
-/// KIT-03: whatever is done, memory and Postgres show the same.
+/// Whatever is done, memory and Postgres show the same.
+// Shows: KIT-03
 #[tokio::test]
 async fn memory_and_postgres_agree_on_every_step() {
     let (mut halted, mut skipped, mut gone) = (0, 0, 0);

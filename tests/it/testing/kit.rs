@@ -55,8 +55,8 @@ async fn three_retries(mut kit: TestKit) {
     assert_dead!(kit, "stubborn", count = 0);
 }
 
-/// KIT-01: the example of the requirement, without a server. Takes the fastest of many repetitions,
-/// as the machine may be busy.
+/// Takes the fastest of many repetitions, as the machine may be busy.
+// Shows: KIT-01
 #[tokio::test]
 async fn three_retries_of_ten_minutes_take_milliseconds() {
     let mut took = Vec::new();
@@ -71,6 +71,7 @@ async fn three_retries_of_ten_minutes_take_milliseconds() {
     assert!(took[0] < Duration::from_millis(50), "{took:?}");
 }
 
+// Shows: KIT-01, DEV-03
 #[tokio::test]
 async fn three_retries_on_postgres() {
     let database = database().await;
@@ -82,8 +83,7 @@ async fn three_retries_on_postgres() {
     println!("    three retries, ten minutes apart, on Postgres: {ran:?}, after {connected:?} to connect");
 }
 
-/// An event that is an hour away fails until it is dead; a second one is paused, and a third one is
-/// too far off.
+/// One event, an hour away, fails until it is dead; another is paused, and a third is too far off.
 async fn runs_to_the_end(mut kit: TestKit) {
     let failing = |_: Execution| async { Err(HandlerError::operational("never")) };
     kit.handlers(
@@ -119,8 +119,7 @@ async fn on_postgres_it_runs_to_the_end_and_no_further() {
     runs_to_the_end(kit).await;
 }
 
-/// Dropping a drain half-way is the death of a worker: its event is taken over after a lease, and
-/// is dead after five of them.
+/// Dropping a drain half-way is the death of a worker: the fifth loss makes its event dead.
 async fn loses_its_workers(mut kit: TestKit) {
     let started = Arc::new(Notify::new());
     let signal = Arc::clone(&started);
@@ -157,6 +156,7 @@ async fn on_postgres_a_dropped_drain_is_a_dead_worker() {
     loses_its_workers(kit).await;
 }
 
+// Shows: DEV-03
 #[tokio::test]
 async fn what_is_emitted_in_a_transaction_counts_once_it_is_committed() {
     let (stage, mut kit) = on_postgres().await;
@@ -212,7 +212,6 @@ async fn one_event_is_performed() {
     assert_eq!((unknown.attempt, unknown.trail.last()), (None, Some(&Outcome::Deferred)));
 }
 
-/// Events that waited for a handler run once the kit has it.
 #[tokio::test]
 async fn handlers_may_come_later() {
     let mut kit = TestKit::new();
@@ -225,6 +224,7 @@ async fn handlers_may_come_later() {
     assert!(kit.handlers(twice).unwrap_err().to_string().contains("two handlers"));
 }
 
+// Shows: KIT-05
 #[tokio::test]
 async fn handlers_that_never_rest_are_an_error() {
     let mut kit = TestKit::new();
@@ -253,6 +253,7 @@ async fn many_events_that_come_to_rest_are_no_error() {
 }
 
 /// A lease that ends exactly now is not over yet, and nothing waits for it forever.
+// Shows: KIT-05
 #[tokio::test]
 async fn in_memory_a_lease_is_over_after_its_last_moment() {
     let mut kit = TestKit::new();
@@ -299,6 +300,7 @@ async fn a_drain_for_a_time_uses_it_up() {
 }
 
 /// A drain that nothing could wake is an error that says what to do.
+// Shows: KIT-05
 #[tokio::test]
 async fn a_notifier_that_stands_still_is_an_error() {
     let mut kit = TestKit::new();
@@ -373,6 +375,7 @@ async fn panic_of(future: impl Future<Output = ()>) -> String {
     panic.downcast_ref::<String>().cloned().unwrap()
 }
 
+// Shows: KIT-04
 #[tokio::test]
 async fn failed_assertions_show_what_there_is() {
     let mut kit = TestKit::new();

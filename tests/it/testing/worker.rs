@@ -118,7 +118,8 @@ async fn by_the_kit(mut kit: TestKit) -> Story {
     story
 }
 
-/// KIT-02: attempts, errors, delays, rules and endings are those of the worker.
+/// Attempts, errors, delays, rules and endings are those of the worker.
+// Shows: KIT-02
 #[tokio::test]
 async fn the_kit_and_a_worker_do_the_same() {
     let worker = by_the_worker().await;

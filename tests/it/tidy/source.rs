@@ -3,6 +3,8 @@
 //!
 //! It is a scanner, not a parser; it must never be asked what only a compiler can know.
 
+use std::ops::Range;
+
 /// One source file.
 pub(super) struct Source {
     /// Its path in the repository.
@@ -59,21 +61,30 @@ impl Source {
 
     /// Names of the functions with a `#[test]`, `#[tokio::test]` or the like.
     pub(super) fn test_names(&self) -> Vec<String> {
-        self.tests().into_iter().map(|function| function.name).collect()
+        let tests = self.functions().into_iter().filter(|function| self.is_test(function));
+        tests.map(|function| function.name).collect()
     }
 
-    /// The same, with the modules that they are in.
-    pub(super) fn test_paths(&self) -> Vec<String> {
-        self.paths(self.tests())
+    /// Whether a function has a `#[test]`, `#[tokio::test]` or the like.
+    pub(super) fn is_test(&self, function: &Function) -> bool {
+        let above = &self.code[self.since_last_item(function)];
+        above.contains("test]") || above.contains("test(")
     }
 
-    /// All functions, with the modules that they are in.
-    pub(super) fn function_paths(&self) -> Vec<String> {
-        self.paths(self.functions())
+    /// The comments and attributes of a function.
+    pub(super) fn above(&self, function: &Function) -> &str {
+        &self.text[self.since_last_item(function)]
     }
 
-    fn paths(&self, functions: Vec<Function>) -> Vec<String> {
-        let file = self.name.rsplit_once("src/").or(self.name.rsplit_once("tests/it/"));
+    fn since_last_item(&self, function: &Function) -> Range<usize> {
+        let last_item = self.code[..function.start].rfind(['}', ';', '{']);
+        last_item.map_or(0, |end| end + 1)..function.start
+    }
+
+    /// All functions, each with its path: the modules that it is in, and its name.
+    pub(super) fn paths(&self) -> Vec<(Function, String)> {
+        let roots = ["src/", "tests/it/", "tests/"];
+        let file = roots.into_iter().find_map(|root| self.name.rsplit_once(root));
         let file = file.map_or(self.name.as_str(), |(_, file)| file).trim_end_matches(".rs");
         let is_folder = |part: &&str| !["mod", "lib", "main"].contains(part);
         let modules: Vec<_> = file.split('/').filter(is_folder).map(str::to_owned).collect();
@@ -87,18 +98,10 @@ impl Source {
         let path = |function: Function| {
             let around = inline.iter().filter(|(_, range)| range.contains(&function.start));
             let modules = modules.iter().cloned().chain(around.map(|(name, _)| name.clone()));
-            modules.chain([function.name.clone()]).collect::<Vec<_>>().join("::")
+            let path = modules.chain([function.name.clone()]).collect::<Vec<_>>().join("::");
+            (function, path)
         };
-        functions.into_iter().map(path).collect()
-    }
-
-    fn tests(&self) -> Vec<Function> {
-        let is_test = |function: &Function| {
-            let above = &self.code[..function.start];
-            let since_last_item = &above[above.rfind(['}', ';', '{']).map_or(0, |end| end + 1)..];
-            since_last_item.contains("test]") || since_last_item.contains("test(")
-        };
-        self.functions().into_iter().filter(is_test).collect()
+        self.functions().into_iter().map(path).collect()
     }
 
     /// The code without inline modules (`mod tests { … }`), blanked in place.

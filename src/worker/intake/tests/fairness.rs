@@ -125,6 +125,7 @@ proptest! {
     /// is a turn of its canvas. Everything also runs as often as it should, however little may be
     /// held. With a small parking lot, events of other canvases are left to their promises, which
     /// no process keeps in this test.
+    // Shows: EV2-19
     #[test]
     fn a_due_event_waits_for_one_handler_at_most(
         noises in prop::collection::vec(noise(), 1..12),
