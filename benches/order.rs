@@ -34,8 +34,6 @@ const BATCHES: usize = 400;
 /// Events and objects of the busy worker.
 const BACKLOG: usize = 100_000;
 const OBJECTS: usize = 1_000;
-/// The last migration before that of ordering.
-const BEFORE: u32 = 12;
 
 const CLAIM_BEFORE: &str = "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)";
 const CLAIM: &str = "select id, claims from wakeq.claim(
@@ -80,11 +78,7 @@ struct Side {
 /// Compares what an event without an object costs on the old tables and on today's.
 async fn without_objects(cluster: &Cluster) {
     let mut before = Side::new(cluster, "before", CLAIM_BEFORE).await;
-    for entry in migrations() {
-        sqlx::raw_sql(AssertSqlSafe(entry)).execute(&mut before.connection).await.unwrap();
-    }
-    let claim = include_str!("claim_without_order.sql");
-    sqlx::raw_sql(claim).execute(&mut before.connection).await.unwrap();
+    sqlx::raw_sql(include_str!("order/before.sql")).execute(&mut before.connection).await.unwrap();
     let mut today = Side::new(cluster, "today", CLAIM).await;
     Store::migrate(&cluster.url("today"), false).await.unwrap();
     for batch in 0..BATCHES {
@@ -113,19 +107,6 @@ async fn without_objects(cluster: &Cluster) {
     };
     let (before, today) = (whole(&before), whole(&today));
     println!("together {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %\n", (today / before - 1.0) * 100.0);
-}
-
-/// The migrations from before ordering.
-fn migrations() -> Vec<String> {
-    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
-    let mut files: Vec<_> =
-        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    let number = |path: &std::path::Path| {
-        path.file_name()?.to_str()?.split_once('_')?.0.parse::<u32>().ok().filter(|number| *number <= BEFORE)
-    };
-    files.retain(|path| number(path).is_some());
-    files.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
 }
 
 impl Side {

@@ -1,9 +1,22 @@
--- The queue itself: one row per event, and the ids that callers chose.
+-- The queue: events and how they end, the rules that hold them back, and the claim that starts one.
+--
+-- An event is a row of `events_v2`, and is deleted when its handler has completed. No statement
+-- searches the table for work: a notification names the row, and `notify_at` is the promise of
+-- another notification if the row still exists then. Only parking under a rule clears a promise.
+--
+-- Here too: the ids and answers that make it harmless to emit twice, and what all processes of a
+-- deployment share, which are its durations and its periodic chores.
+--
+-- The columns of events for objects (0002) and for queues (0003) are here, because a table is
+-- created once and all of its indexes follow the same rule.
 
--- Domains, not check constraints: they are checked when a value is written, not again at each claim.
+-- Domains, not check constraints: a domain is checked when a value is written, and not again at
+-- each claim.
 create domain wakeq.name as text check (value ~ '^[A-Za-z0-9_.-]{1,128}$');
 create domain wakeq.payload as text check (octet_length(value) <= 16777216);
 create domain wakeq.traceparent as text check (value ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$');
+-- What events are ordered by, such as work:1.
+create domain wakeq.object_key as text check (value ~ '^[A-Za-z0-9_.:@=+~-]{1,200}$');
 
 create table wakeq.events_v2 (
     id          uuid not null primary key,
@@ -24,8 +37,16 @@ create table wakeq.events_v2 (
     losses      integer not null default 0,
     traceparent wakeq.traceparent,
     last_error  text,
+    -- Its place in the chain of an object.
+    object      wakeq.object_key,
+    seq         bigint,
+    prev        bigint,
+    -- Of a copy: the queue that it waits in, and the event that it is a copy of.
+    queue       wakeq.name,
+    origin      uuid,
     constraint events_v2_counts check (retries >= 0 and probes >= 0 and losses between 0 and claims),
-    -- No infinity, nor what clients can't hold: such an event would never run, and might stop who reads it.
+    -- No infinity, and nothing that clients cannot represent: such an event would never run, and
+    -- could break a program that reads it.
     constraint events_v2_moments check (
         delay_until >= '0001-01-01Z' and delay_until < '10000-01-01Z'
         and enqueued_at >= '0001-01-01Z' and enqueued_at < '10000-01-01Z'
@@ -35,7 +56,8 @@ create table wakeq.events_v2 (
 ) with (
     -- Room for a second version of every row on its page: each claim is then a HOT update.
     fillfactor = 42,
-    -- Rows live for milliseconds: clean up by count, not by a share of the table, and without pauses.
+    -- Rows live for milliseconds: clean up by count, not by a share of the table, and without
+    -- pauses.
     autovacuum_vacuum_scale_factor = 0,
     autovacuum_vacuum_threshold = 10000,
     autovacuum_vacuum_insert_scale_factor = 0,
@@ -45,10 +67,12 @@ create table wakeq.events_v2 (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- No index and no index predicate may name locked_at, worker, claims, losses or retries: claims would stop being HOT.
-create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until, id);
-create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
-create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, id) where notify_at is null;
+-- Checked for each row that is written. `not valid` only saves the scan of a table that is empty.
+alter table wakeq.events_v2
+    add constraint events_v2_link check (case
+        when object is null then seq is null and prev is null
+        else coalesce(prev >= 0 and prev < seq, false) end) not valid,
+    add constraint events_v2_copy check ((queue is null) = (origin is null)) not valid;
 
 comment on column wakeq.events_v2.notify_at is
     'If the row still exists then, somebody must publish a notification for it; null only while parked under a rule';
@@ -56,27 +80,278 @@ comment on column wakeq.events_v2.claims is 'Fencing token: how often the event 
 comment on column wakeq.events_v2.worker is
     'The name of the worker that made the claim; null where nobody has one, and for leases over HTTP';
 comment on column wakeq.events_v2.losses is 'Claims that took over from an owner whose lease ran out';
+comment on column wakeq.events_v2.seq is 'The event''s id among those on objects, from one sequence';
+comment on column wakeq.events_v2.prev is 'The seq of the event before it on the same object; 0 for the first';
+comment on column wakeq.events_v2.queue is 'The queue that this copy waits in; null for the event itself';
 
--- When an event has to be woken: the one definition, for every writer.
-create function wakeq.wake_at(due timestamptz, clock timestamptz, horizon interval, wait interval)
-returns timestamptz language sql immutable parallel safe
-return case when due > clock + horizon then due - horizon else greatest(due, clock) + wait end;
+-- Events that will not be tried again: their last state, and the cause of death.
+create table wakeq.dead_events (
+    canvas_id   uuid not null,
+    id          uuid not null,
+    module      wakeq.name not null,
+    name        wakeq.name not null,
+    modifier    wakeq.name not null,
+    value       wakeq.payload not null,
+    retries     integer not null,
+    enqueued_at timestamptz not null,
+    claims      integer not null,
+    losses      integer not null,
+    traceparent wakeq.traceparent,
+    last_error  text,
+    cause       text not null check (cause in ('retries', 'poison')),
+    died_at     timestamptz not null default now(),
+    object      wakeq.object_key,
+    seq         bigint,
+    prev        bigint,
+    queue       wakeq.name,
+    origin      uuid,
+    primary key (canvas_id, id)
+);
 
--- The id that an event has whose caller chose one: a chosen id counts within its canvas, and the primary key over all.
--- Random as one that is made here: 122 bits of SHA-256, marked as a uuid of version 8.
-create function wakeq.chosen_id(canvas_id uuid, id uuid)
-returns uuid language sql immutable strict parallel safe
-return (select encode(set_byte(set_byte(bytes, 6, get_byte(bytes, 6) & 15 | 128), 8, get_byte(bytes, 8) & 63 | 128), 'hex')::uuid
-          from (select substring(sha256('wakeq chosen id'::bytea || uuid_send(canvas_id) || uuid_send(id)) from 1 for 16)) as hash (bytes));
-
--- Ids chosen by callers are remembered, so that emitting one twice makes one event, also after it completed. They are
--- those of the events, as chosen_id makes them.
+-- The ids that callers chose are remembered, so that emitting one twice makes one event, even after
+-- that event has completed. They are stored as wakeq.chosen_id makes them.
 create table wakeq.emitted_ids (
     canvas_id  uuid not null,
     id         uuid not null,
     emitted_at timestamptz not null default now(),
-    -- Remembered from then on: an event that is due in a month may complete in a month.
+    -- Its age counts from here: an event that is due in a month may complete in a month.
     due_at     timestamptz not null default now(),
     primary key (canvas_id, id)
 );
+
+-- Answers that are given again when a request is repeated under the same key. A key is written in
+-- the transaction of its events, so no state "in progress" can outlive its process.
+create table wakeq.idempotency_keys (
+    canvas_id   uuid not null,
+    -- The principal that the key belongs to: two principals may choose the same key.
+    holder      text not null check (length(holder) between 1 and 200),
+    key         text not null check (key ~ '^[\x21-\x7e]{1,255}$'),
+    fingerprint bytea not null check (octet_length(fingerprint) between 1 and 64),
+    answer      text not null check (octet_length(answer) <= 16777216),
+    created_at  timestamptz not null default now(),
+    primary key (canvas_id, holder, key)
+);
+
+-- Pauses (by users) and blocks (by admins). A rule covers every modifier of its handler.
+create type wakeq.scheduling_rule_type as enum ('pause', 'block');
+
+create table wakeq.scheduling_rules (
+    id           serial primary key,
+    rule_type    wakeq.scheduling_rule_type not null,
+    canvas_id    uuid not null,
+    handler_name wakeq.name not null,
+    event_space  wakeq.name not null,
+    created_at   timestamp without time zone not null default now(),
+    reason       text check (length(reason) <= 1000),
+    until        timestamptz check (until >= '0001-01-01Z' and until < '10000-01-01Z'),
+    created_by   text not null default 'sql:' || session_user check (length(created_by) between 1 and 200),
+    constraint scheduling_rules_one_of_a_kind unique (canvas_id, event_space, handler_name, rule_type)
+);
+
+-- The work of waking a handler's events, which survives the process that does it: one job for each
+-- lifted rule and for each newly known handler.
+create table wakeq.resume_jobs (
+    id         bigint generated always as identity primary key,
+    kind       text not null check (kind in ('lifted', 'registered')),
+    canvas_id  uuid not null,
+    module     wakeq.name not null,
+    name       wakeq.name not null,
+    after_id   uuid not null default '00000000-0000-0000-0000-000000000000',
+    after_due  timestamptz not null default '-infinity',
+    -- The first place at which rows that other sessions held were passed over: the job returns to
+    -- it when it has reached its end.
+    back_id    uuid,
+    back_due   timestamptz,
+    created_at timestamptz not null default now(),
+    constraint resume_jobs_back check ((back_id is null) = (back_due is null))
+);
+
+-- Handlers that events name and that some worker did not know.
+create table wakeq.unknown_handlers (
+    canvas_id  uuid not null,
+    module     wakeq.name not null,
+    name       wakeq.name not null,
+    modifier   wakeq.name not null,
+    first_seen timestamptz not null default now(),
+    last_seen  timestamptz not null default now(),
+    primary key (canvas_id, module, name, modifier)
+);
+
+-- The gate of claims. Claims pass through it together, before their snapshots. A new rule is
+-- committed and then passes through it alone, so that no claim that missed the rule commits after
+-- it. The gate is a lock on an empty table and not an advisory lock, which any session of the
+-- database could take: the rights on the table decide whose sessions can take this one.
+create table wakeq.claim_gate (
+    nothing boolean not null check (false)
+);
+
+comment on table wakeq.claim_gate is 'Always empty: claims and new rules lock it';
+
+-- Periodic work that one process at a time may do: the row admits a process when the work is due.
+create table wakeq.chores (
+    name      text not null primary key,
+    next_at   timestamptz not null default now(),
+    passes    bigint not null default 0,
+    -- Every promise before this moment has been kept: the probe starts to read here.
+    low_water timestamptz not null default '-infinity'
+);
+insert into wakeq.chores (name) values ('minute'), ('expire'), ('idle');
+
+-- The durations that all processes of a deployment share, in microseconds. The first process writes
+-- them.
+create table wakeq.settings (
+    name     text not null primary key,
+    value_us bigint not null check (value_us >= 0),
+    set_at   timestamptz not null default now()
+);
+
+-- No index of events and no predicate of one may name locked_at, worker, claims, losses or retries:
+-- claims would no longer be HOT updates.
+create index events_v2_promised on wakeq.events_v2 (notify_at) where notify_at is not null;
+create index events_v2_parked on wakeq.events_v2 (canvas_id, module, name, id) where notify_at is null;
+-- Counts of a canvas leave copies out, and read nothing but this index.
+create index events_v2_handler on wakeq.events_v2 (canvas_id, module, name, delay_until, id) include (queue);
+-- A facet of a queue: the copies of one canvas, in the order of their due times.
+create index events_v2_facet on wakeq.events_v2 (queue, canvas_id, delay_until, id) where queue is not null;
+-- A chosen id is remembered while a copy of its event is left. Such ids are uuids of version 8: no
+-- other event is in the index, nor are copies of other events.
+create index events_v2_origin on wakeq.events_v2 (canvas_id, origin)
+    where origin is not null and get_byte(uuid_send(origin), 6) & 240 = 128;
+-- The lanes of handlers: what is left of an object for one handler, the earliest first.
+create unique index events_v2_lane on wakeq.events_v2 (canvas_id, object, module, name, seq)
+    where object is not null and queue is null;
+-- No forks: an event has one successor.
+create unique index events_v2_successor on wakeq.events_v2 (canvas_id, object, prev)
+    where object is not null and queue is null;
+-- The lanes of queues.
+create unique index events_v2_queue_lane on wakeq.events_v2 (canvas_id, object, queue, seq)
+    where object is not null and queue is not null;
+
+create index dead_events_handler on wakeq.dead_events (canvas_id, module, name, died_at, id);
+create index dead_events_canvas on wakeq.dead_events (canvas_id, died_at, id);
+create index dead_events_age on wakeq.dead_events (died_at);
+create index dead_events_object on wakeq.dead_events (canvas_id, object, seq) where object is not null;
 create index emitted_ids_age on wakeq.emitted_ids (due_at);
+create index idempotency_keys_age on wakeq.idempotency_keys (created_at);
+create index scheduling_rules_until on wakeq.scheduling_rules (until) where until is not null;
+
+-- The time at which an event has to be woken: the one definition, for every writer.
+create function wakeq.wake_at(due timestamptz, clock timestamptz, horizon interval, wait interval)
+returns timestamptz language sql immutable parallel safe
+return case when due > clock + horizon then due - horizon else greatest(due, clock) + wait end;
+
+-- How long an event whose handler is unknown waits for its next look: twice as long after each look
+-- that the probe made, up to twelve times as long.
+create function wakeq.defer_for(wait interval, probes integer) returns interval language sql immutable parallel safe
+return wait * least(12, power(2, least(probes, 20)));
+
+-- The id of an event whose caller chose one: a chosen id counts within its canvas, while the
+-- primary key counts across all canvases. It is as random as an id that is made here: 122 bits of
+-- SHA-256, marked as a uuid of version 8.
+create function wakeq.chosen_id(canvas_id uuid, id uuid)
+returns uuid language sql immutable strict parallel safe
+return (
+    select encode(set_byte(set_byte(bytes, 6, get_byte(bytes, 6) & 15 | 128), 8, get_byte(bytes, 8) & 63 | 128),
+                  'hex')::uuid
+      from (select substring(sha256('wakeq chosen id'::bytea || uuid_send(canvas_id) || uuid_send(id)) from 1 for 16))
+           as hash (bytes));
+
+-- A duration of the deployment, or the usual one if no process has written any.
+create function wakeq.duration_of(setting text, usual interval) returns interval language sql stable
+return coalesce((select s.value_us * interval '1 microsecond' from wakeq.settings s where s.name = setting), usual);
+
+-- Waits until every claim has ended that may have missed what was committed before. It runs with
+-- the rights of the schema's owner: a role that makes rules does not have to be able to hold the
+-- gate.
+create function wakeq.await_claims() returns void language plpgsql volatile
+security definer set search_path = pg_catalog, pg_temp set lock_timeout = '4s' as $$
+begin
+    lock table wakeq.claim_gate in share mode;
+end
+$$;
+
+-- Claims events that are not in a queue: the only way to start one.
+--
+-- It is a function because the gate has to be locked before the claiming statement takes its
+-- snapshot; `volatile` gives each statement in it a snapshot of its own. An event on an object runs
+-- when no earlier event of its lane is left and the lane is not halted (0002). The first event of
+-- each lane is looked up once, however many of the lane are asked for, and nothing of this is
+-- looked up if no event is on an object. What is earlier was committed earlier, so a claim that
+-- sees an event sees all events before it.
+--
+-- The statement is planned once for each session: planning it at each call takes several times as
+-- long as a claim.
+create function wakeq.claim(
+    -- In ascending order.
+    ids             uuid[],
+    -- The canvases of the events, at the same positions; or the one canvas of them all.
+    canvases        uuid[],
+    one_canvas      uuid,
+    handlers        text[],
+    canvas_handlers text[],
+    lease           interval,
+    losses_below    integer,
+    -- Larger values are claimed by callers that have room for them.
+    value_max       integer default 2147483647,
+    -- The worker that makes the claims.
+    by_worker       wakeq.name default null
+)
+returns table (
+    id          uuid,
+    canvas_id   uuid,
+    module      text,
+    name        text,
+    modifier    text,
+    value       text,
+    retries     integer,
+    delay_until timestamptz,
+    enqueued_at timestamptz,
+    locked_at   timestamptz,
+    claims      integer,
+    losses      integer,
+    took_over   boolean,
+    traceparent text,
+    object      text,
+    seq         bigint,
+    prev        bigint
+)
+language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
+#variable_conflict use_column
+begin
+    lock table wakeq.claim_gate in row exclusive mode;
+    return query
+    update wakeq.events_v2 e
+       set locked_at = clock_timestamp(),
+           worker = by_worker,
+           claims = e.claims + 1,
+           losses = e.losses + (e.locked_at is not null)::integer
+     where e.id = any (ids)
+       -- Not by "=", for which the index of handlers would do: batches have to visit rows in the
+       -- order of their ids. The position is found by halves.
+       and e.canvas_id is not distinct from coalesce(one_canvas, canvases[width_bucket(e.id, ids)])
+       and e.queue is null and e.delay_until <= clock_timestamp()
+       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+       and e.losses + (e.locked_at is not null)::integer < losses_below
+       and octet_length(e.value) <= value_max
+       and (   e.module || '/' || e.name || '/' || e.modifier = any (handlers)
+            or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier = any (canvas_handlers))
+       and not exists (
+           select from wakeq.scheduling_rules r
+            where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+              and (r.until is null or r.until > clock_timestamp()))
+       and (e.object is null or (
+               e.id = any (coalesce((select wakeq.firsts_of_lanes(ids)), '{}'))
+           and (select true from wakeq.halted_lanes h
+                 where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
+                   and h.queue is null) is null))
+    returning e.id, e.canvas_id, e.module::text, e.name::text, e.modifier::text, e.value::text, e.retries,
+              e.delay_until, e.enqueued_at, e.locked_at, e.claims, e.losses,
+              e.losses > 0 and exists (
+                  select from wakeq.events_v2 before where before.id = e.id and before.locked_at is not null),
+              e.traceparent::text, e.object::text, e.seq, e.prev;
+end
+$$;
+
+-- Only the owner has rights, until wakeq.grant_rights (0008) gives some to a role.
+revoke all on schema wakeq from public;
+revoke all on all functions in schema wakeq from public;

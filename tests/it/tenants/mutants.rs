@@ -74,7 +74,7 @@ const UNSEEN: [(&str, &str, Unseen); 50] = [
     ("src/store/queues/upkeep.rs", "$2::uuid", OPERATOR),
     ("src/store/queues/pulls.rs", "id = $1 and canvas_id = $2", OPERATOR),
     (
-        "migrations/0022_pulls.sql",
+        "migrations/0004_turns.sql",
         "any (f.running || f.recalled)",
         WithoutEffect("a facet names copies of its own canvas"),
     ),
@@ -131,24 +131,24 @@ const UNSEEN: [(&str, &str, Unseen); 50] = [
     ("src/store/entities/outcomes.rs", "order by seq limit 1", AGAIN),
     ("src/store/entities/erase.rs", "entity_type = $1 and canvas_id = $2", IN_TURN),
     (
-        "migrations/0018_entities.sql",
+        "migrations/0006_consumers.sql",
         "l.seq = erasure",
         NotReached("an owner names the canvas of the erasure: `entities::erasing` names another"),
     ),
     (
-        "migrations/0018_entities.sql",
+        "migrations/0006_consumers.sql",
         "l.category = repository",
         WithoutEffect("what is found is deleted under its own canvas"),
     ),
     (
-        "migrations/0018_entities.sql",
+        "migrations/0006_consumers.sql",
         "l.seq > after and l.seq < up_to",
         WithoutEffect("what is found is deleted under its own canvas"),
     ),
-    ("migrations/0018_entities.sql", "l.seq = any (seqs)", OWN_IDS),
-    ("migrations/0014_queues.sql", "facet_was_full", LIMITED),
+    ("migrations/0006_consumers.sql", "l.seq = any (seqs)", OWN_IDS),
+    ("migrations/0003_queues.sql", "facet_was_full", LIMITED),
     (
-        "migrations/0014_queues.sql",
+        "migrations/0004_turns.sql",
         "any (array(select e.canvas_id",
         WithoutEffect("copies that were asked for are looked up by their ids, and kept by their canvas"),
     ),
@@ -170,9 +170,9 @@ const UNSEEN: [(&str, &str, Unseen); 50] = [
         "set answer = $4",
         NotReached("its holder has the same key on two canvases: `http_idempotency`"),
     ),
-    ("migrations/0020_sql.sql", "pg_has_role", SQL_ROLES),
-    ("migrations/0020_sql.sql", "e.id = event_id", SAME_EVENT),
-    ("migrations/0020_sql.sql", "d.id = event_id", SAME_EVENT),
+    ("migrations/0008_access.sql", "pg_has_role", SQL_ROLES),
+    ("migrations/0008_access.sql", "e.id = event_id", SAME_EVENT),
+    ("migrations/0008_access.sql", "d.id = event_id", SAME_EVENT),
 ];
 
 fn unseen(condition: &Condition) -> Option<Unseen> {

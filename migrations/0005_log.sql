@@ -1,8 +1,16 @@
--- The log: events that are appended to streams and never change; only an entity can be erased (0018). Expands only.
+-- The log: events that are appended to streams, and never change.
+--
+-- Numbers come from one sequence, but transactions commit in another order. An appender therefore
+-- holds a floor, and a reader reads up to the horizon, which is below the floors of all open
+-- appenders: so nothing is added to the log before what was read.
+--
+-- The log leaves by whole partitions, oldest first. The one exception is the erasure of an entity
+-- (wakeq.erase_entity in 0006).
 
 create domain wakeq.log_metadata as text check (octet_length(value) <= 65536);
 
--- One sequence for the whole log. No cache: a session must not hold back numbers that it took before it locked a stream.
+-- One sequence for the whole log. No cache: a session must not hold back numbers that it took
+-- before it locked a stream.
 create sequence wakeq.log_seq as bigint cache 1;
 
 create table wakeq.log (
@@ -14,17 +22,18 @@ create table wakeq.log (
     stream      wakeq.object_key not null,
     -- Its place in the stream: 0, 1, 2, …
     position    bigint not null,
-    -- Which partition of its category the stream is in: what is left of this by the number of partitions.
+    -- Selects the partition of its category that the stream is in: this number modulo the number of
+    -- partitions.
     bucket      integer not null,
     id          uuid not null,
     name        wakeq.name not null,
     payload     wakeq.payload not null,
     metadata    wakeq.log_metadata not null default '{}',
-    -- The object it was emitted on, and its link there.
+    -- The object that it was emitted on, and its link there.
     object      wakeq.object_key,
     link_id     bigint,
     link_prev   bigint,
-    -- The beginning of the transaction that appended it.
+    -- The start of the transaction that appended it.
     appended_at timestamptz not null default now(),
     constraint log_pkey primary key (seq),
     constraint log_chain check (prev >= 0 and prev < seq and (prev = 0) = (position = 0)),
@@ -35,17 +44,13 @@ create table wakeq.log (
         else coalesce(link_prev >= 0 and link_prev < link_id, false) end)
 ) partition by range (seq);
 
--- Readers of a category, of a category of one canvas, of a stream. The log itself is read by its key.
-create index log_category on wakeq.log (category, seq);
-create index log_canvas_category on wakeq.log (canvas_id, category, seq);
-create index log_stream on wakeq.log (canvas_id, category, stream, seq);
-
--- The end of each stream, and the lock that appenders to it take: positions are unique by it.
+-- The end of each stream, and the lock that appenders to the stream take: it keeps positions
+-- unique.
 create table wakeq.log_streams (
     canvas_id uuid not null,
     category  wakeq.object_key not null,
     stream    wakeq.object_key not null,
-    -- That of its last event; -1 before the first.
+    -- The position of its last event; -1 before the first.
     position  bigint not null default -1,
     last_seq  bigint not null default 0,
     constraint log_streams_pkey primary key (canvas_id, category, stream),
@@ -57,14 +62,46 @@ create table wakeq.log_streams (
     autovacuum_vacuum_cost_delay = 0
 );
 
--- What else is needed of the log: no partition goes that has an event after one of these.
+-- Other needs of the log: a partition with an event after one of these is not dropped.
 create table wakeq.log_pins (
     name text not null primary key check (length(name) between 1 and 700),
     seq  bigint not null check (seq >= 0)
 );
 
--- The one exception: wakeq.erase_entity (0018) says for the length of its statement that it erases. Only the owner of the tables, as
--- whom that function runs, is believed; nobody else may delete here anyway.
+-- One row, locked by the session that makes partitions.
+create table wakeq.log_partitioning (
+    one boolean not null default true primary key check (one)
+);
+insert into wakeq.log_partitioning default values;
+
+-- Always empty. An appender locks it, which takes rights on it. A floor counts only beside this
+-- lock, so a session that may merely connect cannot make a floor.
+create table wakeq.log_gate (
+    nothing boolean not null check (false)
+);
+
+-- The transactions that are appending, and the number that was the last when each of them began to.
+-- One that ends during the look may be left out, since later snapshots see what it appended; one
+-- that goes on is never left out.
+create view wakeq.log_appenders as
+    select max(pid) as pid,
+           min(((classid::bigint & 65535) << 32) | objid::bigint) filter (where locktype = 'advisory') as floor
+      from pg_catalog.pg_locks
+     where database = (select oid from pg_catalog.pg_database where datname = current_database())
+       and (   locktype = 'advisory' and objsubid = 1 and classid::bigint >> 16 = 30577
+            or locktype = 'relation' and relation = 'wakeq.log_gate'::regclass and mode = 'RowExclusiveLock')
+     group by virtualtransaction
+    having bool_or(locktype = 'advisory') and bool_or(locktype = 'relation');
+
+-- For readers of a category, of a category of one canvas, and of a stream. The log as a whole is
+-- read by its key.
+create index log_category on wakeq.log (category, seq);
+create index log_canvas_category on wakeq.log (canvas_id, category, seq);
+create index log_stream on wakeq.log (canvas_id, category, stream, seq);
+
+-- Refuses every change. wakeq.erase_entity (0006) is the exception: it sets `wakeq.erases` for the
+-- length of its statement. That counts only for the owner of the tables, with whose rights that
+-- function runs; no other role may delete here anyway.
 create function wakeq.log_never_changes() returns trigger language plpgsql as $$
 begin
     if tg_op = 'DELETE' and current_setting('wakeq.erases', true) = 'an entity'
@@ -80,18 +117,18 @@ create trigger log_never_changes before update or delete or truncate on wakeq.lo
     for each statement execute function wakeq.log_never_changes();
 alter table wakeq.log enable always trigger log_never_changes;
 
--- How many numbers a partition has: the partition of a seq is wakeq.log_ and this quotient.
+-- The partition of a number is the table wakeq.log_ followed by this quotient.
 create function wakeq.log_partition_of(seq bigint) returns bigint language sql immutable parallel safe
 return log_partition_of.seq / 5000000;
 
--- One row, locked by the session that makes partitions.
-create table wakeq.log_partitioning (
-    one boolean not null default true primary key check (one)
-);
-insert into wakeq.log_partitioning default values;
+-- Whether it is time to make partitions: not all of the next five million numbers have one.
+create function wakeq.log_lacks_partitions() returns boolean language sql volatile
+return to_regclass(
+    'wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 5000000)) is null;
 
--- Makes the partitions that numbers need up to so many ahead, unless another session is at it; how many it made. It runs
--- with the rights of the schema's owner, since who appends may make no tables. The parent is not locked against appenders.
+-- Makes the partitions for this many numbers ahead, unless another session is making some; returns
+-- how many it made. It runs with the rights of the schema's owner, since roles that append may not
+-- create tables. Appenders are not locked out of the parent.
 create function wakeq.add_log_partitions(ahead bigint) returns integer
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -119,22 +156,11 @@ begin
     return made;
 end $$;
 
-select wakeq.add_log_partitions(10000000);
-
--- Whether it is time to make some: the next five million numbers are not all provided for.
-create function wakeq.log_lacks_partitions() returns boolean language sql volatile
-return to_regclass('wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 5000000)) is null;
-
--- Always empty. An appender locks it, which takes rights on it: a floor counts only with this lock, so that a session
--- that may merely connect can't make one.
-create table wakeq.log_gate (
-    nothing boolean not null check (false)
-);
-
--- Taken by an appender, before its first number: from then on, and until its transaction has ended, no reader reads
--- further than the number that was the last one then. It is a lock and not a row, so that everybody sees it before the
--- commit. It is never waited for: other appenders share it, and if a stranger holds the key alone, any lower number is
--- as right a floor. Once in a transaction is enough: the first is the lowest.
+-- Taken by an appender before its first number: until its transaction has ended, no reader reads
+-- further than the number that was the last one then. A lock, unlike a row, is seen by every
+-- session before the commit. It is never waited for: other appenders share it, and if a stranger
+-- holds the key alone, any lower number is as good a floor. Once in a transaction is enough,
+-- because the first floor is the lowest.
 create function wakeq.log_floor() returns bigint language plpgsql volatile as $$
 declare
     own  text := pg_current_xact_id()::text || '/';
@@ -157,22 +183,11 @@ begin
     return last;
 end $$;
 
--- The transactions that append now, and the number that was the last when each began to. One that ends during the look
--- may be left out, since what it appended is then seen by later snapshots; none that goes on is.
-create view wakeq.log_appenders as
-    select max(pid) as pid,
-           min(((classid::bigint & 65535) << 32) | objid::bigint) filter (where locktype = 'advisory') as floor
-      from pg_catalog.pg_locks
-     where database = (select oid from pg_catalog.pg_database where datname = current_database())
-       and (   locktype = 'advisory' and objsubid = 1 and classid::bigint >> 16 = 30577
-            or locktype = 'relation' and relation = 'wakeq.log_gate'::regclass and mode = 'RowExclusiveLock')
-     group by virtualtransaction
-    having bool_or(locktype = 'advisory') and bool_or(locktype = 'relation');
-
--- Up to which number all of the log is there, whatever is still open, for a statement that begins after this: and the last
--- number that was taken. The order of the two looks is what makes it right. A number up to `last` was taken before the
--- first look, so that its appender had its floor's lock before the second. If it has it still, the bound is below the
--- number. If not, its transaction has ended, and a later snapshot sees what it appended.
+-- Up to which number the log is complete for a statement that begins after this one, whatever is
+-- still open; and the last number that was taken. It is right because of the order of the two
+-- looks: a number up to `last` was taken before the first look, so its appender had the lock of its
+-- floor before the second look. If the appender still has it, the bound is below the number. If
+-- not, its transaction has ended, and a later snapshot sees what it appended.
 create function wakeq.log_horizon(out readable bigint, out last bigint) language plpgsql volatile as $$
 declare
     lowest bigint;
@@ -182,9 +197,10 @@ begin
     readable := least(last, lowest);
 end $$;
 
--- Drops the first partition, if all of its events are older than this, and nobody needs one of them any more: no consumer
--- group, no pin, and no appender that is still open; its name, or null. The only way by which all events leave the log. It waits
--- for no lock longer than appenders do, since they wait behind it.
+-- Drops the first partition if all of its events are older than this and nothing needs one of them:
+-- no consumer group (0006), no pin, and no open appender. Returns its name, or null. Whole
+-- partitions leave the log in no other way. Appenders wait behind this function's lock, so it waits
+-- for it no longer than they do.
 create function wakeq.drop_log_partition(kept interval) returns text
 language plpgsql volatile security definer
 set search_path = pg_catalog, pg_temp set lock_timeout = '150ms' as $$
@@ -208,7 +224,8 @@ begin
     then
         return null;
     end if;
-    execute format('select max(appended_at) from (select appended_at from wakeq.%I order by seq desc limit 1000) as last', part)
+    execute format(
+        'select max(appended_at) from (select appended_at from wakeq.%I order by seq desc limit 1000) as last', part)
        into newest;
     if newest > now() - kept then
         return null;
@@ -218,8 +235,11 @@ begin
     return part;
 end $$;
 
--- A worker's role needs it, where the log is not kept for ever; who only reads or emits does not.
-revoke execute on function wakeq.drop_log_partition(interval) from public;
+select wakeq.add_log_partitions(10000000);
 
-comment on table wakeq.log is 'What happened, in order; never changed, but for entities that are erased. Read it up to wakeq.log_horizon() only';
+-- After the partitions above, which are made like the log is at that moment, comments included.
+comment on table wakeq.log is
+    'What happened, in order; never changed, but for entities that are erased. Read it up to wakeq.log_horizon() only';
 comment on column wakeq.log.seq is 'From one sequence; grows along a stream, and numbers may be missing';
+
+revoke all on all functions in schema wakeq from public;

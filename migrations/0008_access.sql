@@ -1,0 +1,367 @@
+-- Access: what each caller may do, how much a canvas may keep, and the record of what was changed.
+--
+-- Callers of the API have keys or Google service accounts, with scopes on one canvas or on all; the
+-- checks in keys are made with a secret of the deployment. Sessions on the database log in as a
+-- role of the API or of workers, with the rights that wakeq.needed_rights lists and no others: a
+-- table that is not in that list is for the owner of the schema alone. Roles that emit with plain
+-- SQL have no right on any table; wakeq.emit checks what the library checks.
+--
+-- Nothing is counted for quotas: how much a canvas keeps is measured in the tables themselves
+-- (docs/adr/0043-quotas.md).
+
+-- Keys of programs and people. A row without a canvas counts on every canvas. A scope may be
+-- limited to handlers: `emit:WORKER/*`, `operate:WORKER/resize`.
+create table wakeq.access_keys (
+    -- The public part of the key, 12 hexadecimal digits.
+    id            text not null primary key check (id ~ '^[0-9a-f]{12}$'),
+    -- SHA-256 of the 256 random bits of the key. The key itself is stored nowhere.
+    secret_sha256 bytea not null check (length(secret_sha256) = 32),
+    canvas_id     uuid,
+    holder        text not null check (length(holder) between 1 and 190),
+    scopes        text[] not null check (
+        cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
+        and array_to_string(scopes, ' ')
+            ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
+    created_at    timestamptz not null default now(),
+    created_by    text not null check (length(created_by) between 1 and 200),
+    expires_at    timestamptz not null,
+    revoked_at    timestamptz,
+    revoked_by    text check (length(revoked_by) between 1 and 200),
+    last_used_at  timestamptz,
+    -- One of the two places of a holder. A revoked key has none; an expired key loses its place to
+    -- the next one.
+    slot          smallint default null check (slot in (1, 2)),
+    constraint access_keys_lifetime check (expires_at > created_at and expires_at <= created_at + interval '3653 days'),
+    constraint access_keys_revoked_without_place check (revoked_at is null or slot is null),
+    constraint access_keys_revoked_by_somebody check ((revoked_at is null) = (revoked_by is null))
+);
+
+-- Google service accounts that are let in.
+create table wakeq.service_accounts (
+    id         bigint generated always as identity primary key,
+    email      text not null check (length(email) between 3 and 190 and email = lower(email)),
+    canvas_id  uuid,
+    scopes     text[] not null check (
+        cardinality(scopes) between 1 and 20 and array_position(scopes, null) is null
+        and array_to_string(scopes, ' ')
+            ~ '^((admin|(emit|read|operate)(:[A-Za-z0-9_.-]{1,128}/([*]|[A-Za-z0-9_.-]{1,128}))?)( |$))+$'),
+    created_at timestamptz not null default now(),
+    created_by text not null check (length(created_by) between 1 and 200),
+    revoked_at timestamptz,
+    revoked_by text check (length(revoked_by) between 1 and 200),
+    constraint service_accounts_one_per_canvas unique nulls not distinct (email, canvas_id),
+    constraint service_accounts_revoked_by_somebody check ((revoked_at is null) = (revoked_by is null))
+);
+
+-- The record: each line is written by the statement that makes the change, so that neither stands
+-- without the other.
+create table wakeq.audit_log (
+    id         bigint generated always as identity primary key,
+    at         timestamptz not null default now(),
+    -- Null: about every canvas.
+    canvas_id  uuid,
+    actor      text not null check (length(actor) between 1 and 200),
+    action     text not null check (length(action) between 1 and 64),
+    module     wakeq.name,
+    name       wakeq.name,
+    event_id   uuid,
+    outcome    text not null check (outcome in ('done', 'refused')),
+    detail     text check (length(detail) <= 1000),
+    -- How many events it was about, or how often it was refused.
+    times      integer not null default 1 check (times > 0),
+    request_id text check (length(request_id) between 1 and 64)
+);
+
+-- What makes this deployment unique. Its processes know it, and tell nobody.
+create table wakeq.deployment (
+    sole      boolean not null primary key default true check (sole),
+    -- What this deployment recognizes its own deliveries by.
+    namespace uuid not null default gen_random_uuid(),
+    -- Its own origins and audiences, as reported by the processes that serve its API: nothing is
+    -- delivered to these.
+    names     text[] not null default '{}' check (cardinality(names) <= 100),
+    -- The checks in the texts of keys are made with it, so that a made-up key is refused without a
+    -- look at the keys. 244 random bits.
+    key_check_secret bytea not null check (length(key_check_secret) = 32)
+                     default sha256(uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid()))
+);
+insert into wakeq.deployment default values;
+
+-- What a canvas may keep, where that differs from what every canvas may.
+create table wakeq.canvas_quotas (
+    canvas_id uuid not null,
+    quota     text not null check (quota in (
+                  'events', 'event-bytes', 'objects', 'log-streams', 'log-bytes', 'entities', 'entity-events',
+                  'crons', 'cron-ticks', 'keys', 'targets')),
+    most      bigint not null check (most between 0 and 1000000000000000),
+    set_at    timestamptz not null default now(),
+    set_by    text not null check (length(set_by) between 1 and 200),
+    constraint canvas_quotas_pkey primary key (canvas_id, quota)
+);
+
+-- One row for each canvas that has added what is counted exactly: crons, keys and targets. It is
+-- locked while one is added, so that additions at the same time do not exceed a quota together.
+create table wakeq.canvas_turns (
+    canvas_id uuid not null primary key
+);
+
+-- The roles of the database that may emit on a canvas with wakeq.emit; a member of such a role may
+-- too. Null: on every canvas.
+create table wakeq.emitters (
+    role      name not null,
+    canvas_id uuid,
+    constraint emitters_once unique nulls not distinct (role, canvas_id),
+    constraint emitters_canvas check (canvas_id <> 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+);
+
+comment on table wakeq.emitters is 'Which role may emit on which canvas by wakeq.emit; a null canvas stands for all';
+
+create unique index access_keys_two_live on wakeq.access_keys (canvas_id, holder, slot) nulls not distinct
+    where slot is not null;
+create index access_keys_newest on wakeq.access_keys (canvas_id, created_at, id);
+create index audit_log_canvas on wakeq.audit_log (canvas_id, id);
+create index audit_log_age on wakeq.audit_log (at);
+
+-- What a canvas may keep of something: what was set for it, or what every canvas may.
+create function wakeq.quota_of(canvas uuid, what text, usual bigint) returns bigint language sql stable
+return coalesce((select most from wakeq.canvas_quotas where canvas_id = canvas and quota = what), usual);
+
+-- The record is deleted by age alone: no role but the owner deletes from it otherwise. Returns how
+-- many lines were deleted, at most 1,000.
+create function wakeq.expire_audit(kept interval) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    gone bigint;
+begin
+    if kept is null or kept < interval '1 hour' then
+        raise exception 'the record is kept for an hour at least';
+    end if;
+    delete from wakeq.audit_log where id = any (array(
+        select id from wakeq.audit_log where at < now() - kept order by at limit 1000 for update skip locked));
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+
+-- Keys that were revoked or have expired are kept as long as the record of that. Returns how many
+-- were deleted, at most 1,000.
+create function wakeq.expire_keys(kept interval) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    gone bigint;
+begin
+    if kept is null or kept < interval '1 hour' then
+        raise exception 'keys that count no more are kept for an hour at least';
+    end if;
+    delete from wakeq.access_keys where id = any (array(
+        select id from wakeq.access_keys
+         where least(revoked_at, expires_at) < now() - kept limit 1000 for update skip locked));
+    get diagnostics gone = row_count;
+    return gone;
+end $$;
+
+-- Emits an event in the caller's transaction.
+--
+-- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a second call
+-- with it emits nothing, even after the event has completed. Events on the same `object` run in
+-- order. `notified` says that the caller publishes the notification after its commit, so that the
+-- promise may wait for the grace.
+--
+-- Returns the event's id, whether it is new, and the body of its notification.
+create function wakeq.emit(
+    handler       text,
+    value         text,
+    canvas        uuid default '00000000-0000-0000-0000-000000000000',
+    module        text default 'WORKER',
+    modifier      text default '_',
+    due           timestamptz default null,
+    id            uuid default null,
+    object        text default null,
+    traceparent   text default null,
+    notified      boolean default false,
+    out event_id     uuid,
+    out is_new       boolean,
+    out notification text
+)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    own_id   constant uuid := emit.id;
+    moment   timestamptz := clock_timestamp();
+    grace    interval := interval '0';
+    link     bigint;
+    previous bigint;
+begin
+    -- The function runs with the rights of the schema's owner. The caller is the role that the
+    -- session logged in as.
+    if not pg_has_role(session_user, current_user, 'member') and not exists (
+        select from wakeq.emitters e join pg_roles r on r.rolname = e.role
+         where pg_has_role(session_user, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = emit.canvas))
+    then
+        raise exception 'the role % may not emit on the canvas %', session_user, emit.canvas
+            using
+                errcode = 'insufficient_privilege',
+                hint = format(
+                    'The owner of the schema allows it: insert into wakeq.emitters (role, canvas_id) values (%L, %L);',
+                    session_user, emit.canvas);
+    end if;
+    if emit.canvas is null or emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+        or emit.module in ('ANSWER', 'CRON', 'QUEUE')
+    then
+        raise exception
+            'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules ANSWER, CRON and QUEUE are reserved'
+            using errcode = 'invalid_parameter_value', hint = 'Take the canvas of a tenant, and the module WORKER.';
+    end if;
+    if emit.value is null or octet_length(emit.value) > 262144 then
+        raise exception 'a value has at most 262,144 bytes'
+            using errcode = 'program_limit_exceeded', hint = 'Store what is large elsewhere, and emit where it is.';
+    end if;
+    perform emit.value::jsonb;
+    if emit.object is not null then
+        insert into wakeq.objects (canvas_id, object) values (emit.canvas, emit.object) on conflict do nothing;
+        select o.last_seq into previous from wakeq.objects o
+         where o.canvas_id = emit.canvas and o.object = emit.object for update;
+    end if;
+    moment := coalesce(emit.due, moment);
+    event_id := coalesce(wakeq.chosen_id(emit.canvas, own_id), gen_random_uuid());
+    is_new := true;
+    notification := format('{"id":"%s","canvasID":"%s"}', event_id, emit.canvas);
+    if own_id is not null then
+        insert into wakeq.emitted_ids (canvas_id, id, due_at)
+        select emit.canvas, event_id, greatest(now(), moment)
+         where not exists (select from wakeq.events_v2 e where e.id = event_id and e.canvas_id = emit.canvas)
+           and not exists (select from wakeq.dead_events d where d.id = event_id and d.canvas_id = emit.canvas)
+            on conflict do nothing;
+        if not found then
+            is_new := false;
+            return;
+        end if;
+    end if;
+    if emit.object is not null then
+        -- After the lock, so that the numbers grow along the chain.
+        link := nextval('wakeq.event_seq');
+        update wakeq.objects o set last_seq = link where o.canvas_id = emit.canvas and o.object = emit.object;
+    end if;
+    if emit.notified then
+        grace := wakeq.duration_of('grace', interval '30 seconds');
+    end if;
+    insert into wakeq.events_v2
+        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
+    values (event_id, emit.canvas, emit.module, emit.handler, emit.modifier, emit.value, moment,
+            wakeq.wake_at(moment, clock_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'), grace),
+            emit.traceparent, emit.object, link, previous);
+end
+$$;
+
+-- The rights that processes of a kind need: 'api' for `wakeq serve` and commands of operators,
+-- 'worker' for `wakeq work`. `wakeq all`, and a service in push mode, need both. This is the only
+-- list of rights.
+create function wakeq.needed_rights(kind text) returns table (object_kind text, object text, needed text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'schema', 'wakeq', 'usage'
+    union all
+    select 'table', format('wakeq.%I', c.relname),
+           unnest(string_to_array(case kind when 'api' then r.api else r.worker end, ', '))
+      from (values
+        ('_migrations',          'select',                         'select'),
+        ('access_keys',          'select, insert, update',         null),
+        ('audit_log',            'select, insert',                 'insert'),
+        ('canvas_quotas',        'select, insert, update, delete', 'select'),
+        ('chores',               'select, update',                 'select, update'),
+        ('claim_gate',           null,                             'insert'),
+        ('canvas_turns',         'select, insert, update',         null),
+        ('consumer_dead',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('consumer_groups',      'select, insert, update, delete', 'select, insert, update, delete'),
+        ('consumer_positions',   'select, insert, update, delete', 'select, insert, update, delete'),
+        ('cron_records',         'select, insert, update, delete', 'select, update'),
+        ('dead_events',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('deployment',           'select, update',                 'select'),
+        ('emitted_ids',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('emitters',             null,                            null),
+        ('entities',             'select, insert, update',        'select, insert, update'),
+        ('entity_asides',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('entity_events',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('entity_owners',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('events_v2',            'select, insert, update, delete', 'select, insert, update, delete'),
+        ('facet_settings',       'select, insert, update',        'select'),
+        ('facets',               'select, insert, update, delete', 'select, insert, update, delete'),
+        -- A redrive locks what halts a lane, which requires the right to update.
+        ('halted_lanes',         'select, insert, update, delete', 'select, insert, delete'),
+        ('http_targets',         'select, insert, update, delete', 'select, update, delete'),
+        ('idempotency_keys',     'select, insert, update, delete', 'select, insert, update, delete'),
+        ('idle_cursor',          'select, update',                 'select, update'),
+        ('idle_marks',           'select, insert, delete',         'select, insert, delete'),
+        ('locks',                'select, insert, update',         'select, insert, update'),
+        ('log',                  'select, insert',                 'select, insert'),
+        ('log_appenders',        'select',                         'select'),
+        ('log_gate',             'insert',                         'insert'),
+        ('log_partitioning',     null,                             null),
+        ('log_pins',             'select, insert, delete',        'select, insert, delete'),
+        ('log_streams',          'select, insert, update',         'select, insert, update'),
+        ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
+        ('objects',              'select, insert, update, delete', 'select, insert, update, delete'),
+        ('queue_patterns',       'select, insert, delete',        'select'),
+        ('queue_registry',       'select, update',                 'select'),
+        ('queue_turns',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('queue_wakes',          'select, insert, update, delete', 'select, update, delete'),
+        -- A worker that parks a copy locks the row of its queue, which requires the right to
+        -- update.
+        ('queues',               'select, insert, update, delete', 'select, insert, update, delete'),
+        ('resume_jobs',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('scheduling_rules',     'select, insert, update, delete', 'select, insert, update, delete'),
+        ('service_accounts',     'select, insert, update',         null),
+        ('settings',             'select, insert',                 'select, insert'),
+        ('single_groups',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('subscribers',          'select, insert, update, delete', 'select, insert, update, delete'),
+        ('subscription_sources', 'select',                         'select'),
+        ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
+        ('tombstones',           'select, insert, delete',         'select, insert, delete'),
+        ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
+      ) as r (name, api, worker)
+      join pg_class c on c.relnamespace = 'wakeq'::regnamespace and c.relname = r.name
+    union all
+    select 'sequence', format('wakeq.%I', c.relname), 'usage'
+      from pg_class c where c.relnamespace = 'wakeq'::regnamespace and c.relkind = 'S'
+    union all
+    -- A function that is listed is for the kind beside it; both kinds have the others.
+    select 'function', p.oid::regprocedure::text, 'execute'
+      from pg_proc p
+      left join (values
+          ('await_claims', 'api'), ('claim', 'worker'), ('take_turns', 'worker'), ('pull_turns', 'api'),
+          ('drop_log_partition', 'worker'), ('erase_entity', 'worker'), ('emit', null), ('grant_rights', null)
+      ) as only_for (name, kind) on only_for.name = p.proname
+     where p.pronamespace = 'wakeq'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
+       and (only_for.name is null or only_for.kind = needed_rights.kind)
+$$;
+
+-- Grants a role what a kind needs. It takes nothing away, except from `public`. `wakeq migrate
+-- --api-role … --worker-role …` calls it each time it has migrated, which grants what is new. The
+-- roles are made by others, since they belong to the whole server.
+create function wakeq.grant_rights(role name, kind text) returns void
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+    granted record;
+begin
+    if kind is null or kind not in ('api', 'worker') then
+        raise exception 'a role is of the kind api or worker, not %', coalesce(kind, 'null');
+    end if;
+    revoke all on schema wakeq from public;
+    revoke all on all functions in schema wakeq from public;
+    for granted in
+        select n.object_kind, n.object, string_agg(n.needed, ', ') as needed
+          from wakeq.needed_rights(kind) as n group by n.object_kind, n.object
+    loop
+        execute format('grant %s on %s %s to %I', granted.needed, granted.object_kind, granted.object, role);
+    end loop;
+    -- Cloud SQL makes its users members of a role that may take on other roles, and lets them
+    -- create roles.
+    if exists (select from pg_roles r where r.rolname = 'cloudsqlsuperuser' and pg_has_role(role, r.oid, 'member')) then
+        begin
+            execute format('revoke cloudsqlsuperuser from %I', role);
+            execute format('alter role %I nocreaterole nocreatedb', role);
+        exception when insufficient_privilege then
+            raise warning 'the role % is still a member of cloudsqlsuperuser', role;
+        end;
+    end if;
+end $$;
+
+revoke all on all functions in schema wakeq from public;
