@@ -1,4 +1,4 @@
-"""What no tool knows about deploy/: that its names are those of the code, and that its parts fit each other.
+"""Checks of deploy/ that no other tool makes: its names exist in the code, and its parts match each other.
 
     tree.py FOLDER-OF-RENDERED-MANIFESTS
 """
@@ -15,13 +15,13 @@ import yaml
 DEPLOY = pathlib.Path(__file__).parent.parent
 ROOT = DEPLOY.parent
 
-# The forms in which Prometheus shows one name: counters, histograms, units.
+# Suffixes that Prometheus adds to a name: counters, histograms, units.
 ENDINGS = re.compile(r"(_total|_bucket|_count|_sum)$")
 UNIT = re.compile(r"_seconds$")
 SUFFIX = re.compile(r"_(seconds|bytes|ratio)$")
 HISTOGRAM = re.compile(r"_(bucket|count|sum)$")
 
-# Metrics that no panel and no rule reads, each with its reason.
+# Metrics that no panel or rule uses, each with the reason.
 NOT_SHOWN = {}
 
 complaints = []
@@ -32,7 +32,7 @@ def complain(where, what):
 
 
 def names_in_code():
-    """What stands in quotes anywhere in src/, with dots as Prometheus writes them."""
+    """All string literals in src/, also with dots replaced as in Prometheus."""
     literals = set()
     for path in (ROOT / "src").rglob("*.rs"):
         literals |= set(re.findall(r'"([A-Za-z_][A-Za-z0-9_.]*)"', path.read_text()))
@@ -41,7 +41,7 @@ def names_in_code():
 
 def check_known(where, name, code):
     if name not in code:
-        complain(where, f"nothing in src/ is called {name}")
+        complain(where, f"{name} does not occur in src/")
 
 
 def check_variables(code):
@@ -52,7 +52,7 @@ def check_variables(code):
 
 
 def metrics(expression):
-    """The metrics that a valid expression reads."""
+    """The metrics that a valid expression uses."""
     promql_parser.parse(expression)
     inside = re.sub(r'"[^"]*"|\{[^}]*\}|\b(by|on|without|ignoring) \([^)]*\)', " ", expression)
     return set(re.findall(r"\b(?:wakeq|messaging|http_server)_[a-z_]+\b", inside))
@@ -73,7 +73,7 @@ def check_expressions(code):
             complain(f"{file}, {title}", error)
             continue
         if not read:
-            complain(f"{file}, {title}", "it reads no metric of wakeq's")
+            complain(f"{file}, {title}", "it uses no metric of wakeq")
         for name in read:
             check_known(f"{file}, {title}", SUFFIX.sub("", ENDINGS.sub("", name)), code)
         shown |= {HISTOGRAM.sub("", name) for name in read}
@@ -82,17 +82,17 @@ def check_expressions(code):
 
 
 def check_shown(shown):
-    """Each metric of the documents is read by a panel or a rule, or says why not."""
+    """Each documented metric is used by a panel or a rule, or is in NOT_SHOWN."""
     document = (ROOT / "docs/telemetry.md").read_text()
     told = set(re.findall(r"^\| `[a-z._]+` \| `([a-z_]+)` \|", document, re.MULTILINE))
     if len(told) < 30:
-        complain("docs/telemetry.md", f"its table of metrics was not understood: {sorted(told)}")
+        complain("docs/telemetry.md", f"its table of metrics could not be parsed: {sorted(told)}")
     for name in sorted(told - shown - NOT_SHOWN.keys()):
-        complain("docs/telemetry.md", f"no panel and no rule reads {name}")
+        complain("docs/telemetry.md", f"no panel or rule uses {name}")
     for name in sorted(NOT_SHOWN.keys() - (told - shown)):
-        complain("tree.py", f"{name} is shown, or is no metric: take it out of NOT_SHOWN")
+        complain("tree.py", f"{name} is used, or is not a metric: remove it from NOT_SHOWN")
     for name in sorted(shown - told):
-        complain("docs/telemetry.md", f"it does not tell of {name}")
+        complain("docs/telemetry.md", f"it does not document {name}")
 
 
 def pods(manifests):
@@ -122,11 +122,11 @@ def check_pods(where, manifests):
     maps = {each["metadata"]["name"] for each in manifests if each["kind"] == "ConfigMap"}
     for name, _, spec in pods(manifests):
         if spec["serviceAccountName"] not in accounts:
-            complain(where, f"{name}: no such account: {spec['serviceAccountName']}")
+            complain(where, f"{name}: unknown account: {spec['serviceAccountName']}")
         wakeq = next(each for each in spec["containers"] if each["name"] == "wakeq")
         used = {each["configMapRef"]["name"] for each in wakeq.get("envFrom", [])}
         if used - maps:
-            complain(where, f"{name}: no such configuration: {used - maps}")
+            complain(where, f"{name}: unknown ConfigMap: {used - maps}")
         for probe in ("livenessProbe", "readinessProbe"):
             path = wakeq.get(probe, {}).get("httpGet", {}).get("path")
             if path and f'path = "{path}"' not in health:
@@ -147,7 +147,7 @@ def check_proxies(where, manifests):
 
 
 def capacity_of(deployment):
-    """How many handlers a worker of it runs at a time."""
+    """How many handlers one of its workers runs at a time."""
     wakeq = next(each for each in deployment["spec"]["template"]["spec"]["containers"] if each["name"] == "wakeq")
     said = next((each["value"] for each in wakeq["env"] if each["name"] == "WAKEQ_CAPACITY"), None)
     default = re.search(r"\bcapacity: (\d+),", (ROOT / "src/worker/mod.rs").read_text())
@@ -160,12 +160,12 @@ def check_scaling(where, manifests):
     for scaler in (each for each in manifests if each["kind"] == "ScaledObject"):
         target = deployments.get(scaler["spec"]["scaleTargetRef"]["name"])
         if target is None or "replicas" in target["spec"]:
-            complain(where, "what is scaled is missing, or says itself how many there are")
+            complain(where, "the scale target is missing, or sets its own number of replicas")
         for trigger in scaler["spec"]["triggers"]:
             url = trigger["metadata"]["url"]
             host = re.match(r"http://([^.:/]+)[^/]*/v1/canvases/[0-9a-f-]{36}/depth(\?|$)", url)
             if not host or host.group(1) not in services:
-                complain(where, f"no depth is at {url}")
+                complain(where, f"{url} is not the URL of a depth")
             if target and trigger["metadata"]["targetValue"] != capacity_of(target):
                 complain(where, f"targetValue is not the capacity of a worker, {capacity_of(target)}")
 

@@ -52,15 +52,19 @@ impl Endpoint {
 async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: String) -> Answer {
     let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
     let Some(delivered) = Delivered::read(&secret, &headers, &body) else {
-        screen::line("the sample endpoint got a request that the queue did not sign");
+        screen::line("the sample endpoint received a request without a valid signature");
         return plain(StatusCode::UNAUTHORIZED);
     };
     let Delivered { id, attempt } = delivered;
     if body == BUSY_FOR && attempt == 1 {
-        screen::event(id, HANDLER, "POST, well signed; answered 503, Retry-After: 3");
+        screen::event(id, HANDLER, "POST with a valid signature; answered 503, Retry-After: 3");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "3")]);
     }
-    screen::event(id, HANDLER, &format!("POST of {body}, well signed, attempt {attempt}; answered 204"));
+    screen::event(
+        id,
+        HANDLER,
+        &format!("POST of {body} with a valid signature, attempt {attempt}; answered 204"),
+    );
     plain(StatusCode::NO_CONTENT)
 }
 

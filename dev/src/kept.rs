@@ -75,7 +75,7 @@ impl Kept {
         let hold = match file.try_lock() {
             Ok(()) => {
                 // The URL of the database contains its password.
-                only_ours(&file).with_context(|| format!("keep {} to its owner", path.display()))?;
+                only_ours(&file).with_context(|| format!("restrict {} to its owner", path.display()))?;
                 say_who(&file, "").with_context(|| format!("write {}", path.display()))?;
                 Hold::Ours(file)
             }
@@ -106,7 +106,7 @@ impl Kept {
     pub(super) async fn clear(&self) -> Result<Vec<PathBuf>> {
         if let Some(other) = self.other() {
             bail!(
-                "--fresh would take away what another cargo dev (process {}) runs on: stop that one first",
+                "--fresh would remove data that another cargo dev (process {}) uses: stop that one first",
                 other.pid
             );
         }
@@ -117,7 +117,7 @@ impl Kept {
                 Ok(()) => break,
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(BETWEEN_ATTEMPTS).await,
                 Err(TryLockError::WouldBlock) => {
-                    bail!("--fresh would take away what another cargo dev runs on: stop that one first")
+                    bail!("--fresh would remove data that another cargo dev uses: stop that one first")
                 }
                 Err(TryLockError::Error(error)) => return Err(error).context("lock the servers of .dev"),
             }
@@ -144,7 +144,9 @@ impl Kept {
         let file = self.servers()?;
         match file.try_lock_shared() {
             Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => bail!("a cargo dev --fresh clears .dev right now: try it again"),
+            Err(TryLockError::WouldBlock) => {
+                bail!("a cargo dev --fresh is clearing .dev right now: try again")
+            }
             Err(TryLockError::Error(error)) => Err(error).context("lock the servers of .dev"),
         }
     }

@@ -129,10 +129,10 @@ impl Services {
             if self.postgres.service.stays() { "in the database of DATABASE_URL" } else { "in .dev" };
         if let Err(error) = self.postgres.service.stop().await {
             return format!(
-                "stopped, but not Postgres in good order; it recovers at its next start: {error}"
+                "stopped, but Postgres did not shut down cleanly; it recovers when it starts next: {error}"
             );
         }
-        format!("stopped; what waits is kept {where_it_waits}")
+        format!("stopped; waiting events are kept {where_it_waits}")
     }
 }
 
@@ -167,7 +167,7 @@ async fn work(
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
     let server = service::bind(store.clone(), Arc::clone(&notifier), arguments.port).await?;
     if server.local_address().port() != arguments.port {
-        screen::line(&format!("Port {} is taken: the API listens on another one", arguments.port));
+        screen::line(&format!("Port {} is in use: the API listens on another one", arguments.port));
     }
     service::key(store.clone(), &kept.key()).await?;
     screen::introduction(
@@ -210,7 +210,7 @@ async fn run_events(
     let admin = Admin::new(store.clone(), Arc::clone(&notifier));
     let woken = admin.wake(true).await?.woken;
     if woken > 0 {
-        screen::line(&format!("{woken} events waited from the last time"));
+        screen::line(&format!("{woken} events were waiting from the last run"));
     }
     let endpoint = samples::register(&admin).await?;
     screen::samples(&endpoint.url);
@@ -226,7 +226,7 @@ async fn run_events(
     tokio::pin!(stop);
     tokio::select! {
         ended = &mut working => return Ok(ended??),
-        () = &mut stop => screen::line("stopping: nothing more is taken or emitted, and what runs may end"),
+        () = &mut stop => screen::line("stopping: nothing more is claimed or emitted; handlers may finish"),
     }
     drop((trickle, worrying, example));
     stopping.cancel();
@@ -245,7 +245,7 @@ async fn tell_trouble(mut trouble: watch::Receiver<Option<String>>) {
         else {
             return;
         };
-        screen::line(&format!("nothing can be received: {words}"));
+        screen::line(&format!("notifications can't be received: {words}"));
         ready = trouble.wait_for(Option::is_none).await.is_ok();
         screen::line("notifications can be received again");
     }

@@ -65,7 +65,7 @@ async fn slow(_event: Execution) -> HandlerResult {
 /// Succeeds on the third attempt.
 async fn flaky(event: Execution) -> HandlerResult {
     match event.attempt {
-        1 | 2 => Err(HandlerError::operational("the other side hung up")),
+        1 | 2 => Err(HandlerError::operational("the peer closed the connection")),
         _ => Ok(()),
     }
 }
@@ -76,7 +76,7 @@ async fn heartbeat(event: Execution) -> HandlerResult {
 }
 
 async fn broken(_event: Execution) -> HandlerResult {
-    Err(HandlerError::operational("nobody is at home"))
+    Err(HandlerError::operational("the service is down"))
 }
 
 /// Emits an event every [`TRICKLE_PERIOD`], for one handler after the other.

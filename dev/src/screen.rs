@@ -22,7 +22,7 @@ pub(super) fn event(id: EventId, handler: &str, what: &str) {
 /// Prints what `--fresh` removed.
 pub(super) fn cleared(removed: &[PathBuf]) {
     if removed.is_empty() {
-        line("Fresh: nothing was kept");
+        line("Fresh: there was nothing to remove");
     }
     for path in removed {
         line(&format!("Fresh: removed {}", path.display()));
@@ -49,9 +49,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line(&format!("{emulator}"));
     if let Some(other) = kept.other().filter(|other| other.database_url == *url) {
         let pid = &other.pid;
-        line(&format!(
-            "This joins another cargo dev (process {pid}), whose Postgres it is: the two share its events"
-        ));
+        line(&format!("This uses the Postgres of another cargo dev (process {pid}): both share its events"));
     }
     line(&format!("Schema: `wakeq`, {migrations} migrations"));
     line(&format!("API: http://{address}, described on http://{address}/docs"));
@@ -68,9 +66,9 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
     line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", kept.secret_key().display()));
-    line("  export WAKEQ_BROADCAST=1    # who emits tells those who listen");
+    line("  export WAKEQ_BROADCAST=1    # emitted events are also broadcast to listeners");
     if postgres.service.may_forget() {
-        line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # it does not wait for the disk");
+        line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # this Postgres does not wait for the disk");
     }
     line("  cargo wakeq stats");
     line("  cargo wakeq pause greet");
@@ -83,7 +81,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
 
 /// Prints what the worker runs besides functions, and the header of the lines that follow.
 pub(super) fn samples(endpoint: &str) {
-    line(&format!("HTTP targets may be on this machine; a sample is the handler `webhook`, at {endpoint}"));
+    line(&format!("HTTP targets may be on this machine; the handler `webhook` is a sample, at {endpoint}"));
     line("A cron ticks twice a minute: `cargo wakeq cron list`");
     line("");
     line(&format!("{:36}  {:9}  WHAT HAPPENS", "EVENT", "HANDLER"));

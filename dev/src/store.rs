@@ -37,7 +37,7 @@ pub(super) async fn connect(
                 unknown_handler_wait,
             } = store.timing();
             screen::line(&format!(
-                "Durations: this database has its own, which hold: lease {lease:?}, horizon {horizon:?}, grace {grace:?}, \
+                "Durations: those stored in this database apply: lease {lease:?}, horizon {horizon:?}, grace {grace:?}, \
                  probe every {probe_period:?}, backing off from {probe_backoff:?} to {probe_backoff_max:?}, unknown handlers \
                  after {unknown_handler_wait:?}"
             ));

@@ -6,7 +6,7 @@ use wakeq::{Outcome, RunReport, Verdict};
 /// running.
 pub(super) fn sentence(report: &RunReport) -> Option<String> {
     if let Verdict::Failed(error) = &report.verdict {
-        return Some(format!("Postgres gave no answer ({error}); tried again"));
+        return Some(format!("Postgres did not answer ({error}); retrying"));
     }
     let attempt = report.attempt.unwrap_or(0);
     let error = report.error.as_deref().unwrap_or("no message");
@@ -14,7 +14,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
     let dead = report.trail.contains(&Outcome::RetryTooMany);
     match report.ending()? {
         Outcome::Deleted if dead => {
-            Some(format!("attempt {attempt} failed ({error}); that was the last: dead, see `dead list`"))
+            Some(format!("attempt {attempt} failed ({error}), the last one: dead, see `dead list`"))
         }
         Outcome::Deleted if report.trail.contains(&Outcome::Poison) => {
             Some("its workers died too often: dead, see `dead list`".to_owned())
@@ -29,13 +29,13 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
                     "later".to_owned()
                 }
             };
-            Some(format!("attempt {attempt} failed ({error}); tried again {wait}"))
+            Some(format!("attempt {attempt} failed ({error}); retried {wait}"))
         }
-        Outcome::Postponed => Some("its handler said: not yet; it comes again later".to_owned()),
+        Outcome::Postponed => Some("its handler postponed it: delivered again later".to_owned()),
         Outcome::DelayNotYet => match &report.verdict {
             Verdict::Waits(wait) => Some(format!("not due yet: waits here {wait:.1?}")),
             Verdict::Acknowledged | Verdict::PutBack | Verdict::WaitsForRoom | Verdict::Failed(_) => {
-                Some("not due for long: waits in Postgres".to_owned())
+                Some("not due for a while: waits in Postgres".to_owned())
             }
         },
         Outcome::EarlierLeft => Some("waits for an earlier event of its object".to_owned()),
@@ -44,11 +44,11 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
         Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
-        Outcome::LeaseLost => Some("its lease ran out: somebody else may run it".to_owned()),
+        Outcome::LeaseLost => Some("its lease expired: another worker may run it".to_owned()),
         Outcome::Released if report.trail.contains(&Outcome::HandlerPaused) => {
             Some(format!("{error}: paused until `unpause {name}`"))
         }
-        Outcome::Released => Some("cut off by the shutdown, and free for another worker".to_owned()),
+        Outcome::Released => Some("interrupted by the shutdown, and released to other workers".to_owned()),
         Outcome::EventMissing
         | Outcome::EventPresent
         | Outcome::DelayNone

@@ -60,7 +60,7 @@ pub enum ConfigError {
     },
     /// A short name needs a project.
     #[error(
-        "{origin}: `{name}` belongs to no project: write its full name (projects/PROJECT/…), or project = \"…\" at the \
+        "{origin}: `{name}` has no project: write its full name (projects/PROJECT/…), or project = \"…\" at the \
          top of the file"
     )]
     NoProject {

@@ -68,8 +68,8 @@ async fn main() -> ExitCode {
 
 async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Before any output: a process that waits for the line below may send a signal at once.
-    let mut terminate = signal(SignalKind::terminate()).context("cannot hear SIGTERM")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("cannot hear Ctrl-C")?;
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for Ctrl-C")?;
     let address = resolve(&arguments.host, arguments.port).await?;
     let emulator = Emulator::start(address, options(arguments)?).await?;
     say(&emulator)?;
@@ -117,8 +117,9 @@ async fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, port));
     }
-    let mut addresses =
-        lookup_host((host, port)).await.with_context(|| format!("--host {host}: no such name"))?;
+    let mut addresses = lookup_host((host, port))
+        .await
+        .with_context(|| format!("--host {host}: the name does not resolve"))?;
     // Clients that are given `localhost` often try IPv4 only.
     let (mut first, mut v4) = (None, None);
     for address in addresses.by_ref() {

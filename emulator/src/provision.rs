@@ -67,16 +67,16 @@ pub struct ProvisionError {
 pub enum ShortFormError {
     /// The form of a whole project.
     #[error(
-        "`{0}` can't be read: write PROJECT,TOPIC,TOPIC:SUBSCRIPTION:SUBSCRIPTION,… as in \
+        "`{0}` is not valid: write PROJECT,TOPIC,TOPIC:SUBSCRIPTION:SUBSCRIPTION,… as in \
          `demo,orders:worker:audit,bills`"
     )]
     Project(String),
     /// The form of a topic.
-    #[error("`{0}` is no topic: write projects/PROJECT/topics/TOPIC")]
+    #[error("`{0}` is not a topic: write projects/PROJECT/topics/TOPIC")]
     Topic(String),
     /// The form of a subscription.
     #[error(
-        "`{0}` is no subscription: write projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC, and ,URL after it to push"
+        "`{0}` is not a subscription: write projects/PROJECT/subscriptions/SUBSCRIPTION=TOPIC, and ,URL to push"
     )]
     Subscription(String),
 }

@@ -8,7 +8,7 @@ use std::io::Write;
 
 /// A word that does not name a choice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{by} is no choice: use {known}")]
+#[error("{by} is not a valid choice: use {known}")]
 pub struct UnknownChoice {
     by: String,
     /// For example `env, google, own or container`.
@@ -73,7 +73,7 @@ impl Choice for PubSubChoice {
 /// let asked: Asked<PubSubChoice> = Asked::by_option("--emulator", "google")?;
 /// assert_eq!(asked.choice, PubSubChoice::Google);
 /// let wrong = Asked::<PubSubChoice>::by_option("--emulator", "best").unwrap_err();
-/// assert_eq!(wrong.to_string(), "--emulator best is no choice: use env, google, own or container");
+/// assert_eq!(wrong.to_string(), "--emulator best is not a valid choice: use env, google, own or container");
 /// # Ok::<(), wakeq_services::UnknownChoice>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +154,7 @@ mod tests {
         let unknown = Asked::<PostgresChoice>::by_option("--postgres", "ENV").unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "--postgres ENV is no choice: use env, installed, embedded or container"
+            "--postgres ENV is not a valid choice: use env, installed, embedded or container"
         );
     }
 

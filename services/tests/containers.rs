@@ -132,7 +132,7 @@ fn what_was_left_is_removed_by_the_next_process_and_nothing_else_is() {
     let (_left, elsewhere) = (create(&machine), create("elsewhere"));
 
     let (mut next, its_input, said) = holder();
-    assert!(said.contains("whose process has gone, is removed"), "{said}");
+    assert!(said.contains("is removed: its process no longer exists"), "{said}");
     assert_eq!(containers_of(gone.id()).len(), 1, "that of another machine");
     assert_eq!(containers_of(child.id()).len(), 1);
     docker(&["rm", &elsewhere]);

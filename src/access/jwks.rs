@@ -96,7 +96,9 @@ impl Jwks {
     /// Does not fetch anything yet.
     pub(super) fn new(url: &str, clock: Clock) -> Result<Self, AccessError> {
         let parsed = reqwest::Url::parse(url).map_err(|_| {
-            AccessError::Config("the URL of Google's keys can't be read: it looks like https://host/path")
+            AccessError::Config(
+                "the URL of Google's keys is not valid: it should look like https://host/path",
+            )
         })?;
         let local = matches!(parsed.host_str(), Some("127.0.0.1" | "[::1]" | "localhost"));
         if parsed.scheme() != "https" && !(parsed.scheme() == "http" && local) {
@@ -165,7 +167,7 @@ impl Inner {
             under_way.0.fetched(&fetched);
             fetched
         });
-        let ended = |_| Err(FetchError::Failed("it was cut off".to_owned()));
+        let ended = |_| Err(FetchError::Failed("it was interrupted".to_owned()));
         let fetch: Fetch = Box::pin(task.map(move |fetched| fetched.unwrap_or_else(ended)));
         state.fetching.insert(fetch.shared()).clone()
     }

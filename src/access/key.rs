@@ -63,7 +63,7 @@ pub struct ApiKey {
 
 /// The operating system returned no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system gave no random numbers: no key was made")]
+#[error("the system provided no random numbers: no key was created")]
 pub struct NoRandomness;
 
 impl ApiKey {

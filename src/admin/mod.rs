@@ -155,7 +155,7 @@ pub enum AdminError {
     )]
     NoSecretKey,
     /// The operating system provided no random numbers.
-    #[error("the system gave no random numbers: no secret was made")]
+    #[error("the system provided no random numbers: no secret was generated")]
     NoRandomness,
     /// An error of the database.
     #[error(transparent)]

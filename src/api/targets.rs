@@ -298,7 +298,7 @@ mod tests {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         for (json, words) in [
             (r#"{"url": "ftp://a.example"}"#.to_owned(), "https://"),
-            (format!(r#"{{"url": "https://a.example", "secret": "{secret}!"}}"#), "whsec_ and 24 to 64"),
+            (format!(r#"{{"url": "https://a.example", "secret": "{secret}!"}}"#), "24 to 64 bytes in base64"),
             (
                 format!(r#"{{"url": "https://a.example", "secret": "{secret}", "rotate_secret": true}}"#),
                 "not both",

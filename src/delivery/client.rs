@@ -245,7 +245,7 @@ async fn read(mut body: Incoming, until: Instant) -> String {
         match timeout_at(until, body.frame()).await {
             Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
             Ok(None) => return format!("{length} bytes"),
-            Ok(Some(Err(_))) => return format!("{length} bytes that broke off"),
+            Ok(Some(Err(_))) => return format!("{length} bytes before the connection broke"),
             Err(_) => return format!("{length} bytes so far"),
         }
         if length > BODY_MAX_BYTES {
@@ -284,9 +284,9 @@ fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
     let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {
         (Some(error), _) if error.is_parse_too_large() => "its headers are too many or too long",
         (Some(error), _) if error.is_parse() => "its answer is not HTTP/1.1",
-        (Some(error), _) if error.is_incomplete_message() => "it hung up without an answer",
-        (_, Some(_)) => "the connection broke before an answer",
-        (Some(_) | None, None) => "the exchange broke off",
+        (Some(error), _) if error.is_incomplete_message() => "it closed the connection without answering",
+        (_, Some(_)) => "the connection broke before it answered",
+        (Some(_) | None, None) => "the exchange was interrupted",
     };
     format!("the target did not answer: {broken}")
 }

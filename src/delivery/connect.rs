@@ -52,7 +52,7 @@ pub(super) enum ConnectError {
     NoRoom,
     #[error("its host could not be resolved and connected to within {} s", CONNECT_WITHIN.as_secs())]
     Late,
-    #[error("it does not speak TLS as it should: {0}")]
+    #[error("a TLS connection to it could not be set up: {0}")]
     Tls(&'static str),
     #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
     LateTls,
@@ -189,7 +189,7 @@ impl Inner {
         let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
             // The error contains names from the target's certificate, so only the operator gets to
             // see it.
-            tracing::debug!(host, %error, "a target does not speak TLS as it should");
+            tracing::debug!(host, %error, "a TLS connection to a target could not be set up");
             ConnectError::Tls(tls::fault(&error))
         })?;
         Ok(Box::new(tls))

@@ -85,7 +85,7 @@ impl Lookup {
         match answered.as_deref() {
             Ok(Stage::Answered(Ok(addresses))) => Ok(addresses.clone()),
             Ok(Stage::Answered(Err(error))) => Err(io::Error::new(error.kind(), Arc::clone(error))),
-            Ok(Stage::Queued | Stage::Begun) | Err(_) => Err(io::Error::other("the lookup broke off")),
+            Ok(Stage::Queued | Stage::Begun) | Err(_) => Err(io::Error::other("the lookup was interrupted")),
         }
     }
 }

@@ -53,7 +53,7 @@ pub enum RefusedTarget {
     )]
     Address(AddressKind),
     /// The HTTP client would parse the URL differently from the check.
-    #[error("its URL can't be sent as it is: percent-encode its unusual characters (%20 and the like)")]
+    #[error("its URL can't be sent as it is: percent-encode its unusual characters (%20 and so on)")]
     Unclear,
     /// The canvas may not have tokens for this audience sent to this origin.
     #[error(

@@ -256,7 +256,8 @@ impl<E: Entity> Stove<'_, E> {
 
     fn is_short(&self, Behind { key, kept, version, .. }: &Behind<E::State>) -> Broken {
         Broken(format!(
-            "{}/{}/{} has {version} events, and the repository gives {}: the log was changed or dropped behind the back of its processor",
+            "{}/{}/{} has {version} events, and the repository gives {}: the log was changed or \
+             dropped by something other than its processor",
             key.canvas, self.entity_type, key.id, kept.version
         ))
     }

@@ -23,7 +23,7 @@ pub struct Name(Box<str>);
 
 /// A text that is not a valid part of a handler's address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")]
+#[error("{text:?} is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -")]
 pub struct InvalidName {
     /// The refused text, cut to 128 characters.
     pub text: String,

@@ -43,25 +43,27 @@ pub struct TargetUrl(Url);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTargetUrl {
     /// Longer than 2,048 bytes, as given or in normalized form.
-    #[error("a target's URL has at most {} bytes", TargetUrl::BYTES_MAX)]
+    #[error("a target's URL must have at most {} bytes", TargetUrl::BYTES_MAX)]
     TooLong,
     /// Contains whitespace, control characters or backslashes, which programs treat differently.
     #[error(
-        "a target's URL must not contain blanks, control characters or backslashes: write them as \
-         %20 and the like"
+        "a target's URL must not contain whitespace, control characters or backslashes: \
+         percent-encode them (%20 and so on)"
     )]
     Character,
     /// Not a URL.
-    #[error("it is no URL ({0}): it looks like https://host/path")]
+    #[error("not a valid URL ({0}): it should look like https://host/path")]
     Unreadable(url::ParseError),
     /// A scheme other than `http` and `https`.
-    #[error("a target's URL begins with https:// or http://")]
+    #[error("a target's URL must begin with https:// or http://")]
     Scheme,
     /// No host, or a name too long for any resolver.
-    #[error("a target's URL names a host, of at most 253 bytes")]
+    #[error("a target's URL must name a host, of at most 253 bytes")]
     Host,
     /// Contains a user or a password.
-    #[error("a target's URL has no user and no password: verify the signature of what it gets instead")]
+    #[error(
+        "a target's URL must not contain a user or password: verify the signatures of its requests instead"
+    )]
     Credentials,
     /// Contains a fragment.
     #[error("a target's URL must not contain a fragment (#…): it would not be sent")]
@@ -158,12 +160,12 @@ pub struct Secret(Vec<u8>);
 
 /// A text or row that is not a secret. The error repeats nothing of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a secret is whsec_ and 24 to 64 bytes in base64: leave it out, and one is made")]
+#[error("a secret is `whsec_` followed by 24 to 64 bytes in base64: omit it to have one generated")]
 pub struct InvalidSecret;
 
 /// The operating system provided no random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system gave no random numbers: no secret was made")]
+#[error("the system provided no random numbers: no secret was generated")]
 pub struct NoSecret;
 
 impl Secret {

@@ -148,26 +148,26 @@ fn path_parameters(path: &str) -> Vec<RefOr<Parameter>> {
     let parameter = |name: &str| {
         let text = ObjectBuilder::new().schema_type(Type::String);
         let (words, schema) = match name {
-            "canvas" => ("The canvas: the tenant", text.format(Some(UUID))),
-            "id" => ("The event's id; in a queue, the copy's id", text.format(Some(UUID))),
+            "canvas" => ("The canvas, which is a tenant", text.format(Some(UUID))),
+            "id" if path.contains("{queue}") => ("The copy's id", text.format(Some(UUID))),
+            "id" => ("The event's id", text.format(Some(UUID))),
             "module" => {
                 ("The handler's module; `WORKER` for events that user code emits", text.pattern(Some(NAME)))
             }
-            "modifier" => {
-                ("Distinguishes handlers of the same name; `_` for a single one", text.pattern(Some(NAME)))
-            }
+            "modifier" => ("The handler's modifier; `_` if it has none", text.pattern(Some(NAME))),
             "type" => ("The entity type", text.pattern(Some(NAME))),
-            "entity" => ("The entity's name within its type", text.pattern(Some(OBJECT))),
+            "entity" => ("The entity's id within its type", text.pattern(Some(OBJECT))),
             "queue" => ("The queue's name", text.pattern(Some(NAME))),
             "cron" => ("The cron's name", text.pattern(Some(NAME))),
-            "object" => ("The object, which events are ordered by", text.pattern(Some(OBJECT))),
+            "object" => ("The object, by which events are ordered", text.pattern(Some(OBJECT))),
+            "group" => ("The consumer group's name", text.pattern(Some(NAME))),
             "quota" => (
                 "The quota: events, event-bytes, objects, log-streams, log-bytes, entities, \
                  entity-events, crons, cron-ticks, keys or targets",
                 text.pattern(Some("^[a-z-]{1,32}$")),
             ),
             "key" => ("The key's prefix", text.pattern(Some("^[0-9a-f]{12}$"))),
-            _ => ("The name of the handler or consumer group", text.pattern(Some(NAME))),
+            _ => ("The handler's name", text.pattern(Some(NAME))),
         };
         let built =
             ParameterBuilder::new().name(name).parameter_in(ParameterIn::Path).required(Required::True);

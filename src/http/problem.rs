@@ -51,13 +51,13 @@ kinds! {
     /// The request itself is wrong and has to be changed.
     BadRequest "bad-request" BAD_REQUEST "The request is not valid";
     /// No valid credential.
-    Unauthenticated "unauthenticated" UNAUTHORIZED "A valid credential is needed";
+    Unauthenticated "unauthenticated" UNAUTHORIZED "A valid credential is required";
     /// The credential does not allow it.
     Forbidden "forbidden" FORBIDDEN "The credential does not allow this";
     /// It does not exist, or is on a canvas on which the credential has no grants.
-    NotFound "not-found" NOT_FOUND "There is nothing here";
+    NotFound "not-found" NOT_FOUND "Not found";
     /// The resource does not have this method.
-    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "This resource has no such method";
+    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "Method not allowed";
     /// The request arrived too slowly.
     Timeout "timeout" REQUEST_TIMEOUT "The request took too long to arrive";
     /// The event is running.
@@ -83,13 +83,13 @@ kinds! {
     /// The process, or the caller's share of it, has reached a limit on requests.
     TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
     /// The canvas has reached a quota whose use shrinks as work is done.
-    QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota";
+    QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota for unfinished work";
     /// The header exceeds the size limit.
     HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
     /// A bug in the service.
-    Internal "internal" INTERNAL_SERVER_ERROR "The service failed";
+    Internal "internal" INTERNAL_SERVER_ERROR "Internal error";
     /// Something that the service needs is unavailable.
-    Unavailable "unavailable" SERVICE_UNAVAILABLE "The service is not available now";
+    Unavailable "unavailable" SERVICE_UNAVAILABLE "The service is unavailable";
 }
 
 /// A problem to be reported to the caller.

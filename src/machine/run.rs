@@ -53,7 +53,7 @@ pub enum State {
     LockClaim(RetryPolicy),
     /// The handler runs.
     Process(Running),
-    /// The handler is gone: no more of its events may be started.
+    /// The handler's target was removed: no more of its events may be started.
     Pause(Running),
     /// The handler failed. The duration is the delay that it asked for, if any.
     RetryCheck(Running, Option<Duration>),
@@ -117,7 +117,7 @@ pub enum Effect {
     ClaimLock,
     /// Run the handler while renewing the lease.
     RunHandler,
-    /// Pause the handler that says it is gone, unless it was replaced in the meantime.
+    /// Pause the handler whose target was removed, unless it was replaced in the meantime.
     PauseHandler,
     /// Save the retry count and the due time, and release the claim, unless it was lost.
     SaveRetry {

@@ -198,7 +198,7 @@ impl Store {
             id
         );
         let noted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("note the use of a key", noted).map(drop)
+        session.answered("record the use of a key", noted).map(drop)
     }
 
     /// Keys, live or not, newest first, after the last key of the previous page. At most `limit`.

@@ -131,7 +131,7 @@ impl Store {
             &new.outcomes,
         );
         let added = session.limit(|connection| query.execute(connection)).await;
-        session.answered("add to the record", added).map(drop)
+        session.answered("add to the audit log", added).map(drop)
     }
 
     /// Records that everything is about to be woken, in the name of the database's user.
@@ -143,7 +143,7 @@ impl Store {
              values (left('database:' || session_user, 200), 'wake-all', 'done')"
         );
         let added = session.limit(|connection| query.execute(connection)).await;
-        session.answered("add to the record", added).map(drop)
+        session.answered("add to the audit log", added).map(drop)
     }
 
     /// The audit log of a canvas, newest first: lines with ids below `before`.
@@ -163,7 +163,7 @@ impl Store {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the audit", rows)?;
+        let rows = session.answered("read the audit log", rows)?;
         Ok(rows
             .into_iter()
             .map(|row| AuditEntry {

@@ -286,7 +286,7 @@ impl Store {
             interval(IDEMPOTENCY_KEPT)
         );
         let more = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("expire what is old", more)
+        session.answered("delete expired rows", more)
     }
 
     /// Moves to now the promises of all events that are due within the horizon and not claimed, and

@@ -99,7 +99,7 @@ impl Store {
             LOOK_MAX
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count what is free to run", row)?;
+        let row = session.answered("count the events that can run", row)?;
         let depth = row.depth.cast_unsigned();
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
@@ -152,7 +152,7 @@ impl Store {
             LOOK_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count what every handler has to run", rows)?;
+        let rows = session.answered("count the events that can run, by handler", rows)?;
         let depths = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             let oldest = row.oldest_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -172,7 +172,7 @@ impl Store {
             LOOK_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count the objects that stand still", rows)?;
+        let rows = session.answered("count the halted objects", rows)?;
         let halted = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             Some((scope, row.halted.cast_unsigned()))

@@ -106,7 +106,7 @@ impl Store {
             failing.error
         );
         let noted = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("note that an event fails", noted)?.rows_affected() > 0)
+        Ok(session.answered("record that an event fails", noted)?.rows_affected() > 0)
     }
 
     /// Stores an event among the dead events of its group and moves the position past it, both or
@@ -143,7 +143,7 @@ impl Store {
             error
         );
         let moved = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("give an event up", moved)?.is_some())
+        Ok(session.answered("give up an event", moved)?.is_some())
     }
 }
 

@@ -123,7 +123,7 @@ impl Store {
             interval(self.timing().lease)
         );
         let woken = session.limit(|connection| query.execute(connection)).await;
-        session.answered("wake what was registered meanwhile", woken).map(drop)
+        session.answered("wake events whose handler was registered", woken).map(drop)
     }
 
     /// Postpones what the probe found overdue and may not publish yet: each event is due again
@@ -149,7 +149,7 @@ impl Store {
             interval(self.timing().lease)
         );
         let moved = session.limit(|connection| query.execute(connection)).await;
-        session.answered("put promises off", moved).map(drop)
+        session.answered("postpone promises", moved).map(drop)
     }
 
     /// Undoes a pass of the probe that could not be published: the events are due again after the

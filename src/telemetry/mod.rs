@@ -139,7 +139,7 @@ pub(crate) mod faults {
     pub(crate) const TIMEOUT: &str = "timeout";
     /// The handler panicked.
     pub(crate) const PANIC: &str = "panic";
-    /// The handler reported that it is gone for good.
+    /// The handler's target was removed: it answered 410.
     pub(crate) const GONE: &str = "gone";
     /// The claim could not be renewed.
     pub(crate) const LEASE_LOST: &str = "lease_lost";

@@ -163,7 +163,7 @@ fn ending(run: &RunReport) -> String {
         Some(Outcome::Deleted) if run.error.is_some() => "completed with an error value".into(),
         Some(Outcome::Deleted) => "completed".into(),
         Some(Outcome::RetryAllowed) => format!("failed and is retried{waits}"),
-        Some(Outcome::Postponed) => format!("came too early, and comes again{waits}"),
+        Some(Outcome::Postponed) => format!("was postponed by its handler and is delivered again{waits}"),
         Some(Outcome::DelayNotYet) => format!("waits: it is due{waits}"),
         Some(Outcome::EarlierLeft) => "waits for an earlier event of its object".into(),
         Some(Outcome::FacetHeld) => "waits: its canvas receives nothing from the queue now".into(),

@@ -75,7 +75,7 @@ pub enum KitError {
     CutShort(String),
     /// Handlers keep emitting for one another.
     #[error(
-        "{0} runs and no end in sight (the bound is 100 for each event emitted before the drain, \
+        "{0} runs, and the drain has not ended (the limit is 100 for each event emitted before the drain, \
          and at least 10000): do handlers emit for one another, or retry without a delay?"
     )]
     Restless(usize),
@@ -85,7 +85,7 @@ pub enum KitError {
     )]
     Idle,
     /// The kit's notifier hands out nothing.
-    #[error("{waiting} notifications wait in the kit's notifier, which hands out none: {remedy}")]
+    #[error("{waiting} notifications wait in the kit's notifier, which delivers none: {remedy}")]
     HeldBack {
         /// How many notifications wait.
         waiting: usize,

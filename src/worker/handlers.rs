@@ -396,7 +396,7 @@ mod tests {
             None
         );
         assert!(refused(Handlers::new().on("a", nothing).on("a", nothing)).unwrap().contains("two handlers"));
-        assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("no valid name"));
+        assert!(refused(Handlers::new().on("a b", nothing)).unwrap().contains("not a valid name"));
         let never = Handlers::new().on(Route::new("a").concurrency(0), nothing);
         assert!(refused(never).unwrap().contains("concurrency 0"));
     }

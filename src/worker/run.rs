@@ -387,25 +387,27 @@ impl Run<'_> {
         ended.ran
     }
 
-    /// Pauses the handler of this run, which is gone; returns whether the database answered.
+    /// Pauses the handler of this run, whose target was removed; returns whether the database
+    /// answered.
     async fn pause(&self) -> bool {
         let (Some(address), Some(handler)) = (&self.facts.address, &self.facts.handler) else { return false };
-        // Rules do not pause queues, and the handlers that a queue's copies name are not gone.
+        // Rules do not pause queues, and the handlers that a queue's copies name still exist.
         if self.facts.copy_of.is_some() {
             return false;
         }
-        let reason: String =
-            self.facts.error.as_deref().unwrap_or("its target is gone").chars().take(REASON_MAX).collect();
+        let reason = self.facts.error.as_deref().unwrap_or("its target was removed");
+        let reason: String = reason.chars().take(REASON_MAX).collect();
         match self.runner.statements.pause_gone(address, handler.revision, &reason).await {
             Ok(true) => tracing::warn!(
                 reason,
-                "the handler's target is gone; the handler is paused until it is unpaused"
+                "the handler's target reports that it was removed (410 Gone); the handler is \
+                 paused until it is unpaused"
             ),
             Ok(false) => {
                 tracing::info!(
                     reason,
-                    "the handler's target is gone; a pause is in place, or \
-                                        another target replaced it"
+                    "the handler's target reports that it was removed (410 Gone); the handler was \
+                     paused already, or has another target by now"
                 )
             }
             Err(error) => {
@@ -413,8 +415,8 @@ impl Run<'_> {
                 tracing::warn!(
                     error,
                     reason,
-                    "the handler's target is gone, and the handler could \
-                                               not be paused; retrying"
+                    "the handler's target reports that it was removed (410 Gone), but the handler \
+                     could not be paused; retrying"
                 );
                 return false;
             }

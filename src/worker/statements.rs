@@ -11,7 +11,7 @@ use crate::store::{
     BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
 };
 
-/// The actor in the record when a handler is paused because it said that it is gone.
+/// The actor in the audit log when a handler is paused because its target was removed.
 const GONE_ACTOR: &str = "target";
 
 /// The requests that runs make to the store.
@@ -170,7 +170,7 @@ impl Statements {
         Ok(self.store.claim(&[told], &limits).await?.into_iter().next().flatten())
     }
 
-    /// Pauses a handler that said it is gone, unless it was replaced. Rare, so not batched.
+    /// Pauses a handler whose target was removed, unless it was replaced. Rare, so not batched.
     pub(super) async fn pause_gone(
         &self,
         address: &HandlerAddress,

@@ -90,7 +90,7 @@ async fn everything_can_be_said() {
 #[test]
 fn what_can_not_be_emitted_is_refused_with_a_reason() {
     let refused = |event: Result<Event, EventError>| event.unwrap_err().to_string();
-    let names = "is no valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -";
+    let names = "is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -";
     for name in ["", "a b", "ü", "a/b", "a\0", &"a".repeat(129)] {
         assert_eq!(refused(Event::new(name, "x")), format!("{:?} {names}", &name[..name.len().min(128)]));
         let event = || Event::new("greet", "x").unwrap();

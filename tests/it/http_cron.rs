@@ -104,7 +104,7 @@ async fn what_makes_no_cron_is_refused_with_what_to_do() {
             json!({"expression": "* * * * *", "zone": "Berlin"}),
             "\"Berlin\" is not a time zone: did you mean Europe/Berlin?",
         ),
-        (json!({"expression": "* * * * *", "modifier": "a b"}), "\"a b\" is no valid name"),
+        (json!({"expression": "* * * * *", "modifier": "a b"}), "\"a b\" is not a valid name"),
         (
             json!({"expression": "* * * * *", "missed": "twice"}),
             "a value is none of `skip`, `once`, `all` before line 1, column ",

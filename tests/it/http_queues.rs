@@ -85,7 +85,7 @@ async fn what_makes_no_sense_is_refused() {
         (QUEUE, json!({"patterns": ["a"], "target": {"url": "ftp://a.example"}}), "https://"),
         (QUEUE, json!({"patterns": ["a"], "target": {"url": "http://127.0.0.1:9/"}}), "http"),
         (QUEUE, json!({"patterns": ["a"], "target": {"url": "https://169.254.169.254/"}}), ""),
-        ("/admin/queues/a%20b", emails(), "no valid name"),
+        ("/admin/queues/a%20b", emails(), "not a valid name"),
         (&format!("{QUEUE}/facets/{}", Uuid::max()), json!({"weight": 1}), "except the largest one"),
         (&format!("{QUEUE}/facets/x"), json!({"weight": 1}), "a canvas is a uuid"),
     ] {

@@ -303,7 +303,7 @@ fn number(word: &str) -> Result<usize, Wrong> {
         other => other
             .strip_suffix('x')
             .and_then(|digits| digits.parse().ok())
-            .ok_or_else(|| format!("{other:?} is no count: use never, once, twice or 3x")),
+            .ok_or_else(|| format!("{other:?} is not a count: use never, once, twice or 3x")),
     }
 }
 
@@ -315,9 +315,9 @@ fn duration(word: &str) -> Result<Duration, Wrong> {
         "s" => 1_000,
         "min" => 60_000,
         "h" => 3_600_000,
-        _ => return Err(format!("{word:?} is no duration: use ms, s, min or h")),
+        _ => return Err(format!("{word:?} is not a duration: use ms, s, min or h")),
     };
-    let count: u64 = digits.parse().map_err(|_| format!("{word:?} is no duration"))?;
+    let count: u64 = digits.parse().map_err(|_| format!("{word:?} is not a duration"))?;
     Ok(Duration::from_millis(count * unit_ms))
 }
 

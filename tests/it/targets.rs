@@ -382,10 +382,10 @@ async fn what_can_be_no_target_is_refused_with_words() {
     let url = "http://127.0.0.1:8080/";
     for (path, body, words) in [
         (GREET, json!({}), "the field `url` is missing"),
-        (GREET, json!({"url": ""}), "it is no URL"),
-        (GREET, json!({"url": "greet"}), "it is no URL"),
-        (GREET, json!({"url": "ftp://a.example/"}), "begins with https://"),
-        (GREET, json!({"url": "https://user:word@a.example/"}), "no user and no password"),
+        (GREET, json!({"url": ""}), "not a valid URL"),
+        (GREET, json!({"url": "greet"}), "not a valid URL"),
+        (GREET, json!({"url": "ftp://a.example/"}), "must begin with https://"),
+        (GREET, json!({"url": "https://user:word@a.example/"}), "must not contain a user or password"),
         (GREET, json!({"url": "https://a.example/#x"}), "must not contain a fragment"),
         (GREET, json!({"url": format!("https://a.example/{}", "x".repeat(2048))}), "at most 2048 bytes"),
         (GREET, json!({"url": "http://127.0.0.2/"}), "--deliver-to"),
@@ -413,8 +413,8 @@ async fn what_can_be_no_target_is_refused_with_words() {
         (GREET, json!({"url": url, "policy": {"concurrency": 0}}), "concurrency"),
         (GREET, json!({"url": url, "headers": {}}), "a field is unknown: the fields are `url`, `policy`,"),
         ("/handlers/WORKER/greet/block", json!({"url": url}), "can't be modifiers"),
-        ("/handlers/WORKER/a%20b", json!({"url": url}), "no valid name"),
-        ("/handlers/WORKER/greet/a%20b", json!({"url": url}), "no valid name"),
+        ("/handlers/WORKER/a%20b", json!({"url": url}), "not a valid name"),
+        ("/handlers/WORKER/greet/a%20b", json!({"url": url}), "not a valid name"),
     ] {
         let refused = service.put(path, body.clone()).await;
         assert_eq!(refused.problem().0, 400, "{body}");

@@ -10,12 +10,12 @@ use crate::{cargo, succeed};
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "unpause",
-        "20,000 events are paused and unpaused, the admin is killed half-way",
+        "20,000 events are paused and unpaused; the admin process is killed halfway",
         "crashes::an_admin_is_killed_half_way_through_an_unpause",
     ),
     (
         "worker",
-        "a worker is killed amid 2,000 running events",
+        "a worker is killed while it runs 2,000 events",
         "crashes::a_worker_is_killed_amid_running_events",
     ),
     (
@@ -40,17 +40,17 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "killed-worker",
-        "100,000 events shared by eight worker processes, one of which is killed half-way",
+        "100,000 events shared by eight worker processes, one of which is killed halfway",
         "scaling_out::a_kill_of_one_of_eight_loses_nothing",
     ),
     (
         "busy",
-        "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stands still",
+        "100,000 events on 1,000 objects and a lease of 3 s: no claim is lost, no object stalls",
         "busy::a_busy_worker_loses_nothing_and_no_object_stands_still",
     ),
     (
         "scaler",
-        "5,000 events, and workers that follow their depth by the numbers of deploy/, up to 16 and back, one stopped after another",
+        "5,000 events, and workers scaled by depth with the numbers of deploy/: up to 16, back one by one",
         "scaler::workers_follow_the_depth_up_once_and_down_once",
     ),
     ("kills", "1,000 events, workers killed at random", "crashes::workers_are_killed_at_random_moments"),
@@ -61,7 +61,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "poison",
-        "an event that kills its process, beside 63 innocent ones",
+        "an event that kills its process, next to 63 that do not",
         "leases::an_event_that_kills_its_process_ends_among_the_dead",
     ),
     (
@@ -81,12 +81,12 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "entities",
-        "200 owners of a type of entities killed at random moments: memory is the fold of the repository, each is told once",
+        "200 owners of an entity type killed at random: memory matches the repository, one answer each",
         "entities::crashes::memory_is_the_fold_of_the_repository_however_owners_die",
     ),
     (
         "poison-entity",
-        "an event of an entity that hangs, amid 10,000 others of two canvases",
+        "an entity event that hangs, among 10,000 others on two canvases",
         "entities::poison::the_others_are_done_while_an_event_hangs",
     ),
     ("poison-entity", "one that panics", "entities::poison::the_others_are_done_while_an_event_panics"),
@@ -102,18 +102,18 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "coordinator",
-        "the coordinator is stopped amid a write, and continued after another took over",
+        "the coordinator is stopped during a write, and resumed after another took over",
         "groups::crashes::a_deposed_coordinator_writes_nothing",
     ),
     ("pauses", "200 pauses under load", "many::no_event_is_claimed_after_a_pause_has_returned"),
     (
         "idle",
-        "1,000,000 paused events and nothing else to do: twice two minutes",
+        "1,000,000 paused events and nothing else to do: two runs of two minutes",
         "idle::an_idle_queue_asks_one_small_statement_a_period",
     ),
     (
         "worlds",
-        "1,000 worlds in virtual time over the emulator, which loses, doubles, delays, reorders and forgets",
+        "1,000 worlds in virtual time over the emulator, which loses, duplicates, delays, reorders, forgets",
         "carried::no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications",
     ),
     (

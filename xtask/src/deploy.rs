@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<()> {
     }
     succeed(python.script("tree.py").arg(&manifests))?;
     if missing.is_empty() {
-        println!("deploy/ is as it should be, but for what only a cloud can tell");
+        println!("deploy/ passed all checks that need no cloud");
     } else {
         println!("SKIPPED what needs {}: not on PATH", missing.join(", "));
     }

@@ -24,7 +24,10 @@ pub(crate) fn run() -> Result<()> {
     if !complaints.is_empty() {
         bail!("the dependency tree is not what deny.toml says:\n{}", complaints.join("\n"));
     }
-    println!("{} crates; every double is listed in deny.toml, no banned crate is built", versions.len());
+    println!(
+        "{} crates; every duplicate is listed in deny.toml, and no banned crate is built",
+        versions.len()
+    );
     deny()
 }
 
@@ -97,11 +100,9 @@ impl Rules {
                 .is_some_and(|found| found.len() > 1 && found.iter().any(|found| begins(found, version)))
         };
         let stale = self.doubled.iter().filter(|skipped| !is_found(skipped));
-        complaints.extend(
-            stale.map(|(name, version)| {
-                format!("{name} {version} is no double any more: drop it from `skip`")
-            }),
-        );
+        complaints.extend(stale.map(|(name, version)| {
+            format!("{name} {version} is no longer a duplicate: remove it from `skip`")
+        }));
         complaints
     }
 
@@ -154,6 +155,6 @@ mod tests {
         check(&format!("{good}openssl v0.10.1"), &["openssl is banned"]);
         check(&format!("{good}hyper v1.0.0\nhyper v0.14.0"), &["hyper is built as 0.14.0 and 1.0.0"]);
         check(&format!("{good}syn v20.0.0"), &["syn is built as 20.0.0 and 3.0.0"]);
-        check("syn v3.0.0", &["syn 2 is no double any more"]);
+        check("syn v3.0.0", &["syn 2 is no longer a duplicate"]);
     }
 }

@@ -17,11 +17,11 @@ const CHECKS: [(&str, &str, &str); 9] = [
     ("matrix", "every guarded operation with every kind of wrong credential", "edge::matrix"),
     ("garbage", "500 bad inputs", "edge::garbage"),
     ("leaks", "no secret in logs and errors", "edge::leaks"),
-    ("memory", "resident memory after 10,000 requests, and after as many more", "edge::load::memory"),
-    ("slow", "a normal client beside 1,000 slow connections", "edge::load::slow"),
-    ("worst", "a tenant at its worst for a minute, and another beside it", "edge::worst::the_worst"),
+    ("memory", "resident memory after 10,000 requests, and after 10,000 more", "edge::load::memory"),
+    ("slow", "a normal client next to 1,000 slow connections", "edge::load::slow"),
+    ("worst", "a tenant that misbehaves for a minute, and another next to it", "edge::worst::the_worst"),
     ("schemathesis", "10,000 requests made from the OpenAPI document", "edge::load::schemathesis"),
-    ("page", "the page of the document in Chromium, without any other host", "edge::page"),
+    ("page", "the documentation page in Chromium, without any other host", "edge::page"),
 ];
 
 /// Runs one of them, or all.

@@ -30,7 +30,7 @@ use clap::Parser;
 enum Verb {
     /// Run the crash tests at full size and print their figures; all of them take half an hour.
     Chaos {
-        #[arg(help = format!("One of: {}; the last one is none of all, and is compiled for release", chaos::names()))]
+        #[arg(help = format!("One of: {}; the last one is not part of all, and is compiled for release", chaos::names()))]
         name: Option<String>,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator in containers, from images built

@@ -214,7 +214,7 @@ impl Broker {
 
 /// The message names the emulator, so that a log's reader does not look for another cause.
 fn injected(code: FaultCode) -> Refusal {
-    Refusal::new(code.code(), format!("{code}: a fault that the emulator was told to make."))
+    Refusal::new(code.code(), format!("{code}: an injected fault."))
 }
 
 #[cfg(test)]

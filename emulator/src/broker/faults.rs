@@ -197,7 +197,9 @@ fn probability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<f64,
     if (0.0..=1.0).contains(&value) {
         return Ok(value);
     }
-    Err(serde::de::Error::custom(format!("{value} is no probability: give one from 0 (never) to 1 (always)")))
+    Err(serde::de::Error::custom(format!(
+        "{value} is not a probability: give one from 0 (never) to 1 (always)"
+    )))
 }
 
 /// Durations in the JSON form of protocol buffers: `"1.5s"`.
@@ -228,7 +230,9 @@ pub(super) mod seconds {
         text.strip_suffix('s')
             .and_then(|number| number.parse().ok())
             .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-            .ok_or_else(|| D::Error::custom(format!("`{text}` is no duration: write seconds as in \"1.5s\"")))
+            .ok_or_else(|| {
+                D::Error::custom(format!("`{text}` is not a duration: write seconds as in \"1.5s\""))
+            })
     }
 }
 
@@ -285,8 +289,8 @@ mod tests {
     #[test]
     fn what_is_no_fault_is_refused_with_what_would_be_one() {
         let refusal = |json| serde_json::from_str::<Faults>(json).unwrap_err().to_string();
-        assert!(refusal(r#"{"lose": 1.5}"#).starts_with("1.5 is no probability: give one from 0"));
-        assert!(refusal(r#"{"slow": "soon"}"#).starts_with("`soon` is no duration"));
+        assert!(refusal(r#"{"lose": 1.5}"#).starts_with("1.5 is not a probability: give one from 0"));
+        assert!(refusal(r#"{"slow": "soon"}"#).starts_with("`soon` is not a duration"));
         assert!(refusal(r#"{"loose": 0.5}"#).contains("unknown field `loose`"));
     }
 }

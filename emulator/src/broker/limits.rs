@@ -73,7 +73,7 @@ pub(super) fn at_most(field: &str, passed: usize, maximum: usize) -> Answer<()> 
 /// Refuses a resource beyond a topic's limit.
 pub(super) fn room_for(what: &str, present: usize, most: usize) -> Answer<()> {
     if present >= most {
-        let words = format!("The topic has {present} {what}, which is the most: delete some first.");
+        let words = format!("The topic has {present} {what}, which is the limit: delete some first.");
         return Err(Refusal::new(tonic::Code::ResourceExhausted, words));
     }
     Ok(())

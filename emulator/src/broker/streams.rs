@@ -264,7 +264,7 @@ fn settle(
 ) -> Answer<Option<pubsub::StreamingPullResponse>> {
     if request.modify_deadline_ack_ids.len() != request.modify_deadline_seconds.len() {
         return Err(Refusal::invalid(
-            "The request has not as many modify_deadline_seconds as modify_deadline_ack_ids: give one for each.",
+            "The request must have as many modify_deadline_seconds as modify_deadline_ack_ids.",
         ));
     }
     let seconds = request.modify_deadline_seconds.iter().copied().map(ack_deadline);
@@ -351,9 +351,9 @@ fn limit(outstanding: i64) -> usize {
 }
 
 fn forgotten() -> Refusal {
-    Refusal::new(Code::Unavailable, "The stream is not open any more: open another one.")
+    Refusal::new(Code::Unavailable, "The stream is no longer open: open another one.")
 }
 
 fn broken() -> Refusal {
-    Refusal::new(Code::Unavailable, "The stream was broken, as the faults ask: open another one.")
+    Refusal::new(Code::Unavailable, "The stream was broken by an injected fault: open another one.")
 }

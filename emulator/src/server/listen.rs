@@ -169,7 +169,7 @@ fn explain(address: SocketAddr, error: &io::Error) -> io::Error {
 
 /// What to do about the usual errors.
 const ADVICE: &[(io::ErrorKind, &str)] = &[
-    (io::ErrorKind::AddrInUse, "something listens there already; choose another port, or 0 for any free one"),
+    (io::ErrorKind::AddrInUse, "the port is in use; choose another port, or 0 for any free one"),
     (
         io::ErrorKind::AddrNotAvailable,
         "this machine has no such address; 127.0.0.1, ::1, 0.0.0.0 and :: are usual",

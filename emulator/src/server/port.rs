@@ -38,7 +38,7 @@ impl Port {
         } else if !request.method().is_safe() && is_foreign(request.headers(), request.uri()) {
             return Ok(rest::refused(Refusal::new(
                 Code::PermissionDenied,
-                "Pages of other sites may not change this emulator.",
+                "Pages of other sites must not change this emulator.",
             )));
         } else {
             self.rest

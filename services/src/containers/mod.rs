@@ -40,23 +40,23 @@ const NETWORK_VARIABLE: &str = "TEST_DOCKER_NETWORK";
 pub enum ContainerError {
     /// The feature `containers` is off.
     #[error(
-        "containers were not compiled in: add `--features wakeq-services/containers` to the command of cargo"
+        "support for containers is not compiled in: add `--features wakeq-services/containers` to the cargo command"
     )]
     NotBuilt,
     /// There is no `docker` client, without which a container could be left behind.
     #[error(
-        "containers were asked for, and there is no program `docker` on PATH: install Docker, or ask for another \
+        "containers were requested, but `docker` is not on PATH: install Docker, or ask for another \
          TEST_POSTGRES and TEST_EMULATOR"
     )]
     NoClient,
     /// No engine answers.
     #[error(
-        "containers were asked for, and no engine answers: start Docker (`docker version` has to name a server), and set \
+        "containers were requested, but no engine answers: start Docker (`docker version` has to name a server), and set \
          DOCKER_HOST if its socket is elsewhere; or ask for another TEST_POSTGRES and TEST_EMULATOR: {0}"
     )]
     NoEngine(String),
     /// The thread for the engine's client could not be started.
-    #[error("no thread to talk to the container engine on")]
+    #[error("the thread for the container engine could not be started")]
     Thread(#[source] io::Error),
     /// The engine could not start the container.
     #[error(
@@ -69,7 +69,7 @@ pub enum ContainerError {
         why: String,
     },
     /// The process in the container ended or does not answer.
-    #[error("the container of {image} does not answer; its last words:\n{words}")]
+    #[error("the container of {image} does not answer; its last output:\n{words}")]
     Silent {
         /// The image.
         image: String,
@@ -86,7 +86,7 @@ pub enum ContainerError {
         source: io::Error,
     },
     /// The shell that removes the container could not be started.
-    #[error("`sh`, which removes a container at its end, could not be started")]
+    #[error("`sh`, which removes a container when this process ends, could not be started")]
     Remover(#[source] io::Error),
 }
 

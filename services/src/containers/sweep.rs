@@ -56,8 +56,8 @@ async fn remove(engine: &Docker, container: &ContainerSummary) {
     let name = container.names.iter().flatten().next().unwrap_or(id).trim_start_matches('/');
     let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
     match engine.remove_container(id, Some(options)).await {
-        Ok(()) => say(&format!("{name}, whose process has gone, is removed")),
+        Ok(()) => say(&format!("{name} is removed: its process no longer exists")),
         Err(Error::DockerResponseServerError { status_code: 404 | 409, .. }) => {}
-        Err(error) => say(&format!("{name}, whose process has gone, can't be removed: {error}")),
+        Err(error) => say(&format!("{name}, whose process no longer exists, can't be removed: {error}")),
     }
 }

@@ -122,7 +122,7 @@ async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded
 async fn build() -> Result<PathBuf, PostgresError> {
     let is_first = !was_built();
     if is_first {
-        say("Postgres: the embedded one is built from crates.io first. Once, and that takes minutes:");
+        say("Postgres: building the embedded one from crates.io; this happens once and takes minutes:");
         fs::create_dir_all(TARGET).map_err(|source| PostgresError::File { path: TARGET.into(), source })?;
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));

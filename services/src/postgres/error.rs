@@ -18,7 +18,7 @@ pub enum PostgresError {
     Choice(#[from] UnknownChoice),
     /// The server of the environment was requested, but `DATABASE_URL` is not set.
     #[error(
-        "{by} asks for the server of DATABASE_URL, which is not set: set it to postgres://user:password@host:5432/database"
+        "{by} requires the server at DATABASE_URL, which is not set: set it to postgres://user:password@host:5432/database"
     )]
     NoUrl {
         /// What requested it.
@@ -27,7 +27,7 @@ pub enum PostgresError {
     /// The embedded one could not be compiled; the end of the build's output.
     #[error(
         "the embedded Postgres could not be built (it needs crates.io and a C compiler): install Postgres, or set \
-         DATABASE_URL. Its last words:\n{0}"
+         DATABASE_URL. Its last output:\n{0}"
     )]
     NotBuilt(String),
     /// There is no container.
@@ -35,7 +35,7 @@ pub enum PostgresError {
     Container(#[from] ContainerError),
     /// There is neither a server nor an installed Postgres.
     #[error(
-        "no Postgres: set DATABASE_URL to a server that runs (postgres://user:password@host:5432/database), or install \
+        "no Postgres: set DATABASE_URL to a running server (postgres://user:password@host:5432/database), or install \
          one (Debian: `apt-get install postgresql`, macOS: `brew install postgresql@17`) with initdb and postgres on PATH"
     )]
     NotInstalled,
@@ -56,9 +56,7 @@ pub enum PostgresError {
     #[error("DATABASE_URL must begin with postgres:// or postgresql:// and name a database at its end")]
     Url,
     /// Postgres does not run as root, and there is no other user to run it as.
-    #[error(
-        "Postgres does not run as root, and there is neither a user `postgres` nor `nobody` to run it as"
-    )]
+    #[error("Postgres refuses to run as root, and there is no user `postgres` or `nobody` to run it as")]
     NoUser,
     /// A folder or file could not be used.
     #[error("{}", path.display())]
@@ -89,13 +87,13 @@ pub enum PostgresError {
         folder: PathBuf,
     },
     /// Something else has the name of a kept folder's substitute.
-    #[error("{} is not a folder of Postgres's user: remove it, or run this as another user than root", folder.display())]
+    #[error("{} does not belong to the user that Postgres runs as: remove it, or run this as a user other than root", folder.display())]
     NotOurs {
         /// Its path.
         folder: PathBuf,
     },
     /// The kept folder was created by another version.
-    #[error("{} was made by Postgres {made_by}, and {installed} is installed: remove the folder, or install {made_by}",
+    #[error("{} was created by Postgres {made_by}, but {installed} is installed: remove the folder, or install {made_by}",
         folder.display())]
     OtherVersion {
         /// The data folder.
@@ -109,9 +107,9 @@ pub enum PostgresError {
     #[error("initdb failed:\n{0}")]
     Initialise(String),
     /// The server ended instead of answering; the end of its log.
-    #[error("Postgres ended at its start; its last words:\n{0}")]
+    #[error("Postgres exited during startup; its last output:\n{0}")]
     Ended(String),
     /// The server runs but does not answer; the end of its log.
-    #[error("Postgres does not answer; its last words:\n{0}")]
+    #[error("Postgres does not answer; its last output:\n{0}")]
     Silent(String),
 }

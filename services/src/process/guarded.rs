@@ -45,7 +45,7 @@ pub enum ProcessError {
         source: io::Error,
     },
     /// The program ended before it was ready.
-    #[error("{program} ended at its start; its last words:\n{words}")]
+    #[error("{program} exited during startup; its last output:\n{words}")]
     Ended {
         /// The program.
         program: String,
@@ -53,7 +53,7 @@ pub enum ProcessError {
         words: String,
     },
     /// The process was killed, but it, or a child that holds its output, still exists.
-    #[error("process {pid} was killed but is not gone after {} s", GONE_WITHIN.as_secs())]
+    #[error("process {pid} was killed but still exists after {} s", GONE_WITHIN.as_secs())]
     StillThere {
         /// The process id.
         pid: u32,

@@ -17,7 +17,7 @@ pub enum EmulatorError {
     #[error(transparent)]
     Choice(#[from] UnknownChoice),
     /// The emulator of the environment was requested, but `PUBSUB_EMULATOR_HOST` is not set.
-    #[error("{by} asks for the emulator of PUBSUB_EMULATOR_HOST, which is not set: set it to its host:port")]
+    #[error("{by} requires the emulator at PUBSUB_EMULATOR_HOST, which is not set: set it to host:port")]
     NoHost {
         /// What requested it.
         by: String,
@@ -37,13 +37,13 @@ pub enum EmulatorError {
     #[error(transparent)]
     NotInstalled(#[from] NotInstalled),
     /// It was started elsewhere, or runs in a container, and cannot be killed here.
-    #[error("this emulator is not ours to kill: ask for one that is, with `PubSub::to_be_killed`")]
+    #[error("this emulator may not be killed: request one that may, with `PubSub::to_be_killed`")]
     NotToBeKilled,
     /// There is no container.
     #[error(transparent)]
     Container(#[from] ContainerError),
     /// It did not answer `GET /`.
-    #[error("the Pub/Sub emulator of the tests does not say what it is on `GET /`")]
+    #[error("the tests' Pub/Sub emulator does not identify itself on `GET /`")]
     FirstPage(#[source] io::Error),
     /// Its process could not be started or ended.
     #[error("Google's Pub/Sub emulator")]
@@ -52,9 +52,9 @@ pub enum EmulatorError {
     #[error("no free port on 127.0.0.1 for Google's Pub/Sub emulator")]
     Port(#[source] io::Error),
     /// It ended, or found its port taken, before it answered; its last lines of output.
-    #[error("Google's Pub/Sub emulator could not start; its last words:\n{0}")]
+    #[error("Google's Pub/Sub emulator could not start; its last output:\n{0}")]
     Failed(String),
     /// It runs but does not answer; its last lines of output.
-    #[error("Google's Pub/Sub emulator does not answer; its last words:\n{0}")]
+    #[error("Google's Pub/Sub emulator does not answer; its last output:\n{0}")]
     Silent(String),
 }

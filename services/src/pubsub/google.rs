@@ -74,12 +74,9 @@ impl GoogleEmulator {
             return Ok(Some(emulator));
         }
         let started = SHARED.get_or_try_init(async || {
-            let emulator = Self::start_if_installed("every test that is about Google's emulator").await?;
+            let emulator = Self::start_if_installed("every test of Google's emulator").await?;
             if let Some(emulator) = &emulator {
-                say(&format!(
-                    "Pub/Sub: Google's emulator {} too, for the tests about it",
-                    emulator.version()
-                ));
+                say(&format!("Pub/Sub: also Google's emulator {}, for its own tests", emulator.version()));
             }
             Ok::<_, EmulatorError>(emulator)
         });

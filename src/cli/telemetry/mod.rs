@@ -177,10 +177,13 @@ impl Telemetry {
 async fn flushed(what: &str, flush: impl FnOnce() -> OTelSdkResult + Send + 'static) {
     match tokio::time::timeout(FLUSH_WAIT, tokio::task::spawn_blocking(flush)).await {
         Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => tracing::warn!(%error, what, "the last of the metrics or traces were not sent"),
-        Ok(Err(error)) => tracing::warn!(%error, what, "the last of the metrics or traces were not sent"),
-        Err(_) => tracing::warn!(after = ?FLUSH_WAIT, what, "the last of the metrics or traces were \
-                                                             not sent in time"),
+        Ok(Ok(Err(error))) => tracing::warn!(%error, what, "the last metrics or traces could not be sent"),
+        Ok(Err(error)) => {
+            tracing::warn!(%error, what, "the task that sends the last metrics or traces failed")
+        }
+        Err(_) => {
+            tracing::warn!(after = ?FLUSH_WAIT, what, "the last metrics or traces were not sent in time");
+        }
     }
 }
 

@@ -100,7 +100,7 @@ async fn answer(request: &Request<Incoming>, metrics: &Arc<Metrics>) -> Response
         return plain(StatusCode::NOT_FOUND, "only /metrics is served here\n");
     }
     if request.method() != Method::GET {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here\n");
+        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported here\n");
     }
     metrics.observed.refresh().await;
     let registry = metrics.registry.clone();

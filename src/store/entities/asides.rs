@@ -109,7 +109,8 @@ impl Store {
             epoch
         );
         let losses = session.limit(|connection| query.fetch_optional(connection)).await;
-        let losses = session.answered("suspect an event of an entity that is set aside", losses)?;
+        let losses =
+            session.answered("count an attempt on an event of an entity that is set aside", losses)?;
         Ok(losses.map(i32::unsigned_abs))
     }
 
@@ -126,7 +127,7 @@ impl Store {
             epoch
         );
         let acquitted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("acquit an event of an entity that is set aside", acquitted).map(drop)
+        session.answered("uncount an attempt on an event of an entity that is set aside", acquitted).map(drop)
     }
 
     /// Takes an entity back, if everything that was sent to it up to the position is done; returns
@@ -158,6 +159,6 @@ impl Store {
             entity.entity_type.inbox().as_str() as _
         );
         let back = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("take an entity back", back)?.is_some())
+        Ok(session.answered("end the setting aside of an entity", back)?.is_some())
     }
 }

@@ -44,7 +44,7 @@ impl Store {
             entity.id.as_str() as _
         );
         let last = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("read what an entity has decided upon", last)?.unwrap_or_default())
+        Ok(session.answered("read the decisions of an entity", last)?.unwrap_or_default())
     }
 
     /// Erases at most `most` rows of what is stored of an entity, after this `seq` of the log, if

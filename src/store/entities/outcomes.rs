@@ -78,7 +78,7 @@ impl Store {
             SHOWN
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read what became of events", rows)?;
+        let rows = session.answered("read the outcomes of events", rows)?;
         let shown = rows.into_iter().filter_map(|row| {
             let status = status(&row.status, row.open, !row.dead.is_empty());
             let died = row.dead.first().map(|dead| format!("the event {dead} that follows from it is dead"));

@@ -25,7 +25,7 @@ impl Store {
             epoch
         );
         let lost = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("note who owns a type", lost)
+        session.answered("record the owner of an entity type", lost)
     }
 
     /// Notes that the owner under this epoch ended in an orderly way.
@@ -41,7 +41,7 @@ impl Store {
             epoch
         );
         let left = session.limit(|connection| query.execute(connection)).await;
-        session.answered("note that a type has no owner", left).map(drop)
+        session.answered("record that an entity type has no owner", left).map(drop)
     }
 
     /// Notes that an event is being processed alone. Returns the number of such attempts that have
@@ -63,7 +63,7 @@ impl Store {
             seq
         );
         let losses = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("suspect an event of an entity", losses)
+        session.answered("count an attempt on an entity's event", losses)
     }
 
     /// Uncounts the attempt: the event was not the reason why it had no outcome.
@@ -82,6 +82,6 @@ impl Store {
             seq
         );
         let acquitted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("acquit an event of an entity", acquitted).map(drop)
+        session.answered("uncount an attempt on an entity's event", acquitted).map(drop)
     }
 }

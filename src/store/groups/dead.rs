@@ -111,7 +111,7 @@ impl Store {
             PAGE_BYTES
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list what a group gave up", rows)?;
+        let rows = session.answered("list the dead events of a group", rows)?;
         let more = rows.last().is_some_and(|last| last.more);
         let dead = rows.into_iter().filter_map(|row| {
             Some(GroupDead {
@@ -170,7 +170,7 @@ impl Store {
             GROUP_DEAD_PAGE.cast_signed()
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
-        Ok(session.answered("bring back what a group gave up", count)?.unsigned_abs())
+        Ok(session.answered("redrive dead events of a group", count)?.unsigned_abs())
     }
 
     /// Deletes a page of what groups gave up longer ago than this; returns how many.
@@ -184,7 +184,7 @@ impl Store {
             GROUP_DEAD_PAGE.cast_signed()
         );
         let expired = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("forget what groups gave up", expired)?.rows_affected())
+        Ok(session.answered("delete old dead events of groups", expired)?.rows_affected())
     }
 
     /// The `seq`s of the events of a source that are to be redriven, in the order of the log; at
@@ -199,7 +199,7 @@ impl Store {
             REDRIVEN_PAGE as i64
         );
         let seqs = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("look for what is to be tried again", seqs)
+        session.answered("find events to be retried", seqs)
     }
 
     /// Notes that a redriven event was handled, or has failed again for this reason; returns
@@ -233,6 +233,6 @@ impl Store {
             error
         );
         let own = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("note what was tried again", own)
+        session.answered("record the outcome of a retry", own)
     }
 }

@@ -201,7 +201,7 @@ impl Store {
             wakes
         );
         let put = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("set what a canvas gets of a queue", put)
+        session.answered("set a facet of a queue", put)
     }
 
     /// The settings of canvases that differ from the queue's, by canvas: of one canvas, or of the
@@ -222,7 +222,7 @@ impl Store {
             SETTINGS_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list what canvases get of a queue", rows)?;
+        let rows = session.answered("list the facets of a queue", rows)?;
         Ok(rows
             .into_iter()
             .map(|row| (CanvasId(row.canvas_id), settings(row.weight, row.in_flight_max)))

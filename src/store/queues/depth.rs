@@ -69,7 +69,7 @@ impl Store {
             LOOK_MAX
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count what queues have to do", rows)?;
+        let rows = session.answered("count the copies of queues that can run", rows)?;
         let depths = rows.into_iter().filter_map(|row| {
             Some(QueueDepth {
                 queue: row.name.parse().ok()?,

@@ -56,7 +56,7 @@ impl Store {
             SAMPLE
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("measure what waits on a canvas", row)?;
+        let row = session.answered("count the waiting events of a canvas", row)?;
         let used = [number(row.events), number(row.bytes)];
         Ok((used, [number(row.events_max), number(row.bytes_max)]))
     }

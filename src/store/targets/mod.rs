@@ -42,7 +42,7 @@ impl Store {
         session.answered("look for a target", url)
     }
 
-    /// Pauses a handler whose target answered that it is gone; returns whether this call did.
+    /// Pauses a handler whose target was removed (it answered 410); returns whether this call did.
     /// Nothing is done if the target was replaced or deleted since it was called, or if the handler
     /// is already paused: that pause's reason and end take precedence.
     ///
@@ -84,6 +84,6 @@ impl Store {
             actor.name()
         );
         let paused = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("pause a handler that is gone", paused)
+        session.answered("pause a handler whose target was removed", paused)
     }
 }

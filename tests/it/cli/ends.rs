@@ -26,15 +26,10 @@ async fn a_server_refuses_with_its_own_words() {
     let reader = with(&service.key("reader", CanvasId::DEFAULT, &[Scope::Read]).await);
     assert_eq!(reader.prints(&["stats"]).await, "no events, no rules, and no targets\n");
     for (terminal, code, arguments, words) in [
-        (&with("wakeq_nonsense"), 4, &["stats"][..], "A valid credential is needed: "),
+        (&with("wakeq_nonsense"), 4, &["stats"][..], "A valid credential is required: "),
         (&reader, 4, &["pause", "greet"], "The credential does not allow this: "),
         (&reader, 4, &["audit", "list"], "The credential does not allow this: "),
-        (
-            &reader,
-            3,
-            &["stats", "--canvas", "018f0000-0000-7000-8000-000000000001"],
-            "There is nothing here: ",
-        ),
+        (&reader, 3, &["stats", "--canvas", "018f0000-0000-7000-8000-000000000001"], "Not found: "),
         (&reader, 2, &["events", "list", "--cursor", "x"], "The request is not valid: "),
         (&reader, 2, &["keys", "list", "--all-canvases"], "a server manages the keys of one canvas"),
     ] {

@@ -175,7 +175,7 @@ async fn wrong_arguments_are_explained() {
     for (arguments, expected) in [
         (
             &["emit", "a b"][..],
-            "error: invalid value 'a b' for '<HANDLER>': \"a b\" is no valid name: use 1 to 128 of the characters \
+            "error: invalid value 'a b' for '<HANDLER>': \"a b\" is not a valid name: use 1 to 128 of the characters \
              A-Z a-z 0-9 _ . -",
         ),
         (

@@ -145,7 +145,7 @@ async fn a_body_without_end_changes_nothing() {
     let short = text("HTTP/1.1 200 OK\ncontent-length: 10\n\nabc");
     assert_eq!(answered(short).await, Delivered::Completed);
     let short = text("HTTP/1.1 500 Oh\ncontent-length: 10\n\nabc");
-    check_says(&failed(short).await, &["with 3 bytes that broke off"]);
+    check_says(&failed(short).await, &["with 3 bytes before the connection broke"]);
 }
 
 #[tokio::test]
@@ -153,10 +153,10 @@ async fn what_is_no_answer_is_an_operational_error() {
     let many: String = (0..200).map(|number| format!("h{number}: v\n")).collect();
     let long = "x".repeat(1 << 20);
     for (answer, part) in [
-        (Answer::Bytes(Vec::new()), "hung up without an answer"),
-        (text("HTTP/1.1 200 OK\nconte"), "hung up without an answer"),
-        (Answer::Reset(""), "connection broke before an answer"),
-        (Answer::Reset("HTTP/1.1 200 OK\r\n"), "connection broke before an answer"),
+        (Answer::Bytes(Vec::new()), "closed the connection without answering"),
+        (text("HTTP/1.1 200 OK\nconte"), "closed the connection without answering"),
+        (Answer::Reset(""), "connection broke before it answered"),
+        (Answer::Reset("HTTP/1.1 200 OK\r\n"), "connection broke before it answered"),
         (text("SSH-2.0-OpenSSH_9.2\n"), "not HTTP/1.1"),
         (text("hello\n"), "not HTTP/1.1"),
         (status("100 Continue"), "not HTTP/1.1"),

@@ -186,7 +186,7 @@ impl Started {
             }
             if self.process.try_wait()?.is_some() || Instant::now() > deadline {
                 let words = std::fs::read_to_string(self.folder.join(LOG)).unwrap_or_default();
-                bail!("dockerd does not answer; its words:\n{words}");
+                bail!("dockerd does not answer; its output:\n{words}");
             }
             tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }

@@ -41,7 +41,7 @@ pub enum InvalidDuration {
     /// More than ten thousand years; of a message also: a second or more of nanoseconds, or with
     /// another sign than the seconds.
     #[error(
-        "a duration has at most 315576000000 s, either way, and less than a second of nanoseconds with the same sign"
+        "a duration must be within 315576000000 s of zero, with less than a second of nanoseconds of the same sign"
     )]
     Range,
 }

@@ -41,7 +41,7 @@ impl Visitor<'_> for Paths {
     type Value = FieldMask;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("the names of fields with commas between them")
+        formatter.write_str("field names separated by commas")
     }
 
     fn visit_str<E>(self, text: &str) -> Result<FieldMask, E> {

@@ -83,11 +83,11 @@ impl<'de> Deserialize<'de> for Struct {
 impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match &self.kind {
-            None => Err(S::Error::custom("a value of a struct is none at all")),
+            None => Err(S::Error::custom("a value in a struct has no kind")),
             Some(Kind::NullValue(_)) => serializer.serialize_unit(),
-            Some(Kind::NumberValue(number)) if !number.is_finite() => {
-                Err(S::Error::custom(format_args!("a number of a struct is {number}, which JSON has not")))
-            }
+            Some(Kind::NumberValue(number)) if !number.is_finite() => Err(S::Error::custom(format_args!(
+                "a number in a struct is {number}, which JSON cannot represent"
+            ))),
             Some(Kind::NumberValue(number)) => serializer.serialize_f64(*number),
             Some(Kind::StringValue(text)) => serializer.serialize_str(text),
             Some(Kind::BoolValue(yes)) => serializer.serialize_bool(*yes),

@@ -67,7 +67,7 @@ fn what_is_no_duration_is_refused() {
     for text in malformed {
         assert_eq!(read::<Duration>(text), Err(format!("{text:?}: {form}")));
     }
-    let range = "a duration has at most 315576000000 s, either way, and less than a second of nanoseconds with the same sign";
+    let range = "a duration must be within 315576000000 s of zero, with less than a second of nanoseconds of the same sign";
     for text in ["315576000001s", "-315576000000.000000001s", "99999999999999999999s"] {
         assert_eq!(read::<Duration>(text), Err(format!("{text:?}: {range}")));
     }
@@ -106,7 +106,7 @@ fn times_have_as_many_digits_as_they_need_of_0_3_6_and_9() {
 
 #[test]
 fn what_is_no_time_is_refused() {
-    let form = "a time is written as in RFC 3339, with an offset or Z and at most nine digits of a second: \
+    let form = "a timestamp is written as in RFC 3339, with an offset or Z and at most nine digits of a second: \
                 2026-11-21T17:38:07.195Z";
     let malformed = [
         "",
@@ -124,7 +124,7 @@ fn what_is_no_time_is_refused() {
     for text in malformed {
         assert_eq!(read::<Timestamp>(text), Err(format!("{text:?}: {form}")));
     }
-    let range = "a time lies in the years 1 to 9999 (UTC), and has less than a second of nanoseconds, none of them negative";
+    let range = "a timestamp must be in the years 1 to 9999 (UTC), with 0 to 999999999 nanoseconds";
     for text in ["0001-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "0000-12-31T00:00:00Z"] {
         assert_eq!(read::<Timestamp>(text), Err(format!("{text:?}: {range}")));
     }
@@ -144,8 +144,8 @@ fn structs_are_json_objects() {
     assert_eq!(Struct::decode(object.encode_to_vec().as_slice()), Ok(object));
     assert!(serde_json::from_str::<Struct>("[]").is_err());
     let infinite = Value { kind: Some(Kind::NumberValue(f64::INFINITY)) };
-    assert_eq!(json(&infinite), Err("a number of a struct is inf, which JSON has not".into()));
-    assert_eq!(json(&Value { kind: None }), Err("a value of a struct is none at all".into()));
+    assert_eq!(json(&infinite), Err("a number in a struct is inf, which JSON cannot represent".into()));
+    assert_eq!(json(&Value { kind: None }), Err("a value in a struct has no kind".into()));
 }
 
 #[test]

@@ -36,15 +36,13 @@ pub struct Timestamp {
 pub enum InvalidTimestamp {
     /// The text has another form.
     #[error(
-        "a time is written as in RFC 3339, with an offset or Z and at most nine digits of a second: \
+        "a timestamp is written as in RFC 3339, with an offset or Z and at most nine digits of a second: \
          2026-11-21T17:38:07.195Z"
     )]
     Form,
     /// Before the year 1 or after 9999; of a message also: a second or more of nanoseconds, or
     /// negative ones.
-    #[error(
-        "a time lies in the years 1 to 9999 (UTC), and has less than a second of nanoseconds, none of them negative"
-    )]
+    #[error("a timestamp must be in the years 1 to 9999 (UTC), with 0 to 999999999 nanoseconds")]
     Range,
 }
 
@@ -89,7 +87,7 @@ impl<'de> Deserialize<'de> for Timestamp {
             type Value = Timestamp;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a time as a string: \"2026-11-21T17:38:07.195Z\"")
+                formatter.write_str("a timestamp as a string: \"2026-11-21T17:38:07.195Z\"")
             }
 
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Timestamp, E> {

@@ -21,7 +21,7 @@ pub(super) async fn show(State(admin): State<Admin>) -> Response<Body> {
 /// Replaces all faults with those in the body: JSON, or TOML if its content type says so.
 pub(super) async fn replace(State(admin): State<Admin>, headers: HeaderMap, body: Body) -> Response<Body> {
     let Ok(body) = axum::body::to_bytes(body, LONGEST_BODY_BYTES).await else {
-        let words = format!("Faults take {LONGEST_BODY_BYTES} bytes at most.");
+        let words = format!("Faults have at most {LONGEST_BODY_BYTES} bytes.");
         return refuse(StatusCode::PAYLOAD_TOO_LARGE, &words);
     };
     match read(&headers, &body) {
@@ -46,7 +46,7 @@ fn set(admin: &Admin, faults: Faults) -> Response<Body> {
 fn read(headers: &HeaderMap, body: &[u8]) -> Result<Faults, String> {
     let toml = headers.get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes().ends_with(b"toml"));
     let name = if toml { "faults.toml" } else { "faults.json" };
-    let text = std::str::from_utf8(body).map_err(|_| "The body is no UTF-8 text.".to_owned())?;
+    let text = std::str::from_utf8(body).map_err(|_| "The body is not UTF-8.".to_owned())?;
     Faults::parse(Path::new(name), text).map_err(|error| error.to_string())
 }
 

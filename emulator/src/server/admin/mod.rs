@@ -73,6 +73,6 @@ async fn keys(State(admin): State<Admin>) -> Response<Body> {
 async fn discovery(State(admin): State<Admin>, headers: HeaderMap) -> Response<Body> {
     match headers.get(header::HOST).and_then(|host| host.to_str().ok()) {
         Some(host) => answer(&admin.tokens.discovery(&format!("http://{host}"))),
-        None => refuse(StatusCode::BAD_REQUEST, "Say in the header Host which address you used."),
+        None => refuse(StatusCode::BAD_REQUEST, "The Host header must name the address of this request."),
     }
 }

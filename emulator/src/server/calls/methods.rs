@@ -141,6 +141,6 @@ fn by_reference<Asked, Answered>(
 
 fn no_schemas<Asked, Answered>(_: &mut Broker, _: Time, _: Asked) -> Answer<Answered> {
     Err(Refusal::unsupported(
-        "This emulator has no schemas: messages are not checked against any. Publish without one, or use the service.",
+        "This emulator has no schemas: messages are not validated. Publish without one, or use the service.",
     ))
 }

@@ -42,7 +42,9 @@ impl Calls {
             Some(("google.pubsub.v1.SchemaService", rpc)) => self.schema_json(rpc, request).await,
             Some(_) | None => None,
         };
-        answer.unwrap_or_else(|| Err(Refusal::unsupported(format!("There is no method {method} over REST."))))
+        answer.unwrap_or_else(|| {
+            Err(Refusal::unsupported(format!("The method {method} is not available over REST.")))
+        })
     }
 
     /// Injects the faults of a call before it is carried out.
@@ -93,7 +95,7 @@ impl Calls {
 
 /// The refusal that open calls receive when the emulator stops.
 pub(super) fn stopping() -> Refusal {
-    Refusal::new(Code::Unavailable, "The emulator is being stopped.")
+    Refusal::new(Code::Unavailable, "The emulator is shutting down.")
 }
 
 /// Fields that hold users' values under users' keys.
@@ -126,8 +128,9 @@ fn from_json<Request: DeserializeOwned>(mut request: Value) -> Answer<Request> {
 }
 
 fn to_json(response: &impl Serialize) -> Answer<Value> {
-    serde_json::to_value(response)
-        .map_err(|error| Refusal::new(Code::Internal, format!("The answer has no JSON form: {error}.")))
+    serde_json::to_value(response).map_err(|error| {
+        Refusal::new(Code::Internal, format!("The response cannot be written as JSON: {error}."))
+    })
 }
 
 #[cfg(test)]

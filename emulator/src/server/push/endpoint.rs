@@ -29,7 +29,9 @@ type Secure = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 /// Why a push failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EndpointError {
-    #[error("`{0}` is no URL of an endpoint: it looks like https://host/path or http://localhost:8080/path")]
+    #[error(
+        "`{0}` is not a push endpoint: it should look like https://host/path or http://localhost:8080/path"
+    )]
     Url(String),
     #[error("TLS can't be used: {0}")]
     Tls(String),

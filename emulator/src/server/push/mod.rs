@@ -91,7 +91,7 @@ struct Outcome<'a> {
 
 impl<'a> Outcome<'a> {
     fn of(core: &'a Core, delivery: &'a PushDelivery) -> Self {
-        Self { core, delivery, result: PushResult::Failed("it was cut off".to_owned()) }
+        Self { core, delivery, result: PushResult::Failed("the push was interrupted".to_owned()) }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) const KEYS_MAX_AGE_SECONDS: u32 = 3600;
 /// The key could not be generated or used, which means that the system's randomness is unusable.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the key for signing push tokens can't be made or used: does this system have a source of randomness?"
+    "the key for signing push tokens can't be generated or used: does this system have a source of randomness?"
 )]
 pub(crate) struct KeyError;
 

@@ -20,7 +20,7 @@ impl Form {
     pub(super) fn of(query: &Query) -> Answer<Self> {
         if let Some(name) = ["callback", "fields"].iter().find(|name| query.system(name).is_some()) {
             return Err(Refusal::unsupported(format!(
-                "This emulator answers whole resources, in JSON and not in a script: leave {name} out."
+                "This emulator returns whole resources as plain JSON: omit {name}."
             )));
         }
         let alt = query.system("alt").unwrap_or("json");
@@ -29,7 +29,7 @@ impl Form {
             "json;enum-encoding=int" => true,
             other => {
                 return Err(Refusal::invalid(format!(
-                    "Answers have no form \"{other}\": use alt=json, or gRPC."
+                    "The format \"{other}\" is not supported: use alt=json, or gRPC."
                 )));
             }
         };
@@ -65,7 +65,7 @@ impl Form {
     }
 
     pub(super) fn no_such_route(self, method: &Method, path: &str) -> Response<Body> {
-        self.refused(Refusal::new(Code::NotFound, format!("No method is at {method} {path}.")))
+        self.refused(Refusal::new(Code::NotFound, format!("There is no method at {method} {path}.")))
     }
 
     fn written(self, status: StatusCode, value: &Value) -> Response<Body> {

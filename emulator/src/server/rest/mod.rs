@@ -103,12 +103,12 @@ async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
         && encoding != "identity"
     {
         return Err(Refusal::invalid(
-            "Compressed bodies are not read over REST; send it as it is, or use gRPC.",
+            "Compressed bodies are not supported over REST: send the body uncompressed, or use gRPC.",
         ));
     }
     axum::body::to_bytes(body, LARGEST_REQUEST_BYTES).await.map_err(|error| {
         Refusal::invalid(format!(
-            "The request's body could not be read to its end ({error}); at most {LARGEST_REQUEST_BYTES} bytes are."
+            "The body could not be read in full ({error}); the limit is {LARGEST_REQUEST_BYTES} bytes."
         ))
     })
 }

@@ -30,7 +30,7 @@ fn parse(body: &[u8]) -> Answer<Map<String, Value>> {
         return Ok(Map::new());
     }
     serde_json::from_slice(body).map_err(|error| {
-        Refusal::invalid(format!("Invalid JSON payload received: the body is no JSON object ({error})."))
+        Refusal::invalid(format!("Invalid JSON payload received: the body is not a JSON object ({error})."))
     })
 }
 
@@ -116,8 +116,8 @@ mod tests {
             let refusal = assembled("*", "topic.name", "", payload).unwrap_err();
             assert!(refusal.message.contains(words), "{}", refusal.message);
         };
-        refused("[1]", "no JSON object");
-        refused("{", "no JSON object");
+        refused("[1]", "not a JSON object");
+        refused("{", "not a JSON object");
         refused(r#"{"topic":"t"}"#, "\"topic\" is not an object");
     }
 }

@@ -69,8 +69,8 @@ fn a_type_names_the_handler() {
     }
     for (kind, part) in [
         ("a/b/c/d", "`type` must be name, MODULE/name"),
-        ("/b", "no valid name"),
-        ("a%20b", "no valid name"),
+        ("/b", "not a valid name"),
+        ("a%20b", "not a valid name"),
         ("", "`type` must be non-empty"),
     ] {
         check_refused(one(&[BINARY[0], BINARY[1], BINARY[2], ("ce-type", kind)], ""), part);
