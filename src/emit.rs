@@ -2,11 +2,11 @@
 //!
 //! The row is the event. A failed notification is not an error: the probe publishes it later.
 
+mod byte_budget;
 mod idempotent;
 mod listening;
 mod objects;
 mod quotas;
-mod room;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,12 +17,12 @@ use tracing::Instrument;
 use crate::broadcast::{Broadcasts, Signals};
 use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, Inserted, NewEvent, Store, StoreError, insert_one};
-use crate::telemetry::{SendMetrics, Sending};
+use crate::store::{Coalescer, InsertOutcome, NewEvent, Store, StoreError, insert_one};
+use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
+use byte_budget::{AdmittedEvent, ByteBudget, CheckedEvents};
 pub use idempotent::{IdempotencyKey, Idempotent};
-use room::{Admitted, Checked, Room};
 
 /// Most events that one call may emit.
 const EVENTS_MAX: usize = 10_000;
@@ -71,8 +71,8 @@ pub struct Queue {
     store: Store,
     notifier: Arc<dyn Notifier>,
     config: QueueConfig,
-    inserts: Coalescer<Admitted, Inserted>,
-    room: Room,
+    inserts: Coalescer<AdmittedEvent, InsertOutcome>,
+    budget: ByteBudget,
     announcements: Coalescer<Arc<[EventId]>, ()>,
     metrics: SendMetrics,
     broadcasts: Option<Broadcasts>,
@@ -134,14 +134,14 @@ pub enum EmitError {
 impl Queue {
     /// A queue over a store and a notifier. Must be called inside a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>, config: QueueConfig) -> Self {
-        let inserts = Coalescer::within((BATCH_MAX, BATCH_BYTES_MAX), Admitted::bytes, IN_FLIGHT, {
+        let inserts = Coalescer::within((BATCH_MAX, BATCH_BYTES_MAX), AdmittedEvent::bytes, IN_FLIGHT, {
             let store = store.clone();
-            move |admitted: Vec<Admitted>| {
+            move |admitted: Vec<AdmittedEvent>| {
                 let store = store.clone();
-                async move { store.insert(&Admitted::events(&admitted)).await }
+                async move { store.insert(&AdmittedEvent::events(&admitted)).await }
             }
         });
-        let room = Room::new(config.waiting_bytes_max);
+        let budget = ByteBudget::new(config.waiting_bytes_max);
         let (broadcasts, signals) = (notifier.broadcasts(), notifier.signals());
         let announcements = Coalescer::new(BATCH_MAX, 1, {
             let store = store.clone();
@@ -151,7 +151,7 @@ impl Queue {
             }
         });
         let metrics = SendMetrics::new();
-        Self { store, notifier, config, inserts, room, announcements, metrics, broadcasts, signals }
+        Self { store, notifier, config, inserts, budget, announcements, metrics, broadcasts, signals }
     }
 
     /// Emits an event. When this returns, its row is committed.
@@ -182,7 +182,7 @@ impl Queue {
         telemetry::sends(event.id);
         let one = std::slice::from_ref(&*event);
         self.admit(one).await?;
-        let room = self.room.take(event.value.len()).map_err(|error| self.crowded(one, error))?;
+        let permit = self.budget.take(event.value.len()).map_err(|error| self.overloaded(one, error))?;
         // Neither shares a statement: a chosen id may have to wait for another session's
         // transaction, and a large value takes its time.
         let inserted = if chosen {
@@ -190,7 +190,7 @@ impl Queue {
         } else if event.value.len() > SHARED_BYTES_MAX {
             self.store.insert_alone(&event).await
         } else {
-            self.inserts.call(Admitted::new(Arc::clone(&event), room)).await
+            self.inserts.call(AdmittedEvent::new(Arc::clone(&event), permit)).await
         };
         let inserted = self.counted(one, inserted)?;
         fault::point("emit.committed");
@@ -207,9 +207,9 @@ impl Queue {
     }
 
     async fn emit_together(&self, events: Vec<Event>) -> Result<Vec<Emitted>, EmitError> {
-        let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
         self.admit(&events).await?;
-        let inserted = patiently(&events, || self.store.insert_all(&events, &chosen)).await;
+        let inserted = retry_busy(&events, || self.store.insert_all(&events, &chosen)).await;
         let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
         self.inserted(&events, inserted).await
     }
@@ -236,7 +236,7 @@ impl Queue {
 
     /// Performs, in the background, what follows the commit of events inserted in such a
     /// transaction. Must be called inside a tokio runtime.
-    pub(crate) fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<Inserted>) {
+    pub(crate) fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<InsertOutcome>) {
         if events.is_empty() {
             return;
         }
@@ -256,7 +256,7 @@ impl Queue {
     async fn inserted(
         &self,
         events: &[NewEvent],
-        inserted: Vec<Inserted>,
+        inserted: Vec<InsertOutcome>,
     ) -> Result<Vec<Emitted>, EmitError> {
         fault::point("emit.committed");
         let outcomes = events
@@ -267,7 +267,7 @@ impl Queue {
         events.iter().zip(&inserted).for_each(|(event, inserted)| self.remember(event, inserted));
         let notifications: Vec<_> =
             outcomes.iter().flat_map(|(_, notifications)| notifications).copied().collect();
-        let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::due_copies).copied().collect();
+        let copies: Vec<EventId> = inserted.iter().flat_map(InsertOutcome::due_copies).copied().collect();
         let notified = self.wake(&copies, &notifications).await;
         let emitted = outcomes.into_iter().map(|(emitted, notifications)| Emitted {
             notified: notified && !notifications.is_empty(),
@@ -308,7 +308,7 @@ impl Queue {
         self.receipt(event, inserted)
     }
 
-    fn receipt(&self, event: Arc<NewEvent>, inserted: Inserted) -> Result<Receipt, EmitError> {
+    fn receipt(&self, event: Arc<NewEvent>, inserted: InsertOutcome) -> Result<Receipt, EmitError> {
         let (emitted, notifications) = outcome(&event, &inserted)?;
         Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
     }
@@ -338,7 +338,7 @@ impl Queue {
         let same = |scope: &HandlerScope| {
             events.iter().all(|event| event.module == scope.module && event.name == scope.name)
         };
-        telemetry::send_span(&Sending {
+        telemetry::send_span(&EmitCall {
             scope: scope.as_ref().filter(|scope| same(scope)),
             batch: batch.then_some(events.len()),
             cause: events.first().and_then(|event| event.traceparent.as_ref()),
@@ -421,26 +421,26 @@ impl Queue {
 }
 
 /// Repeats a transaction that was rolled back because another session holds its object or stream.
-async fn patiently<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<Inserted>, StoreError>
+async fn retry_busy<F>(events: &[NewEvent], insert: impl Fn() -> F) -> Result<Vec<InsertOutcome>, StoreError>
 where
-    F: Future<Output = Result<Vec<Inserted>, StoreError>>,
+    F: Future<Output = Result<Vec<InsertOutcome>, StoreError>>,
 {
     let mut tries = 1;
     loop {
         match insert().await {
-            Err(error) if meets_others(events, &error) && tries < TRIES => tries += 1,
+            Err(error) if is_object_busy(events, &error) && tries < TRIES => tries += 1,
             inserted => return inserted,
         }
     }
 }
 
 /// Whether the error is that another session holds an object or a log stream of these events.
-fn meets_others(events: &[NewEvent], error: &StoreError) -> bool {
+fn is_object_busy(events: &[NewEvent], error: &StoreError) -> bool {
     error.is_contention() && events.iter().any(|event| event.object.is_some() || event.logged.is_some())
 }
 
 fn refused(events: &[NewEvent], error: StoreError) -> EmitError {
-    if meets_others(events, &error) { EmitError::ObjectBusy(error) } else { EmitError::Store(error) }
+    if is_object_busy(events, &error) { EmitError::ObjectBusy(error) } else { EmitError::Store(error) }
 }
 
 /// An event inserted in a transaction that the caller still has to commit.
@@ -450,7 +450,7 @@ pub struct Receipt {
     notifications: Vec<Notification>,
     queue: Queue,
     event: Arc<NewEvent>,
-    inserted: Inserted,
+    inserted: InsertOutcome,
 }
 
 impl Receipt {
@@ -483,17 +483,18 @@ fn by_handler(events: &[NewEvent]) -> impl Iterator<Item = (&HandlerScope, u64)>
     })
 }
 
-fn outcome(event: &NewEvent, inserted: &Inserted) -> Result<(Emitted, Vec<Notification>), EmitError> {
+fn outcome(event: &NewEvent, inserted: &InsertOutcome) -> Result<(Emitted, Vec<Notification>), EmitError> {
     let copies = u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX);
     let emitted =
         |duplicate| Emitted { id: event.id, duplicate, link: inserted.link(), copies, notified: false };
     match inserted {
-        Inserted::New { due_soon: false, .. } => Ok((emitted(false), Vec::new())),
-        Inserted::New { .. } => {
-            let rows = (!event.only_queues).then_some(&event.id).into_iter().chain(inserted.told_copies());
+        InsertOutcome::New { due_soon: false, .. } => Ok((emitted(false), Vec::new())),
+        InsertOutcome::New { .. } => {
+            let rows =
+                (!event.only_queues).then_some(&event.id).into_iter().chain(inserted.notified_copies());
             let canvas = event.address.scope.canvas;
             Ok((emitted(false), rows.map(|id| Notification { id: *id, canvas }).collect()))
         }
-        Inserted::Known => Ok((emitted(true), Vec::new())),
+        InsertOutcome::Known => Ok((emitted(true), Vec::new())),
     }
 }

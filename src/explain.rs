@@ -4,14 +4,14 @@ use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Name, Place, RuleKind, Timestamp,
     Turn,
 };
-use crate::machine::{Policy, Standing, look};
+use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
 
 /// What is known of an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Explanation {
     /// It has not ended.
-    Live(Box<Live>),
+    Live(Box<LiveEvent>),
     /// It died, and is kept among the dead events.
     Dead(Box<DeadEvent>),
     /// The caller chose its id, which is remembered: it completed, or was cancelled or purged.
@@ -27,13 +27,13 @@ pub enum Explanation {
 
 /// An event that has not ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Live {
+pub struct LiveEvent {
     /// Its id.
     pub id: EventId,
     /// Its handler.
     pub address: HandlerAddress,
-    /// What a notification would find now; [`Standing::outcome`] is its name in the chart.
-    pub standing: Standing,
+    /// What a notification would find now; [`CheckResult::outcome`] is its name in the chart.
+    pub state: CheckResult,
     /// Since when that has been the case.
     pub since: Timestamp,
     /// Until when, if known.
@@ -73,42 +73,42 @@ pub struct Live {
     pub now: Timestamp,
 }
 
-impl Live {
+impl LiveEvent {
     /// What happens next, in one sentence.
     pub fn next(&self) -> &'static str {
-        match self.standing {
-            Standing::Behind => {
+        match self.state {
+            CheckResult::Behind => {
                 "runs when every earlier event of its object has ended; explain the first of them"
             }
-            Standing::Halted => {
+            CheckResult::Halted => {
                 "its object has been halted since an event of it died: redrive that event, or skip it"
             }
-            Standing::FacetHeld => {
+            CheckResult::FacetHeld => {
                 "its canvas is paused in the queue, or is at its limit of copies in flight there: \
                  runs when that changes"
             }
-            Standing::Delayed if self.rule.is_some() => {
+            CheckResult::Delayed if self.rule.is_some() => {
                 "is due then, but runs only when the rule on its handler has ended"
             }
-            Standing::Delayed => "runs when it is due",
-            Standing::Running if self.worker.is_none() && self.pulled => {
+            CheckResult::Delayed => "runs when it is due",
+            CheckResult::Running if self.worker.is_none() && self.pulled => {
                 "ends when the service that leased it completes or releases it; can be leased again \
                  if its lease expires first"
             }
-            Standing::Running => "ends when its handler returns, or is taken over when its lease expires",
-            Standing::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
-            Standing::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
-            Standing::Ready if self.pulled => {
+            CheckResult::Running => "ends when its handler returns, or is taken over when its lease expires",
+            CheckResult::Held(RuleKind::Pause) => "is woken when the handler is unpaused",
+            CheckResult::Held(RuleKind::Block) => "is woken when an admin unblocks the handler",
+            CheckResult::Ready if self.pulled => {
                 "waits until a service leases it: its queue is pulled over HTTP"
             }
-            Standing::Ready if self.target.is_some() => {
+            CheckResult::Ready if self.target.is_some() => {
                 "is sent to its target when a worker with free capacity receives its notification"
             }
-            Standing::Ready if self.unknown_since.is_some() => {
+            CheckResult::Ready if self.unknown_since.is_some() => {
                 "waits for a worker that has its handler, or for a target to be registered; is \
                  retried every few minutes"
             }
-            Standing::Ready => "runs when a worker with free capacity receives its notification",
+            CheckResult::Ready => "runs when a worker with free capacity receives its notification",
         }
     }
 }
@@ -127,11 +127,11 @@ pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Res
     })
 }
 
-async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, StoreError> {
+async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEvent, StoreError> {
     let timing = store.timing();
     let policy = Policy { lease: timing.lease, horizon: timing.horizon, losses_max: u32::MAX };
     let schedule = event.schedule;
-    let standing = look(schedule, &policy);
+    let state = check_schedule(schedule, &policy);
     let rule = match schedule.rule {
         Some(_) => {
             let HandlerScope { canvas, module, name } = &event.address.scope;
@@ -143,24 +143,24 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<Live, St
     let unknown_since = store.unknown_since(scope, modifier, timing.unknown_noted_within()).await?;
     let target = store.target_url(&event.address).await?;
     let first = first(store, &event).await?.filter(|(first, _)| *first != id);
-    let (since, until) = match standing {
-        Standing::Behind | Standing::Halted | Standing::FacetHeld => (event.enqueued_at, None),
-        Standing::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
-        Standing::Running => {
+    let (since, until) = match state {
+        CheckResult::Behind | CheckResult::Halted | CheckResult::FacetHeld => (event.enqueued_at, None),
+        CheckResult::Delayed => (event.enqueued_at, Some(schedule.delay_until)),
+        CheckResult::Running => {
             let locked_at = schedule.locked_at.unwrap_or(schedule.now);
             // A pulled copy's stored time is derived from its lease's end, and may be in the
             // future.
             (locked_at.min(schedule.now), Some(locked_at + timing.lease))
         }
-        Standing::Held(_) => {
+        CheckResult::Held(_) => {
             let started = rule.as_ref().map_or(schedule.now, |rule| rule.created_at);
             (started.max(event.enqueued_at), rule.as_ref().and_then(|rule| rule.until))
         }
-        Standing::Ready => (schedule.delay_until, None),
+        CheckResult::Ready => (schedule.delay_until, None),
     };
-    Ok(Live {
+    Ok(LiveEvent {
         id,
-        standing,
+        state,
         since,
         until,
         rule,

@@ -39,17 +39,17 @@ mod worker;
 pub use admin::{
     Admin, AdminError, BULK_MAX, Bulk, Cron, CronPause, CronTick, Cursor, DeletedQueue, EventFilter,
     EventSummary, Group, GroupNodes, GroupSource, HandlerStats, LIST_MAX, LeasedCopy, NewCron, NewQueue,
-    Page, PutCron, PutQueue, Release, Released, RemoveGroup, ResetGroup, ResetTo, Resumed, SetFacet, Stop,
-    Stopped, Waiting,
+    Page, PutCron, PutQueue, Release, ReleaseResult, RemoveGroup, ResetGroup, ResetTo, ResumeResult,
+    SetFacet, Stop, StopResult, WaitingCopies,
 };
 #[cfg(feature = "http")]
-pub use admin::{NewSecret, NewTarget, Registered};
+pub use admin::{NewSecret, NewTarget, PutTargetResult};
 pub use broadcast::{
-    Broadcasts, Heard, InvalidTopicPattern, ListenError, Listener, Signal, Signals, TopicPattern,
+    Broadcasts, InvalidTopicPattern, ListenError, ListenItem, Listener, Signal, Signals, TopicPattern,
 };
 pub use broker::{
     BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
-    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Led, LockElector,
+    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Leadership, LockElector,
     LockManager, MemoryGroups, NodeHeartbeat,
 };
 pub use consumer::{
@@ -57,11 +57,12 @@ pub use consumer::{
     EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
     ReadBudget,
 };
-pub use cron::{CronSchedule, InvalidSchedule, Missed};
+pub use cron::{CronSchedule, InvalidSchedule, MissedTicks};
 pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
 pub use entity::{
-    Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
-    EntityPage, EntityProcessor, EntityProgress, InvalidProcessor, Rejection, SendReceipt, SentToEntity,
+    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
+    EntityPage, EntityProcessor, EntityProgress, InvalidProcessor, Question, Rejection, SendReceipt,
+    SentToEntity,
 };
 pub use event::{
     Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, EntityId,
@@ -79,9 +80,9 @@ pub use event::{
     InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
     Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
 };
-pub use explain::{Explanation, Live};
+pub use explain::{Explanation, LiveEvent};
 pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
-pub use machine::{Outcome, RetryPolicy, Standing};
+pub use machine::{CheckResult, Outcome, RetryPolicy};
 #[cfg(feature = "telemetry")]
 pub use observe::Observer;
 #[cfg(feature = "http")]
@@ -96,8 +97,9 @@ pub use store::{
 };
 pub use wake::{Pass, WakeError};
 pub use worker::{
-    BoxedHandler, Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin, PushError,
-    PushRunner, QueueWorker, RemoteHandler, RemoteHandlers, Route, RunReport, Verdict, WorkerConfig, WorkerError, shutdown_signal,
+    BoxedHandler, Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin,
+    PushError, PushRunner, QueueWorker, RemoteHandler, RemoteHandlers, Route, RunReport, Verdict,
+    WorkerConfig, WorkerError, shutdown_signal,
 };
 
 /// Compiles the code in the README.

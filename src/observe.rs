@@ -42,23 +42,23 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # }
 /// ```
 pub struct Observer {
-    look: Arc<Look>,
+    poller: Arc<Poller>,
     _gauges: telemetry::Gauges,
     _of_groups: telemetry::GroupGauges,
     _of_quotas: telemetry::QuotaGauge,
 }
 
-/// The last results.
-struct Look {
+/// Queries the database when needed, and keeps the last results.
+struct Poller {
     store: Store,
     runtime: Handle,
-    seen: Mutex<Seen>,
+    snapshot: Mutex<Snapshot>,
     /// Held during a query.
-    asking: tokio::sync::Mutex<()>,
+    querying: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Snapshot {
     at: Option<Instant>,
     depths: Vec<HandlerDepth>,
     halted: Vec<(HandlerScope, u64)>,
@@ -70,75 +70,75 @@ struct Seen {
 impl Observer {
     /// Starts showing them. Must be called inside a tokio runtime.
     pub fn watch(store: &Store) -> Self {
-        let look = Arc::new(Look {
+        let poller = Arc::new(Poller {
             store: store.clone(),
             runtime: Handle::current(),
-            seen: Mutex::default(),
-            asking: tokio::sync::Mutex::default(),
+            snapshot: Mutex::default(),
+            querying: tokio::sync::Mutex::default(),
         });
-        let [of_handlers, of_halted, of_queues, of_log, of_pool] = [&look; 5].map(Arc::downgrade);
+        let [of_handlers, of_halted, of_queues, of_log, of_pool] = [&poller; 5].map(Arc::downgrade);
         let gauges = telemetry::Gauges::over(
-            move || of_handlers.upgrade().map(Look::gauges).unwrap_or_default(),
-            move || of_halted.upgrade().map(Look::halted).unwrap_or_default(),
-            move || of_queues.upgrade().map(Look::queues).unwrap_or_default(),
-            move || of_log.upgrade().and_then(Look::held),
-            move || of_pool.upgrade().and_then(|look| look.store.connections()),
+            move || of_handlers.upgrade().map(Poller::gauges).unwrap_or_default(),
+            move || of_halted.upgrade().map(Poller::halted).unwrap_or_default(),
+            move || of_queues.upgrade().map(Poller::queues).unwrap_or_default(),
+            move || of_log.upgrade().and_then(Poller::held),
+            move || of_pool.upgrade().and_then(|poller| poller.store.connections()),
         );
-        let of_groups = Arc::downgrade(&look);
-        let groups = telemetry::GroupGauges::over(move || of_groups.upgrade().and_then(Look::groups));
+        let of_groups = Arc::downgrade(&poller);
+        let groups = telemetry::GroupGauges::over(move || of_groups.upgrade().and_then(Poller::groups));
         let of_quotas = store.clone();
         let quotas = telemetry::QuotaGauge::over(move || of_quotas.near_quotas());
-        Self { look, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }
+        Self { poller, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }
     }
 
     /// Queries now, unless the last result is recent, for a caller that is about to collect. Waits
     /// for at most 2 s.
     pub async fn refresh(&self) {
-        let look = Arc::clone(&self.look);
-        let asking = tokio::spawn(async move { look.refresh().await });
+        let poller = Arc::clone(&self.poller);
+        let querying = tokio::spawn(async move { poller.refresh().await });
         // If it takes longer, the next collection has the result.
-        let _ = tokio::time::timeout(PATIENCE, asking).await;
+        let _ = tokio::time::timeout(PATIENCE, querying).await;
     }
 }
 
-impl Look {
+impl Poller {
     fn gauges(self: Arc<Self>) -> Vec<HandlerGauge> {
         self.bring_up_to_date();
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let age = seen.at.map(|at| at.elapsed()).unwrap_or_default();
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        let age = snapshot.at.map(|at| at.elapsed()).unwrap_or_default();
         let gauge = |depth: &HandlerDepth| HandlerGauge {
             scope: depth.scope.clone(),
             depth: depth.depth,
             oldest: depth.oldest.map(|oldest| oldest + age),
         };
-        seen.depths.iter().map(gauge).collect()
+        snapshot.depths.iter().map(gauge).collect()
     }
 
     fn halted(self: Arc<Self>) -> Vec<(HandlerScope, u64)> {
         self.bring_up_to_date();
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).halted.clone()
     }
 
     /// How long readers of the log have been held back; `None` if that is unknown.
     fn held(self: Arc<Self>) -> Option<Duration> {
         self.bring_up_to_date();
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).held
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).held
     }
 
     fn queues(self: Arc<Self>) -> Vec<QueueGauge> {
         self.bring_up_to_date();
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
         let gauge = |depth: &QueueDepth| QueueGauge {
             queue: depth.queue.clone(),
             depth: depth.depth,
             canvases: depth.canvases,
         };
-        seen.queues.iter().map(gauge).collect()
+        snapshot.queues.iter().map(gauge).collect()
     }
 
     fn groups(self: Arc<Self>) -> Option<GroupsGauge> {
         self.bring_up_to_date();
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).groups.clone()
+        self.snapshot.lock().unwrap_or_else(PoisonError::into_inner).groups.clone()
     }
 
     /// Queries again, unless the last result is recent. Waits for the result only if the thread
@@ -146,12 +146,12 @@ impl Look {
     /// collection.
     fn bring_up_to_date(self: &Arc<Self>) {
         if !self.is_fresh() {
-            let (told, done) = mpsc::channel();
-            let look = Arc::clone(self);
+            let (finished, done) = mpsc::channel();
+            let poller = Arc::clone(self);
             self.runtime.spawn(async move {
-                look.refresh().await;
+                poller.refresh().await;
                 // The receiver may have stopped waiting.
-                let _ = told.send(());
+                let _ = finished.send(());
             });
             if Handle::try_current().is_err() {
                 let _ = done.recv_timeout(PATIENCE);
@@ -160,12 +160,12 @@ impl Look {
     }
 
     fn is_fresh(&self) -> bool {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.at.is_some_and(|at| at.elapsed() < HOLDS)
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        snapshot.at.is_some_and(|at| at.elapsed() < HOLDS)
     }
 
     async fn refresh(&self) {
-        let _asking = self.asking.lock().await;
+        let _querying = self.querying.lock().await;
         if self.is_fresh() {
             return;
         }
@@ -173,9 +173,9 @@ impl Look {
         let halted = known(self.store.halted().await);
         let queues = known(self.store.queue_depths(None).await);
         let held = held(self.store.log_appenders().await);
-        let groups = known(groups::look(&self.store).await.map(Vec::from_iter)).pop();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        *seen = Seen { at: Some(Instant::now()), depths, halted, queues, held, groups };
+        let groups = known(groups::query(&self.store).await.map(Vec::from_iter)).pop();
+        let mut snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        *snapshot = Snapshot { at: Some(Instant::now()), depths, halted, queues, held, groups };
     }
 }
 
@@ -188,8 +188,8 @@ fn held(appenders: Result<Vec<LogAppender>, StoreError>) -> Option<Duration> {
     Some(open.unwrap_or_default())
 }
 
-fn known<T>(asked: Result<Vec<T>, StoreError>) -> Vec<T> {
-    asked.unwrap_or_else(|error| {
+fn known<T>(result: Result<Vec<T>, StoreError>) -> Vec<T> {
+    result.unwrap_or_else(|error| {
         let error = &error as &dyn std::error::Error;
         tracing::warn!(error, "the backlog could not be counted, and is missing from the metrics");
         Vec::new()

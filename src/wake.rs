@@ -226,17 +226,17 @@ impl Waker {
         page: Vec<Notification>,
         backlog: &mut Backlog,
     ) -> Result<Result<usize, WakeError>, StoreError> {
-        let shared = backlog.share(page);
-        let published = self.publish(&shared.now).await;
+        let split = backlog.split(page);
+        let published = self.publish(&split.now).await;
         if published.is_err() {
             // The back-off is meant for lost notifications, not for a broker that is unavailable.
-            let ids: Vec<_> = shared.now.iter().map(|notification| notification.id).collect();
+            let ids: Vec<_> = split.now.iter().map(|notification| notification.id).collect();
             self.store.promise_again(&ids).await?;
         }
-        if !shared.later.is_empty() {
-            self.store.put_off(&shared.later).await?;
+        if !split.later.is_empty() {
+            self.store.postpone(&split.later).await?;
         }
-        Ok(published.map(|()| shared.now.len()))
+        Ok(published.map(|()| split.now.len()))
     }
 
     /// Continues a resume job of a canvas to its end, until another process has it, or until the
@@ -349,11 +349,11 @@ impl Waker {
         if notifications.is_empty() {
             return Ok(());
         }
-        let told = self.store.announce_pulled(notifications).await?;
-        if told.is_empty() || !self.notifier.wakes() {
+        let notifications = self.store.announce_pulled(notifications).await?;
+        if notifications.is_empty() || !self.notifier.wakes() {
             return Ok(());
         }
-        Ok(self.notifier.publish(&told).await?)
+        Ok(self.notifier.publish(&notifications).await?)
     }
 }
 

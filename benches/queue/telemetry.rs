@@ -17,9 +17,9 @@ use tracing_subscriber::util::SubscriberInitExt;
 static TRACES: AtomicBool = AtomicBool::new(false);
 
 #[derive(Debug)]
-struct Nowhere;
+struct DiscardingExporter;
 
-impl SpanExporter for Nowhere {
+impl SpanExporter for DiscardingExporter {
     async fn export(&self, _: Vec<SpanData>) -> OTelSdkResult {
         Ok(())
     }
@@ -27,7 +27,7 @@ impl SpanExporter for Nowhere {
 
 /// Called once, before anything else.
 pub(crate) fn start() {
-    let tracers = SdkTracerProvider::builder().with_batch_exporter(Nowhere).build();
+    let tracers = SdkTracerProvider::builder().with_batch_exporter(DiscardingExporter).build();
     let layer = tracing_opentelemetry::layer().with_tracer(tracers.tracer("bench"));
     let wanted = dynamic_filter_fn(|metadata, _| {
         metadata.target() == "wakeq::trace" && TRACES.load(Ordering::Relaxed)

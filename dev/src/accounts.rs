@@ -81,7 +81,7 @@ impl Entity for Account {
 /// The handlers of the example: the external bank, and a subscriber to the results.
 pub(super) fn handlers(handlers: Handlers, entities: Entities) -> Handlers {
     let charge = move |execution: Execution| charge(entities.clone(), execution);
-    handlers.on("charge", charge).on(Route::new("account-changed").module("ANSWER"), told)
+    handlers.on("charge", charge).on(Route::new("account-changed").module("ANSWER"), print_answer)
 }
 
 async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
@@ -95,7 +95,7 @@ async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
     Ok(())
 }
 
-async fn told(execution: Execution) -> HandlerResult {
+async fn print_answer(execution: Execution) -> HandlerResult {
     let answer: EntityAnswer = execution.value()?;
     let result = answer.result.as_ref().map_or("", |result| result.get());
     let about = answer.error.as_deref().unwrap_or(result);
@@ -105,13 +105,13 @@ async fn told(execution: Execution) -> HandlerResult {
 }
 
 /// The processor of the accounts, which stops when this is dropped.
-pub(super) struct Running {
+pub(super) struct RunningExample {
     _broker: AbortOnDropHandle<Result<(), BrokerError>>,
     _story: AbortOnDropHandle<()>,
 }
 
 /// Starts the processor, and sends an account some events.
-pub(super) async fn start(store: Store, queue: Queue) -> anyhow::Result<Running> {
+pub(super) async fn start(store: Store, queue: Queue) -> anyhow::Result<RunningExample> {
     let log = Log::with_signals(store.clone(), queue.signals().clone());
     let accounts = EntityProcessor::<Account>::new(queue.clone(), Arc::new(log), EntityConfig::default())?;
     let broker = EventBroker::single(BrokerBacking::Postgres(store), BrokerConfig::default())?;
@@ -122,7 +122,7 @@ pub(super) async fn start(store: Store, queue: Queue) -> anyhow::Result<Running>
             screen::line(&format!("the example of accounts ends: {error}"));
         }
     });
-    Ok(Running { _broker: AbortOnDropHandle::new(running), _story: AbortOnDropHandle::new(story) })
+    Ok(RunningExample { _broker: AbortOnDropHandle::new(running), _story: AbortOnDropHandle::new(story) })
 }
 
 async fn story(entities: Entities) -> Result<(), wakeq::EntityError> {

@@ -51,11 +51,11 @@ impl Endpoint {
 /// 204 completes an event; 503 says when to retry it.
 async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: String) -> Answer {
     let plain = |status| (status, [(header::CACHE_CONTROL, "no-store")]);
-    let Some(delivered) = Delivered::read(&secret, &headers, &body) else {
+    let Some(request) = SignedRequest::read(&secret, &headers, &body) else {
         screen::line("the sample endpoint received a request without a valid signature");
         return plain(StatusCode::UNAUTHORIZED);
     };
-    let Delivered { id, attempt } = delivered;
+    let SignedRequest { id, attempt } = request;
     if body == BUSY_FOR && attempt == 1 {
         screen::event(id, HANDLER, "POST with a valid signature; answered 503, Retry-After: 3");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "3")]);
@@ -69,12 +69,12 @@ async fn take(State(secret): State<Arc<Secret>>, headers: HeaderMap, body: Strin
 }
 
 /// The headers of a request whose signature is valid.
-struct Delivered {
+struct SignedRequest {
     id: EventId,
     attempt: u32,
 }
 
-impl Delivered {
+impl SignedRequest {
     /// A real service would use a library for Standard Webhooks, and reject timestamps that are
     /// minutes off.
     fn read(secret: &Secret, headers: &HeaderMap, body: &str) -> Option<Self> {
@@ -115,11 +115,11 @@ mod tests {
             }
             headers
         };
-        let delivered = Delivered::read(&secret, &signed_with(&secret), "\"Ada\"").unwrap();
-        assert_eq!((delivered.id, delivered.attempt), (id, 2));
-        assert!(Delivered::read(&secret, &signed_with(&secret), "\"Bo\"").is_none());
+        let request = SignedRequest::read(&secret, &signed_with(&secret), "\"Ada\"").unwrap();
+        assert_eq!((request.id, request.attempt), (id, 2));
+        assert!(SignedRequest::read(&secret, &signed_with(&secret), "\"Bo\"").is_none());
         let other = Secret::generate().unwrap();
-        assert!(Delivered::read(&secret, &signed_with(&other), "\"Ada\"").is_none());
-        assert!(Delivered::read(&secret, &HeaderMap::new(), "\"Ada\"").is_none());
+        assert!(SignedRequest::read(&secret, &signed_with(&other), "\"Ada\"").is_none());
+        assert!(SignedRequest::read(&secret, &HeaderMap::new(), "\"Ada\"").is_none());
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use tokio::time::sleep;
-use wakeq_services::remove_kept;
+use wakeq_services::remove_data_folder;
 
 use crate::service::only_ours;
 
@@ -29,35 +29,35 @@ const POSTGRES: &str = "postgres";
 const KEY: &str = "key";
 const SECRET_KEY: &str = "secret-key";
 
-/// The folder, and whether this process owns it.
-pub(super) struct Kept {
+/// The folder `.dev`, and which process owns it.
+pub(super) struct DevFolder {
     folder: PathBuf,
-    hold: Hold,
+    ownership: Ownership,
 }
 
-enum Hold {
-    Ours(File),
-    Others(Other),
+enum Ownership {
+    Owned(File),
+    OwnedBy(OtherProcess),
 }
 
-impl Drop for Kept {
+impl Drop for DevFolder {
     /// Closing the file is not enough: a child between its fork and its exec has a copy of it,
     /// which keeps the lock.
     fn drop(&mut self) {
-        if let Hold::Ours(file) = &self.hold {
+        if let Ownership::Owned(file) = &self.ownership {
             let _closed_only = file.unlock();
         }
     }
 }
 
 /// Another `cargo dev` that owns the folder.
-pub(super) struct Other {
+pub(super) struct OtherProcess {
     pub(super) pid: String,
     /// Empty until it is announced.
     pub(super) database_url: String,
 }
 
-impl Kept {
+impl DevFolder {
     /// Opens `.dev` beside the workspace's manifest, or in the current folder without one.
     pub(super) fn open() -> Result<Self> {
         let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
@@ -72,32 +72,32 @@ impl Kept {
         let mut options = File::options();
         let opened = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
         let mut file = opened.with_context(|| format!("open {}", path.display()))?;
-        let hold = match file.try_lock() {
+        let ownership = match file.try_lock() {
             Ok(()) => {
                 // The URL of the database contains its password.
                 only_ours(&file).with_context(|| format!("restrict {} to its owner", path.display()))?;
-                say_who(&file, "").with_context(|| format!("write {}", path.display()))?;
-                Hold::Ours(file)
+                write_owner(&file, "").with_context(|| format!("write {}", path.display()))?;
+                Ownership::Owned(file)
             }
             Err(TryLockError::WouldBlock) => {
                 let mut words = String::new();
                 file.read_to_string(&mut words).with_context(|| format!("read {}", path.display()))?;
                 let mut lines = words.lines().map(str::to_owned);
                 let (pid, url) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-                Hold::Others(Other { pid, database_url: url })
+                Ownership::OwnedBy(OtherProcess { pid, database_url: url })
             }
             Err(TryLockError::Error(error)) => {
                 return Err(error).with_context(|| format!("lock {}", path.display()));
             }
         };
-        Ok(Self { folder, hold })
+        Ok(Self { folder, ownership })
     }
 
     /// The other process that owns the folder, if there is one.
-    pub(super) fn other(&self) -> Option<&Other> {
-        match &self.hold {
-            Hold::Ours(_) => None,
-            Hold::Others(other) => Some(other),
+    pub(super) fn other(&self) -> Option<&OtherProcess> {
+        match &self.ownership {
+            Ownership::Owned(_) => None,
+            Ownership::OwnedBy(other) => Some(other),
         }
     }
 
@@ -122,8 +122,8 @@ impl Kept {
                 Err(TryLockError::Error(error)) => return Err(error).context("lock the servers of .dev"),
             }
         }
-        let mut removed = remove_kept(&self.postgres()).await?;
-        removed.extend(remove_kept(&self.folder.join(EMBEDDED)).await?);
+        let mut removed = remove_data_folder(&self.postgres()).await?;
+        removed.extend(remove_data_folder(&self.folder.join(EMBEDDED)).await?);
         let entries =
             fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         for entry in entries {
@@ -140,7 +140,7 @@ impl Kept {
 
     /// Prevents [`clear`](Self::clear) for as long as the returned value lives; to be held before a
     /// server is started in the folder.
-    pub(super) fn hold(&self) -> Result<File> {
+    pub(super) fn lock_servers(&self) -> Result<File> {
         let file = self.servers()?;
         match file.try_lock_shared() {
             Ok(()) => Ok(file),
@@ -159,9 +159,9 @@ impl Kept {
 
     /// Tells later processes which database this one uses.
     pub(super) fn announce(&self, database_url: &str) -> Result<()> {
-        match &self.hold {
-            Hold::Ours(file) => say_who(file, database_url).context("write the lock of .dev"),
-            Hold::Others(_) => Ok(()),
+        match &self.ownership {
+            Ownership::Owned(file) => write_owner(file, database_url).context("write the lock of .dev"),
+            Ownership::OwnedBy(_) => Ok(()),
         }
     }
 
@@ -181,7 +181,7 @@ impl Kept {
     }
 }
 
-fn say_who(mut file: &File, database_url: &str) -> std::io::Result<()> {
+fn write_owner(mut file: &File, database_url: &str) -> std::io::Result<()> {
     use std::io::{Seek, SeekFrom};
 
     file.seek(SeekFrom::Start(0))?;
@@ -197,11 +197,11 @@ mod tests {
     #[tokio::test]
     async fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
         let folder = std::env::temp_dir().join(format!("wakeq-dev-kept-{}", std::process::id()));
-        let first = Kept::at(folder.clone()).unwrap();
+        let first = DevFolder::at(folder.clone()).unwrap();
         first.announce("postgres://here/one").unwrap();
         fs::write(first.key(), "secret").unwrap();
 
-        let second = Kept::at(folder.clone()).unwrap();
+        let second = DevFolder::at(folder.clone()).unwrap();
         let other = second.other().unwrap();
         assert_eq!(
             (other.pid.clone(), other.database_url.as_str()),
@@ -210,11 +210,11 @@ mod tests {
         assert!(second.clear().await.unwrap_err().to_string().contains("stop that one first"));
         assert!(first.key().exists());
 
-        let held = second.hold().unwrap();
-        let Hold::Ours(file) = &first.hold else { panic!("it was the first") };
+        let held = second.lock_servers().unwrap();
+        let Ownership::Owned(file) = &first.ownership else { panic!("it was the first") };
         let _of_a_child = file.try_clone().unwrap(); // as a fork has it until it executes its program
         drop((first, second));
-        let third = Kept::at(folder.clone()).unwrap();
+        let third = DevFolder::at(folder.clone()).unwrap();
         assert!(third.other().is_none());
         assert!(third.clear().await.is_err(), "the second one has a server here");
         drop(held);

@@ -24,10 +24,10 @@ use wakeq::delivery::{Deliverer, Targets};
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{Admin, Entities, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
 use wakeq_services::{
-    Asked, Choice, Chosen, ClusterOptions, Folder, Postgres, PubSub as Emulator, UnknownChoice,
+    Choice, ChosenService, ClusterOptions, Folder, Postgres, PubSub as Emulator, Requested, UnknownChoice,
 };
 
-use kept::{Kept, Other};
+use kept::{DevFolder, OtherProcess};
 
 /// Run Postgres, a Pub/Sub emulator, the API, a worker and sample events, and report what happens.
 /// Stop with Ctrl-C.
@@ -83,16 +83,16 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
     // Registered before anything starts, so that Ctrl-C during the start also shuts down cleanly.
     let stop = wakeq::shutdown_signal()?;
     tokio::pin!(stop);
-    let kept = Kept::open()?;
+    let dev_folder = DevFolder::open()?;
     if arguments.fresh {
-        screen::cleared(&kept.clear().await?);
+        screen::cleared(&dev_folder.clear().await?);
     }
-    let _held = kept.hold()?;
+    let _servers_lock = dev_folder.lock_servers()?;
     let services = tokio::select! {
-        services = Services::start(&arguments, &kept) => services?,
+        services = Services::start(&arguments, &dev_folder) => services?,
         _ = &mut stop => return Ok(()),
     };
-    let worked = work(&services, &arguments, &kept, stop).await;
+    let worked = work(&services, &arguments, &dev_folder, stop).await;
     let stopped = services.stop().await;
     if worked.is_ok() {
         screen::line(&stopped);
@@ -102,21 +102,22 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
 
 /// The services that the queue needs.
 struct Services {
-    postgres: Chosen<Postgres>,
-    emulator: Chosen<Emulator>,
+    postgres: ChosenService<Postgres>,
+    emulator: ChosenService<Emulator>,
 }
 
 impl Services {
-    async fn start(arguments: &Arguments, kept: &Kept) -> anyhow::Result<Self> {
-        let postgres = asked("--postgres", arguments.postgres.as_deref())?;
-        let emulator = asked("--emulator", arguments.emulator.as_deref())?;
-        let options = ClusterOptions { folder: Folder::Kept(kept.postgres()), ..ClusterOptions::default() };
+    async fn start(arguments: &Arguments, dev_folder: &DevFolder) -> anyhow::Result<Self> {
+        let postgres = requested("--postgres", arguments.postgres.as_deref())?;
+        let emulator = requested("--emulator", arguments.emulator.as_deref())?;
+        let options =
+            ClusterOptions { folder: Folder::Persistent(dev_folder.postgres()), ..ClusterOptions::default() };
         let (postgres, emulator) =
             tokio::join!(Postgres::choose(options, postgres), Emulator::choose(emulator));
-        let postgres = match kept.other() {
+        let postgres = match dev_folder.other() {
             None => postgres?,
             Some(other) => postgres.with_context(|| {
-                let Other { pid, database_url } = other;
+                let OtherProcess { pid, database_url } = other;
                 format!("another cargo dev (process {pid}) runs here; DATABASE_URL={database_url} joins it")
             })?,
         };
@@ -136,19 +137,19 @@ impl Services {
     }
 }
 
-fn asked<C: Choice>(option: &str, word: Option<&str>) -> Result<Option<Asked<C>>, UnknownChoice> {
-    word.map(|word| Asked::by_option(option, word)).transpose()
+fn requested<C: Choice>(option: &str, word: Option<&str>) -> Result<Option<Requested<C>>, UnknownChoice> {
+    word.map(|word| Requested::by_option(option, word)).transpose()
 }
 
 async fn work(
     services: &Services,
     arguments: &Arguments,
-    kept: &Kept,
+    dev_folder: &DevFolder,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let url = services.postgres.service.maintenance_url();
     let host = services.emulator.service.host();
-    kept.announce(&url)?;
+    dev_folder.announce(&url)?;
     let migrations = Store::migrate(&url, false).await?;
     let defaults = PubSubConfig::new(DEVELOPMENT_PROJECT);
     let pubsub = PubSubConfig {
@@ -158,10 +159,10 @@ async fn work(
         ..defaults
     };
     create_topics(&pubsub).await?;
-    let joins = kept.other().is_some_and(|other| other.database_url == url);
+    let joins = dev_folder.other().is_some_and(|other| other.database_url == url);
     let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
     let mut metrics = service::metrics().await?;
-    let secret_keys = service::secret_keys(&kept.secret_key())?;
+    let secret_keys = service::secret_keys(&dev_folder.secret_key())?;
     let store = store::connect(&url, !services.postgres.service.stays(), may_forget, &secret_keys).await?;
     metrics.watch(&store);
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub).await?);
@@ -169,10 +170,10 @@ async fn work(
     if server.local_address().port() != arguments.port {
         screen::line(&format!("Port {} is in use: the API listens on another one", arguments.port));
     }
-    service::key(store.clone(), &kept.key()).await?;
+    service::key(store.clone(), &dev_folder.key()).await?;
     screen::introduction(
         services,
-        kept,
+        dev_folder,
         migrations.len(),
         &screen::Access { url, host, address: server.local_address(), metrics: metrics.address() },
     );
@@ -218,8 +219,8 @@ async fn run_events(
         Some(_) => Some(accounts::start(store, queue.clone()).await?),
         None => None,
     };
-    let worrying = AbortOnDropHandle::new(tokio::spawn(tell_trouble(worker.trouble())));
-    let telling = tokio::spawn(tell(reports));
+    let trouble_task = AbortOnDropHandle::new(tokio::spawn(print_trouble(worker.trouble())));
+    let printing = tokio::spawn(print_reports(reports));
     let trickle =
         (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
     let mut working = tokio::spawn(worker.run());
@@ -228,16 +229,16 @@ async fn run_events(
         ended = &mut working => return Ok(ended??),
         () = &mut stop => screen::line("stopping: nothing more is claimed or emitted; handlers may finish"),
     }
-    drop((trickle, worrying, example));
+    drop((trickle, trouble_task, example));
     stopping.cancel();
     working.await??;
-    telling.await?;
+    printing.await?;
     drop(endpoint);
     Ok(())
 }
 
 /// Reports when notifications can no longer be received, and when they can again.
-async fn tell_trouble(mut trouble: watch::Receiver<Option<String>>) {
+async fn print_trouble(mut trouble: watch::Receiver<Option<String>>) {
     let mut ready = trouble.wait_for(Option::is_none).await.is_ok();
     while ready {
         let Ok(words) =
@@ -251,7 +252,7 @@ async fn tell_trouble(mut trouble: watch::Receiver<Option<String>>) {
     }
 }
 
-async fn tell(mut reports: mpsc::Receiver<RunReport>) {
+async fn print_reports(mut reports: mpsc::Receiver<RunReport>) {
     while let Some(report) = reports.recv().await {
         if let Some(sentence) = story::sentence(&report) {
             let handler = report.address.map_or_else(String::new, |address| address.scope.name.to_string());

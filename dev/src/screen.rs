@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use wakeq::{CanvasId, EventId};
 
 use crate::Services;
-use crate::kept::Kept;
+use crate::kept::DevFolder;
 
 /// Writes a line. Ignores errors, as a reader that has gone is no reason to stop.
 pub(super) fn line(text: &str) {
@@ -42,12 +42,12 @@ pub(super) struct Access {
 }
 
 /// Prints what is running, and what to type in a second terminal.
-pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, access: &Access) {
+pub(super) fn introduction(services: &Services, dev_folder: &DevFolder, migrations: usize, access: &Access) {
     let Services { postgres, emulator } = services;
     let Access { url, host, address, metrics } = access;
     line(&format!("{postgres}"));
     line(&format!("{emulator}"));
-    if let Some(other) = kept.other().filter(|other| other.database_url == *url) {
+    if let Some(other) = dev_folder.other().filter(|other| other.database_url == *url) {
         let pid = &other.pid;
         line(&format!("This uses the Postgres of another cargo dev (process {pid}): both share its events"));
     }
@@ -56,7 +56,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line(&format!("Metrics: http://{metrics}/metrics"));
     line("");
     line("In a second terminal, over HTTP:");
-    line(&format!("  export KEY=\"$(cat {})\"", kept.key().display()));
+    line(&format!("  export KEY=\"$(cat {})\"", dev_folder.key().display()));
     line(&format!("  export API=http://{address}/v1/canvases/{}", CanvasId::DEFAULT));
     line(&format!("  export ADMIN=http://{address}/v1/admin/canvases/{}", CanvasId::DEFAULT));
     line("  curl -sS $API/events -H \"authorization: Bearer $KEY\" -H 'content-type: application/json' \\");
@@ -65,7 +65,7 @@ pub(super) fn introduction(services: &Services, kept: &Kept, migrations: usize, 
     line("or on the command line:");
     line(&format!("  export DATABASE_URL={url}"));
     line(&format!("  export PUBSUB_EMULATOR_HOST={host}"));
-    line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", kept.secret_key().display()));
+    line(&format!("  export WAKEQ_SECRET_KEY_FILE={}", dev_folder.secret_key().display()));
     line("  export WAKEQ_BROADCAST=1    # emitted events are also broadcast to listeners");
     if postgres.service.may_forget() {
         line("  export WAKEQ_ALLOW_UNSAFE_DURABILITY=1    # this Postgres does not wait for the disk");

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use wakeq::access::{Access, AccessConfig, KeyState, NewKey, Reach, Scope, Within};
+use wakeq::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
 use wakeq::cli::Metrics;
 use wakeq::delivery::{DeliveryConfig, InvalidAllowedPlace};
 use wakeq::http::{HttpConfig, HttpError, HttpServer};
@@ -58,10 +58,10 @@ pub(super) async fn key(store: Store, file: &Path) -> anyhow::Result<()> {
         only_ours(&std::fs::File::open(file)?)?;
         return Ok(());
     }
-    let within = Within::from(CanvasId::DEFAULT);
-    for key in access.keys(within, None, 1000).await? {
+    let filter = CredentialFilter::from(CanvasId::DEFAULT);
+    for key in access.keys(filter, None, 1000).await? {
         if key.holder == HOLDER && key.state == KeyState::Live {
-            access.revoke_key(within, key.id, &Actor::admin(HOLDER)).await?;
+            access.revoke_key(filter, key.id, &Actor::admin(HOLDER)).await?;
         }
     }
     let (reach, scopes) = (Reach::Canvas(CanvasId::DEFAULT), Scope::ALL.into_iter().collect());

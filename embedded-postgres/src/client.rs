@@ -15,13 +15,13 @@ use crate::databases::Databases;
 use crate::engine::EngineError;
 use crate::frame::{Frame, Inbox, LONGEST_BYTES};
 use crate::settings::Settings;
-use crate::sql::{self, Administration};
-use crate::startup::{self, Key, Wish};
+use crate::sql::{self, DatabaseCommand};
+use crate::startup::{self, Key, SessionRequest};
 use crate::statements::Statements;
 
 /// Why a client is no longer served.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Farewell {
+pub(crate) enum ClientError {
     #[error("the connection")]
     Connection(#[from] std::io::Error),
     #[error(transparent)]
@@ -49,7 +49,7 @@ pub(crate) struct Client {
     settings: Settings,
     statements: Statements,
     /// The engine that holds its session.
-    age: u64,
+    generation: u64,
     /// Held while a transaction is open.
     turn: Option<Turn>,
     cancelled: Arc<Notify>,
@@ -58,7 +58,7 @@ pub(crate) struct Client {
 
 /// What a client needs besides its connection.
 #[derive(Debug)]
-pub(crate) struct Terms {
+pub(crate) struct ClientContext {
     pub(crate) databases: Arc<Databases>,
     pub(crate) key: Key,
     pub(crate) cancelled: Arc<Notify>,
@@ -69,11 +69,11 @@ pub(crate) struct Terms {
 pub(crate) async fn serve(
     mut inbox: Inbox<OwnedReadHalf>,
     mut outbox: OwnedWriteHalf,
-    wish: Wish,
-    terms: Terms,
-) -> Result<(), Farewell> {
-    let Terms { databases, key, cancelled, longest_wait } = terms;
-    let (database, _visit) = match databases.enter(&wish.database).await {
+    request: SessionRequest,
+    context: ClientContext,
+) -> Result<(), ClientError> {
+    let ClientContext { databases, key, cancelled, longest_wait } = context;
+    let (database, _guard) = match databases.enter(&request.database).await {
         Ok(entered) => entered,
         Err(error) => return Err(fatal(&mut outbox, error.code(), &error.to_string()).await),
     };
@@ -90,16 +90,16 @@ pub(crate) async fn serve(
         }
         Err(_) => return Err(fatal(&mut outbox, "57P03", "another connection has a transaction open").await),
     };
-    if let Some(refused) = turn.wear(&wish.settings).await? {
+    if let Some(refused) = turn.apply(&request.settings).await? {
         turn.end();
         outbox.write_all(&refused.bytes()).await?;
-        return Err(Farewell::Refused);
+        return Err(ClientError::Refused);
     }
-    let (age, welcome) = (turn.age(), startup::welcome(turn.parameters(), key));
+    let (generation, welcome) = (turn.generation(), startup::welcome(turn.parameters(), key));
     turn.end();
     outbox.write_all(&welcome).await?;
     let statements = Statements::of(key.process);
-    let (settings, turn) = (wish.settings, None);
+    let (settings, turn) = (request.settings, None);
     let mut client = Client {
         inbox,
         outbox,
@@ -107,20 +107,20 @@ pub(crate) async fn serve(
         database,
         settings,
         statements,
-        age,
+        generation,
         turn,
         cancelled,
         longest_wait,
     };
-    let result = client.converse().await;
-    if let Some(farewell) = client.statements.farewell() {
-        client.database.leave(farewell);
+    let result = client.run().await;
+    if let Some(cleanup) = client.statements.cleanup() {
+        client.database.leave(cleanup);
     }
     result
 }
 
 impl Client {
-    async fn converse(&mut self) -> Result<(), Farewell> {
+    async fn run(&mut self) -> Result<(), ClientError> {
         let mut group = Vec::new();
         let mut bytes = 0;
         // After an error, everything up to the next Sync is ignored.
@@ -154,7 +154,7 @@ impl Client {
     }
 
     /// Answers a group of messages; false if the messages up to the next Sync have to be ignored.
-    async fn answer(&mut self, group: Vec<Frame>) -> Result<bool, Farewell> {
+    async fn answer(&mut self, group: Vec<Frame>) -> Result<bool, ClientError> {
         let is_flush = group.last().is_some_and(|frame| frame.tag == b'H');
         let refusal = match self.own_answer(&group).await {
             Some(Ok(tag)) => {
@@ -163,12 +163,12 @@ impl Client {
                 return Ok(true);
             }
             Some(Err(error)) => Refusal::Error(error),
-            None => match self.have_turn().await? {
+            None => match self.acquire_turn().await? {
                 Some(refusal) => refusal,
                 None => return self.exchange(group).await.map(|()| true),
             },
         };
-        let Refusal::Error(error) = refusal else { return Err(Farewell::Refused) };
+        let Refusal::Error(error) = refusal else { return Err(ClientError::Refused) };
         let mut bytes = error.bytes();
         if !is_flush {
             Frame::ready(b'I').append_to(&mut bytes);
@@ -203,7 +203,7 @@ impl Client {
             return None;
         }
         let what = match (group, texts.as_slice()) {
-            ([Frame { tag: b'Q', .. }], [text]) => Administration::of(text),
+            ([Frame { tag: b'Q', .. }], [text]) => DatabaseCommand::of(text),
             _ => None,
         };
         let Some(what) = what else {
@@ -215,14 +215,14 @@ impl Client {
             );
         };
         let tag = what.tag();
-        match self.databases.carry_out(what).await {
+        match self.databases.execute(what).await {
             Ok(()) => Some(Ok(tag)),
             Err(error) => refused(error.code(), &error.to_string()),
         }
     }
 
     /// Waits for the session, but no longer than a statement may take.
-    async fn have_turn(&mut self) -> Result<Option<Refusal>, Farewell> {
+    async fn acquire_turn(&mut self) -> Result<Option<Refusal>, ClientError> {
         if self.turn.is_some() {
             return Ok(None);
         }
@@ -239,11 +239,11 @@ impl Client {
             }
             turn = self.database.turn() => turn?,
         };
-        if turn.age() != self.age {
+        if turn.generation() != self.generation {
             return Err(self.shut_down().await);
         }
         let settings = std::mem::take(&mut self.settings);
-        let refused = turn.wear(&settings).await?;
+        let refused = turn.apply(&settings).await?;
         self.settings = settings;
         if let Some(frame) = refused {
             turn.end();
@@ -255,7 +255,7 @@ impl Client {
 
     /// Passes a group to the engine and its answer to the client, and releases the turn if nothing
     /// is open.
-    async fn exchange(&mut self, group: Vec<Frame>) -> Result<(), Farewell> {
+    async fn exchange(&mut self, group: Vec<Frame>) -> Result<(), ClientError> {
         let Some(mut turn) = self.turn.take() else { return Err(EngineError::Ended.into()) };
         let mut messages = Vec::new();
         for frame in group {
@@ -271,10 +271,10 @@ impl Client {
         let mut is_open = answer.status != Some(b'I');
         if !is_open
             && self.statements.take_may_have_changed()
-            && let Some(look) = turn.look().await?
+            && let Some(state) = turn.read_session().await?
         {
-            self.settings = look.settings;
-            is_open = look.holds_locks;
+            self.settings = state.settings;
+            is_open = state.holds_locks;
         }
         if is_open {
             self.turn = Some(turn);
@@ -290,16 +290,16 @@ impl Client {
         own.filter(|limit| *limit > 0).map_or(self.longest_wait, Duration::from_millis)
     }
 
-    async fn shut_down(&mut self) -> Farewell {
+    async fn shut_down(&mut self) -> ClientError {
         fatal(&mut self.outbox, "57P01", "terminating connection due to administrator command").await
     }
 }
 
 /// Tells a client why its connection ends. Gives up after a second if the client does not read.
-pub(crate) async fn fatal(outbox: &mut (impl AsyncWrite + Unpin), code: &str, message: &str) -> Farewell {
+pub(crate) async fn fatal(outbox: &mut (impl AsyncWrite + Unpin), code: &str, message: &str) -> ClientError {
     let words = Frame::error("FATAL", code, message).bytes();
     match tokio::time::timeout(Duration::from_secs(1), outbox.write_all(&words)).await {
         Ok(Err(error)) => error.into(),
-        Ok(Ok(())) | Err(_) => Farewell::Refused,
+        Ok(Ok(())) | Err(_) => ClientError::Refused,
     }
 }

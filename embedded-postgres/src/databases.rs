@@ -12,9 +12,9 @@ use std::sync::{Arc, PoisonError};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::database::{Database, Visit};
+use crate::database::{ClientGuard, Database};
 use crate::engine::EngineError;
-use crate::sql::Administration;
+use crate::sql::DatabaseCommand;
 
 const LONGEST_NAME_BYTES: usize = 63;
 /// Each has an engine, with memory of its own.
@@ -65,84 +65,84 @@ pub(crate) struct Databases {
     folder: PathBuf,
     known: Mutex<HashMap<String, Arc<Database>>>,
     /// Those that do not allow connections; forgotten when this process ends.
-    shut: std::sync::Mutex<HashSet<String>>,
+    closed: std::sync::Mutex<HashSet<String>>,
     ended: CancellationToken,
 }
 
 impl Databases {
     pub(crate) fn new(folder: PathBuf, ended: CancellationToken) -> Self {
-        Self { folder, known: Mutex::default(), shut: std::sync::Mutex::default(), ended }
+        Self { folder, known: Mutex::default(), closed: std::sync::Mutex::default(), ended }
     }
 
-    /// Opens the database for a client, which is counted as long as the visit lives.
-    pub(crate) async fn enter(&self, name: &str) -> Result<(Arc<Database>, Visit), DatabaseError> {
+    /// Opens the database for a client, which is counted as long as the guard lives.
+    pub(crate) async fn enter(&self, name: &str) -> Result<(Arc<Database>, ClientGuard), DatabaseError> {
         let mut known = self.known.lock().await;
-        if self.shut().contains(name) {
+        if self.closed().contains(name) {
             return Err(DatabaseError::Closed(name.to_owned()));
         }
         if !known.contains_key(name) {
-            if !self.place(name)?.is_dir() {
+            if !self.folder_of(name)?.is_dir() {
                 return Err(DatabaseError::Missing(name.to_owned()));
             }
             if known.len() >= MOST_OPEN {
                 return Err(DatabaseError::TooMany);
             }
-            let database = Database::new(self.place(name)?, self.ended.child_token());
+            let database = Database::new(self.folder_of(name)?, self.ended.child_token());
             known.insert(name.to_owned(), Arc::new(database));
         }
         let database = known.get(name).cloned().ok_or_else(|| DatabaseError::Missing(name.to_owned()))?;
-        let visit = database.enter();
-        Ok((database, visit))
+        let guard = database.enter();
+        Ok((database, guard))
     }
 
     /// Creates a database, unless it exists.
     pub(crate) async fn ensure(&self, name: &str) -> Result<(), DatabaseError> {
-        let create = Administration::Create { name: name.to_owned(), template: None };
-        match self.carry_out(create).await {
+        let create = DatabaseCommand::Create { name: name.to_owned(), template: None };
+        match self.execute(create).await {
             Ok(()) | Err(DatabaseError::Exists(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// Carries out a statement.
-    pub(crate) async fn carry_out(&self, what: Administration) -> Result<(), DatabaseError> {
+    pub(crate) async fn execute(&self, what: DatabaseCommand) -> Result<(), DatabaseError> {
         let mut known = self.known.lock().await;
         match what {
-            Administration::Create { name, template } => {
-                let place = self.free(&name)?;
+            DatabaseCommand::Create { name, template } => {
+                let folder = self.new_folder(&name)?;
                 match template {
-                    None => fs::create_dir_all(&place).map_err(at(&place)),
+                    None => fs::create_dir_all(&folder).map_err(at(&folder)),
                     Some(template) => {
-                        let source = self.quiet(&mut known, &template).await?;
-                        copy_whole(&source, &place).await
+                        let source = self.close_idle(&mut known, &template).await?;
+                        copy_whole(&source, &folder).await
                     }
                 }
             }
-            Administration::Rename { from, to } => {
-                let target = self.free(&to)?;
-                let source = self.quiet(&mut known, &from).await?;
+            DatabaseCommand::Rename { from, to } => {
+                let target = self.new_folder(&to)?;
+                let source = self.close_idle(&mut known, &from).await?;
                 fs::rename(&source, &target).map_err(at(&target))
             }
-            Administration::Drop { name, if_exists, force } => {
+            DatabaseCommand::Drop { name, if_exists, force } => {
                 if force {
                     end(&mut known, &name).await?;
                 }
-                let place = match self.quiet(&mut known, &name).await {
+                let folder = match self.close_idle(&mut known, &name).await {
                     Err(DatabaseError::Missing(_)) if if_exists => return Ok(()),
-                    place => place?,
+                    folder => folder?,
                 };
-                self.shut().remove(&name);
-                fs::remove_dir_all(&place).map_err(at(&place))
+                self.closed().remove(&name);
+                fs::remove_dir_all(&folder).map_err(at(&folder))
             }
-            Administration::Allow { name, connections } => {
-                if !self.place(&name)?.is_dir() {
+            DatabaseCommand::Allow { name, connections } => {
+                if !self.folder_of(&name)?.is_dir() {
                     return Err(DatabaseError::Missing(name));
                 }
                 if connections {
-                    self.shut().remove(&name);
+                    self.closed().remove(&name);
                     return Ok(());
                 }
-                self.shut().insert(name.clone());
+                self.closed().insert(name.clone());
                 end(&mut known, &name).await
             }
         }
@@ -160,33 +160,33 @@ impl Databases {
     }
 
     /// The folder of a database, once it has no clients and no engine.
-    async fn quiet(
+    async fn close_idle(
         &self,
         known: &mut HashMap<String, Arc<Database>>,
         name: &str,
     ) -> Result<PathBuf, DatabaseError> {
         if let Some(database) = known.get(name) {
-            if !database.is_left().await {
+            if !database.has_no_clients().await {
                 return Err(DatabaseError::InUse(name.to_owned()));
             }
             database.close().await?;
             known.remove(name);
         }
-        let place = self.place(name)?;
-        if place.is_dir() { Ok(place) } else { Err(DatabaseError::Missing(name.to_owned())) }
+        let folder = self.folder_of(name)?;
+        if folder.is_dir() { Ok(folder) } else { Err(DatabaseError::Missing(name.to_owned())) }
     }
 
-    fn shut(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
-        self.shut.lock().unwrap_or_else(PoisonError::into_inner)
+    fn closed(&self) -> std::sync::MutexGuard<'_, HashSet<String>> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The folder for a database that does not exist yet.
-    fn free(&self, name: &str) -> Result<PathBuf, DatabaseError> {
-        let place = self.place(name)?;
-        if place.exists() { Err(DatabaseError::Exists(name.to_owned())) } else { Ok(place) }
+    fn new_folder(&self, name: &str) -> Result<PathBuf, DatabaseError> {
+        let folder = self.folder_of(name)?;
+        if folder.exists() { Err(DatabaseError::Exists(name.to_owned())) } else { Ok(folder) }
     }
 
-    fn place(&self, name: &str) -> Result<PathBuf, DatabaseError> {
+    fn folder_of(&self, name: &str) -> Result<PathBuf, DatabaseError> {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
         let fits = (1..=LONGEST_NAME_BYTES).contains(&name.len()) && name.chars().all(allowed);
         if fits { Ok(self.folder.join(name)) } else { Err(DatabaseError::Name(name.to_owned())) }

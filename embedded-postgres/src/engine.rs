@@ -14,7 +14,7 @@ use crate::frame::{Frame, frames};
 use crate::settings::pair;
 
 /// The parameters that a client receives at its start.
-const TOLD: &str = "
+const STARTUP_PARAMETERS: &str = "
     select name, setting from pg_catalog.pg_settings
      where name in ('DateStyle', 'IntervalStyle', 'TimeZone', 'client_encoding', 'default_transaction_read_only',
                     'in_hot_standby', 'integer_datetimes', 'server_encoding', 'server_version',
@@ -52,7 +52,7 @@ impl Engine {
         thread::Builder::new().name("engine".to_owned()).spawn(move || work(&folder, ready, &inbox))?;
         opened.await.unwrap_or(Err(EngineError::Ended))?;
         let mut engine = Self { orders, parameters: Vec::new() };
-        let answer = engine.exchange(Frame::query(TOLD).bytes()).await?;
+        let answer = engine.exchange(Frame::query(STARTUP_PARAMETERS).bytes()).await?;
         engine.parameters = frames(&answer).iter().filter_map(pair).collect();
         Ok(engine)
     }

@@ -65,9 +65,9 @@ async fn main() -> anyhow::Result<()> {
     let databases = Arc::new(Databases::new(arguments.data, end.child_token()));
     databases.ensure(FIRST).await?;
     // Unpacks the engine, and fails early if it does not start.
-    let (first, visit) = databases.enter(FIRST).await?;
+    let (first, guard) = databases.enter(FIRST).await?;
     first.turn().await?.end();
-    drop(visit);
+    drop(guard);
 
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port))
         .await

@@ -14,10 +14,10 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::{self, Farewell, Terms};
+use crate::client::{self, ClientContext, ClientError};
 use crate::databases::Databases;
 use crate::frame::Inbox;
-use crate::startup::{self, Key, Opening};
+use crate::startup::{self, Key, StartupPacket};
 
 const MOST_CLIENTS: usize = 500;
 /// How long a client may take to send its startup packet.
@@ -68,27 +68,27 @@ impl Server {
         // The client has been told why it ended, or has gone; only failures of the engine are
         // logged.
         match self.serve(stream, process, is_full).await {
-            Err(Farewell::Engine(error)) => eprintln!("connection {process}: {error}"),
-            Ok(()) | Err(Farewell::Connection(_) | Farewell::Refused) => {}
+            Err(ClientError::Engine(error)) => eprintln!("connection {process}: {error}"),
+            Ok(()) | Err(ClientError::Connection(_) | ClientError::Refused) => {}
         }
         self.cancellations().remove(&process);
     }
 
-    async fn serve(&self, stream: TcpStream, process: u32, is_full: bool) -> Result<(), Farewell> {
+    async fn serve(&self, stream: TcpStream, process: u32, is_full: bool) -> Result<(), ClientError> {
         stream.set_nodelay(true)?;
         let (reader, mut outbox) = stream.into_split();
         let mut inbox = Inbox::new(reader);
-        let wish = loop {
+        let request = loop {
             let packet = tokio::time::timeout(OPENS_WITHIN, inbox.startup()).await;
             let Ok(Some(packet)) = packet.unwrap_or(Ok(None)) else { return Ok(()) };
             match startup::read(&packet) {
-                Opening::Encryption => outbox.write_all(b"N").await?,
-                Opening::Cancel(key) => {
+                StartupPacket::Encryption => outbox.write_all(b"N").await?,
+                StartupPacket::Cancel(key) => {
                     self.cancel(key);
                     return Ok(());
                 }
-                Opening::Session(wish) => break wish,
-                Opening::Unknown => {
+                StartupPacket::Session(request) => break request,
+                StartupPacket::Unknown => {
                     return Err(client::fatal(&mut outbox, "08P01", "only protocol 3.0 is spoken here").await);
                 }
             }
@@ -100,7 +100,7 @@ impl Server {
         let cancelled = Arc::new(Notify::new());
         self.cancellations().insert(process, (key.secret, Arc::clone(&cancelled)));
         let (databases, longest_wait) = (Arc::clone(&self.databases), self.longest_wait);
-        client::serve(inbox, outbox, wish, Terms { databases, key, cancelled, longest_wait }).await
+        client::serve(inbox, outbox, request, ClientContext { databases, key, cancelled, longest_wait }).await
     }
 
     /// Cancels a wait for a turn only: the engine itself cannot be interrupted.

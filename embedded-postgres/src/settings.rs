@@ -15,7 +15,7 @@ const USER: &str = "session_authorization";
 const ROLE: &str = "role";
 
 /// Everything that distinguishes the session from a fresh one.
-pub(crate) const LOOK: &str = "
+pub(crate) const SESSION_QUERY: &str = "
     select name, setting from pg_catalog.pg_settings where source = 'session'
     union all select 'session_authorization', session_user::text where session_user <> 'postgres'
     union all select 'role', pg_catalog.current_setting('role') where pg_catalog.current_setting('role') <> 'none'
@@ -23,21 +23,21 @@ pub(crate) const LOOK: &str = "
 
 /// The result of reading the session.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct SessionState {
     pub(crate) settings: Settings,
     /// Whether it holds locks that outlive the transaction.
     pub(crate) holds_locks: bool,
 }
 
-/// Parses the answer to [`LOOK`]; `None` if it is an error.
-pub(crate) fn look(answer: &[u8]) -> Option<Look> {
+/// Parses the answer to [`SESSION_QUERY`]; `None` if it is an error.
+pub(crate) fn parse_session(answer: &[u8]) -> Option<SessionState> {
     let frames = frames(answer);
     if frames.iter().any(|frame| frame.tag == b'E') {
         return None;
     }
     let mut settings: Settings = frames.iter().filter_map(pair).collect();
     let holds_locks = settings.remove("").is_some();
-    Some(Look { settings, holds_locks })
+    Some(SessionState { settings, holds_locks })
 }
 
 /// A row of two texts.
@@ -96,10 +96,12 @@ mod tests {
         let answer =
             [row("lock_timeout", "200"), row("search_path", ""), row("", "locks"), Frame::ready(b'I')];
         let bytes: Vec<u8> = answer.iter().flat_map(Frame::bytes).collect();
-        let expected =
-            Look { settings: settings(&[("lock_timeout", "200"), ("search_path", "")]), holds_locks: true };
-        assert_eq!(look(&bytes), Some(expected));
-        assert_eq!(look(&Frame::error("ERROR", "XX000", "no").bytes()), None);
+        let expected = SessionState {
+            settings: settings(&[("lock_timeout", "200"), ("search_path", "")]),
+            holds_locks: true,
+        };
+        assert_eq!(parse_session(&bytes), Some(expected));
+        assert_eq!(parse_session(&Frame::error("ERROR", "XX000", "no").bytes()), None);
         let null = Frame::new(b'D', [&2_u16.to_be_bytes()[..], &[0, 0, 0, 1, b'a'], &[0xff; 4]].concat());
         assert_eq!(pair(&null), None);
     }

@@ -7,7 +7,7 @@
 
 /// An operation on the databases of this server, each of which is an engine of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Administration {
+pub(crate) enum DatabaseCommand {
     Create {
         name: String,
         template: Option<String>,
@@ -28,7 +28,7 @@ pub(crate) enum Administration {
     },
 }
 
-impl Administration {
+impl DatabaseCommand {
     /// Parses a single statement about databases, if it has one of the supported forms.
     pub(crate) fn of(sql: &str) -> Option<Self> {
         let sql = sql.trim().trim_end_matches(';');
@@ -124,28 +124,28 @@ fn statements(sql: &str) -> impl Iterator<Item = Vec<String>> {
 mod tests {
     use super::*;
 
-    fn create(name: &str, template: Option<&str>) -> Option<Administration> {
-        Some(Administration::Create { name: name.to_owned(), template: template.map(str::to_owned) })
+    fn create(name: &str, template: Option<&str>) -> Option<DatabaseCommand> {
+        Some(DatabaseCommand::Create { name: name.to_owned(), template: template.map(str::to_owned) })
     }
 
     #[test]
     fn statements_about_databases_are_read() {
-        assert_eq!(Administration::of(" CREATE DATABASE Shop ;"), create("shop", None));
+        assert_eq!(DatabaseCommand::of(" CREATE DATABASE Shop ;"), create("shop", None));
         assert_eq!(
-            Administration::of("create database \"Shop\"\n template shop_1"),
+            DatabaseCommand::of("create database \"Shop\"\n template shop_1"),
             create("Shop", Some("shop_1"))
         );
-        let rename = Administration::Rename { from: "a".to_owned(), to: "b".to_owned() };
-        assert_eq!(Administration::of("alter database a rename to b"), Some(rename));
-        let allow = Administration::Allow { name: "a".to_owned(), connections: false };
-        assert_eq!(Administration::of("alter database \"a\" ALLOW_CONNECTIONS false"), Some(allow));
+        let rename = DatabaseCommand::Rename { from: "a".to_owned(), to: "b".to_owned() };
+        assert_eq!(DatabaseCommand::of("alter database a rename to b"), Some(rename));
+        let allow = DatabaseCommand::Allow { name: "a".to_owned(), connections: false };
+        assert_eq!(DatabaseCommand::of("alter database \"a\" ALLOW_CONNECTIONS false"), Some(allow));
         for (sql, if_exists, force) in [
             ("drop database a", false, false),
             ("drop database if exists a", true, false),
             ("drop database if exists a with (force)", true, true),
         ] {
-            let expected = Administration::Drop { name: "a".to_owned(), if_exists, force };
-            assert_eq!(Administration::of(sql), Some(expected), "{sql}");
+            let expected = DatabaseCommand::Drop { name: "a".to_owned(), if_exists, force };
+            assert_eq!(DatabaseCommand::of(sql), Some(expected), "{sql}");
         }
         for other in [
             "select 1",
@@ -153,7 +153,7 @@ mod tests {
             "create database a owner b",
             "drop database a cascade",
         ] {
-            assert_eq!(Administration::of(other), None, "{other}");
+            assert_eq!(DatabaseCommand::of(other), None, "{other}");
         }
         assert!(is_about_databases("select 1; create  database a owner b"));
         assert!(!is_about_databases("create table database (id int)"));

@@ -14,13 +14,13 @@ const CANCEL: u32 = 80_877_102;
 
 /// What a packet without a tag requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Opening {
+pub(crate) enum StartupPacket {
     /// Encryption, which is not supported.
     Encryption,
     /// To cancel what another connection waits for.
     Cancel(Key),
     /// A session.
-    Session(Wish),
+    Session(SessionRequest),
     /// Another protocol, or garbage.
     Unknown,
 }
@@ -35,19 +35,19 @@ pub(crate) struct Key {
 
 /// The session that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct SessionRequest {
     pub(crate) database: String,
     /// Settings that apply from the start, including its user.
     pub(crate) settings: BTreeMap<String, String>,
 }
 
-pub(crate) fn read(packet: &[u8]) -> Opening {
-    let Some((code, rest)) = packet.split_first_chunk::<4>() else { return Opening::Unknown };
+pub(crate) fn read(packet: &[u8]) -> StartupPacket {
+    let Some((code, rest)) = packet.split_first_chunk::<4>() else { return StartupPacket::Unknown };
     match u32::from_be_bytes(*code) {
-        SSL | GSS => Opening::Encryption,
-        CANCEL => key(rest).map_or(Opening::Unknown, Opening::Cancel),
-        PROTOCOL_3 => Opening::Session(wish(rest)),
-        _ => Opening::Unknown,
+        SSL | GSS => StartupPacket::Encryption,
+        CANCEL => key(rest).map_or(StartupPacket::Unknown, StartupPacket::Cancel),
+        PROTOCOL_3 => StartupPacket::Session(session_request(rest)),
+        _ => StartupPacket::Unknown,
     }
 }
 
@@ -57,7 +57,7 @@ fn key(bytes: &[u8]) -> Option<Key> {
     Some(Key { process: u32::from_be_bytes(*process), secret: u32::from_be_bytes(*secret) })
 }
 
-fn wish(bytes: &[u8]) -> Wish {
+fn session_request(bytes: &[u8]) -> SessionRequest {
     let texts: Vec<String> =
         bytes.split(|byte| *byte == 0).map(|text| String::from_utf8_lossy(text).into_owned()).collect();
     let (mut settings, mut user, mut database) = (BTreeMap::new(), "postgres".to_owned(), None);
@@ -76,7 +76,7 @@ fn wish(bytes: &[u8]) -> Wish {
     if user != "postgres" {
         settings.insert("session_authorization".to_owned(), user);
     }
-    Wish { database, settings }
+    SessionRequest { database, settings }
 }
 
 /// Parses `-c name=value` and `--name=value`, with spaces in values escaped by a backslash.
@@ -135,10 +135,10 @@ mod tests {
             "options",
             r"-c statement_timeout=5s -csearch_path=a,\ b --lock-timeout=1s",
         ];
-        let Opening::Session(wish) = read(&packet(PROTOCOL_3, &texts)) else { panic!("a session") };
-        assert_eq!(wish.database, "shop");
+        let StartupPacket::Session(request) = read(&packet(PROTOCOL_3, &texts)) else { panic!("a session") };
+        assert_eq!(request.database, "shop");
         let settings: Vec<_> =
-            wish.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            request.settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         let expected = [
             ("lock_timeout", "1s"),
             ("search_path", "a, b"),
@@ -151,20 +151,20 @@ mod tests {
 
     #[test]
     fn the_superuser_has_a_database_of_its_name_and_no_settings() {
-        let Opening::Session(wish) = read(&packet(PROTOCOL_3, &["user", "postgres"])) else {
+        let StartupPacket::Session(request) = read(&packet(PROTOCOL_3, &["user", "postgres"])) else {
             panic!("a session")
         };
-        assert_eq!(wish, Wish { database: "postgres".to_owned(), settings: BTreeMap::new() });
+        assert_eq!(request, SessionRequest { database: "postgres".to_owned(), settings: BTreeMap::new() });
     }
 
     #[test]
     fn other_packets_are_told_apart() {
-        assert_eq!(read(&packet(SSL, &[])), Opening::Encryption);
-        assert_eq!(read(&packet(GSS, &[])), Opening::Encryption);
+        assert_eq!(read(&packet(SSL, &[])), StartupPacket::Encryption);
+        assert_eq!(read(&packet(GSS, &[])), StartupPacket::Encryption);
         let cancel = [CANCEL.to_be_bytes(), 7_u32.to_be_bytes(), 9_u32.to_be_bytes()].concat();
-        assert_eq!(read(&cancel), Opening::Cancel(Key { process: 7, secret: 9 }));
-        assert_eq!(read(&cancel[..6]), Opening::Unknown);
-        assert_eq!(read(&packet(2 << 16, &["user", "x"])), Opening::Unknown);
-        assert_eq!(read(b"ab"), Opening::Unknown);
+        assert_eq!(read(&cancel), StartupPacket::Cancel(Key { process: 7, secret: 9 }));
+        assert_eq!(read(&cancel[..6]), StartupPacket::Unknown);
+        assert_eq!(read(&packet(2 << 16, &["user", "x"])), StartupPacket::Unknown);
+        assert_eq!(read(b"ab"), StartupPacket::Unknown);
     }
 }

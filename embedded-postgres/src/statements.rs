@@ -108,7 +108,7 @@ impl Statements {
     }
 
     /// The messages that free what this client leaves; `None` if it leaves nothing.
-    pub(crate) fn farewell(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn cleanup(&mut self) -> Option<Vec<u8>> {
         let names: Vec<String> = std::mem::take(&mut self.open).into_keys().collect();
         let mut bytes: Vec<u8> = names.iter().flat_map(|name| self.close(name).bytes()).collect();
         if bytes.is_empty() {
@@ -159,7 +159,7 @@ mod tests {
         let messages = [parse("a", "select 1"), named(b'D', "a"), bind("p", "a"), named(b'C', "a")];
         let expected = [parse("7_a", "select 1"), named(b'D', "7_a"), bind("p", "7_a"), named(b'C', "7_a")];
         assert_eq!(sent(&mut statements, &messages), expected);
-        assert_eq!(statements.farewell(), None, "it closed it itself");
+        assert_eq!(statements.cleanup(), None, "it closed it itself");
     }
 
     #[test]
@@ -190,9 +190,9 @@ mod tests {
     fn what_a_client_leaves_is_closed() {
         let mut statements = Statements::of(2);
         sent(&mut statements, &[parse("a", "select 1"), parse("b", "select 2")]);
-        let farewell = statements.farewell().unwrap();
-        assert_eq!(frames(&farewell), [named(b'C', "2_a"), named(b'C', "2_b"), Frame::new(b'S', [])]);
-        assert_eq!(statements.farewell(), None);
+        let cleanup = statements.cleanup().unwrap();
+        assert_eq!(frames(&cleanup), [named(b'C', "2_a"), named(b'C', "2_b"), Frame::new(b'S', [])]);
+        assert_eq!(statements.cleanup(), None);
     }
 
     #[test]

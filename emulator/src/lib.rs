@@ -16,4 +16,4 @@ pub use emulator::{Emulator, Options, start};
 /// The messages of the protocol.
 pub use wakeq_emulator_proto as proto;
 
-pub use provision::{Provision, ProvisionError, Provisioned, ShortFormError};
+pub use provision::{Provision, ProvisionCounts, ProvisionError, ShortFormError};

@@ -30,20 +30,20 @@ use crate::proto::pubsub::{PushConfig, Subscription, Topic};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Provision {
-    topics: Vec<Wanted<Topic>>,
-    subscriptions: Vec<Wanted<Subscription>>,
+    topics: Vec<Requested<Topic>>,
+    subscriptions: Vec<Requested<Subscription>>,
 }
 
 /// A resource, and where it was requested.
 #[derive(Clone, Debug, PartialEq)]
-struct Wanted<T> {
+struct Requested<T> {
     resource: T,
     origin: String,
 }
 
 /// How many resources were created, not counting those that existed already.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Provisioned {
+pub struct ProvisionCounts {
     /// Topics.
     pub topics: usize,
     /// Subscriptions.
@@ -152,12 +152,12 @@ impl Provision {
     }
 
     pub(crate) fn topic_from(mut self, origin: impl Into<String>, resource: Topic) -> Self {
-        self.topics.push(Wanted { resource, origin: origin.into() });
+        self.topics.push(Requested { resource, origin: origin.into() });
         self
     }
 
     pub(crate) fn subscription_from(mut self, origin: impl Into<String>, resource: Subscription) -> Self {
-        self.subscriptions.push(Wanted { resource, origin: origin.into() });
+        self.subscriptions.push(Requested { resource, origin: origin.into() });
         self
     }
 
@@ -166,13 +166,13 @@ impl Provision {
     /// # Errors
     ///
     /// For the first resource that the broker refuses; those before it have been created.
-    pub fn apply(&self, broker: &mut Broker, now: Time) -> Result<Provisioned, ProvisionError> {
-        let mut made = Provisioned::default();
-        for Wanted { resource, origin } in &self.topics {
+    pub fn apply(&self, broker: &mut Broker, now: Time) -> Result<ProvisionCounts, ProvisionError> {
+        let mut made = ProvisionCounts::default();
+        for Requested { resource, origin } in &self.topics {
             let answer = broker.create_topic(now, resource.clone()).map(drop);
             made.topics += usize::from(is_new(answer, origin, &resource.name)?);
         }
-        for Wanted { resource, origin } in &self.subscriptions {
+        for Requested { resource, origin } in &self.subscriptions {
             let answer = broker.create_subscription(now, resource.clone()).map(drop);
             made.subscriptions += usize::from(is_new(answer, origin, &resource.name)?);
         }
@@ -246,11 +246,11 @@ mod tests {
 
     #[track_caller]
     fn names(provision: &Provision) -> (Vec<&str>, Vec<(&str, &str)>) {
-        let topics = provision.topics.iter().map(|wanted| wanted.resource.name.as_str()).collect();
+        let topics = provision.topics.iter().map(|requested| requested.resource.name.as_str()).collect();
         let subscriptions = provision
             .subscriptions
             .iter()
-            .map(|wanted| (wanted.resource.name.as_str(), wanted.resource.topic.as_str()))
+            .map(|requested| (requested.resource.name.as_str(), requested.resource.topic.as_str()))
             .collect();
         (topics, subscriptions)
     }

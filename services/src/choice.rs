@@ -68,23 +68,23 @@ impl Choice for PubSubChoice {
 /// A requested choice and its origin: `TEST_EMULATOR=google`, or `--emulator google`.
 ///
 /// ```
-/// use wakeq_services::{Asked, PubSubChoice};
+/// use wakeq_services::{Requested, PubSubChoice};
 ///
-/// let asked: Asked<PubSubChoice> = Asked::by_option("--emulator", "google")?;
-/// assert_eq!(asked.choice, PubSubChoice::Google);
-/// let wrong = Asked::<PubSubChoice>::by_option("--emulator", "best").unwrap_err();
+/// let requested: Requested<PubSubChoice> = Requested::by_option("--emulator", "google")?;
+/// assert_eq!(requested.choice, PubSubChoice::Google);
+/// let wrong = Requested::<PubSubChoice>::by_option("--emulator", "best").unwrap_err();
 /// assert_eq!(wrong.to_string(), "--emulator best is not a valid choice: use env, google, own or container");
 /// # Ok::<(), wakeq_services::UnknownChoice>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked<C> {
+pub struct Requested<C> {
     /// The requested kind.
     pub choice: C,
     /// What requested it, for messages.
     pub by: String,
 }
 
-impl<C: Choice> Asked<C> {
+impl<C: Choice> Requested<C> {
     /// From an option of a command.
     pub fn by_option(option: &str, word: &str) -> Result<Self, UnknownChoice> {
         Self::parse(word, format!("{option} {word}"))
@@ -92,21 +92,21 @@ impl<C: Choice> Asked<C> {
 
     /// From an environment variable; unset and empty request nothing.
     pub fn by_variable(variable: &str) -> Result<Option<Self>, UnknownChoice> {
-        let word = set(variable);
+        let word = env_value(variable);
         word.map(|word| Self::parse(&word, format!("{variable}={word}"))).transpose()
     }
 
     fn parse(word: &str, by: String) -> Result<Self, UnknownChoice> {
         match C::WORDS.iter().find(|(known, _)| *known == word) {
             Some((_, choice)) => Ok(Self { choice: *choice, by }),
-            None => Err(UnknownChoice { by, known: listed::<C>() }),
+            None => Err(UnknownChoice { by, known: word_list::<C>() }),
         }
     }
 }
 
 /// A service that is ready, and the reason for its choice.
 #[derive(Debug)]
-pub struct Chosen<S> {
+pub struct ChosenService<S> {
     /// The service.
     pub service: S,
     /// The reason: what requested it, or why nothing of higher precedence was used.
@@ -114,7 +114,7 @@ pub struct Chosen<S> {
 }
 
 /// One line, without a password.
-impl<S: fmt::Display> fmt::Display for Chosen<S> {
+impl<S: fmt::Display> fmt::Display for ChosenService<S> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} ({})", self.service, self.reason)
     }
@@ -126,13 +126,13 @@ pub(crate) fn say(line: &str) {
 }
 
 /// The value of a variable, unless it is empty.
-pub(crate) fn set(variable: &str) -> Option<String> {
+pub(crate) fn env_value(variable: &str) -> Option<String> {
     let value = env::var(variable).ok()?;
     let value = value.trim();
     (!value.is_empty()).then(|| value.to_owned())
 }
 
-fn listed<C: Choice>() -> String {
+fn word_list<C: Choice>() -> String {
     let words: Vec<_> = C::WORDS.iter().map(|(word, _)| *word).collect();
     match words.split_last() {
         Some((last, [])) => (*last).to_owned(),
@@ -148,10 +148,10 @@ mod tests {
     #[test]
     fn every_word_means_what_it_says_and_no_other_means_anything() {
         for (word, choice) in PostgresChoice::WORDS {
-            let asked = Asked::<PostgresChoice>::by_option("--postgres", word).unwrap();
-            assert_eq!((asked.choice, asked.by), (*choice, format!("--postgres {word}")));
+            let requested = Requested::<PostgresChoice>::by_option("--postgres", word).unwrap();
+            assert_eq!((requested.choice, requested.by), (*choice, format!("--postgres {word}")));
         }
-        let unknown = Asked::<PostgresChoice>::by_option("--postgres", "ENV").unwrap_err();
+        let unknown = Requested::<PostgresChoice>::by_option("--postgres", "ENV").unwrap_err();
         assert_eq!(
             unknown.to_string(),
             "--postgres ENV is not a valid choice: use env, installed, embedded or container"
@@ -160,7 +160,8 @@ mod tests {
 
     #[test]
     fn what_is_chosen_is_one_line_with_its_reason() {
-        let chosen = Chosen { service: "Postgres: here", reason: "DATABASE_URL is not set".to_owned() };
+        let chosen =
+            ChosenService { service: "Postgres: here", reason: "DATABASE_URL is not set".to_owned() };
         assert_eq!(chosen.to_string(), "Postgres: here (DATABASE_URL is not set)");
     }
 }

@@ -11,11 +11,13 @@ mod postgres;
 mod process;
 mod pubsub;
 
-pub use choice::{Asked, Choice, Chosen, PostgresChoice, PubSubChoice, UnknownChoice};
+pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested, UnknownChoice};
 pub use containers::{Container, ContainerError};
 pub use postgres::{
-    Cluster, ClusterOptions, DatabaseError, Embedded, Folder, Postgres, PostgresError, TestDatabase,
-    installed_postgres, remove_kept,
+    Cluster, ClusterOptions, DatabaseError, EmbeddedPostgres, Folder, Postgres, PostgresError, TestDatabase,
+    installed_postgres, remove_data_folder,
 };
-pub use process::{AtEnd, Ending, Guard, Guarded, Launch, ProcessError, RunAs, free_port, program_on_path};
+pub use process::{
+    AtEnd, ChildProcess, Ending, Guard, Launch, ProcessError, RunAs, free_port, program_on_path,
+};
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnEmulator, PubSub, find};

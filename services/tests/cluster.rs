@@ -9,7 +9,9 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{Asked, Cluster, ClusterOptions, Folder, Postgres, PostgresError, remove_kept};
+use wakeq_services::{
+    Cluster, ClusterOptions, Folder, Postgres, PostgresError, Requested, remove_data_folder,
+};
 
 async fn answer(url: &str, query: &'static str) -> Option<String> {
     let mut connection = PgConnection::connect(url).await.unwrap();
@@ -60,7 +62,7 @@ async fn what_was_committed_survives_a_kill() {
 #[tokio::test]
 async fn a_kept_folder_is_used_again_but_not_by_two() {
     let folder = std::env::temp_dir().join(format!("wakeq-kept-{}", std::process::id()));
-    let options = ClusterOptions { folder: Folder::Kept(folder.clone()), ..ClusterOptions::default() };
+    let options = ClusterOptions { folder: Folder::Persistent(folder.clone()), ..ClusterOptions::default() };
     let Some(first) = cluster(options.clone()).await else { return };
     answer(&first.url("postgres"), "create table kept as select 'here' as word").await;
     let stranger = format!("postgres://postgres@127.0.0.1:{}/postgres", first.port());
@@ -70,7 +72,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let refused = Cluster::start(options.clone()).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
     assert!(refused.to_string().contains(&first.port().to_string()), "{refused}");
-    let refused = remove_kept(&folder).await.unwrap_err();
+    let refused = remove_data_folder(&folder).await.unwrap_err();
     assert!(matches!(refused, PostgresError::AlreadyRunning { .. }), "{refused}");
 
     first.stop().await.unwrap();
@@ -79,17 +81,20 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let data = second.data_folder().to_owned();
     drop(second);
     assert!(data.join("PG_VERSION").exists());
-    assert_eq!(remove_kept(&folder).await.unwrap().len(), if data.starts_with(&folder) { 1 } else { 2 });
+    assert_eq!(
+        remove_data_folder(&folder).await.unwrap().len(),
+        if data.starts_with(&folder) { 1 } else { 2 }
+    );
     assert!(!folder.exists() && !data.exists());
-    assert!(remove_kept(&folder).await.unwrap().is_empty(), "nothing is left to remove");
+    assert!(remove_data_folder(&folder).await.unwrap().is_empty(), "nothing is left to remove");
 }
 
 // Shows: DEV-02
 #[tokio::test]
 async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
     let choose = async |word: &str| {
-        let asked = Asked::by_option("--postgres", word).unwrap();
-        Postgres::choose(ClusterOptions::default(), Some(asked)).await.map(drop).unwrap_err()
+        let requested = Requested::by_option("--postgres", word).unwrap();
+        Postgres::choose(ClusterOptions::default(), Some(requested)).await.map(drop).unwrap_err()
     };
     if std::env::var_os("DATABASE_URL").is_none() {
         let refused = choose("env").await.to_string();

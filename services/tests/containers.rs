@@ -11,19 +11,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use sqlx::{Connection, PgConnection};
-use wakeq_services::{Asked, Postgres};
+use wakeq_services::{Postgres, Requested};
 
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_CONTAINER";
 const MACHINE: &str = "wakeq.test.machine";
 const PROCESS: &str = "wakeq.test.process";
 
 fn are_asked_for() -> bool {
-    let asked = std::env::var("TEST_POSTGRES").is_ok_and(|choice| choice == "container");
-    if !asked {
+    let requested = std::env::var("TEST_POSTGRES").is_ok_and(|choice| choice == "container");
+    if !requested {
         let words = "SKIPPED: a test of containers. TEST_POSTGRES=container asks for it";
         let _ = writeln!(std::io::stderr(), "{words}");
     }
-    asked
+    requested
 }
 
 fn docker(arguments: &[&str]) -> String {
@@ -53,8 +53,8 @@ async fn holds_a_container() {
     if std::env::var_os(HOLDS).is_none() {
         return;
     }
-    let asked = Asked::by_variable("TEST_POSTGRES").unwrap();
-    let _postgres = Postgres::choose(Default::default(), asked).await.unwrap();
+    let requested = Requested::by_variable("TEST_POSTGRES").unwrap();
+    let _postgres = Postgres::choose(Default::default(), requested).await.unwrap();
     std::io::stderr().write_all(b"ready\n").unwrap();
     let _ = std::io::stdin().read(&mut [0]);
 }
@@ -79,7 +79,7 @@ fn one_outlives_the_runtime_that_took_it_and_is_gone_with_its_value() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let take = || {
         runtime().block_on(async {
-            Postgres::choose(Default::default(), Asked::by_variable("TEST_POSTGRES").unwrap())
+            Postgres::choose(Default::default(), Requested::by_variable("TEST_POSTGRES").unwrap())
                 .await
                 .unwrap()
                 .service

@@ -8,22 +8,22 @@ use std::io::Write;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use wakeq_services::{Embedded, Folder};
+use wakeq_services::{EmbeddedPostgres, Folder};
 
-async fn start() -> Option<Embedded> {
+async fn start() -> Option<EmbeddedPostgres> {
     start_in(&Folder::Temporary).await
 }
 
-async fn start_in(folder: &Folder) -> Option<Embedded> {
+async fn start_in(folder: &Folder) -> Option<EmbeddedPostgres> {
     if std::env::var("TEST_POSTGRES").is_ok_and(|asked| asked == "embedded") {
-        return Some(Embedded::start(folder).await.unwrap());
+        return Some(EmbeddedPostgres::start(folder).await.unwrap());
     }
     let name = std::thread::current().name().unwrap_or("a test").to_owned();
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: TEST_POSTGRES=embedded asks for it");
     None
 }
 
-async fn connect(server: &Embedded, database: &str) -> PgConnection {
+async fn connect(server: &EmbeddedPostgres, database: &str) -> PgConnection {
     PgConnection::connect(&server.url(database)).await.unwrap()
 }
 
@@ -142,8 +142,8 @@ async fn who_waits_is_told_when_its_time_is_up() {
     let (mut one, mut other) = (connect(&server, "postgres").await, connect(&server, "postgres").await);
     run(&mut other, "set statement_timeout = '200ms'").await.unwrap();
     run(&mut one, "begin").await.unwrap();
-    let told = run(&mut other, "select 1").await.unwrap_err();
-    assert_eq!(code(&told).as_deref(), Some("57014"));
+    let error = run(&mut other, "select 1").await.unwrap_err();
+    assert_eq!(code(&error).as_deref(), Some("57014"));
     run(&mut one, "commit").await.unwrap();
     run(&mut other, "select 1").await.unwrap();
 }
@@ -188,7 +188,7 @@ async fn databases_are_made_copied_renamed_and_dropped() {
 #[tokio::test]
 async fn data_outlives_the_end_of_its_server() {
     let folder = std::env::temp_dir().join(format!("wakeq-embedded-kept-{}", std::process::id()));
-    let kept = Folder::Kept(folder.clone());
+    let kept = Folder::Persistent(folder.clone());
     let Some(server) = start_in(&kept).await else { return };
     let mut one = connect(&server, "postgres").await;
     run(&mut one, "create table numbers as select generate_series(1, 1000) as number").await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use wakeq_services::{Asked, EmulatorError, GoogleEmulator, OwnEmulator, PubSub, find};
+use wakeq_services::{EmulatorError, GoogleEmulator, OwnEmulator, PubSub, Requested, find};
 
 /// Returns the beginning of the status line.
 async fn request(host: &str, method: &str, path: &str) -> std::io::Result<String> {
@@ -75,12 +75,13 @@ fn ours_outlives_the_runtime_that_started_it() {
 
 #[tokio::test]
 async fn what_is_asked_for_is_taken_or_refused_with_the_words_that_asked() {
-    let chosen = PubSub::choose(Some(Asked::by_option("--emulator", "own").unwrap())).await.unwrap();
+    let chosen = PubSub::choose(Some(Requested::by_option("--emulator", "own").unwrap())).await.unwrap();
     assert!(matches!(chosen.service, PubSub::Own(_)));
     assert!(chosen.to_string().ends_with("(--emulator own)"), "{chosen}");
 
     if std::env::var_os("PUBSUB_EMULATOR_HOST").is_none() {
-        let refused = PubSub::choose(Some(Asked::by_option("--emulator", "env").unwrap())).await.unwrap_err();
+        let refused =
+            PubSub::choose(Some(Requested::by_option("--emulator", "env").unwrap())).await.unwrap_err();
         assert!(matches!(&refused, EmulatorError::NoHost { by } if by == "--emulator env"), "{refused}");
     }
 }

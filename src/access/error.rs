@@ -21,7 +21,7 @@ pub enum Unauthenticated {
     Unknown(Refusal),
     /// The credential can't be checked now: the database or Google's keys are unavailable.
     #[error("the credential can't be checked now; try again")]
-    Unavailable(#[source] Unchecked),
+    Unavailable(#[source] VerifierUnavailable),
 }
 
 /// Why a push was refused.
@@ -45,7 +45,7 @@ pub enum PushDenied {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// This deployment did not make the key: its check is wrong.
-    MadeUp(KeyId),
+    WrongCheck(KeyId),
     /// No key has this id.
     NoSuchKey(KeyId),
     /// The key exists, but its secret is different.
@@ -66,7 +66,7 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MadeUp(id) => {
+            Self::WrongCheck(id) => {
                 write!(formatter, "key {id:?} was not made by this deployment, or is mistyped")
             }
             Self::NoSuchKey(id) => write!(formatter, "there is no key {id:?}"),
@@ -120,9 +120,9 @@ pub enum InvalidToken {
     Email,
 }
 
-/// What a credential had to be checked with and is unavailable.
+/// What is unavailable, and needed to verify a credential.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum Unchecked {
+pub enum VerifierUnavailable {
     /// The database.
     #[error(transparent)]
     Store(#[from] StoreError),

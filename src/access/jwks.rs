@@ -24,13 +24,13 @@ const MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 /// Bounds of `max-age`, and its default if the answer has none.
 const FRESH_MIN: Duration = Duration::from_secs(5 * 60);
 const FRESH_MAX: Duration = Duration::from_secs(24 * 3600);
-const FRESH_UNSAID: Duration = Duration::from_secs(3600);
+const FRESH_DEFAULT: Duration = Duration::from_secs(3600);
 /// How long keys stay valid while no fetch succeeds.
-const KEPT: Duration = Duration::from_secs(48 * 3600);
+const STALE_MAX: Duration = Duration::from_secs(48 * 3600);
 /// Minimum time between two fetches for unknown key ids, and after a failed refresh.
-const BETWEEN: Duration = Duration::from_secs(60);
+const FETCH_INTERVAL: Duration = Duration::from_secs(60);
 /// Minimum time between two fetches while no keys are cached.
-const BETWEEN_WHEN_COLD: Duration = Duration::from_secs(1);
+const COLD_FETCH_INTERVAL: Duration = Duration::from_secs(1);
 
 type Fetch = Pin<Box<dyn Future<Output = Result<Arc<KeySet>, FetchError>> + Send>>;
 
@@ -54,7 +54,7 @@ pub(super) enum NoKey {
     /// Google has no key with this id.
     Unknown,
     /// The keys could not be fetched.
-    Unchecked(FetchError),
+    FetchFailed(FetchError),
 }
 
 /// The keys at one URL. Cheap to clone.
@@ -77,7 +77,7 @@ struct State {
     /// When the last fetch failed and why; `None` if it succeeded.
     failure: Option<(Instant, FetchError)>,
     /// When keys were last fetched because of an unknown key id.
-    sought: Option<Instant>,
+    unknown_key_fetched_at: Option<Instant>,
 }
 
 /// The result of one fetch.
@@ -87,9 +87,9 @@ struct KeySet {
     fresh_for: Duration,
 }
 
-enum Look {
-    Here(Arc<DecodingKey>),
-    Wait(Shared<Fetch>),
+enum KeyLookup {
+    Cached(Arc<DecodingKey>),
+    Pending(Shared<Fetch>),
 }
 
 impl Jwks {
@@ -114,44 +114,44 @@ impl Jwks {
 
     /// Returns the key with this id; waits only if it is not cached.
     pub(super) async fn key(&self, id: &str) -> Result<Arc<DecodingKey>, NoKey> {
-        let fetch = match self.inner.look(id)? {
-            Look::Here(key) => return Ok(key),
-            Look::Wait(fetch) => fetch,
+        let fetch = match self.inner.lookup(id)? {
+            KeyLookup::Cached(key) => return Ok(key),
+            KeyLookup::Pending(fetch) => fetch,
         };
-        let keys = fetch.await.map_err(NoKey::Unchecked)?;
+        let keys = fetch.await.map_err(NoKey::FetchFailed)?;
         keys.keys.get(id).cloned().ok_or(NoKey::Unknown)
     }
 }
 
 impl Inner {
-    fn look(self: &Arc<Self>, id: &str) -> Result<Look, NoKey> {
+    fn lookup(self: &Arc<Self>, id: &str) -> Result<KeyLookup, NoKey> {
         let now = self.clock.now();
         let mut state = self.state();
         let recently = |then: Option<Instant>, within| then.is_some_and(|then| now < then + within);
         let failed = state.failure.as_ref().map(|(at, _)| *at);
-        let Some(keys) = state.keys.clone().filter(|keys| now < keys.fetched_at + KEPT) else {
+        let Some(keys) = state.keys.clone().filter(|keys| now < keys.fetched_at + STALE_MAX) else {
             return match &state.failure {
-                Some((_, failure)) if state.fetching.is_none() && recently(failed, BETWEEN_WHEN_COLD) => {
-                    Err(NoKey::Unchecked(failure.clone()))
+                Some((_, failure)) if state.fetching.is_none() && recently(failed, COLD_FETCH_INTERVAL) => {
+                    Err(NoKey::FetchFailed(failure.clone()))
                 }
-                Some(_) | None => Ok(Look::Wait(self.fetch(&mut state))),
+                Some(_) | None => Ok(KeyLookup::Pending(self.fetch(&mut state))),
             };
         };
         if let Some(key) = keys.keys.get(id) {
-            if now >= keys.fetched_at + keys.fresh_for && !recently(failed, BETWEEN) {
+            if now >= keys.fetched_at + keys.fresh_for && !recently(failed, FETCH_INTERVAL) {
                 // The refresh continues in the background; the caller already has its key.
                 drop(self.fetch(&mut state));
             }
-            return Ok(Look::Here(Arc::clone(key)));
+            return Ok(KeyLookup::Cached(Arc::clone(key)));
         }
         if state.fetching.is_none() {
-            if recently(state.sought, BETWEEN) {
+            if recently(state.unknown_key_fetched_at, FETCH_INTERVAL) {
                 let failure = state.failure.as_ref().map(|(_, failure)| failure.clone());
-                return Err(failure.map_or(NoKey::Unknown, NoKey::Unchecked));
+                return Err(failure.map_or(NoKey::Unknown, NoKey::FetchFailed));
             }
-            state.sought = Some(now);
+            state.unknown_key_fetched_at = Some(now);
         }
-        Ok(Look::Wait(self.fetch(&mut state)))
+        Ok(KeyLookup::Pending(self.fetch(&mut state)))
     }
 
     /// Joins the fetch in flight, or starts one. It runs in a task of its own, because the caller
@@ -162,9 +162,9 @@ impl Inner {
         }
         let inner = Arc::clone(self);
         let task = tokio::spawn(async move {
-            let under_way = UnderWay(inner);
-            let fetched = under_way.0.get().await.map(Arc::new);
-            under_way.0.fetched(&fetched);
+            let guard = FetchGuard(inner);
+            let fetched = guard.0.get().await.map(Arc::new);
+            guard.0.fetched(&fetched);
             fetched
         });
         let ended = |_| Err(FetchError::Failed("it was interrupted".to_owned()));
@@ -213,9 +213,9 @@ impl Inner {
 }
 
 /// Allows the next fetch, however this one ends.
-struct UnderWay(Arc<Inner>);
+struct FetchGuard(Arc<Inner>);
 
-impl Drop for UnderWay {
+impl Drop for FetchGuard {
     fn drop(&mut self) {
         self.0.state().fetching = None;
     }
@@ -231,7 +231,7 @@ fn fresh_for(control: &str) -> Duration {
             None
         }
     });
-    seconds.map_or(FRESH_UNSAID, Duration::from_secs).clamp(FRESH_MIN, FRESH_MAX)
+    seconds.map_or(FRESH_DEFAULT, Duration::from_secs).clamp(FRESH_MIN, FRESH_MAX)
 }
 
 #[derive(Deserialize)]

@@ -103,7 +103,7 @@ impl ApiKey {
     }
 
     /// Whether a text is meant to be a key: it has the prefix.
-    pub(super) fn is_meant(text: &str) -> bool {
+    pub(super) fn has_prefix(text: &str) -> bool {
         text.starts_with(PREFIX)
     }
 }
@@ -126,7 +126,7 @@ impl KeyChecks {
 
     /// Whether the deployment made this key, compared in constant time. The key may have been
     /// revoked since.
-    pub(super) fn hold(&self, key: &ApiKey) -> bool {
+    pub(super) fn verify(&self, key: &ApiKey) -> bool {
         verify_slices_are_equal(&self.of(key.id, &key.secret), &key.check).is_ok()
     }
 
@@ -256,15 +256,15 @@ mod tests {
     fn a_check_holds_for_one_key_of_one_deployment() {
         let key = generate();
         let text = key.reveal();
-        assert!(checks().hold(&ApiKey::parse(&text).unwrap()));
-        assert!(!KeyChecks::new(b"of another deployment").hold(&key), "another deployment's");
+        assert!(checks().verify(&ApiKey::parse(&text).unwrap()));
+        assert!(!KeyChecks::new(b"of another deployment").verify(&key), "another deployment's");
         for at in (6..text.len()).filter(|at| *at != 18) {
             let digit = if text.as_bytes()[at] == b'0' { "1" } else { "0" };
             let mut changed = text.clone();
             changed.replace_range(at..=at, digit);
-            assert!(!checks().hold(&ApiKey::parse(&changed).unwrap()), "digit {at}");
+            assert!(!checks().verify(&ApiKey::parse(&changed).unwrap()), "digit {at}");
         }
-        assert!(!checks().hold(&ApiKey { id: generate().id, ..generate() }), "of another key");
+        assert!(!checks().verify(&ApiKey { id: generate().id, ..generate() }), "of another key");
     }
 
     /// Known answer: the first eight bytes of the HMAC-SHA-256 of 38 zero bytes under `key`.

@@ -117,7 +117,7 @@ pub struct Account {
 
 /// The keys or accounts that an operation covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Within {
+pub enum CredentialFilter {
     /// All of them. For callers that control the whole database anyway.
     Everything,
     /// Those with exactly this reach: an admin of one canvas does not see keys that are valid on
@@ -125,7 +125,7 @@ pub enum Within {
     Reach(Reach),
 }
 
-impl Within {
+impl CredentialFilter {
     fn rows(self) -> RowsOf {
         match self {
             Self::Everything => RowsOf::All,
@@ -134,7 +134,7 @@ impl Within {
     }
 }
 
-impl From<CanvasId> for Within {
+impl From<CanvasId> for CredentialFilter {
     fn from(canvas: CanvasId) -> Self {
         Self::Reach(Reach::Canvas(canvas))
     }
@@ -192,7 +192,7 @@ impl Access {
                 return Err(AccessError::TwoLive { holder: holder() });
             }
             if let Reach::Canvas(canvas) = new.reach
-                && let Some(exceeded) = store.full_of_keys(canvas).await?
+                && let Some(exceeded) = store.key_quota_exceeded(canvas).await?
             {
                 return Err(StoreError::Quota(exceeded).into());
             }
@@ -205,21 +205,26 @@ impl Access {
     /// whether another page follows.
     pub async fn keys(
         &self,
-        within: Within,
+        filter: CredentialFilter,
         after: Option<KeyId>,
         limit: u32,
     ) -> Result<Vec<Key>, AccessError> {
         let after = after.map(|id| id.to_string());
         let limit = i64::from(limit.min(LIST_MAX + 1));
-        let rows = self.inner.store.keys(within.rows(), after.as_deref(), limit).await?;
+        let rows = self.inner.store.keys(filter.rows(), after.as_deref(), limit).await?;
         Ok(rows.into_iter().filter_map(key_of_row).collect())
     }
 
     /// Revokes a key: immediately in this process, within a minute in all others. Returns whether
     /// it existed and was not revoked yet.
-    pub async fn revoke_key(&self, within: Within, id: KeyId, by: &Actor) -> Result<bool, AccessError> {
+    pub async fn revoke_key(
+        &self,
+        filter: CredentialFilter,
+        id: KeyId,
+        by: &Actor,
+    ) -> Result<bool, AccessError> {
         check_actor(by)?;
-        let revoked = self.inner.store.revoke_key(within.rows(), &id.to_string(), by).await?;
+        let revoked = self.inner.store.revoke_key(filter.rows(), &id.to_string(), by).await?;
         self.inner.keys.forget(&id);
         Ok(revoked)
     }
@@ -266,8 +271,8 @@ impl Access {
     }
 
     /// Lists the admitted service accounts by address; at most 1,000.
-    pub async fn accounts(&self, within: Within) -> Result<Vec<Account>, AccessError> {
-        let rows = self.inner.store.accounts(within.rows(), i64::from(LIST_MAX)).await?;
+    pub async fn accounts(&self, filter: CredentialFilter) -> Result<Vec<Account>, AccessError> {
+        let rows = self.inner.store.accounts(filter.rows(), i64::from(LIST_MAX)).await?;
         Ok(rows.into_iter().map(account_of_row).collect())
     }
 }

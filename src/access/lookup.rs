@@ -13,7 +13,7 @@ use futures_util::future::{FutureExt, Shared, WeakShared};
 use super::Clock;
 use crate::store::StoreError;
 
-type Answer<V> = Result<Found<V>, StoreError>;
+type Answer<V> = Result<CachedAnswer<V>, StoreError>;
 type Loading<V> = Pin<Box<dyn Future<Output = Answer<V>> + Send>>;
 
 /// How long answers are cached, and how many.
@@ -30,13 +30,13 @@ pub(super) struct Limits {
 }
 
 /// A cached answer: the value, or that there is none.
-pub(super) struct Found<V> {
+pub(super) struct CachedAnswer<V> {
     pub(super) value: Option<Arc<V>>,
     /// When the query was sent; the answer is at least this old.
     pub(super) asked_at: Instant,
 }
 
-impl<V> Clone for Found<V> {
+impl<V> Clone for CachedAnswer<V> {
     fn clone(&self) -> Self {
         Self { value: self.value.clone(), asked_at: self.asked_at }
     }
@@ -46,30 +46,34 @@ impl<V> Clone for Found<V> {
 pub(super) struct Lookup<K, V> {
     limits: Limits,
     clock: Clock,
-    kept: Mutex<Kept<K, V>>,
+    entries: Mutex<CacheEntries<K, V>>,
 }
 
-enum Look<V> {
-    Here(Found<V>),
-    Wait(Shared<Loading<V>>),
+enum CacheResult<V> {
+    Hit(CachedAnswer<V>),
+    Pending(Shared<Loading<V>>),
     Full,
 }
 
-struct Kept<K, V> {
+struct CacheEntries<K, V> {
     /// Hits are kept apart from misses, so that a flood of wrong guesses does not evict what is in
     /// use.
-    present: HashMap<K, Found<V>>,
-    absent: HashMap<K, Found<V>>,
+    present: HashMap<K, CachedAnswer<V>>,
+    absent: HashMap<K, CachedAnswer<V>>,
     loading: HashMap<K, WeakShared<Loading<V>>>,
     /// Incremented by each invalidation: an answer to an earlier query is not cached.
-    forgotten: u64,
+    invalidations: u64,
 }
 
 impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     pub(super) fn new(limits: Limits, clock: Clock) -> Self {
-        let kept =
-            Kept { present: HashMap::new(), absent: HashMap::new(), loading: HashMap::new(), forgotten: 0 };
-        Self { limits, clock, kept: Mutex::new(kept) }
+        let entries = CacheEntries {
+            present: HashMap::new(),
+            absent: HashMap::new(),
+            loading: HashMap::new(),
+            invalidations: 0,
+        };
+        Self { limits, clock, entries: Mutex::new(entries) }
     }
 
     /// Returns the cached answer if it is fresh, or the result of `load`. If the database fails, a
@@ -78,67 +82,67 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
-        let asked = self.kept().forgotten;
-        let answer = match self.look(key, load) {
-            Look::Here(found) => return Ok(found),
-            Look::Wait(loading) => loading.await,
-            Look::Full => Err(StoreError::Overloaded),
+        let asked = self.entries().invalidations;
+        let answer = match self.check_cache(key, load) {
+            CacheResult::Hit(found) => return Ok(found),
+            CacheResult::Pending(loading) => loading.await,
+            CacheResult::Full => Err(StoreError::Overloaded),
         };
-        let mut kept = self.kept();
-        kept.forget_ended(key);
+        let mut entries = self.entries();
+        entries.forget_ended(key);
         match answer {
-            Ok(found) if kept.forgotten != asked => Ok(found),
+            Ok(found) if entries.invalidations != asked => Ok(found),
             Ok(found) => {
-                kept.keep(key, &found, self.limits.entries_max, self.oldest(self.limits.stale));
+                entries.keep(key, &found, self.limits.entries_max, self.oldest(self.limits.stale));
                 Ok(found)
             }
             Err(error) => {
                 let oldest = self.oldest(self.limits.stale);
-                kept.of(key).filter(|found| Some(found.asked_at) >= oldest).ok_or(error)
+                entries.of(key).filter(|found| Some(found.asked_at) >= oldest).ok_or(error)
             }
         }
     }
 
     /// Invalidates the entry, so that the next lookup queries the database.
     pub(super) fn forget(&self, key: &K) {
-        let mut kept = self.kept();
-        kept.present.remove(key);
-        kept.absent.remove(key);
-        kept.loading.remove(key);
-        kept.forgotten += 1;
+        let mut entries = self.entries();
+        entries.present.remove(key);
+        entries.absent.remove(key);
+        entries.loading.remove(key);
+        entries.invalidations += 1;
     }
 
     /// A fresh answer, or else the query to wait for: the one in flight or a new one, unless too
     /// many are in flight.
-    fn look<F>(&self, key: &K, load: F) -> Look<V>
+    fn check_cache<F>(&self, key: &K, load: F) -> CacheResult<V>
     where
         F: Future<Output = Result<Option<V>, StoreError>> + Send + 'static,
     {
         let oldest = self.oldest(self.limits.fresh);
-        let mut kept = self.kept();
-        if let Some(found) = kept.of(key).filter(|found| Some(found.asked_at) > oldest) {
-            return Look::Here(found);
+        let mut entries = self.entries();
+        if let Some(found) = entries.of(key).filter(|found| Some(found.asked_at) > oldest) {
+            return CacheResult::Hit(found);
         }
-        if let Some(loading) = kept.loading.get(key).and_then(WeakShared::upgrade) {
-            return Look::Wait(loading);
+        if let Some(loading) = entries.loading.get(key).and_then(WeakShared::upgrade) {
+            return CacheResult::Pending(loading);
         }
-        if kept.loading.len() >= self.limits.loads_max {
-            kept.loading.retain(|_, loading| loading.upgrade().is_some());
-            if kept.loading.len() >= self.limits.loads_max {
-                return Look::Full;
+        if entries.loading.len() >= self.limits.loads_max {
+            entries.loading.retain(|_, loading| loading.upgrade().is_some());
+            if entries.loading.len() >= self.limits.loads_max {
+                return CacheResult::Full;
             }
         }
         let clock = self.clock.clone();
         let load: Loading<V> = Box::pin(async move {
             let asked_at = clock.now();
             let value = load.await?.map(Arc::new);
-            Ok(Found { value, asked_at })
+            Ok(CachedAnswer { value, asked_at })
         });
         let loading = load.shared();
         if let Some(weak) = loading.downgrade() {
-            kept.loading.insert(key.clone(), weak);
+            entries.loading.insert(key.clone(), weak);
         }
-        Look::Wait(loading)
+        CacheResult::Pending(loading)
     }
 
     /// The time this long ago; `None` if the clock does not reach back that far.
@@ -146,14 +150,14 @@ impl<K: Clone + Eq + Hash, V: Send + Sync + 'static> Lookup<K, V> {
         self.clock.now().checked_sub(age)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept<K, V>> {
+    fn entries(&self) -> MutexGuard<'_, CacheEntries<K, V>> {
         // No code panics while a change is incomplete.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<K: Clone + Eq + Hash, V> Kept<K, V> {
-    fn of(&self, key: &K) -> Option<Found<V>> {
+impl<K: Clone + Eq + Hash, V> CacheEntries<K, V> {
+    fn of(&self, key: &K) -> Option<CachedAnswer<V>> {
         self.present.get(key).or_else(|| self.absent.get(key)).cloned()
     }
 
@@ -165,17 +169,17 @@ impl<K: Clone + Eq + Hash, V> Kept<K, V> {
         }
     }
 
-    fn keep(&mut self, key: &K, found: &Found<V>, entries_max: usize, oldest: Option<Instant>) {
+    fn keep(&mut self, key: &K, found: &CachedAnswer<V>, entries_max: usize, oldest: Option<Instant>) {
         let (into, other) = match found.value {
             Some(_) => (&mut self.present, &mut self.absent),
             None => (&mut self.absent, &mut self.present),
         };
         other.remove(key);
-        if into.get(key).is_some_and(|kept| kept.asked_at > found.asked_at) {
+        if into.get(key).is_some_and(|known| known.asked_at > found.asked_at) {
             return;
         }
         if into.len() >= entries_max && !into.contains_key(key) {
-            into.retain(|_, kept| Some(kept.asked_at) >= oldest);
+            into.retain(|_, known| Some(known.asked_at) >= oldest);
             if into.len() >= entries_max
                 && let Some(any) = into.keys().next().cloned()
             {
@@ -280,8 +284,8 @@ mod tests {
         for other in 100..200 {
             finds(&lookup, other, Some("other")).await;
         }
-        let kept = lookup.kept();
-        assert_eq!((kept.present.len(), kept.absent.len(), kept.loading.len()), (3, 3, 0));
+        let entries = lookup.entries();
+        assert_eq!((entries.present.len(), entries.absent.len(), entries.loading.len()), (3, 3, 0));
     }
 
     #[tokio::test]

@@ -17,13 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use clock::Clock;
-pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated, Unchecked};
+pub use error::{AccessError, InvalidToken, PushDenied, Refusal, Unauthenticated, VerifierUnavailable};
 pub use jwks::FetchError;
 pub use key::{ApiKey, InvalidKeyId, KeyId, NoRandomness};
 pub use keyring::{
-    Account, CreatedKey, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX, NARROW_MAX, NewKey, Within,
+    Account, CreatedKey, CredentialFilter, DEFAULT_LIFETIME, Key, KeyState, LIFETIME_MAX, NAME_MAX,
+    NARROW_MAX, NewKey,
 };
-use principal::Granted;
+use principal::GrantSet;
 pub use principal::{Denied, Grant, Principal, Reach, authorize, authorize_everywhere};
 pub(crate) use principal::{authorize_handler, authorize_some_handler, canvases};
 pub use push::PushCallers;
@@ -37,7 +38,7 @@ use jwks::{Jwks, NoKey};
 use key::{KeyChecks, KeyHash};
 use lookup::{Limits, Lookup};
 use push::Pushers;
-use token::Accepted;
+use token::AcceptedClaims;
 
 const HEADER_MAX_BYTES: usize = 8 * 1024;
 const CACHE_MAX: Duration = Duration::from_secs(30);
@@ -96,12 +97,12 @@ pub struct Access {
 struct Inner {
     store: Store,
     clock: Clock,
-    accepted: Accepted,
+    accepted: AcceptedClaims,
     pushers: Option<Pushers>,
     jwks: Option<Jwks>,
     checks: OnceCell<KeyChecks>,
     keys: Lookup<KeyId, KnownKey>,
-    accounts: Lookup<String, Granted>,
+    accounts: Lookup<String, GrantSet>,
 }
 
 /// A cached key.
@@ -135,7 +136,7 @@ impl Access {
         let jwks = if no_tokens { None } else { Some(Jwks::new(&jwks_url, clock.clone())?) };
         let inner = Inner {
             store,
-            accepted: Accepted { audiences, issuers },
+            accepted: AcceptedClaims { audiences, issuers },
             pushers,
             jwks,
             checks: OnceCell::new(),
@@ -149,10 +150,10 @@ impl Access {
     /// Identifies the sender of a request by the value of its only `Authorization` header.
     pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Principal, Unauthenticated> {
         let credential = bearer(authorization)?;
-        if ApiKey::is_meant(credential) {
+        if ApiKey::has_prefix(credential) {
             let key = ApiKey::parse(credential).ok_or(Unauthenticated::Malformed)?;
             self.by_key(&key).await
-        } else if token::is_meant(credential) {
+        } else if token::looks_like_token(credential) {
             self.by_token(credential).await
         } else {
             Err(Unauthenticated::Malformed)
@@ -162,11 +163,11 @@ impl Access {
     async fn by_key(&self, key: &ApiKey) -> Result<Principal, Unauthenticated> {
         let inner = &self.inner;
         let id = key.id();
-        if !self.checks().await.map_err(unchecked)?.hold(key) {
-            return Err(Unauthenticated::Unknown(Refusal::MadeUp(id)));
+        if !self.checks().await.map_err(unavailable)?.verify(key) {
+            return Err(Unauthenticated::Unknown(Refusal::WrongCheck(id)));
         }
         let load = load_key(inner.store.clone(), inner.clock.clone(), id);
-        let known = inner.keys.find(&id, load).await.map_err(unchecked)?.value;
+        let known = inner.keys.find(&id, load).await.map_err(unavailable)?.value;
         let hash = known.as_ref().map_or(KeyHash::OF_NOTHING, |known| known.hash);
         let matches = key.hash().matches(&hash);
         let refused = |refusal| Err(Unauthenticated::Unknown(refusal));
@@ -206,20 +207,20 @@ impl Access {
         }
         let email = self.verified(text, &inner.accepted).await?;
         let load = load_grants(inner.store.clone(), email.clone());
-        match inner.accounts.find(&email, load).await.map_err(unchecked)?.value {
+        match inner.accounts.find(&email, load).await.map_err(unavailable)?.value {
             Some(granted) => Ok(Principal::of_account(&email, (*granted).clone())),
             None => Err(Unauthenticated::Unknown(Refusal::NotListed { email })),
         }
     }
 
     /// The account of a valid token whose audience is ours. Does not say what the account may do.
-    async fn verified(&self, text: &str, accepted: &Accepted) -> Result<String, Unauthenticated> {
+    async fn verified(&self, text: &str, accepted: &AcceptedClaims) -> Result<String, Unauthenticated> {
         let invalid = |reason| Unauthenticated::Unknown(Refusal::Token(reason));
         let jwks = self.inner.jwks.as_ref().ok_or(invalid(InvalidToken::Off))?;
         let key_id = token::key_id(text).map_err(invalid)?;
         let key = jwks.key(&key_id).await.map_err(|reason| match reason {
             NoKey::Unknown => invalid(InvalidToken::UnknownKey),
-            NoKey::Unchecked(error) => Unauthenticated::Unavailable(error.into()),
+            NoKey::FetchFailed(error) => Unauthenticated::Unavailable(error.into()),
         })?;
         token::verify(text, &key, accepted, self.inner.clock.unix_seconds()).map_err(invalid)
     }
@@ -236,7 +237,7 @@ fn bearer(authorization: Option<&str>) -> Result<&str, Unauthenticated> {
     Ok(credential.trim_start_matches(' '))
 }
 
-fn unchecked(error: StoreError) -> Unauthenticated {
+fn unavailable(error: StoreError) -> Unauthenticated {
     Unauthenticated::Unavailable(error.into())
 }
 
@@ -244,7 +245,7 @@ async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownK
     // Taken before the query, so that the key never lives longer here than in the database.
     let asked_at = clock.now();
     let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
-    let granted = Granted::default().and(Reach::of_row(row.canvas), &row.scopes);
+    let granted = GrantSet::default().and(Reach::of_row(row.canvas), &row.scopes);
     let expires_in = Duration::try_from_secs_f64(row.expires_in_s.max(0.0)).unwrap_or(Duration::ZERO);
     Ok(KeyHash::of_row(&row.secret_sha256).map(|hash| KnownKey {
         hash,
@@ -255,12 +256,12 @@ async fn load_key(store: Store, clock: Clock, id: KeyId) -> Result<Option<KnownK
     }))
 }
 
-async fn load_grants(store: Store, email: String) -> Result<Option<Granted>, StoreError> {
+async fn load_grants(store: Store, email: String) -> Result<Option<GrantSet>, StoreError> {
     let rows = store.grants_of_account(&email, CANVASES_MAX).await?;
-    let add = |granted: Granted, row: &crate::store::AccountRow| {
+    let add = |granted: GrantSet, row: &crate::store::AccountRow| {
         granted.and(Reach::of_row(row.canvas), &row.scopes)
     };
-    Ok((!rows.is_empty()).then(|| rows.iter().fold(Granted::default(), add)))
+    Ok((!rows.is_empty()).then(|| rows.iter().fold(GrantSet::default(), add)))
 }
 
 /// Records when a key was last used, so that operators can tell whether it is still needed. Best

@@ -64,14 +64,14 @@ impl Principal {
     }
 
     /// The holder of a key.
-    pub(super) fn of_key(key: KeyId, holder: &str, granted: Granted) -> Self {
-        let Granted { grants, narrow } = granted;
+    pub(super) fn of_key(key: KeyId, holder: &str, granted: GrantSet) -> Self {
+        let GrantSet { grants, narrow } = granted;
         Self { name: format!("key:{holder}"), key: Some(key), grants, narrow }
     }
 
     /// A Google service account.
-    pub(super) fn of_account(email: &str, granted: Granted) -> Self {
-        let Granted { grants, narrow } = granted;
+    pub(super) fn of_account(email: &str, granted: GrantSet) -> Self {
+        let GrantSet { grants, narrow } = granted;
         Self { name: format!("account:{email}"), key: None, grants, narrow }
     }
 
@@ -95,12 +95,12 @@ impl Principal {
 
 /// The grants in the rows of a credential.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Granted {
+pub(super) struct GrantSet {
     grants: Vec<Grant>,
     narrow: Vec<(Reach, NarrowScope)>,
 }
 
-impl Granted {
+impl GrantSet {
     /// Adds the grants of one row.
     pub(super) fn and(mut self, reach: Reach, scopes: &[String]) -> Self {
         self.grants.push(Grant { reach, scopes: Scopes::of_row(scopes) });
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_narrow_scope_counts_for_its_handlers_on_its_canvas_and_for_nothing_else() {
         let rows = ["emit:WORKER/resize".to_owned(), "operate:image/*".to_owned()];
-        let robot = Principal::of_account("robot", Granted::default().and(Reach::Canvas(OWN), &rows));
+        let robot = Principal::of_account("robot", GrantSet::default().and(Reach::Canvas(OWN), &rows));
         let name = |text: &str| text.parse::<Name>().unwrap();
         for canvas in [OWN, OTHER] {
             for (module, handler) in

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use super::error::{AccessError, PushDenied, Refusal, Unauthenticated};
-use super::token::{self, Accepted};
+use super::token::{self, AcceptedClaims};
 use super::{Access, bearer};
 
 /// Maximum number of accounts, and of audiences.
@@ -35,7 +35,7 @@ pub struct PushCallers {
 
 /// Identifies callers that push.
 pub(super) struct Pushers {
-    accepted: Accepted,
+    accepted: AcceptedClaims,
     /// In lower case.
     accounts: HashSet<String>,
 }
@@ -73,7 +73,7 @@ impl Pushers {
             ));
         }
         let accounts = accounts.iter().map(|account| account.to_ascii_lowercase()).collect();
-        Ok(Some(Self { accepted: Accepted { audiences: own, issuers: issuers.to_vec() }, accounts }))
+        Ok(Some(Self { accepted: AcceptedClaims { audiences: own, issuers: issuers.to_vec() }, accounts }))
     }
 }
 
@@ -88,7 +88,7 @@ impl Access {
     pub async fn authenticate_push(&self, authorization: Option<&str>) -> Result<String, PushDenied> {
         let pushers = self.inner.pushers.as_ref().ok_or(PushDenied::Off)?;
         let token = bearer(authorization)?;
-        if !token::is_meant(token) {
+        if !token::looks_like_token(token) {
             return Err(Unauthenticated::Malformed.into());
         }
         let email = self.verified(token, &pushers.accepted).await?;

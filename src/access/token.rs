@@ -14,7 +14,7 @@ const REMOVED: &str = "SIGNATURE_REMOVED_BY_GOOGLE";
 
 /// The accepted claims.
 #[derive(Clone, Debug)]
-pub(super) struct Accepted {
+pub(super) struct AcceptedClaims {
     pub(super) audiences: Vec<String>,
     pub(super) issuers: Vec<String>,
 }
@@ -31,7 +31,7 @@ struct Claims {
 }
 
 /// Whether a text has the form of a token.
-pub(super) fn is_meant(text: &str) -> bool {
+pub(super) fn looks_like_token(text: &str) -> bool {
     text.split('.').count() == 3
 }
 
@@ -54,7 +54,7 @@ pub(super) fn key_id(token: &str) -> Result<String, InvalidToken> {
 pub(super) fn verify(
     token: &str,
     key: &DecodingKey,
-    accepted: &Accepted,
+    accepted: &AcceptedClaims,
     unix_seconds: u64,
 ) -> Result<String, InvalidToken> {
     let mut validation = Validation::new(Algorithm::RS256);
@@ -72,7 +72,7 @@ pub(super) fn verify(
     check(token.claims, accepted, unix_seconds)
 }
 
-fn check(claims: Claims, accepted: &Accepted, now: u64) -> Result<String, InvalidToken> {
+fn check(claims: Claims, accepted: &AcceptedClaims, now: u64) -> Result<String, InvalidToken> {
     if !accepted.audiences.contains(&claims.aud) {
         return Err(InvalidToken::Audience);
     }
@@ -96,8 +96,8 @@ mod tests {
 
     const NOW: u64 = 1_800_000_000;
 
-    fn accepted() -> Accepted {
-        Accepted {
+    fn accepted() -> AcceptedClaims {
+        AcceptedClaims {
             audiences: vec!["https://queue.example".into()],
             issuers: vec!["https://accounts.google.com".into()],
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use super::{Admin, AdminError, LIST_MAX, checked};
-use crate::cron::{CronSchedule, Missed};
+use crate::cron::{CronSchedule, MissedTicks};
 use crate::event::{Actor, CanvasId, Event, EventError, Name, Timestamp};
 use crate::store::{CronPut, CronRow, CronUnpaused, NewCronRow, StoreError};
 
@@ -17,11 +17,11 @@ const NEXT: usize = 5;
 /// A cron to be put: its value is emitted at each tick, for the handler `CRON/name`.
 ///
 /// ```
-/// use wakeq::{CronSchedule, Missed, NewCron};
+/// use wakeq::{CronSchedule, MissedTicks, NewCron};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let schedule = CronSchedule::new("0 6 * * MON", "Europe/Berlin")?;
-/// let report = NewCron::new("report", schedule, &serde_json::json!({"kind": "weekly"}))?.missed(Missed::Once);
+/// let report = NewCron::new("report", schedule, &serde_json::json!({"kind": "weekly"}))?.missed(MissedTicks::Once);
 /// # Ok(())
 /// # }
 /// ```
@@ -29,7 +29,7 @@ const NEXT: usize = 5;
 pub struct NewCron {
     event: Event,
     schedule: CronSchedule,
-    missed: Missed,
+    missed: MissedTicks,
 }
 
 impl NewCron {
@@ -53,7 +53,7 @@ impl NewCron {
 
     fn of(event: Event, schedule: CronSchedule) -> Result<Self, EventError> {
         event.check_size(VALUE_BYTES_MAX)?;
-        Ok(Self { event, schedule, missed: Missed::default() })
+        Ok(Self { event, schedule, missed: MissedTicks::default() })
     }
 
     /// Sets the handler's modifier. Default `_`.
@@ -62,8 +62,8 @@ impl NewCron {
         Ok(self)
     }
 
-    /// Sets what happens to missed ticks. Default: [`Missed::Skip`].
-    pub fn missed(mut self, missed: Missed) -> Self {
+    /// Sets what happens to missed ticks. Default: [`MissedTicks::Skip`].
+    pub fn missed(mut self, missed: MissedTicks) -> Self {
         self.missed = missed;
         self
     }
@@ -85,7 +85,7 @@ pub struct Cron {
     /// The value of its events as JSON text; left out in lists.
     pub value: Option<String>,
     /// What happens to missed ticks.
-    pub missed: Missed,
+    pub missed: MissedTicks,
     /// Its pause, if it is paused.
     pub paused: Option<CronPause>,
     /// The next five ticks; in lists, only one. Empty while the cron is paused, or if this release

@@ -63,7 +63,7 @@ impl Admin {
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         let before = self.until_now(filter.before).await?;
-        let filter = DeadFilter { before: Some(before), ..self.meant(filter).await? };
+        let filter = DeadFilter { before: Some(before), ..self.with_own_id(filter).await? };
         if let Some(max) = only_counted {
             let max = max.clamp(1, COUNT_MAX);
             let count = self.store.count_dead(&filter, (true, self.copies), max + 1).await?;
@@ -108,7 +108,7 @@ impl Admin {
         id: EventId,
         actor: &Actor,
     ) -> Result<EventId, AdminError> {
-        let id = self.known(canvas, id).await?;
+        let id = self.own_id(canvas, id).await?;
         let filter = DeadFilter { canvas, id: Some(id), ..DeadFilter::default() };
         match self.redrive(&filter, actor, false).await?.count {
             0 => Err(AdminError::NotFound(id)),
@@ -117,7 +117,7 @@ impl Admin {
     }
 
     /// The filter with the event's own id, if it names the id that the caller had chosen.
-    pub(super) async fn meant(&self, filter: &DeadFilter) -> Result<DeadFilter, AdminError> {
+    pub(super) async fn with_own_id(&self, filter: &DeadFilter) -> Result<DeadFilter, AdminError> {
         let mut meant = filter.clone();
         if let Some(id) = filter.id
             && let Some(known) = self.store.known_event(filter.canvas, id, self.copies).await?
@@ -148,7 +148,7 @@ impl Admin {
     ) -> Result<(Bulk, Timestamp), AdminError> {
         checked(actor)?;
         let before = self.until_now(filter.before).await?;
-        let filter = &DeadFilter { before: Some(before), ..self.meant(filter).await? };
+        let filter = &DeadFilter { before: Some(before), ..self.with_own_id(filter).await? };
         if let Some(max) = only_counted {
             let max = max.clamp(1, COUNT_MAX);
             let count = self.store.count_dead(filter, (false, self.copies), max + 1).await?;

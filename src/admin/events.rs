@@ -3,13 +3,13 @@
 use super::{Admin, AdminError, BULK_MAX, Bulk, COUNT_MAX, checked};
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Notification, Timestamp};
 use crate::explain::{Explanation, explain};
-use crate::store::{BULK_PAGE, Commanded, LoadedEvent};
+use crate::store::{BULK_PAGE, CommandOutcome, LoadedEvent};
 
 impl Admin {
     /// Why an event is not running, since when, until when, and what happens next. As in every call
     /// that takes one event, the id can be the event's own or the one that its caller chose.
     pub async fn explain(&self, canvas: CanvasId, id: EventId) -> Result<Explanation, AdminError> {
-        match self.known(canvas, id).await {
+        match self.own_id(canvas, id).await {
             Ok(id) => Ok(explain(&self.store, canvas, id).await?),
             Err(AdminError::NotFound(_)) => Ok(Explanation::Unknown),
             Err(error) => Err(error),
@@ -18,7 +18,7 @@ impl Admin {
 
     /// The value of an event that waits, runs or died, as JSON text, verbatim.
     pub async fn value(&self, canvas: CanvasId, id: EventId) -> Result<Option<String>, AdminError> {
-        match self.known(canvas, id).await {
+        match self.own_id(canvas, id).await {
             Ok(id) => Ok(self.store.value(canvas, id).await?),
             Err(AdminError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
@@ -28,14 +28,14 @@ impl Admin {
     /// Deletes a waiting event; returns its id.
     pub async fn cancel(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
-        let id = self.known(canvas, id).await?;
+        let id = self.own_id(canvas, id).await?;
         let lane = self.found(id).await?.and_then(LoadedEvent::lane);
         let cancel = || self.store.cancel(canvas, id, actor);
-        let done = |answer: &(Commanded, _)| answer.0 == Commanded::Done;
-        let done_before = |found: Option<_>| found.is_none().then(|| (Commanded::Done, lane.clone()));
+        let done = |answer: &(CommandOutcome, _)| answer.0 == CommandOutcome::Done;
+        let done_before = |found: Option<_>| found.is_none().then(|| (CommandOutcome::Done, lane.clone()));
         let (done, lane) = self.settled(id, cancel, done, done_before).await?;
-        commanded(done, id)?;
-        self.go_on(lane.as_slice()).await;
+        check_outcome(done, id)?;
+        self.resume_lanes(lane.as_slice()).await;
         Ok(id)
     }
 
@@ -44,14 +44,14 @@ impl Admin {
     /// and the event's promise wakes it within a minute.
     pub async fn run_now(&self, canvas: CanvasId, id: EventId, actor: &Actor) -> Result<EventId, AdminError> {
         checked(actor)?;
-        let id = self.known(canvas, id).await?;
-        commanded(self.store.run_now(canvas, id, actor).await?, id)?;
+        let id = self.own_id(canvas, id).await?;
+        check_outcome(self.store.run_now(canvas, id, actor).await?, id)?;
         self.publish(&[Notification { id, canvas }]).await;
         Ok(id)
     }
 
     /// The event's own id; the given one may be the id that its caller chose.
-    pub(super) async fn known(&self, canvas: CanvasId, id: EventId) -> Result<EventId, AdminError> {
+    pub(super) async fn own_id(&self, canvas: CanvasId, id: EventId) -> Result<EventId, AdminError> {
         self.store.known_event(canvas, id, self.copies).await?.ok_or(AdminError::NotFound(id))
     }
 
@@ -84,7 +84,7 @@ impl Admin {
         let mut count = 0;
         while count < BULK_MAX {
             let (page, lanes) = self.store.purge_page(scope, before, actor).await?;
-            self.go_on(&lanes).await;
+            self.resume_lanes(&lanes).await;
             count += page;
             if page < BULK_PAGE {
                 // Rows that others hold for a moment are not waited for.
@@ -106,10 +106,10 @@ pub(super) fn counted(count: u64, max: u64) -> Bulk {
     Bulk { count: count.min(max), more: count > max }
 }
 
-fn commanded(commanded: Commanded, id: EventId) -> Result<(), AdminError> {
-    match commanded {
-        Commanded::Done => Ok(()),
-        Commanded::Runs => Err(AdminError::NotWaiting(id)),
-        Commanded::Missing => Err(AdminError::NotFound(id)),
+fn check_outcome(outcome: CommandOutcome, id: EventId) -> Result<(), AdminError> {
+    match outcome {
+        CommandOutcome::Done => Ok(()),
+        CommandOutcome::Runs => Err(AdminError::NotWaiting(id)),
+        CommandOutcome::Missing => Err(AdminError::NotFound(id)),
     }
 }

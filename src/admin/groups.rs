@@ -121,7 +121,7 @@ impl Admin {
     }
 
     async fn groups_of(&self, name: Option<&Name>) -> Result<Vec<Group>, AdminError> {
-        let mut groups = BTreeMap::<Name, Parts>::new();
+        let mut groups = BTreeMap::<Name, GroupParts>::new();
         for state in self.store.subscribers(name).await? {
             groups.entry(state.group.clone()).or_default().subscribers.push(state);
         }
@@ -260,7 +260,7 @@ impl Admin {
 
 /// What is known about a group.
 #[derive(Default)]
-struct Parts {
+struct GroupParts {
     subscribers: Vec<SubscriberState>,
     subscriptions: Vec<Subscription>,
     sources: BTreeSet<EventSource>,
@@ -269,7 +269,7 @@ struct Parts {
     pin: Option<i64>,
 }
 
-impl Parts {
+impl GroupParts {
     fn group(mut self, name: Name, readable: i64) -> Group {
         let had = self.subscriptions.iter().flat_map(|one| one.sources.iter().chain(&one.releasing));
         self.sources.extend(had.cloned());

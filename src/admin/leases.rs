@@ -32,7 +32,7 @@ impl Admin {
             let known = self.store.pull_policy(queue).await?;
             return Err(known.map_or_else(|| AdminError::NoQueue(queue.clone()), |_| AdminError::NoLease(id)));
         };
-        self.fill_room(queue, canvas).await;
+        self.wake_facet(queue, canvas).await;
         self.publish(&[Notification { id, canvas }]).await;
         Ok(())
     }

@@ -3,8 +3,8 @@
 use super::cursor::{Cursor, DeadPosition};
 use super::{Admin, AdminError, LIST_MAX};
 use crate::event::{CanvasId, CopyOf, EventId, HandlerAddress, Name, Place, Timestamp};
-use crate::machine::{Policy, Standing, look};
-use crate::store::{AuditEntry, DeadEvent, DeadFilter, Listed, Position};
+use crate::machine::{CheckResult, Policy, check_schedule};
+use crate::store::{AuditEntry, DeadEvent, DeadFilter, ListedEvent, Position};
 
 /// Most events that one page of a list examines.
 const LOOK_MAX: i64 = 10_000;
@@ -29,7 +29,7 @@ pub struct EventFilter {
     /// Only handlers with this name.
     pub name: Option<Name>,
     /// Only events in this state.
-    pub state: Option<Standing>,
+    pub state: Option<CheckResult>,
     /// Only events that this worker has claimed.
     pub worker: Option<Name>,
 }
@@ -42,7 +42,7 @@ pub struct EventSummary {
     /// Its handler.
     pub address: HandlerAddress,
     /// Its state: the result of the machine's checks.
-    pub standing: Standing,
+    pub state: CheckResult,
     /// When it was emitted.
     pub enqueued_at: Timestamp,
     /// When it is or was due.
@@ -81,7 +81,7 @@ impl Admin {
             return Err(AdminError::Cursor);
         }
         let limit = limit.clamp(1, LIST_MAX) as usize;
-        let meant = (filter.state.map(Standing::as_str), filter.worker.as_ref().map(Name::as_str));
+        let meant = (filter.state.map(CheckResult::as_str), filter.worker.as_ref().map(Name::as_str));
         let one_more = limit as i64 + 1;
         let handlers = (module.map(Name::as_str), filter.name.as_ref().map(Name::as_str));
         let which = (meant.0, meant.1, self.copies);
@@ -96,13 +96,13 @@ impl Admin {
 
     fn page_of_events(
         &self,
-        listed: Vec<Listed>,
+        listed: Vec<ListedEvent>,
         (state, worker): (Option<&str>, Option<&str>),
         look: i64,
         limit: usize,
     ) -> Page<EventSummary> {
         let boundary = listed.last().filter(|last| last.number >= look).map(position);
-        let mut meant: Vec<Listed> = listed
+        let mut meant: Vec<ListedEvent> = listed
             .into_iter()
             .filter(|event| event.is_shown && state.is_none_or(|state| state == event.state))
             .filter(|event| {
@@ -132,7 +132,7 @@ impl Admin {
         let limit = limit.clamp(1, LIST_MAX);
         let after = after.map(|DeadPosition(died_at, id)| (died_at, id));
         let mut items = {
-            let filter = self.meant(filter).await?;
+            let filter = self.with_own_id(filter).await?;
             self.store.dead_events(&filter, self.copies, after, i64::from(limit) + 1).await?
         };
         let more = cut(&mut items, limit as usize, |dead| dead.last_error.as_deref().map_or(0, str::len));
@@ -172,16 +172,16 @@ fn cut<T>(items: &mut Vec<T>, limit: usize, bytes: impl Fn(&T) -> usize) -> bool
     more
 }
 
-fn position(event: &Listed) -> Position {
+fn position(event: &ListedEvent) -> Position {
     let scope = &event.address.scope;
     let (module, name) = (scope.module.to_string(), scope.name.to_string());
     Position { module, name, delay_until: event.schedule.delay_until, id: event.id }
 }
 
-fn summary(event: Listed, policy: &Policy) -> EventSummary {
+fn summary(event: ListedEvent, policy: &Policy) -> EventSummary {
     EventSummary {
         id: event.id,
-        standing: look(event.schedule, policy),
+        state: check_schedule(event.schedule, policy),
         address: event.address,
         enqueued_at: event.enqueued_at,
         delay_until: event.schedule.delay_until,

@@ -5,11 +5,11 @@
 mod crons;
 mod cursor;
 mod dead;
+mod due_checks;
 mod events;
 mod groups;
 mod leases;
 mod lists;
-mod looks;
 mod objects;
 mod pulls;
 mod queues;
@@ -25,17 +25,17 @@ mod targets;
 pub(crate) use crons::search;
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
 pub use cursor::Cursor;
+use due_checks::DueChecks;
 pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
-use looks::Looks;
-pub use pulls::{LeasedCopy, Release, Released};
 #[cfg(feature = "http")]
-pub(crate) use pulls::{LeasedNow, check_wait};
-pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, Waiting};
-pub use rules::{Resumed, Stop, Stopped};
+pub(crate) use pulls::{LeaseBatch, check_wait};
+pub use pulls::{LeasedCopy, Release, ReleaseResult};
+pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
+pub use rules::{ResumeResult, Stop, StopResult};
 pub use stats::HandlerStats;
 #[cfg(feature = "http")]
-pub use targets::{NewSecret, NewTarget, Registered};
+pub use targets::{NewSecret, NewTarget, PutTargetResult};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ use crate::event::{Actor, CanvasId, EventId, EventSource, HandlerAddress, Name, 
 use crate::notify::Notifier;
 #[cfg(feature = "http")]
 use crate::store::Retention;
-use crate::store::{DUE_PAGE, Noted, Refusal, Store, StoreError};
+use crate::store::{AuditLine, DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
 
 /// Most rows in a list.
@@ -174,7 +174,7 @@ pub struct Admin {
     patience: Option<Duration>,
     /// Whether copies are visible even if their queue does not show them to their canvases.
     copies: bool,
-    looks: Arc<Looks>,
+    due_checks: Arc<DueChecks>,
 }
 
 impl Admin {
@@ -182,7 +182,7 @@ impl Admin {
     /// a tokio runtime.
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let waker = Waker::new(store.clone(), Arc::clone(&notifier));
-        Self { store, notifier, waker, patience: None, copies: true, looks: Arc::default() }
+        Self { store, notifier, waker, patience: None, copies: true, due_checks: Arc::default() }
     }
 
     /// Sets how many events of one canvas are woken per second when many wait, with a burst of
@@ -259,12 +259,12 @@ impl Admin {
 
     /// Records requests that were refused, [`LIST_MAX`] per statement.
     pub async fn refused(&self, refusals: &[Refusal]) -> Result<(), AdminError> {
-        let notes: Vec<_> = refusals.iter().map(Noted::from).collect();
+        let notes: Vec<_> = refusals.iter().map(AuditLine::from).collect();
         self.note(&notes).await
     }
 
     /// Records requests that changed nothing, [`LIST_MAX`] per statement.
-    pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), AdminError> {
+    pub(crate) async fn note(&self, notes: &[AuditLine]) -> Result<(), AdminError> {
         for note in notes {
             checked(&note.actor)?;
             if !(1..=64).contains(&note.action.chars().count()) || note.action.contains('\0') {

@@ -24,8 +24,8 @@ impl Admin {
     }
 
     /// The running events of an object, with their workers, by handler and queue; up to 1,000.
-    pub async fn in_hand(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
-        Ok(self.store.in_hand(canvas, object, self.copies, LANES_MAX).await?)
+    pub async fn running(&self, canvas: CanvasId, object: &ObjectKey) -> Result<Vec<InHand>, AdminError> {
+        Ok(self.store.running(canvas, object, self.copies, LANES_MAX).await?)
     }
 
     /// The links of an object's chain after `after` that a consumer waits for in vain, in order, up
@@ -71,13 +71,13 @@ impl Admin {
         if !lanes.contains(lane) {
             lanes.push(lane.clone());
         }
-        self.go_on(&lanes).await;
+        self.resume_lanes(&lanes).await;
         Ok(lifted)
     }
 
     /// Wakes the next events of lanes from which an event was removed. The removal is committed, so
     /// errors are only logged: the promises of those events make up for them.
-    pub(super) async fn go_on(&self, lanes: &[Lane]) {
+    pub(super) async fn resume_lanes(&self, lanes: &[Lane]) {
         if lanes.is_empty() {
             return;
         }

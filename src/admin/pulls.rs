@@ -73,7 +73,7 @@ pub struct LeasedCopy {
 
 /// The result of a call that leases copies.
 #[derive(Debug, Default)]
-pub(crate) struct LeasedNow {
+pub(crate) struct LeaseBatch {
     pub(crate) copies: Vec<LeasedCopy>,
     /// The handlers named by copies that died instead, because their leases had expired too often.
     pub(crate) died: Vec<HandlerScope>,
@@ -92,7 +92,7 @@ pub struct Release {
 
 /// What happened to a released copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
+pub enum ReleaseResult {
     /// It can be leased again after this delay.
     Again(Duration),
     /// No retry was left: it is among the dead events of its canvas.
@@ -129,7 +129,7 @@ impl Admin {
         check_wait(wait)?;
         let end = Instant::now() + wait;
         loop {
-            let LeasedNow { copies, died } = self.lease_now(queue, max, lease).await?;
+            let LeaseBatch { copies, died } = self.lease_now(queue, max, lease).await?;
             if !died.is_empty() {
                 tracing::warn!(%queue, copies = died.len(), "copies died because their leases ran out too often");
             }
@@ -145,7 +145,7 @@ impl Admin {
         queue: &Name,
         max: u32,
         lease: Duration,
-    ) -> Result<LeasedNow, AdminError> {
+    ) -> Result<LeaseBatch, AdminError> {
         check_lease(lease)?;
         if !(1..=COPIES_MAX).contains(&max) {
             return Err(AdminError::Invalid("`max` is 1 to 100 copies"));
@@ -155,11 +155,11 @@ impl Admin {
             Some(policy) => policy.halts,
             None => return Err(AdminError::NotPulled(queue.clone())),
         };
-        let mut now = LeasedNow::default();
+        let mut now = LeaseBatch::default();
         for _ in 0..TRIES {
             let rows = self.next_turns(queue, max, lease).await?;
             let nothing = rows.is_empty();
-            self.judge(queue, rows, halts, &mut now).await?;
+            self.select_leased(queue, rows, halts, &mut now).await?;
             if nothing || !now.copies.is_empty() {
                 break;
             }
@@ -175,16 +175,16 @@ impl Admin {
         max: u32,
         lease: Duration,
     ) -> Result<Vec<LeasedRow>, StoreError> {
-        let looked = self.looks.is_due(queue);
-        if looked {
+        let checked_due = self.due_checks.is_due(queue);
+        if checked_due {
             self.store.enter_due(queue, Uuid::new_v4()).await?;
         }
         let mut rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
-        if rows.is_empty() && !looked && self.store.enter_due(queue, Uuid::new_v4()).await? {
+        if rows.is_empty() && !checked_due && self.store.enter_due(queue, Uuid::new_v4()).await? {
             rows = self.store.lease_copies(queue, max, lease, BYTES_MAX).await?;
         }
         let is_busy = u32::try_from(rows.len()).is_ok_and(|count| count >= max);
-        self.looks.next(queue, if is_busy { LOOK_BUSY } else { Duration::ZERO });
+        self.due_checks.next(queue, if is_busy { LOOK_BUSY } else { Duration::ZERO });
         Ok(rows)
     }
 
@@ -215,7 +215,7 @@ impl Admin {
         lease: Duration,
     ) -> Result<Timestamp, AdminError> {
         check_lease(lease)?;
-        let held = self.held(queue, id, token).await?;
+        let held = self.held_copy(queue, id, token).await?;
         let until = self.store.extend_lease((held.scope.canvas, held.claim), lease).await?;
         until.ok_or(AdminError::LeaseOver(id))
     }
@@ -227,7 +227,7 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<(), AdminError> {
-        let held = self.held(queue, id, token).await?;
+        let held = self.held_copy(queue, id, token).await?;
         let claims = [held.claim];
         let complete = async || {
             let completed = match &held.object {
@@ -239,7 +239,7 @@ impl Admin {
         if !self.settled(id, complete, |done| *done, is_gone).await? {
             return Err(AdminError::LeaseOver(id));
         }
-        self.made_room(queue, &held, true).await;
+        self.wake_leasable(queue, &held, true).await;
         Ok(())
     }
 
@@ -248,12 +248,12 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Release, Released};
+    /// use wakeq::{Release, ReleaseResult};
     ///
     /// let failed = Release { error: Some("no route to the mail server".into()), retry: None };
     /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {
-    ///     Released::Again(delay) => println!("again in {delay:?}"),
-    ///     Released::Died => println!("it was tried often enough"),
+    ///     ReleaseResult::Again(delay) => println!("again in {delay:?}"),
+    ///     ReleaseResult::Died => println!("it was tried often enough"),
     /// }
     /// # Ok(())
     /// # }
@@ -264,7 +264,7 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
         release: &Release,
-    ) -> Result<Released, AdminError> {
+    ) -> Result<ReleaseResult, AdminError> {
         Ok(self.give_back(queue, id, token, release).await?.0)
     }
 
@@ -275,30 +275,30 @@ impl Admin {
         id: EventId,
         token: &LeaseToken,
         release: &Release,
-    ) -> Result<(Released, HandlerScope), AdminError> {
+    ) -> Result<(ReleaseResult, HandlerScope), AdminError> {
         if release.retry.is_some_and(|retry| retry > RETRY_MAX) {
             return Err(AdminError::Invalid("a copy can be delayed for at most 30 days"));
         }
-        let held = self.held(queue, id, token).await?;
+        let held = self.held_copy(queue, id, token).await?;
         // The default policy, if the queue is no longer pulled.
         let policy = self.store.pull_policy(queue).await?.flatten().unwrap_or_default();
         let (done, released) = match (&release.error, release.retry) {
-            (Some(error), retry) => self.failed(&held, &policy, &kept(error), retry).await?,
+            (Some(error), retry) => self.end_failed_attempt(&held, &policy, &storable(error), retry).await?,
             (None, Some(retry)) => {
                 let delay = retry.min(policy.delay_max);
-                (self.again(&held, held.retries, delay, "not yet").await?, Released::Again(delay))
+                (self.save_retry(&held, held.retries, delay, "not yet").await?, ReleaseResult::Again(delay))
             }
             (None, None) => {
                 let claims = [held.claim];
                 self.settled(id, || self.store.release(&claims), |()| true, |_| None).await?;
-                (true, Released::Again(Duration::ZERO))
+                (true, ReleaseResult::Again(Duration::ZERO))
             }
         };
         if !done {
             return Err(AdminError::LeaseOver(id));
         }
-        self.made_room(queue, &held, released == Released::Died).await;
-        if released == Released::Again(Duration::ZERO) {
+        self.wake_leasable(queue, &held, released == ReleaseResult::Died).await;
+        if released == ReleaseResult::Again(Duration::ZERO) {
             self.publish(&[Notification { id, canvas: held.scope.canvas }]).await;
         }
         Ok((released, held.scope))
@@ -306,26 +306,26 @@ impl Admin {
 
     /// Handles a failed attempt: the copy is retried or dies. Returns whether the lease stood, and
     /// which of the two happened.
-    async fn failed(
+    async fn end_failed_attempt(
         &self,
-        held: &Held,
+        held: &HeldCopy,
         policy: &PullPolicy,
         error: &str,
         retry: Option<Duration>,
-    ) -> Result<(bool, Released), StoreError> {
+    ) -> Result<(bool, ReleaseResult), StoreError> {
         if held.retries >= policy.retries {
-            let died = self.died(held.claim, Cause::Retries, error, policy.halts).await?;
-            return Ok((died, Released::Died));
+            let died = self.move_to_dead(held.claim, Cause::Retries, error, policy.halts).await?;
+            return Ok((died, ReleaseResult::Died));
         }
         let PullPolicy { retries, delay, factor, delay_max, halts: _ } = *policy;
         let delays = RetryPolicy { retries, delay, factor, delay_max };
         let delay = retry.unwrap_or_else(|| delays.delay_after(held.retries)).min(delay_max);
-        Ok((self.again(held, held.retries + 1, delay, error).await?, Released::Again(delay)))
+        Ok((self.save_retry(held, held.retries + 1, delay, error).await?, ReleaseResult::Again(delay)))
     }
 
-    async fn again(
+    async fn save_retry(
         &self,
-        held: &Held,
+        held: &HeldCopy,
         retries: u32,
         delay: Duration,
         error: &str,
@@ -344,40 +344,46 @@ impl Admin {
         self.settled(claim.id, save, |saved| *saved, is_saved).await
     }
 
-    async fn died(&self, claim: Claim, cause: Cause, error: &str, halts: bool) -> Result<bool, StoreError> {
+    async fn move_to_dead(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: &str,
+        halts: bool,
+    ) -> Result<bool, StoreError> {
         let die = || self.store.die(claim, cause, Some(error), halts);
         self.settled(claim.id, die, |died| *died, is_gone).await
     }
 
     /// What a token holds, or an error.
-    async fn held(&self, queue: &Name, id: EventId, token: &LeaseToken) -> Result<Held, AdminError> {
+    async fn held_copy(&self, queue: &Name, id: EventId, token: &LeaseToken) -> Result<HeldCopy, AdminError> {
         match self.store.fence(queue, id, token).await? {
             Fence::NoQueue => Err(AdminError::NoQueue(queue.clone())),
             Fence::Gone => Err(AdminError::NoCopy(id)),
             Fence::Wrong => Err(AdminError::NotLeased(id)),
             Fence::Over => Err(AdminError::LeaseOver(id)),
-            Fence::Stands { claim, scope, retries, object } => Ok(Held { claim, scope, retries, object }),
+            Fence::Stands { claim, scope, retries, object } => Ok(HeldCopy { claim, scope, retries, object }),
         }
     }
 
     /// Decides which of the leased copies are handed out. Copies that were lost too often die. One
     /// that was lost before is handed out alone, so that it takes no others with it; the others are
     /// released and keep their places.
-    async fn judge(
+    async fn select_leased(
         &self,
         queue: &Name,
         rows: Vec<LeasedRow>,
         halts: bool,
-        now: &mut LeasedNow,
+        now: &mut LeaseBatch,
     ) -> Result<(), AdminError> {
         let (poison, mut rows): (Vec<_>, Vec<_>) =
             rows.into_iter().partition(|row| row.event.losses >= LOSSES_MAX);
         for row in poison {
             let words = "its leases ran out too often";
             // If not, it was ended by someone else in the meantime.
-            if self.died(row.event.claim, Cause::Poison, words, halts).await? {
-                let held = Held::of(row);
-                self.made_room(queue, &held, true).await;
+            if self.move_to_dead(row.event.claim, Cause::Poison, words, halts).await? {
+                let held = HeldCopy::of(row);
+                self.wake_leasable(queue, &held, true).await;
                 now.died.push(held.scope);
             }
         }
@@ -387,11 +393,11 @@ impl Admin {
             let suspect = rows.remove(at);
             let claims: Vec<Claim> = rows.iter().map(|row| row.event.claim).collect();
             self.store.release(&claims).await?;
-            let told = rows.iter().map(|row| {
+            let notifications = rows.iter().map(|row| {
                 let canvas = row.event.address.scope.canvas;
                 Notification { id: row.event.claim.id, canvas }
             });
-            self.publish(&told.collect::<Vec<_>>()).await;
+            self.publish(&notifications.collect::<Vec<_>>()).await;
             rows = vec![suspect];
         }
         now.copies = rows.into_iter().filter_map(LeasedCopy::of).collect();
@@ -400,15 +406,16 @@ impl Admin {
 
     /// Wakes copies that may be leased now that one was released or removed. That is committed, so
     /// errors are only logged: the minute's pass makes up for them.
-    async fn made_room(&self, queue: &Name, held: &Held, removed: bool) {
+    async fn wake_leasable(&self, queue: &Name, held: &HeldCopy, removed: bool) {
         if removed && let Some(object) = held.object.clone() {
-            self.go_on(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }]).await;
+            self.resume_lanes(&[Lane { scope: held.scope.clone(), object, queue: Some(queue.clone()) }])
+                .await;
         }
-        self.fill_room(queue, held.scope.canvas).await;
+        self.wake_facet(queue, held.scope.canvas).await;
     }
 
     /// Wakes the copies for which a facet has room now, unless another process does.
-    pub(super) async fn fill_room(&self, queue: &Name, canvas: CanvasId) {
+    pub(super) async fn wake_facet(&self, queue: &Name, canvas: CanvasId) {
         match self.store.room_in_facets_of(&[(queue.clone(), canvas)]).await {
             Ok(rooms) => {
                 let rooms = rooms.concat();
@@ -425,14 +432,14 @@ impl Admin {
 }
 
 /// What a token holds.
-struct Held {
+struct HeldCopy {
     claim: Claim,
     scope: HandlerScope,
     retries: u32,
     object: Option<ObjectKey>,
 }
 
-impl Held {
+impl HeldCopy {
     fn of(LeasedRow { event, .. }: LeasedRow) -> Self {
         let (claim, retries) = (event.claim, event.retries.unsigned_abs());
         Self { claim, scope: event.address.scope, retries, object: event.place.map(|place| place.object) }
@@ -475,6 +482,6 @@ pub(crate) fn check_wait(wait: Duration) -> Result<(), AdminError> {
 }
 
 /// The error as it is stored.
-fn kept(error: &str) -> String {
+fn storable(error: &str) -> String {
     error.chars().filter(|character| *character != '\0').take(ERROR_MAX).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::retries::check_retries;
 #[cfg(feature = "http")]
-use super::targets::made;
+use super::targets::generate_secret;
 use super::{Admin, AdminError, LIST_MAX, checked};
 #[cfg(feature = "http")]
 use super::{NewSecret, NewTarget};
@@ -68,7 +68,7 @@ pub struct PutQueue {
 
 /// What happens to the waiting copies of a queue that is unregistered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitingCopies {
     /// They are processed as before; the queue is removed after the last one.
     #[default]
     Drain,
@@ -136,7 +136,7 @@ impl Admin {
             facets: new.facets,
             tenant_visible: new.tenant_visible,
             pull: new.pull.as_ref(),
-            wakes: before.as_ref().is_some_and(|before| goes_on(before, &new)),
+            wakes: before.as_ref().is_some_and(|before| unblocks_waiting(before, &new)),
             actor,
         };
         #[cfg(feature = "http")]
@@ -172,9 +172,9 @@ impl Admin {
         let Some(new) = target else { return Ok((self.store.put_queue(row).await?, None)) };
         self.check_not_own(new).await?;
         let (secret, replaces_secret, is_made) = match &new.secret {
-            NewSecret::Keep => (made()?, false, true),
+            NewSecret::Keep => (generate_secret()?, false, true),
             NewSecret::Given(secret) => (secret.clone(), true, false),
-            NewSecret::Rotate => (made()?, true, true),
+            NewSecret::Rotate => (generate_secret()?, true, true),
         };
         let (address, actor) = (&target_of_queue(row.name), row.actor);
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
@@ -218,7 +218,7 @@ impl Admin {
     pub async fn delete_queue(
         &self,
         name: &Name,
-        waiting: Waiting,
+        waiting: WaitingCopies,
         actor: &Actor,
     ) -> Result<DeletedQueue, AdminError> {
         checked(actor)?;
@@ -226,10 +226,10 @@ impl Admin {
             return Err(AdminError::NoQueue(name.clone()));
         }
         match waiting {
-            Waiting::Drain => {
+            WaitingCopies::Drain => {
                 self.store.end_drained().await?;
             }
-            Waiting::Drop => {
+            WaitingCopies::Drop => {
                 let (waker, name) = (self.waker.clone(), name.clone());
                 self.in_background(async move { waker.drop_queue(&name).await }).await?;
             }
@@ -276,8 +276,8 @@ impl Admin {
         let (queue, own) =
             (self.queue_row(name).await?, self.store.facet_settings(name, Some(canvas)).await?);
         let queue = queue.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
-        let before = over(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
-        let wakes = lets_on(before, over(settings, queue.facets));
+        let before = with_defaults(own.first().map(|(_, own)| *own).unwrap_or_default(), queue.facets);
+        let wakes = relaxes(before, with_defaults(settings, queue.facets));
         if !self.store.set_facet(name, canvas, settings, wakes, actor).await? {
             return Err(AdminError::NoQueue(name.clone()));
         }
@@ -401,19 +401,19 @@ fn is_same_target(_: &RegisteredQueue, _: &NewQueue) -> bool {
 }
 
 /// Whether waiting copies may run once a queue is replaced.
-fn goes_on(before: &RegisteredQueue, now: &NewQueue) -> bool {
+fn unblocks_waiting(before: &RegisteredQueue, now: &NewQueue) -> bool {
     #[cfg(feature = "http")]
     let got_a_target = now.target.is_some() && !is_same_target(before, now);
     #[cfg(not(feature = "http"))]
     let got_a_target = false;
     // No worker was notified of the waiting copies.
     let got_workers = before.pull.is_some() && now.pull.is_none();
-    got_a_target || got_workers || lets_on(before.facets, now.facets)
+    got_a_target || got_workers || relaxes(before.facets, now.facets)
 }
 
 /// Whether a canvas that could not run copies may do so with the new settings. A higher weight
 /// alone is no reason: such a canvas has its turns anyway.
-fn lets_on(before: FacetSettings, now: FacetSettings) -> bool {
+fn relaxes(before: FacetSettings, now: FacetSettings) -> bool {
     let unpaused = before.weight == Some(0) && now.weight != Some(0);
     let raised = match (before.in_flight_max, now.in_flight_max) {
         (Some(before), Some(now)) => now > before,
@@ -424,7 +424,7 @@ fn lets_on(before: FacetSettings, now: FacetSettings) -> bool {
 }
 
 /// A canvas's own settings, with the queue's settings as defaults.
-fn over(own: FacetSettings, queue: FacetSettings) -> FacetSettings {
+fn with_defaults(own: FacetSettings, queue: FacetSettings) -> FacetSettings {
     FacetSettings {
         weight: own.weight.or(queue.weight),
         in_flight_max: own.in_flight_max.or(queue.in_flight_max),
@@ -451,7 +451,7 @@ mod tests {
             (settings(1, None), settings(1, Some(5)), false),
             (settings(1, Some(1)), settings(0, Some(2)), false),
         ] {
-            assert_eq!(lets_on(before, now), lets, "{before:?} {now:?}");
+            assert_eq!(relaxes(before, now), lets, "{before:?} {now:?}");
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Stop {
 
 /// The result of pausing or blocking.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stopped {
+pub struct StopResult {
     /// Whether the handler had no rule of this kind before.
     pub new: bool,
     /// The rule as it is now.
@@ -30,7 +30,7 @@ pub struct Stopped {
 
 /// The result of lifting a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Resumed {
+pub struct ResumeResult {
     /// Whether there was a rule to lift.
     pub lifted: bool,
     /// The other kind, if a rule of it still stops the handler.
@@ -62,13 +62,13 @@ impl Admin {
         scope: &HandlerScope,
         actor: &Actor,
         stop: &Stop,
-    ) -> Result<Stopped, AdminError> {
+    ) -> Result<StopResult, AdminError> {
         self.stop(RuleKind::Pause, scope, actor, stop).await
     }
 
     /// Lifts a pause and wakes the events that it held. A block stays, which the result says. If
     /// there was no pause, nothing is done or recorded.
-    pub async fn unpause(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+    pub async fn unpause(&self, scope: &HandlerScope, actor: &Actor) -> Result<ResumeResult, AdminError> {
         self.lift(RuleKind::Pause, scope, actor).await
     }
 
@@ -78,7 +78,7 @@ impl Admin {
         scope: &HandlerScope,
         actor: &Actor,
         stop: &Stop,
-    ) -> Result<Stopped, AdminError> {
+    ) -> Result<StopResult, AdminError> {
         if !actor.is_admin() {
             return Err(AdminError::AdminOnly { verb: "block" });
         }
@@ -87,7 +87,7 @@ impl Admin {
 
     /// Lifts a block and wakes the events that it held. Only for admins. A pause stays: see the
     /// result.
-    pub async fn unblock(&self, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+    pub async fn unblock(&self, scope: &HandlerScope, actor: &Actor) -> Result<ResumeResult, AdminError> {
         if !actor.is_admin() {
             return Err(AdminError::AdminOnly { verb: "unblock" });
         }
@@ -100,7 +100,7 @@ impl Admin {
         scope: &HandlerScope,
         actor: &Actor,
         stop: &Stop,
-    ) -> Result<Stopped, AdminError> {
+    ) -> Result<StopResult, AdminError> {
         checked(actor)?;
         if stop.reason.as_ref().is_some_and(|reason| reason.chars().count() > 1000 || reason.contains('\0')) {
             return Err(AdminError::Invalid(
@@ -119,10 +119,15 @@ impl Admin {
         }
         let added = self.store.add_rule(kind, scope, stop.reason.as_deref(), stop.until, actor).await?;
         let also = added.other_stands.then_some(other(kind));
-        Ok(Stopped { new: added.new, rule: added.rule, also })
+        Ok(StopResult { new: added.new, rule: added.rule, also })
     }
 
-    async fn lift(&self, kind: RuleKind, scope: &HandlerScope, actor: &Actor) -> Result<Resumed, AdminError> {
+    async fn lift(
+        &self,
+        kind: RuleKind,
+        scope: &HandlerScope,
+        actor: &Actor,
+    ) -> Result<ResumeResult, AdminError> {
         checked(actor)?;
         let lifted = self.store.lift_rule(kind, scope, actor).await?;
         crate::fault::point("rule.lifted");
@@ -131,7 +136,7 @@ impl Admin {
             None => (0, false),
         };
         let still = lifted.other_stands.then_some(other(kind));
-        Ok(Resumed { lifted: lifted.job.is_some(), still, woken, waking })
+        Ok(ResumeResult { lifted: lifted.job.is_some(), still, woken, waking })
     }
 
     /// Processes a resume job in a task of its own, which continues if the caller drops this future

@@ -6,7 +6,7 @@ use super::{Admin, AdminError, LIST_MAX};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
 #[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
-use crate::store::{Depth, HandlerCounts, HandlerDoing, Rule};
+use crate::store::{Depth, HandlerActivity, HandlerCounts, Rule};
 
 /// The events of one handler, counted by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct HandlerStats {
 }
 
 impl HandlerStats {
-    fn of(counts: HandlerCounts, doing: HandlerDoing, rules: Vec<Rule>) -> Self {
+    fn of(counts: HandlerCounts, doing: HandlerActivity, rules: Vec<Rule>) -> Self {
         let HandlerCounts { scope, due, delayed, oldest_due, dead, halted } = counts;
         let running = doing.running.min(due);
         let held = due - running;
@@ -99,8 +99,9 @@ impl Admin {
     ) -> Result<BTreeMap<HandlerScope, HandlerStats>, AdminError> {
         for target in self.targets(canvas, scope).await? {
             let scope = target.address.scope.clone();
-            let nothing =
-                || HandlerStats::of(HandlerCounts::none(scope.clone()), HandlerDoing::default(), Vec::new());
+            let nothing = || {
+                HandlerStats::of(HandlerCounts::none(scope.clone()), HandlerActivity::default(), Vec::new())
+            };
             stats.entry(scope.clone()).or_insert_with(nothing).targets.push(target);
         }
         Ok(stats)

@@ -9,8 +9,8 @@ use std::time::Duration;
 use super::retries::check_retries;
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{
-    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealedSecret, Secret, TargetPolicy,
-    TargetUrl, Unsealed,
+    Actor, CanvasId, HandlerAddress, HandlerScope, Name, RuleKind, SealError, SealedSecret, Secret,
+    TargetPolicy, TargetUrl,
 };
 use crate::store::{NewTargetRow, PutOutcome, RegisteredTarget};
 
@@ -48,7 +48,7 @@ pub enum NewSecret {
 
 /// The result of registering a target.
 #[derive(Clone, Debug)]
-pub struct Registered {
+pub struct PutTargetResult {
     /// Whether the handler had no target.
     pub new: bool,
     /// The target as it is now.
@@ -89,7 +89,7 @@ impl Admin {
         address: &HandlerAddress,
         new: &NewTarget,
         actor: &Actor,
-    ) -> Result<Registered, AdminError> {
+    ) -> Result<PutTargetResult, AdminError> {
         checked(actor)?;
         if address.scope.canvas.is_reserved() {
             return Err(AdminError::Invalid(
@@ -99,9 +99,9 @@ impl Admin {
         self.check_target(address, new)?;
         self.check_not_own(new).await?;
         let (secret, replaces_secret, is_made) = match &new.secret {
-            NewSecret::Keep => (made()?, false, true),
+            NewSecret::Keep => (generate_secret()?, false, true),
             NewSecret::Given(secret) => (secret.clone(), true, false),
-            NewSecret::Rotate => (made()?, true, true),
+            NewSecret::Rotate => (generate_secret()?, true, true),
         };
         let (url, policy, audience) = (&new.url, &new.policy, new.audience.as_deref());
         let (sealed, keys) = (self.sealed(address, &secret)?, self.store.secret_keys());
@@ -123,7 +123,7 @@ impl Admin {
             Some(job) => self.resume(address.scope.canvas, job).await.map_err(AdminError::Wake)?,
             None => (0, false),
         };
-        Ok(Registered {
+        Ok(PutTargetResult {
             new,
             target,
             secret: (secret_taken && is_made).then_some(secret),
@@ -140,8 +140,8 @@ impl Admin {
         secret: &Secret,
     ) -> Result<SealedSecret, AdminError> {
         self.store.secret_keys().seal(address, secret).map_err(|unsealed| match unsealed {
-            Unsealed::NoKey => AdminError::NoSecretKey,
-            Unsealed::NoRandomness(_) => AdminError::NoRandomness,
+            SealError::NoKey => AdminError::NoSecretKey,
+            SealError::NoRandomness(_) => AdminError::NoRandomness,
         })
     }
 
@@ -196,7 +196,7 @@ impl Admin {
     }
 }
 
-pub(super) fn made() -> Result<Secret, AdminError> {
+pub(super) fn generate_secret() -> Result<Secret, AdminError> {
     Secret::generate().map_err(|_| AdminError::NoRandomness)
 }
 

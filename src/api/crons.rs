@@ -132,7 +132,7 @@ impl PutCron {
     }
 }
 
-impl From<Missed> for crate::cron::Missed {
+impl From<Missed> for crate::cron::MissedTicks {
     fn from(missed: Missed) -> Self {
         match missed {
             Missed::Skip => Self::Skip,
@@ -142,12 +142,12 @@ impl From<Missed> for crate::cron::Missed {
     }
 }
 
-impl From<crate::cron::Missed> for Missed {
-    fn from(missed: crate::cron::Missed) -> Self {
+impl From<crate::cron::MissedTicks> for Missed {
+    fn from(missed: crate::cron::MissedTicks) -> Self {
         match missed {
-            crate::cron::Missed::Skip => Self::Skip,
-            crate::cron::Missed::Once => Self::Once,
-            crate::cron::Missed::All => Self::All,
+            crate::cron::MissedTicks::Skip => Self::Skip,
+            crate::cron::MissedTicks::Once => Self::Once,
+            crate::cron::MissedTicks::All => Self::All,
         }
     }
 }

@@ -8,8 +8,8 @@ use uuid::Uuid;
 
 use super::{Copied, Link, Place, Rule};
 use crate::event::{EventId, RuleKind};
-use crate::explain::{Explanation, Live};
-use crate::machine::Standing;
+use crate::explain::{Explanation, LiveEvent};
+use crate::machine::CheckResult;
 use crate::{admin, store};
 
 /// An event in a list.
@@ -87,7 +87,7 @@ pub(crate) enum WaitingState {
     Blocked,
 }
 
-impl From<WaitingState> for Standing {
+impl From<WaitingState> for CheckResult {
     fn from(state: WaitingState) -> Self {
         match state {
             WaitingState::Ready => Self::Ready,
@@ -184,17 +184,17 @@ pub(crate) struct TheEvent {
     pub(crate) id: Uuid,
 }
 
-impl From<Standing> for EventState {
-    fn from(standing: Standing) -> Self {
-        match standing {
-            Standing::Ready => Self::Ready,
-            Standing::Behind => Self::Behind,
-            Standing::Halted => Self::Halted,
-            Standing::FacetHeld => Self::Held,
-            Standing::Delayed => Self::Delayed,
-            Standing::Running => Self::Running,
-            Standing::Held(RuleKind::Pause) => Self::Paused,
-            Standing::Held(RuleKind::Block) => Self::Blocked,
+impl From<CheckResult> for EventState {
+    fn from(state: CheckResult) -> Self {
+        match state {
+            CheckResult::Ready => Self::Ready,
+            CheckResult::Behind => Self::Behind,
+            CheckResult::Halted => Self::Halted,
+            CheckResult::FacetHeld => Self::Held,
+            CheckResult::Delayed => Self::Delayed,
+            CheckResult::Running => Self::Running,
+            CheckResult::Held(RuleKind::Pause) => Self::Paused,
+            CheckResult::Held(RuleKind::Block) => Self::Blocked,
         }
     }
 }
@@ -206,7 +206,7 @@ impl From<admin::EventSummary> for EventSummary {
             module: event.address.scope.module.to_string(),
             name: event.address.scope.name.to_string(),
             modifier: event.address.modifier.to_string(),
-            state: event.standing.into(),
+            state: event.state.into(),
             enqueued_at: event.enqueued_at,
             delay_until: event.delay_until,
             retries: event.retries,
@@ -243,11 +243,11 @@ impl EventDetail {
         }
     }
 
-    fn of_live(live: Live) -> Self {
+    fn of_live(live: LiveEvent) -> Self {
         let next = live.next().to_owned();
         Self {
-            state: live.standing.into(),
-            outcome: Some(live.standing.outcome().to_string()),
+            state: live.state.into(),
+            outcome: Some(live.state.outcome().to_string()),
             since: Some(live.since),
             until: live.until,
             next,

@@ -16,7 +16,7 @@ use crate::event::{
 #[serde(untagged)]
 pub(crate) enum Logged {
     /// `true`: the module is the category; the object, or else the name, is the stream.
-    Where(bool),
+    ByAddress(bool),
     /// This stream.
     In(StreamName),
 }
@@ -169,8 +169,8 @@ impl Logged {
     /// The event, also appended to the log there.
     pub(crate) fn of(&self, event: event::Event) -> Result<event::Event, EventError> {
         match self {
-            Self::Where(false) => Ok(event),
-            Self::Where(true) => Ok(event.logged()),
+            Self::ByAddress(false) => Ok(event),
+            Self::ByAddress(true) => Ok(event.logged()),
             Self::In(StreamName { category, stream }) => event.logged_in(category, stream),
         }
     }

@@ -314,11 +314,11 @@ impl From<store::Lease> for Lease {
     }
 }
 
-impl From<admin::Released> for Released {
-    fn from(released: admin::Released) -> Self {
+impl From<admin::ReleaseResult> for Released {
+    fn from(released: admin::ReleaseResult) -> Self {
         match released {
-            admin::Released::Again(delay) => Self { died: false, retry_s: Some(delay.as_secs_f64()) },
-            admin::Released::Died => Self { died: true, retry_s: None },
+            admin::ReleaseResult::Again(delay) => Self { died: false, retry_s: Some(delay.as_secs_f64()) },
+            admin::ReleaseResult::Died => Self { died: true, retry_s: None },
         }
     }
 }

@@ -277,7 +277,7 @@ impl From<admin::PutQueue> for PutQueueAnswer {
     }
 }
 
-impl From<Waiting> for admin::Waiting {
+impl From<Waiting> for admin::WaitingCopies {
     fn from(waiting: Waiting) -> Self {
         match waiting {
             Waiting::Drain => Self::Drain,

@@ -112,16 +112,16 @@ fn later(now: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
     now.checked_add_signed(TimeDelta::from_std(lasting).ok()?)
 }
 
-impl From<admin::Stopped> for Stopped {
-    fn from(stopped: admin::Stopped) -> Self {
-        let admin::Stopped { new, rule, also } = stopped;
+impl From<admin::StopResult> for Stopped {
+    fn from(stopped: admin::StopResult) -> Self {
+        let admin::StopResult { new, rule, also } = stopped;
         Self { new, rule: rule.into(), also: also.map(RuleKind::from) }
     }
 }
 
-impl From<admin::Resumed> for Lifted {
-    fn from(resumed: admin::Resumed) -> Self {
-        let admin::Resumed { lifted, still, woken, waking } = resumed;
+impl From<admin::ResumeResult> for Lifted {
+    fn from(resumed: admin::ResumeResult) -> Self {
+        let admin::ResumeResult { lifted, still, woken, waking } = resumed;
         Self { lifted, still: still.map(RuleKind::from), woken, waking }
     }
 }

@@ -249,9 +249,9 @@ impl From<store::RegisteredTarget> for Target {
     }
 }
 
-impl From<admin::Registered> for PutAnswer {
-    fn from(registered: admin::Registered) -> Self {
-        let admin::Registered { new, target, secret, still, woken, waking } = registered;
+impl From<admin::PutTargetResult> for PutAnswer {
+    fn from(registered: admin::PutTargetResult) -> Self {
+        let admin::PutTargetResult { new, target, secret, still, woken, waking } = registered;
         let secret = secret.map(|secret| SecretText(secret.reveal()));
         Self { new, target: target.into(), secret, still: still.map(RuleKind::from), woken, waking }
     }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::selection::Selection;
-use super::{Broadcasts, Heard, Inbox, ListenError};
+use super::{Broadcasts, Inbox, ListenError, ListenItem};
 use crate::event::CanvasId;
 
 /// How long the subscription is kept after the last listener.
@@ -46,24 +46,24 @@ impl Hub {
         &self,
         canvases: Option<&[CanvasId]>,
         pattern: &str,
-    ) -> Result<Ear, ListenError> {
+    ) -> Result<HubListener, ListenError> {
         let selection = Selection::new(pattern.parse()?, canvases.map(<[_]>::to_vec));
         let inbox = Arc::new(Inbox::new(selection, self.shared.broadcasts.waiting.clone()));
-        if let Some(ear) = self.shared.join(&inbox) {
-            return Ok(ear);
+        if let Some(listener) = self.shared.join(&inbox) {
+            return Ok(listener);
         }
         let opening = Arc::clone(&self.shared.opening).lock_owned().await;
         // Another caller has opened it meanwhile.
-        if let Some(ear) = self.shared.join(&inbox) {
-            return Ok(ear);
+        if let Some(listener) = self.shared.join(&inbox) {
+            return Ok(listener);
         }
         if self.shared.stop.is_cancelled() {
             return Err(ListenError::Ending);
         }
         let everything = Selection::new("*".parse()?, None);
-        let (told, opened) = oneshot::channel();
+        let (opening_result, opened) = oneshot::channel();
         // In a task of its own: if the caller leaves, the next one uses the subscription.
-        self.shared.tasks.spawn(Arc::clone(&self.shared).keep(everything, opening, told));
+        self.shared.tasks.spawn(Arc::clone(&self.shared).keep(everything, opening, opening_result));
         opened.await.map_err(|_| ListenError::Ending)??;
         self.shared.join(&inbox).ok_or(ListenError::Ending)
     }
@@ -79,9 +79,9 @@ impl Hub {
 }
 
 impl Shared {
-    fn join(&self, inbox: &Arc<Inbox>) -> Option<Ear> {
+    fn join(&self, inbox: &Arc<Inbox>) -> Option<HubListener> {
         let audience = self.audience.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        audience.join(inbox).then(|| Ear { inbox: Arc::clone(inbox), audience })
+        audience.join(inbox).then(|| HubListener { inbox: Arc::clone(inbox), audience })
     }
 
     /// Opens the subscription and keeps it until no one has listened for a while.
@@ -89,16 +89,16 @@ impl Shared {
         self: Arc<Self>,
         everything: Selection,
         opening: OwnedMutexGuard<()>,
-        told: oneshot::Sender<Result<(), ListenError>>,
+        opening_result: oneshot::Sender<Result<(), ListenError>>,
     ) {
         let audience = Arc::new(Inbox::of_many(everything));
         let upstream = match self.broadcasts.listen_with(Arc::clone(&audience)).await {
             Ok(upstream) => upstream,
             // A caller that has left gets no answer.
-            Err(error) => return drop(told.send(Err(error))),
+            Err(error) => return drop(opening_result.send(Err(error))),
         };
         *self.audience.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&audience));
-        drop(told.send(Ok(())));
+        drop(opening_result.send(Ok(())));
         drop(opening);
         self.stop.run_until_cancelled(audience.unused(LINGER)).await;
         audience.close();
@@ -107,19 +107,19 @@ impl Shared {
 }
 
 /// One listener. It leaves when it is dropped, with what it has not read.
-pub(crate) struct Ear {
+pub(crate) struct HubListener {
     inbox: Arc<Inbox>,
     audience: Arc<Inbox>,
 }
 
-impl Ear {
+impl HubListener {
     /// The next event; `None` once the process ends. Cancel safe.
-    pub(crate) async fn next(&self) -> Option<Heard> {
+    pub(crate) async fn next(&self) -> Option<ListenItem> {
         self.inbox.next().await
     }
 }
 
-impl Drop for Ear {
+impl Drop for HubListener {
     fn drop(&mut self) {
         self.audience.leave(&self.inbox);
     }
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
     use crate::broadcast::tests::broadcast;
-    use crate::broadcast::{Channel, LocalChannel, Published};
+    use crate::broadcast::{Channel, LocalChannel, PublishOutcome};
     use crate::event::Broadcast;
 
     /// Counts subscriptions, and opens one when it is allowed to.
@@ -151,7 +151,7 @@ mod tests {
 
     #[async_trait]
     impl Channel for Counted {
-        async fn publish(&self, broadcasts: &[Broadcast]) -> Published {
+        async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
             self.0.local.publish(broadcasts).await
         }
 
@@ -162,9 +162,9 @@ mod tests {
         ) -> Result<BoxFuture<'static, ()>, ListenError> {
             self.0.created.fetch_add(1, Ordering::Relaxed);
             drop(self.0.leave.acquire().await);
-            let (counting, hearing) = (Arc::clone(&self.0), self.0.local.open(inbox, closing).await?);
+            let (counting, receiving) = (Arc::clone(&self.0), self.0.local.open(inbox, closing).await?);
             Ok(Box::pin(async move {
-                hearing.await;
+                receiving.await;
                 counting.deleted.fetch_add(1, Ordering::Relaxed);
             }))
         }
@@ -185,9 +185,9 @@ mod tests {
         (counting.created.load(Ordering::Relaxed), counting.deleted.load(Ordering::Relaxed))
     }
 
-    async fn name(ear: &Ear) -> String {
-        match ear.next().await {
-            Some(Heard::Event(broadcast)) => broadcast.address.scope.name.to_string(),
+    async fn name(listener: &HubListener) -> String {
+        match listener.next().await {
+            Some(ListenItem::Event(broadcast)) => broadcast.address.scope.name.to_string(),
             other => panic!("{other:?} is no event"),
         }
     }
@@ -209,11 +209,11 @@ mod tests {
         assert_eq!(counts(&counting), (1, 0));
         tokio::time::sleep(2 * LINGER).await;
         assert_eq!(counts(&counting), (1, 1), "nobody listens any more");
-        let ear = hub.listen(None, "*").await.unwrap();
+        let listener = hub.listen(None, "*").await.unwrap();
         tokio::time::sleep(2 * LINGER).await;
         assert_eq!(counts(&counting), (2, 1), "somebody does");
         hub.close(LINGER).await;
-        assert_eq!((counts(&counting), ear.next().await), ((2, 2), None));
+        assert_eq!((counts(&counting), listener.next().await), ((2, 2), None));
         assert!(matches!(hub.listen(None, "*").await, Err(ListenError::Ending)));
     }
 

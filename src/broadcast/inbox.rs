@@ -24,9 +24,9 @@ const ALL_BYTES: usize = 32 * 1024 * 1024;
 /// The bytes that wait for the listeners of one process, including those that were just taken.
 /// Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct AllWaiting(Arc<AtomicUsize>);
+pub(super) struct QueuedBytes(Arc<AtomicUsize>);
 
-impl AllWaiting {
+impl QueuedBytes {
     /// Counts this many more bytes if there is room for them; returns whether there was.
     fn add(&self, bytes: usize) -> bool {
         let added = |all: usize| all.checked_add(bytes).filter(|all| *all <= ALL_BYTES);
@@ -40,7 +40,7 @@ impl AllWaiting {
 
 /// What a listener receives.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum ListenItem {
     /// An event was emitted.
     Event(Box<Broadcast>),
     /// Events were missed here. The count is known if the reader was too slow, and unknown if the
@@ -52,15 +52,15 @@ pub enum Heard {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     selection: Selection,
-    waiting: Mutex<Waiting>,
-    all: AllWaiting,
+    waiting: Mutex<InboxState>,
+    all: QueuedBytes,
     changed: Notify,
     /// The inboxes of many listeners, where events wait instead of here.
     members: Option<Mutex<Vec<Arc<Inbox>>>>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct InboxState {
     broadcasts: VecDeque<Broadcast>,
     bytes: usize,
     /// Bytes of the event that the reader took last and is still processing.
@@ -74,7 +74,7 @@ struct Waiting {
 }
 
 impl Inbox {
-    pub(super) fn new(selection: Selection, all: AllWaiting) -> Self {
+    pub(super) fn new(selection: Selection, all: QueuedBytes) -> Self {
         Self { selection, waiting: Mutex::default(), all, changed: Notify::new(), members: None }
     }
 
@@ -84,7 +84,7 @@ impl Inbox {
         Self {
             selection,
             waiting: Mutex::default(),
-            all: AllWaiting::default(),
+            all: QueuedBytes::default(),
             changed: Notify::new(),
             members: Some(Mutex::default()),
         }
@@ -133,9 +133,9 @@ impl Inbox {
         Some(self.members.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn each_member(&self, tell: impl Fn(&Inbox)) {
+    fn each_member(&self, action: impl Fn(&Inbox)) {
         let members = self.members().map(|members| members.clone()).unwrap_or_default();
-        members.iter().for_each(|member| tell(member));
+        members.iter().for_each(|member| action(member));
     }
 
     #[cfg(feature = "pubsub")]
@@ -145,7 +145,7 @@ impl Inbox {
 
     /// Adds an event if it is for this listener.
     pub(crate) fn offer(&self, broadcast: &Broadcast) {
-        if !self.selection.hears(broadcast) {
+        if !self.selection.selects(broadcast) {
             return;
         }
         if self.members.is_some() {
@@ -177,7 +177,7 @@ impl Inbox {
         self.changed.notify_one();
     }
 
-    fn crowd_out(&self, waiting: &mut Waiting) {
+    fn crowd_out(&self, waiting: &mut InboxState) {
         if let Some(oldest) = waiting.broadcasts.pop_front() {
             let size = oldest.size_bytes();
             waiting.bytes -= size;
@@ -215,7 +215,7 @@ impl Inbox {
     }
 
     /// The next item; `None` once the inbox is closed and empty. For one reader. Cancel safe.
-    pub(super) async fn next(&self) -> Option<Heard> {
+    pub(super) async fn next(&self) -> Option<ListenItem> {
         loop {
             let changed = self.changed.notified();
             {
@@ -229,7 +229,7 @@ impl Inbox {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, InboxState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -241,20 +241,20 @@ impl Drop for Inbox {
     }
 }
 
-impl Waiting {
+impl InboxState {
     /// The next item, or `Some(None)` if there will be none; `None` if there is nothing yet.
-    fn take(&mut self) -> Option<Option<Heard>> {
+    fn take(&mut self) -> Option<Option<ListenItem>> {
         if std::mem::take(&mut self.lost) {
-            return Some(Some(Heard::Missed(None)));
+            return Some(Some(ListenItem::Missed(None)));
         }
         if self.missed > 0 {
-            return Some(Some(Heard::Missed(Some(std::mem::take(&mut self.missed)))));
+            return Some(Some(ListenItem::Missed(Some(std::mem::take(&mut self.missed)))));
         }
         match self.broadcasts.pop_front() {
             Some(broadcast) => {
                 self.taken = broadcast.size_bytes();
                 self.bytes -= self.taken;
-                Some(Some(Heard::Event(Box::new(broadcast))))
+                Some(Some(ListenItem::Event(Box::new(broadcast))))
             }
             None if self.closed => Some(None),
             None => None,
@@ -268,20 +268,20 @@ mod tests {
     use crate::broadcast::tests::broadcast;
 
     fn inbox() -> Inbox {
-        inbox_among(&AllWaiting::default())
+        inbox_among(&QueuedBytes::default())
     }
 
-    fn inbox_among(all: &AllWaiting) -> Inbox {
+    fn inbox_among(all: &QueuedBytes) -> Inbox {
         Inbox::new(Selection::new("*".parse().unwrap(), None), all.clone())
     }
 
     async fn names(inbox: &Inbox) -> Vec<String> {
         inbox.close();
         let mut names = Vec::new();
-        while let Some(heard) = inbox.next().await {
-            names.push(match heard {
-                Heard::Event(broadcast) => broadcast.address.scope.name.to_string(),
-                Heard::Missed(count) => format!("{count:?} missed"),
+        while let Some(item) = inbox.next().await {
+            names.push(match item {
+                ListenItem::Event(broadcast) => broadcast.address.scope.name.to_string(),
+                ListenItem::Missed(count) => format!("{count:?} missed"),
             });
         }
         names
@@ -315,7 +315,7 @@ mod tests {
     /// However many listeners wait for large values and read none of them.
     #[tokio::test]
     async fn all_that_wait_are_bounded_together_and_who_comes_late_is_told() {
-        let all = AllWaiting::default();
+        let all = QueuedBytes::default();
         let large = format!("\"{}\"", "x".repeat(WAITING_BYTES / 2 - 4096));
         let full: Vec<Inbox> = (0..ALL_BYTES / WAITING_BYTES).map(|_| inbox_among(&all)).collect();
         for inbox in &full {
@@ -326,9 +326,9 @@ mod tests {
         let late = inbox_among(&all);
         late.offer(&broadcast("large", &large));
         late.offer(&broadcast("small", "1"));
-        assert_eq!(late.next().await, Some(Heard::Missed(Some(1))));
+        assert_eq!(late.next().await, Some(ListenItem::Missed(Some(1))));
         assert!(
-            matches!(late.next().await, Some(Heard::Event(small)) if small.value.as_deref() == Some("1"))
+            matches!(late.next().await, Some(ListenItem::Event(small)) if small.value.as_deref() == Some("1"))
         );
         drop(late);
         assert_eq!(names(&full[0]).await, ["Some(3) missed", "n3", "n4"], "what others hold stays theirs");

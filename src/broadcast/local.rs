@@ -8,7 +8,7 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::inbox::Inbox;
-use super::outbox::Published;
+use super::outbox::PublishOutcome;
 use super::{Channel, ListenError};
 use crate::event::Broadcast;
 
@@ -20,10 +20,10 @@ pub(super) struct LocalChannel {
 
 #[async_trait]
 impl Channel for LocalChannel {
-    async fn publish(&self, broadcasts: &[Broadcast]) -> Published {
+    async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
         let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).clone();
         inboxes.iter().for_each(|inbox| broadcasts.iter().for_each(|broadcast| inbox.offer(broadcast)));
-        Published::default()
+        PublishOutcome::default()
     }
 
     async fn open(

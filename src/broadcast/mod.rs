@@ -28,13 +28,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
 #[cfg(feature = "http")]
-pub(crate) use hub::{Ear, Hub};
-use inbox::AllWaiting;
-pub use inbox::Heard;
+pub(crate) use hub::{Hub, HubListener};
 pub(crate) use inbox::Inbox;
+pub use inbox::ListenItem;
+use inbox::QueuedBytes;
 use local::LocalChannel;
 use outbox::Outbox;
-pub(crate) use outbox::Published;
+pub(crate) use outbox::PublishOutcome;
 pub use pattern::{InvalidTopicPattern, TopicPattern};
 use selection::Selection;
 pub use signal::{Signal, Signals};
@@ -46,7 +46,7 @@ const CLOSING: Duration = Duration::from_secs(10);
 #[async_trait]
 pub(crate) trait Channel: Send + Sync + 'static {
     /// Publishes once, and reports what was lost.
-    async fn publish(&self, broadcasts: &[Broadcast]) -> Published;
+    async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome;
 
     /// Starts receiving what the inbox selects. The returned future has to be polled: it fills the
     /// inbox until it is cancelled, and then leaves nothing behind.
@@ -90,7 +90,7 @@ pub enum ListenError {
 pub struct Broadcasts {
     channel: Arc<dyn Channel>,
     outbox: Arc<Outbox>,
-    waiting: AllWaiting,
+    waiting: QueuedBytes,
     listeners: TaskTracker,
     closing: CancellationToken,
 }
@@ -98,7 +98,7 @@ pub struct Broadcasts {
 impl Broadcasts {
     pub(crate) fn over(channel: Arc<dyn Channel>) -> Self {
         let outbox = Arc::new(Outbox::new(Arc::clone(&channel)));
-        let (waiting, listeners) = (AllWaiting::default(), TaskTracker::new());
+        let (waiting, listeners) = (QueuedBytes::default(), TaskTracker::new());
         Self { channel, outbox, waiting, listeners, closing: CancellationToken::new() }
     }
 
@@ -147,18 +147,18 @@ impl Broadcasts {
         let token = self.closing.child_token();
         // Ends the listener if the caller drops this future.
         let closing = token.clone().drop_guard();
-        let (told, opened) = oneshot::channel();
-        let (channel, heard) = (Arc::clone(&self.channel), Arc::clone(&inbox));
+        let (opening_result, opened) = oneshot::channel();
+        let (channel, task_inbox) = (Arc::clone(&self.channel), Arc::clone(&inbox));
         // In a task of its own: an abandoned future would leave a subscription behind.
         let task = self.listeners.spawn(async move {
-            let _closed = CloseWhenDropped(Arc::clone(&heard));
-            match channel.open(heard, token).await {
-                Ok(hearing) => {
+            let _closed = CloseWhenDropped(Arc::clone(&task_inbox));
+            match channel.open(task_inbox, token).await {
+                Ok(receiving) => {
                     // A caller that has gone has cancelled it.
-                    told.send(Ok(())).ok();
-                    hearing.await;
+                    opening_result.send(Ok(())).ok();
+                    receiving.await;
                 }
-                Err(error) => drop(told.send(Err(error))),
+                Err(error) => drop(opening_result.send(Err(error))),
             }
         });
         opened.await.map_err(|_| ListenError::Ending)??;
@@ -212,13 +212,13 @@ impl Drop for CloseWhenDropped {
 ///
 /// ```no_run
 /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
-/// use wakeq::Heard;
+/// use wakeq::ListenItem;
 ///
 /// let mut pages = queue.subscribe("*:page:*").await?;
-/// while let Some(heard) = pages.next().await {
-///     match heard {
-///         Heard::Event(page) => println!("{} {}", page.topic(), page.value.unwrap_or_default()),
-///         Heard::Missed(count) => println!("missed {count:?}"),
+/// while let Some(item) = pages.next().await {
+///     match item {
+///         ListenItem::Event(page) => println!("{} {:?}", page.topic(), page.value),
+///         ListenItem::Missed(count) => println!("missed {count:?}"),
 ///     }
 /// }
 /// # Ok(())
@@ -233,13 +233,13 @@ pub struct Listener {
 
 impl Listener {
     /// The next event; `None` once the process ends. Cancel safe.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<ListenItem> {
         self.inbox.next().await
     }
 
     /// The events as a stream.
-    pub fn into_stream(self) -> impl Stream<Item = Heard> + Send {
-        unfold(self, async |mut listener| listener.next().await.map(|heard| (heard, listener)))
+    pub fn into_stream(self) -> impl Stream<Item = ListenItem> + Send {
+        unfold(self, async |mut listener| listener.next().await.map(|item| (item, listener)))
     }
 
     /// Why nothing can be received now, with what to do about it; `None` if all is well.
@@ -279,9 +279,9 @@ mod tests {
         }
     }
 
-    fn name(heard: Option<Heard>) -> String {
-        match heard {
-            Some(Heard::Event(broadcast)) => broadcast.address.scope.name.to_string(),
+    fn name(item: Option<ListenItem>) -> String {
+        match item {
+            Some(ListenItem::Event(broadcast)) => broadcast.address.scope.name.to_string(),
             other => panic!("{other:?} is no event"),
         }
     }
@@ -315,8 +315,8 @@ mod tests {
 
     #[async_trait]
     impl Channel for Opener {
-        async fn publish(&self, _: &[Broadcast]) -> Published {
-            Published::default()
+        async fn publish(&self, _: &[Broadcast]) -> PublishOutcome {
+            PublishOutcome::default()
         }
 
         async fn open(

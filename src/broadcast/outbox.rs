@@ -24,7 +24,7 @@ const COMPLAINT: Duration = Duration::from_secs(10);
 
 /// The outcome of publishing a batch.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
+pub(crate) struct PublishOutcome {
     /// How many were not published.
     pub(crate) lost: usize,
     /// The error of the first of them.
@@ -34,13 +34,13 @@ pub(crate) struct Published {
 /// The broadcasts that wait to be published.
 pub(super) struct Outbox {
     channel: Arc<dyn Channel>,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<OutboxState>,
     idle: Notify,
     metrics: BroadcastMetrics,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct OutboxState {
     broadcasts: VecDeque<Broadcast>,
     bytes: usize,
     /// Whether a task is publishing them.
@@ -110,7 +110,7 @@ impl Outbox {
     }
 
     async fn publish(&self, batch: Vec<Broadcast>) {
-        let Published { lost, error } = self.channel.publish(&batch).await;
+        let PublishOutcome { lost, error } = self.channel.publish(&batch).await;
         self.metrics.broadcast("sent", batch.len().saturating_sub(lost));
         self.metrics.broadcast("failed", lost);
         if lost > 0 {
@@ -142,7 +142,7 @@ impl Outbox {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, OutboxState> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -194,11 +194,11 @@ mod tests {
 
     #[async_trait]
     impl Channel for Slow {
-        async fn publish(&self, broadcasts: &[Broadcast]) -> Published {
+        async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
             self.leave.acquire().await.unwrap().forget();
             self.published.lock().unwrap().push(broadcasts.len());
             let error = self.fails.then_some(ListenError::Off);
-            Published { lost: if self.fails { broadcasts.len() } else { 0 }, error }
+            PublishOutcome { lost: if self.fails { broadcasts.len() } else { 0 }, error }
         }
 
         async fn open(

@@ -22,7 +22,7 @@ impl Selection {
     }
 
     /// Whether a broadcast is for this listener.
-    pub(super) fn hears(&self, broadcast: &Broadcast) -> bool {
+    pub(super) fn selects(&self, broadcast: &Broadcast) -> bool {
         let canvas = broadcast.address.scope.canvas;
         // Signals, on a reserved canvas, are only for listeners that name that canvas.
         let may = self.canvases.as_ref().map_or(!canvas.is_reserved(), |canvases| canvases.contains(&canvas));
@@ -115,12 +115,12 @@ mod tests {
         let body = br#"{"id":"00000000-0000-0000-0000-000000000001","canvasID":"00000000-0000-0000-0000-000000000000","module":"page",
             "name":"view","modifier":"_","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#;
         let broadcast = Broadcast::parse(body).unwrap();
-        let hears = |pattern: &str, canvases: Option<&[u128]>| {
+        let selects = |pattern: &str, canvases: Option<&[u128]>| {
             let canvases = canvases.map(|ids| ids.iter().map(|id| CanvasId(Uuid::from_u128(*id))).collect());
-            Selection::new(pattern.parse().unwrap(), canvases).hears(&broadcast)
+            Selection::new(pattern.parse().unwrap(), canvases).selects(&broadcast)
         };
-        assert!(hears("*", None) && hears("*:page:*", Some(&[1, 0])));
-        assert!(!hears("*", Some(&[])) && !hears("*", Some(&[1])));
-        assert!(!hears("*:mail:*", None) && !hears("*:mail:*", Some(&[0])));
+        assert!(selects("*", None) && selects("*:page:*", Some(&[1, 0])));
+        assert!(!selects("*", Some(&[])) && !selects("*", Some(&[1])));
+        assert!(!selects("*:mail:*", None) && !selects("*:mail:*", Some(&[0])));
     }
 }

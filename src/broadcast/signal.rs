@@ -15,7 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use uuid::Uuid;
 
 use super::selection::Selection;
-use super::{Broadcasts, Heard, ListenError};
+use super::{Broadcasts, ListenError, ListenItem};
 use crate::event::{
     Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent,
 };
@@ -76,7 +76,7 @@ struct State {
     /// The signals that other processes have yet to receive, and whether a task is sending them.
     waiting: HashSet<Signal>,
     sending: bool,
-    hearing: bool,
+    receiving: bool,
 }
 
 /// The JSON of a signal to other processes.
@@ -112,7 +112,7 @@ impl Signals {
         }
         state.waiting.insert(signal);
         if !std::mem::replace(&mut state.sending, true) {
-            tokio::spawn(Telling(Arc::clone(&self.shared)).run());
+            tokio::spawn(SignalSender(Arc::clone(&self.shared)).run());
         }
     }
 
@@ -125,11 +125,11 @@ impl Signals {
         }
         let receiver = state.watched.entry(signal).or_default().subscribe();
         if let Some(broadcasts) = &self.shared.broadcasts
-            && !std::mem::replace(&mut state.hearing, true)
+            && !std::mem::replace(&mut state.receiving, true)
         {
-            let hearing = hear(Arc::downgrade(&self.shared), broadcasts.clone());
+            let receiving = receive_signals(Arc::downgrade(&self.shared), broadcasts.clone());
             let closing = self.shared.closing.clone();
-            tokio::spawn(async move { closing.run_until_cancelled(hearing).await });
+            tokio::spawn(async move { closing.run_until_cancelled(receiving).await });
         }
         receiver
     }
@@ -147,9 +147,9 @@ impl Shared {
     }
 
     /// Raises a signal of another process.
-    fn heard(&self, heard: &Heard) {
-        match heard {
-            Heard::Event(broadcast) => {
+    fn receive(&self, item: &ListenItem) {
+        match item {
+            ListenItem::Event(broadcast) => {
                 let wire: Option<Wire> =
                     broadcast.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
                 let Some(wire) = wire.filter(|wire| wire.sender != self.sender) else { return };
@@ -161,7 +161,7 @@ impl Shared {
                 };
                 self.state().raise(&signal);
             }
-            Heard::Missed(_) => self.state().raise_all(),
+            ListenItem::Missed(_) => self.state().raise_all(),
         }
     }
 }
@@ -186,9 +186,9 @@ impl State {
 }
 
 /// The task that sends signals to other processes. However it ends, another one can be started.
-struct Telling(Arc<Shared>);
+struct SignalSender(Arc<Shared>);
 
-impl Telling {
+impl SignalSender {
     async fn run(self) {
         loop {
             let waiting: Vec<Signal> = {
@@ -200,15 +200,15 @@ impl Telling {
                 state.waiting.drain().collect()
             };
             if let Some(broadcasts) = &self.0.broadcasts {
-                let told = waiting.iter().filter_map(|signal| broadcast(self.0.sender, signal));
-                told.for_each(|broadcast| broadcasts.send(broadcast));
+                let outgoing = waiting.iter().filter_map(|signal| broadcast(self.0.sender, signal));
+                outgoing.for_each(|broadcast| broadcasts.send(broadcast));
             }
             tokio::time::sleep(QUIET).await;
         }
     }
 }
 
-impl Drop for Telling {
+impl Drop for SignalSender {
     fn drop(&mut self) {
         self.0.state().sending = false;
     }
@@ -237,7 +237,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
 }
 
 /// Receives the signals of other processes, as long as these signals exist.
-async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
+async fn receive_signals(shared: Weak<Shared>, broadcasts: Broadcasts) {
     let mut wait = RETRY;
     loop {
         let Ok(pattern) = "*:SIGNAL:*".parse() else { return };
@@ -247,9 +247,9 @@ async fn hear(shared: Weak<Shared>, broadcasts: Broadcasts) {
                 let Some(watching) = shared.upgrade() else { return };
                 watching.state().raise_all();
                 drop(watching);
-                while let Some(heard) = listener.next().await {
+                while let Some(item) = listener.next().await {
                     let Some(shared) = shared.upgrade() else { return };
-                    shared.heard(&heard);
+                    shared.receive(&item);
                 }
                 return;
             }
@@ -298,13 +298,13 @@ mod tests {
         let broadcasts = Broadcasts::local();
         let (here, there) =
             (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
-        let mut heard = there.watch(log("companies"));
+        let mut watcher = there.watch(log("companies"));
         // When it starts to listen, it signals that something may have been missed.
-        changes(&mut heard).await;
+        changes(&mut watcher).await;
         let mut own = here.watch(log("companies"));
         changes(&mut own).await;
         here.send(log("companies"));
-        changes(&mut heard).await;
+        changes(&mut watcher).await;
         there.send(log("contacts"));
         there.send(log("companies"));
         changes(&mut own).await;
@@ -321,7 +321,7 @@ mod tests {
         let plain = crate::broadcast::tests::broadcast("view", "1");
         broadcasts.flush(PATIENCE).await;
         broadcasts.send(plain.clone());
-        assert_eq!(everything.next().await, Some(Heard::Event(Box::new(plain))));
+        assert_eq!(everything.next().await, Some(ListenItem::Event(Box::new(plain))));
     }
 
     #[tokio::test(start_paused = true)]
@@ -329,24 +329,24 @@ mod tests {
         let broadcasts = Broadcasts::local();
         let (here, there) =
             (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
-        let mut heard = there.watch(log("companies"));
-        changes(&mut heard).await;
+        let mut watcher = there.watch(log("companies"));
+        changes(&mut watcher).await;
         for _ in 0..1_000 {
             here.send(log("companies"));
         }
-        changes(&mut heard).await;
+        changes(&mut watcher).await;
         broadcasts.close(PATIENCE).await;
-        assert!(*heard.borrow() <= 3, "{}", *heard.borrow());
+        assert!(*watcher.borrow() <= 3, "{}", *watcher.borrow());
     }
 
     #[tokio::test]
     async fn nothing_goes_on_when_the_last_is_dropped() {
         let broadcasts = Broadcasts::local();
         let signals = Signals::over(Some(broadcasts.clone()));
-        let mut heard = signals.watch(Signal::AnyLog);
-        changes(&mut heard).await;
+        let mut watcher = signals.watch(Signal::AnyLog);
+        changes(&mut watcher).await;
         drop(signals);
-        assert!(heard.changed().await.is_err(), "the watch ends with the signals");
+        assert!(watcher.changed().await.is_err(), "the watch ends with the signals");
         tokio::time::timeout(PATIENCE, async {
             broadcasts.listeners.close();
             broadcasts.listeners.wait().await;

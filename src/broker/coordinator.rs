@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::elector::Led;
+use super::elector::Leadership;
 use super::{BrokerError, EventSubscriberStateStore, EventSubscriptionStateStore};
 use crate::event::{Name, NewSubscription, SubscriberState, Subscription};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
@@ -46,10 +46,12 @@ impl EventSubscriptionCoordinator {
     ///
     /// The subscribers are read before their subscriptions, which only the coordinator writes: so a
     /// confirmation never refers to an epoch that is missing from the subscriptions that were read.
-    pub(super) async fn round(&self, led: &Led) -> Result<Round, BrokerError> {
-        let Some(buried) = self.subscriptions.bury(&led.lead).await? else { return Ok(self.deposed(led)) };
-        for subscriber in &buried {
-            tracing::warn!(%subscriber, term = led.lead.term, "a subscriber did not heartbeat \
+    pub(super) async fn round(&self, leadership: &Leadership) -> Result<Round, BrokerError> {
+        let Some(removed) = self.subscriptions.remove_lapsed(&leadership.lead).await? else {
+            return Ok(self.deposed(leadership));
+        };
+        for subscriber in &removed {
+            tracing::warn!(%subscriber, term = leadership.lead.term, "a subscriber did not heartbeat \
                                                                within its lease; its sources are \
                                                                assigned to others");
         }
@@ -57,16 +59,16 @@ impl EventSubscriptionCoordinator {
         let subscriptions = self.subscriptions.allocations().await?;
         let new = changes(&states, &subscriptions);
         if new.is_empty() {
-            return Ok(if buried.is_empty() { Round::Quiet } else { Round::Changed });
+            return Ok(if removed.is_empty() { Round::Quiet } else { Round::Changed });
         }
         for part in new.chunks(WRITE_MAX) {
             // Its own clock saves a write that would be refused; the statement decides.
-            if Instant::now() >= led.until {
+            if Instant::now() >= leadership.until {
                 return Ok(Round::Deposed);
             }
             crate::fault::point("broker.allocate");
-            let Some(written) = self.subscriptions.allocate(&led.lead, part).await? else {
-                return Ok(self.deposed(led));
+            let Some(written) = self.subscriptions.allocate(&leadership.lead, part).await? else {
+                return Ok(self.deposed(leadership));
             };
             self.metrics.moved(written.len());
         }
@@ -78,11 +80,11 @@ impl EventSubscriptionCoordinator {
         self.refused.load(Ordering::Relaxed)
     }
 
-    fn deposed(&self, led: &Led) -> Round {
+    fn deposed(&self, leadership: &Leadership) -> Round {
         self.metrics.refused();
         self.refused.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(
-            term = led.lead.term,
+            term = leadership.lead.term,
             "a write of the coordinator was refused: another node leads now"
         );
         Round::Deposed

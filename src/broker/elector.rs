@@ -10,9 +10,9 @@ use uuid::Uuid;
 use super::{BrokerError, LockManager};
 use crate::event::{Lead, Name};
 
-/// A lead, and until when its holder may act on it, by its own clock.
+/// The leadership that a candidate has, and until when it may act on it, by its own clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Led {
+pub struct Leadership {
     /// The lead, which every write restates.
     pub lead: Lead,
     /// No other candidate can have taken it before this.
@@ -23,7 +23,7 @@ pub struct Led {
 #[async_trait]
 pub trait LeaderElector: Send + Sync + 'static {
     /// Takes the lead if it is free, or renews it. `None` if another candidate leads.
-    async fn campaign(&mut self) -> Result<Option<Led>, BrokerError>;
+    async fn campaign(&mut self) -> Result<Option<Leadership>, BrokerError>;
 
     /// Gives up the lead, if this candidate has it, so that another one can take it at once.
     async fn resign(&mut self) -> Result<(), BrokerError>;
@@ -47,17 +47,17 @@ impl LockElector {
 
 #[async_trait]
 impl LeaderElector for LockElector {
-    async fn campaign(&mut self) -> Result<Option<Led>, BrokerError> {
+    async fn campaign(&mut self) -> Result<Option<Leadership>, BrokerError> {
         let sent = Instant::now();
         if let Some(held) = &self.held {
             if self.locks.renew(held, self.lease).await? {
-                return Ok(Some(Led { lead: held.clone(), until: sent + self.lease }));
+                return Ok(Some(Leadership { lead: held.clone(), until: sent + self.lease }));
             }
             self.held = None;
         }
         let sent = Instant::now();
         self.held = self.locks.try_lock(&self.name, self.owner, self.lease).await?;
-        Ok(self.held.clone().map(|lead| Led { lead, until: sent + self.lease }))
+        Ok(self.held.clone().map(|lead| Leadership { lead, until: sent + self.lease }))
     }
 
     async fn resign(&mut self) -> Result<(), BrokerError> {

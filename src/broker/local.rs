@@ -37,7 +37,7 @@ impl EventSubscriberStore {
 
 /// Whether a subscriber is a member of its group, as far as this node knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum Membership {
     /// It has to be registered.
     Unregistered,
     /// It is registered, and heartbeats.
@@ -54,29 +54,29 @@ pub(super) enum Standing {
         /// The reason.
         why: &'static str,
         /// Whether it was reported to the other nodes.
-        told: bool,
+        reported: bool,
     },
 }
 
 #[derive(Debug)]
 struct State {
-    standing: Standing,
+    membership: Membership,
     /// Incremented whenever what was read before is no longer valid.
     ticket: u64,
 }
 
 impl State {
     /// A lost subscriber stays lost.
-    fn stand(&mut self, standing: Standing) {
-        if !matches!(self.standing, Standing::Lost { .. }) {
-            self.standing = standing;
+    fn set_membership(&mut self, membership: Membership) {
+        if !matches!(self.membership, Membership::Lost { .. }) {
+            self.membership = membership;
         }
     }
 }
 
-/// What it should work on now.
+/// The sources that it should work on now, and the epoch under which it has them.
 #[derive(Clone, Debug, Default)]
-struct Given {
+struct Assignment {
     epoch: i64,
     sources: BTreeSet<EventSource>,
 }
@@ -85,14 +85,14 @@ struct Given {
 pub(super) struct Local {
     pub(super) subscriber: Arc<dyn EventSubscriber>,
     state: Mutex<State>,
-    given: watch::Sender<Given>,
+    assignment: watch::Sender<Assignment>,
     confirmed: watch::Sender<i64>,
 }
 
 impl Local {
     pub(super) fn new(subscriber: Arc<dyn EventSubscriber>) -> Self {
-        let state = Mutex::new(State { standing: Standing::Unregistered, ticket: 0 });
-        Self { subscriber, state, given: watch::Sender::default(), confirmed: watch::Sender::default() }
+        let state = Mutex::new(State { membership: Membership::Unregistered, ticket: 0 });
+        Self { subscriber, state, assignment: watch::Sender::default(), confirmed: watch::Sender::default() }
     }
 
     pub(super) fn id(&self) -> SubscriberId {
@@ -110,60 +110,61 @@ impl Local {
 
     /// The epoch under which it works, if it has any sources.
     pub(super) fn works_under(&self) -> Option<i64> {
-        let given = self.given.borrow();
-        (!given.sources.is_empty()).then_some(given.epoch)
+        let assignment = self.assignment.borrow();
+        (!assignment.sources.is_empty()).then_some(assignment.epoch)
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        self.state().standing.clone()
+    pub(super) fn membership(&self) -> Membership {
+        self.state().membership.clone()
     }
 
     pub(super) fn set_registered(&self) {
-        self.state().stand(Standing::Registered);
+        self.state().set_membership(Membership::Registered);
     }
 
     /// Notes that it was reported as lost.
-    pub(super) fn set_told(&self) {
-        if let Standing::Lost { told, .. } = &mut self.state().standing {
-            *told = true;
+    pub(super) fn set_reported(&self) {
+        if let Membership::Lost { reported, .. } = &mut self.state().membership {
+            *reported = true;
         }
     }
 
-    /// Has to be taken before its subscription is read, and given with what was read.
+    /// Has to be taken before its subscription is read, and passed to [`assign`](Self::assign) with
+    /// what was read.
     pub(super) fn ticket(&self) -> u64 {
         self.state().ticket
     }
 
     /// Ends all its work and voids what was read before. It starts again when it is registered and
     /// its subscription has been read after that.
-    pub(super) fn suspend(&self, standing: Standing) {
+    pub(super) fn suspend(&self, membership: Membership) {
         let mut state = self.state();
-        state.stand(standing);
+        state.set_membership(membership);
         state.ticket += 1;
-        self.given.send_modify(|given| given.sources.clear());
+        self.assignment.send_modify(|assignment| assignment.sources.clear());
     }
 
-    /// The same, without a change of its standing.
+    /// The same, without a change of its membership.
     pub(super) fn pause(&self) {
-        let standing = self.standing();
-        self.suspend(standing);
+        let membership = self.membership();
+        self.suspend(membership);
     }
 
     /// From now on it works on what was read, if the ticket is still valid.
-    pub(super) fn give(&self, ticket: u64, subscription: Option<&Subscription>) {
+    pub(super) fn assign(&self, ticket: u64, subscription: Option<&Subscription>) {
         let state = self.state();
         if state.ticket != ticket {
             return;
         }
-        let works = state.standing == Standing::Registered;
-        self.given.send_if_modified(|given| {
+        let works = state.membership == Membership::Registered;
+        self.assignment.send_if_modified(|assignment| {
             let (epoch, sources) = match subscription {
                 Some(one) if works => (one.epoch, one.sources.iter().cloned().collect()),
                 Some(one) => (one.epoch, BTreeSet::new()),
-                None => (given.epoch, BTreeSet::new()),
+                None => (assignment.epoch, BTreeSet::new()),
             };
-            let changed = given.epoch != epoch || given.sources != sources;
-            *given = Given { epoch, sources };
+            let changed = assignment.epoch != epoch || assignment.sources != sources;
+            *assignment = Assignment { epoch, sources };
             changed
         });
     }
@@ -181,7 +182,7 @@ impl Local {
         changed: Arc<Notify>,
         mut ending: watch::Receiver<bool>,
     ) {
-        let mut given = self.given.subscribe();
+        let mut assignments = self.assignment.subscribe();
         let mut health = self.subscriber.health();
         let mut says_how_it_is = true;
         let mut work = Work {
@@ -192,12 +193,12 @@ impl Local {
             tasks: JoinSet::new(),
         };
         loop {
-            let standing = given.borrow_and_update().clone();
+            let assignment = assignments.borrow_and_update().clone();
             let is_ending = *ending.borrow_and_update();
-            let waits = match work.apply(&standing, &session, is_ending) {
-                Applied::Done => false,
-                Applied::Waits => true,
-                Applied::Lost => {
+            let waits = match work.apply(&assignment, &session, is_ending) {
+                ApplyOutcome::Done => false,
+                ApplyOutcome::Waits => true,
+                ApplyOutcome::Lost => {
                     changed.notify_one();
                     // It was suspended: the next round ends what it has.
                     continue;
@@ -205,7 +206,7 @@ impl Local {
             };
             if work.ending.is_empty() {
                 let confirmed = self.confirmed.send_if_modified(|confirmed| {
-                    let before = std::mem::replace(confirmed, (*confirmed).max(standing.epoch));
+                    let before = std::mem::replace(confirmed, (*confirmed).max(assignment.epoch));
                     before != *confirmed
                 });
                 if confirmed {
@@ -216,7 +217,7 @@ impl Local {
                 return;
             }
             tokio::select! {
-                _ = given.changed() => {}
+                _ = assignments.changed() => {}
                 _ = ending.changed(), if !is_ending => {}
                 spoken = health.changed(), if says_how_it_is => {
                     says_how_it_is = spoken.is_ok();
@@ -246,7 +247,7 @@ struct Work<'a> {
 
 /// The outcome of starting and ending work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Applied {
+enum ApplyOutcome {
     Done,
     /// It can't start now.
     Waits,
@@ -256,8 +257,8 @@ enum Applied {
 
 impl Work<'_> {
     /// Ends what was taken, and starts what was given.
-    fn apply(&mut self, given: &Given, session: &Session, is_ending: bool) -> Applied {
-        let stays = |source: &EventSource| !is_ending && given.sources.contains(source);
+    fn apply(&mut self, assignment: &Assignment, session: &Session, is_ending: bool) -> ApplyOutcome {
+        let stays = |source: &EventSource| !is_ending && assignment.sources.contains(source);
         let over: Vec<EventSource> = self.working.iter().filter(|source| !stays(source)).cloned().collect();
         for source in over {
             self.working.remove(&source);
@@ -269,23 +270,23 @@ impl Work<'_> {
             });
         }
         // A process that was suspended must not start what it was given long ago.
-        if is_ending || given.sources.is_empty() {
-            return Applied::Done;
+        if is_ending || assignment.sources.is_empty() {
+            return ApplyOutcome::Done;
         }
         if !session.is_valid() {
-            return Applied::Waits;
+            return ApplyOutcome::Waits;
         }
-        let is_newer = std::mem::replace(&mut self.epoch, given.epoch) != given.epoch;
-        for source in given.sources.iter().filter(|source| !self.ending.contains(source)) {
+        let is_newer = std::mem::replace(&mut self.epoch, assignment.epoch) != assignment.epoch;
+        for source in assignment.sources.iter().filter(|source| !self.ending.contains(source)) {
             if self.working.insert(source.clone()) || is_newer {
-                let accepting = || self.local.subscriber.accept(source.clone(), given.epoch);
+                let accepting = || self.local.subscriber.accept(source.clone(), assignment.epoch);
                 if catch_unwind(AssertUnwindSafe(accepting)).is_err() {
                     self.lose("it panicked when it was assigned a source; restart its process");
-                    return Applied::Lost;
+                    return ApplyOutcome::Lost;
                 }
             }
         }
-        Applied::Done
+        ApplyOutcome::Done
     }
 
     /// It is unknown what the subscriber works on: nothing is confirmed, and its lease decides.
@@ -297,7 +298,7 @@ impl Work<'_> {
             "a subscriber is lost: it no longer heartbeats, its sources move when its lease has \
              expired, and it is assigned nothing until its process is restarted"
         );
-        self.local.suspend(Standing::Lost { why, told: false });
+        self.local.suspend(Membership::Lost { why, reported: false });
     }
 
     /// Notes the end of a withdrawal. Returns whether the subscriber can still be relied on.

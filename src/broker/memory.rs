@@ -160,13 +160,13 @@ impl EventSubscriberStateStore for MemoryGroups {
         Ok(())
     }
 
-    async fn heard(
+    async fn record_heartbeats(
         &self,
         beats: &[(SubscriberId, i64)],
         lease: Duration,
     ) -> Result<Vec<SubscriberId>, BrokerError> {
         let mut tables = self.tables();
-        let mut heard = Vec::new();
+        let mut live = Vec::new();
         for (id, epoch) in beats {
             let registered = tables.subscriber(*id);
             let Some(subscriber) = registered.filter(|one| one.unhealthy.is_none() && !one.beat.lapsed())
@@ -175,9 +175,9 @@ impl EventSubscriberStateStore for MemoryGroups {
             };
             subscriber.beat = Beat::now(lease);
             subscriber.confirmed_epoch = subscriber.confirmed_epoch.max(*epoch);
-            heard.push(*id);
+            live.push(*id);
         }
-        Ok(heard)
+        Ok(live)
     }
 
     async fn confirm(&self, id: SubscriberId, epoch: i64) -> Result<(), BrokerError> {
@@ -219,24 +219,24 @@ impl EventSubscriberStateStore for MemoryGroups {
 
 #[async_trait]
 impl EventSubscriptionStateStore for MemoryGroups {
-    async fn bury(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
+    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
         let mut tables = self.tables();
         if !tables.leads(lead) {
             return Ok(None);
         }
         let Tables { nodes, subscribers, subscriptions, .. } = &mut *tables;
         nodes.retain(|_, beat| !beat.lapsed());
-        let mut buried = Vec::new();
+        let mut removed = Vec::new();
         subscribers.retain(|(_, id), subscriber| {
             let shown = subscriber.unhealthy.is_some() && nodes.contains_key(&subscriber.node);
             let lapsed = subscriber.beat.lapsed();
             let had = lapsed && subscriptions.remove(id).is_some();
             if had || (lapsed && !shown) {
-                buried.push(*id);
+                removed.push(*id);
             }
             !lapsed || shown
         });
-        Ok(Some(buried))
+        Ok(Some(removed))
     }
 
     async fn allocate(

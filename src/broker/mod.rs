@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::BrokerConfig;
 use coordinator::EventSubscriptionCoordinator;
-pub use elector::{LeaderElector, Led, LockElector};
+pub use elector::{LeaderElector, Leadership, LockElector};
 pub use error::BrokerError;
 use local::{EventSubscriberStore, Local};
 pub use memory::MemoryGroups;
@@ -188,7 +188,7 @@ impl EventBroker {
             single,
             signals,
             changed: Arc::new(Notify::new()),
-            told: Mutex::default(),
+            reported_epochs: Mutex::default(),
         };
         Ok(Self {
             node: Arc::new(node),
@@ -327,7 +327,7 @@ fn check_partitions(
     opened: &[EventSource],
 ) -> Result<(), BrokerError> {
     for asked in requests {
-        if let Some(opened) = opened.iter().find(|opened| asked.is_split_otherwise_than(opened)) {
+        if let Some(opened) = opened.iter().find(|opened| asked.is_split_differently(opened)) {
             let (group, opened, asked) = (group.clone(), Box::new(opened.clone()), Box::new(asked.clone()));
             return Err(BrokerError::Partitions { group, opened, asked });
         }

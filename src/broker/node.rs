@@ -11,10 +11,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::coordinator::{EventSubscriptionCoordinator, Round};
 use super::elector::LeaderElector;
-use super::local::{EventSubscriberStore, Local, Standing};
+use super::local::{EventSubscriberStore, Local, Membership};
 use super::observer::EventSubscriptionObserver;
 use super::session::Session;
-use super::single::{Single, Turn};
+use super::single::{ClaimOutcome, Single};
 use super::{BrokerConfig, BrokerError, EventSubscriberStateStore, NodeHeartbeat};
 use crate::broadcast::{Signal, Signals};
 use crate::consumer::Health;
@@ -43,7 +43,7 @@ pub(super) struct Node {
     /// Something changed here that the other nodes have to know.
     pub(super) changed: Arc<Notify>,
     /// The epoch up to which the confirmations of each subscriber were reported.
-    pub(super) told: Mutex<BTreeMap<SubscriberId, i64>>,
+    pub(super) reported_epochs: Mutex<BTreeMap<SubscriberId, i64>>,
 }
 
 impl Node {
@@ -124,15 +124,15 @@ impl Node {
         }
         let locals = self.locals.all();
         let registered: Vec<&Arc<Local>> =
-            locals.iter().filter(|local| local.standing() == Standing::Registered).collect();
+            locals.iter().filter(|local| local.membership() == Membership::Registered).collect();
         let beats: Vec<(SubscriberId, i64)> =
             registered.iter().map(|local| (local.id(), local.confirmed())).collect();
         if !beats.is_empty() {
-            let heard = self.states.heard(&beats, self.config.lease).await?;
-            for local in registered.iter().filter(|local| !heard.contains(&local.id())) {
+            let live = self.states.record_heartbeats(&beats, self.config.lease).await?;
+            for local in registered.iter().filter(|local| !live.contains(&local.id())) {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(),
                     "the other nodes have removed this subscriber; it stops its work, and registers again");
-                local.suspend(Standing::Unregistered);
+                local.suspend(Membership::Unregistered);
                 match self.settle(local).await {
                     Ok(changed) => news |= changed,
                     Err(error) => failed = Some(error),
@@ -141,9 +141,9 @@ impl Node {
         }
         self.session.renew(sent);
         self.recover(&locals).await?;
-        let mut told = self.told.lock().await;
+        let mut reported = self.reported_epochs.lock().await;
         for (id, epoch) in beats {
-            news |= told.insert(id, epoch).is_none_or(|before| before < epoch);
+            news |= reported.insert(id, epoch).is_none_or(|before| before < epoch);
         }
         if news {
             self.signals.send(Signal::Allocations);
@@ -176,16 +176,16 @@ impl Node {
         let Some(single) = &self.single else { return Ok(false) };
         let group = local.subscriber.name();
         match single.claim(local, self.config.lease).await? {
-            Turn::Stays => return Ok(false),
-            Turn::Waits => {
+            ClaimOutcome::Stays => return Ok(false),
+            ClaimOutcome::Waits => {
                 tracing::warn!(%group, node = %self.id, "another process owns this group; this one \
                                                          waits until none does");
-                local.suspend(Standing::Waiting);
+                local.suspend(Membership::Waiting);
             }
-            Turn::Begins => {
+            ClaimOutcome::Begins => {
                 tracing::info!(%group, node = %self.id, "no other process owns this group any \
                                                          longer; this one starts again");
-                local.suspend(Standing::Unregistered);
+                local.suspend(Membership::Unregistered);
             }
         }
         self.states.unregister(&[local.id()]).await?;
@@ -196,16 +196,17 @@ impl Node {
     pub(super) fn health(&self) -> Health {
         let locals = self.locals.all();
         let why = locals.iter().find_map(|local| {
-            match (local.standing(), local.health()) {
-                (Standing::Lost { why, .. }, _) => Some(why.to_owned()),
-                (_, Health::Unhealthy(why)) | (Standing::Refused(why), Health::Healthy) => Some(why),
-                (Standing::Waiting, Health::Healthy) => Some(
+            match (local.membership(), local.health()) {
+                (Membership::Lost { why, .. }, _) => Some(why.to_owned()),
+                (_, Health::Unhealthy(why)) | (Membership::Refused(why), Health::Healthy) => Some(why),
+                (Membership::Waiting, Health::Healthy) => Some(
                     "another process owns this group, which this process is configured to run alone"
                         .to_owned(),
                 ),
-                (Standing::Unregistered | Standing::Registered | Standing::Unhealthy, Health::Healthy) => {
-                    None
-                }
+                (
+                    Membership::Unregistered | Membership::Registered | Membership::Unhealthy,
+                    Health::Healthy,
+                ) => None,
             }
             .map(|why| format!("{}: {why}", local.subscriber.name()))
         });
@@ -215,36 +216,36 @@ impl Node {
     /// Brings what the other nodes know of a subscriber in line with its health. Returns whether
     /// anything changed.
     async fn settle(&self, local: &Local) -> Result<bool, BrokerError> {
-        match (local.standing(), local.health()) {
-            (Standing::Unregistered | Standing::Unhealthy | Standing::Refused(_), Health::Healthy) => {
+        match (local.membership(), local.health()) {
+            (Membership::Unregistered | Membership::Unhealthy | Membership::Refused(_), Health::Healthy) => {
                 self.register(local).await
             }
-            (Standing::Registered, Health::Unhealthy(why)) => {
+            (Membership::Registered, Health::Unhealthy(why)) => {
                 tracing::warn!(group = %local.subscriber.name(), subscriber = %local.id(), why,
                     "a subscriber is unhealthy; its sources are assigned to others");
-                local.suspend(Standing::Unhealthy);
+                local.suspend(Membership::Unhealthy);
                 self.states.unhealthy(local.id(), &why).await?;
                 Ok(true)
             }
-            (Standing::Unhealthy, Health::Unhealthy(_)) => {
+            (Membership::Unhealthy, Health::Unhealthy(_)) => {
                 let confirmed = local.confirmed();
-                let mut told = self.told.lock().await;
-                if told.get(&local.id()).is_some_and(|before| *before >= confirmed) {
+                let mut reported = self.reported_epochs.lock().await;
+                if reported.get(&local.id()).is_some_and(|before| *before >= confirmed) {
                     return Ok(false);
                 }
                 self.states.confirm(local.id(), confirmed).await?;
-                told.insert(local.id(), confirmed);
+                reported.insert(local.id(), confirmed);
                 Ok(true)
             }
-            (Standing::Lost { why, told: false }, _) => {
+            (Membership::Lost { why, reported: false }, _) => {
                 self.states.unhealthy(local.id(), why).await?;
-                local.set_told();
+                local.set_reported();
                 Ok(true)
             }
-            (Standing::Waiting, _)
-            | (Standing::Registered, Health::Healthy)
-            | (Standing::Unregistered | Standing::Refused(_), Health::Unhealthy(_))
-            | (Standing::Lost { told: true, .. }, _) => Ok(false),
+            (Membership::Waiting, _)
+            | (Membership::Registered, Health::Healthy)
+            | (Membership::Unregistered | Membership::Refused(_), Health::Unhealthy(_))
+            | (Membership::Lost { reported: true, .. }, _) => Ok(false),
         }
     }
 
@@ -255,7 +256,7 @@ impl Node {
         let (group, requests) = (local.subscriber.name(), local.subscriber.requests());
         match self.states.register(group, local.id(), self.id, &requests, self.config.lease).await {
             Ok(()) => {
-                if matches!(local.standing(), Standing::Refused(_)) {
+                if matches!(local.membership(), Membership::Refused(_)) {
                     tracing::info!(%group, subscriber = %local.id(), "no member requests other \
                                                                       sources any longer; this \
                                                                       subscriber is a member now");
@@ -265,13 +266,13 @@ impl Node {
             }
             Err(refused @ BrokerError::Sources { .. }) => {
                 let why = refused.to_string();
-                if !matches!(local.standing(), Standing::Refused(_)) {
+                if !matches!(local.membership(), Membership::Refused(_)) {
                     tracing::error!(%group, subscriber = %local.id(), why, "a subscriber was refused; it \
                                                                             retries with each heartbeat");
                     // If it was a member before, its row shows this.
                     self.states.unhealthy(local.id(), &why).await?;
                 }
-                local.suspend(Standing::Refused(why));
+                local.suspend(Membership::Refused(why));
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -295,8 +296,8 @@ impl Node {
     }
 
     async fn lead(&self) -> Result<(), BrokerError> {
-        let Some(led) = self.elector.lock().await.campaign().await? else { return Ok(()) };
-        match self.coordinator.round(&led).await? {
+        let Some(leadership) = self.elector.lock().await.campaign().await? else { return Ok(()) };
+        match self.coordinator.round(&leadership).await? {
             Round::Quiet | Round::Deposed => {}
             Round::Changed => self.signals.send(Signal::Allocations),
         }
@@ -314,7 +315,7 @@ impl Node {
     /// have ended.
     pub(super) async fn leave(&self) -> Result<(), BrokerError> {
         let locals = self.locals.all();
-        let ended = locals.iter().filter(|local| !matches!(local.standing(), Standing::Lost { .. }));
+        let ended = locals.iter().filter(|local| !matches!(local.membership(), Membership::Lost { .. }));
         let ids: Vec<SubscriberId> = ended.map(|local| local.id()).collect();
         self.states.unregister(&ids).await?;
         self.heartbeats.leave(self.id).await?;

@@ -36,7 +36,7 @@ impl EventSubscriptionObserver {
         let subscriptions = self.subscriptions.allocations_of(self.node).await?;
         for (ticket, local) in tickets {
             let own = subscriptions.iter().find(|one| one.subscriber == local.id());
-            local.give(ticket, own);
+            local.assign(ticket, own);
         }
         Ok(())
     }

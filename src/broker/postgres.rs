@@ -12,7 +12,7 @@ use super::{
 use crate::event::{
     EventSource, GroupNode, Lead, Name, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
 };
-use crate::store::{Registered, Store};
+use crate::store::{RegisterOutcome, Store};
 
 /// Most bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;
@@ -46,18 +46,18 @@ impl EventSubscriberStateStore for Store {
     ) -> Result<(), BrokerError> {
         let registered = self.register_subscriber(group, id, node, requests, lease).await;
         match registered.map_err(BrokerError::unavailable("a subscriber can't be registered"))? {
-            Registered::Done => Ok(()),
-            Registered::Differs { known, asked } => Err(BrokerError::differs(group, known, asked)),
+            RegisterOutcome::Done => Ok(()),
+            RegisterOutcome::Differs { known, asked } => Err(BrokerError::differs(group, known, asked)),
         }
     }
 
-    async fn heard(
+    async fn record_heartbeats(
         &self,
         beats: &[(SubscriberId, i64)],
         lease: Duration,
     ) -> Result<Vec<SubscriberId>, BrokerError> {
-        let heard = self.beat_subscribers(beats, lease).await;
-        heard.map_err(BrokerError::unavailable("the heartbeats of subscribers can't be written"))
+        let live = self.beat_subscribers(beats, lease).await;
+        live.map_err(BrokerError::unavailable("the heartbeats of subscribers can't be written"))
     }
 
     async fn confirm(&self, id: SubscriberId, epoch: i64) -> Result<(), BrokerError> {
@@ -90,9 +90,9 @@ impl EventSubscriberStateStore for Store {
 
 #[async_trait]
 impl EventSubscriptionStateStore for Store {
-    async fn bury(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
-        let buried = self.bury_subscribers(lead).await;
-        buried.map_err(BrokerError::unavailable("lapsed subscribers can't be removed"))
+    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
+        let removed = self.remove_lapsed_subscribers(lead).await;
+        removed.map_err(BrokerError::unavailable("lapsed subscribers can't be removed"))
     }
 
     async fn allocate(

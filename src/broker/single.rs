@@ -7,12 +7,12 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 
 use super::BrokerError;
-use super::local::{Local, Standing};
+use super::local::{Local, Membership};
 use crate::event::{Name, NodeId};
-use crate::store::{Claimed, Store};
+use crate::store::{GroupClaim, Store};
 
-/// What changes for a subscriber.
-pub(super) enum Turn {
+/// What a claim of its group changes for a subscriber.
+pub(super) enum ClaimOutcome {
     /// Nothing.
     Stays,
     /// Another process works on its group: it ends its work.
@@ -36,22 +36,22 @@ impl Single {
     }
 
     /// Claims the group of a subscriber for this process, unless another one works on it.
-    pub(super) async fn claim(&self, local: &Local, lease: Duration) -> Result<Turn, BrokerError> {
+    pub(super) async fn claim(&self, local: &Local, lease: Duration) -> Result<ClaimOutcome, BrokerError> {
         let group = local.subscriber.name();
         let mut asked = self.asked.lock().await;
         let claimed = self.store.claim_group(group, self.node.0, lease, !asked.contains(group)).await;
         let claimed = claimed.map_err(BrokerError::unavailable("a group can't be claimed"))?;
         asked.insert(group.clone());
-        Ok(match (claimed, local.standing()) {
-            (_, Standing::Lost { .. }) => Turn::Stays,
-            (Claimed::Own { .. }, Standing::Waiting) => Turn::Begins,
-            (Claimed::Own { epoch }, Standing::Registered)
+        Ok(match (claimed, local.membership()) {
+            (_, Membership::Lost { .. }) => ClaimOutcome::Stays,
+            (GroupClaim::Own { .. }, Membership::Waiting) => ClaimOutcome::Begins,
+            (GroupClaim::Own { epoch }, Membership::Registered)
                 if local.works_under().is_some_and(|own| own < epoch) =>
             {
-                Turn::Begins
+                ClaimOutcome::Begins
             }
-            (Claimed::Own { .. }, _) | (Claimed::Elsewhere, Standing::Waiting) => Turn::Stays,
-            (Claimed::Elsewhere, _) => Turn::Waits,
+            (GroupClaim::Own { .. }, _) | (GroupClaim::Elsewhere, Membership::Waiting) => ClaimOutcome::Stays,
+            (GroupClaim::Elsewhere, _) => ClaimOutcome::Waits,
         })
     }
 

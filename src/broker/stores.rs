@@ -49,7 +49,7 @@ pub trait EventSubscriberStateStore: Send + Sync + 'static {
     /// Writes heartbeats of healthy subscribers, with the epochs that they have confirmed. Returns
     /// those that are registered as healthy and whose lease has not run out; the others have to
     /// register again.
-    async fn heard(
+    async fn record_heartbeats(
         &self,
         beats: &[(SubscriberId, i64)],
         lease: Duration,
@@ -77,7 +77,7 @@ pub trait EventSubscriptionStateStore: Send + Sync + 'static {
     /// them. An unhealthy one only loses what it has, as long as its node is alive. Nodes whose
     /// lease has run out are removed as well. `None` if another node leads by now, and nothing was
     /// done.
-    async fn bury(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
+    async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError>;
 
     /// Writes subscriptions, each under a new epoch, where the subscriber is registered on that
     /// node and its subscription is still as it was read. Returns the subscribers whose

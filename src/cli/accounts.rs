@@ -9,7 +9,7 @@ use super::failure::Failure;
 use super::keys::{CanvasesArg, scope, written};
 use super::show::{self, JsonArg};
 use super::table::Table;
-use crate::access::{Access, AccessConfig, Reach, Within, read_scopes};
+use crate::access::{Access, AccessConfig, CredentialFilter, Reach, read_scopes};
 use crate::api::{Account as Listed, List};
 
 #[derive(Args)]
@@ -77,11 +77,11 @@ impl Allow {
 }
 
 async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow::Result<()> {
-    let within = match canvases.canvases() {
+    let filter = match canvases.canvases() {
         Canvases::One => context.canvas.canvas.into(),
-        Canvases::Every => Within::Everything,
+        Canvases::Every => CredentialFilter::Everything,
     };
-    let accounts = access(context).await?.accounts(within).await?;
+    let accounts = access(context).await?.accounts(filter).await?;
     let accounts: Vec<Listed> = accounts.into_iter().map(Listed::from).collect();
     json.print_list(&List::whole(accounts), |accounts| {
         let mut table = Table::new(["ACCOUNT", "SCOPES", "SINCE", "CANVAS"]);

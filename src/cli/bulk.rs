@@ -26,7 +26,7 @@ pub(super) struct Step {
 }
 
 /// Reports progress to a person at a terminal, if there is one.
-struct Telling<W> {
+struct Progress<W> {
     is_terminal: bool,
     to: W,
 }
@@ -38,7 +38,7 @@ pub(super) async fn all(
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     let to = std::io::stderr();
-    repeat(words, Telling { is_terminal: to.is_terminal(), to }, request).await
+    repeat(words, Progress { is_terminal: to.is_terminal(), to }, request).await
 }
 
 /// Counts for a dry run: if there is more than one request would change, up to [`COUNT_MAX`].
@@ -66,7 +66,7 @@ pub(super) fn counted(before: Option<Timestamp>) -> String {
 
 async fn repeat(
     words: (&str, &str),
-    mut telling: Telling<impl Write>,
+    mut progress: Progress<impl Write>,
     mut request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     let mut all = request(None).await?;
@@ -80,7 +80,7 @@ async fn repeat(
             tokio::time::sleep(PAUSE).await;
         } else {
             idle = 0;
-            telling.tell(all, words);
+            progress.report(all, words);
         }
         let step = request(all.before).await?;
         last = step.count;
@@ -89,10 +89,10 @@ async fn repeat(
     Ok(all)
 }
 
-impl<W: Write> Telling<W> {
+impl<W: Write> Progress<W> {
     /// Includes the time, so that a person who interrupts the command can continue with the same
     /// rows.
-    fn tell(&mut self, all: Step, (thing, done): (&str, &str)) {
+    fn report(&mut self, all: Step, (thing, done): (&str, &str)) {
         if self.is_terminal {
             let so_far = format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before));
             // If no one can read it, that is fine.
@@ -113,15 +113,15 @@ mod tests {
     /// Runs against a server that gives these answers; returns the times of the requests, and the
     /// total.
     async fn run(answers: &[(u64, bool)]) -> (Vec<Option<Timestamp>>, Step) {
-        let (asked, step, _) = told(answers, true).await;
+        let (asked, step, _) = reporting(answers, true).await;
         (asked, step)
     }
 
     /// The same, with the progress reported, at a terminal or elsewhere.
-    async fn told(answers: &[(u64, bool)], is_terminal: bool) -> (Vec<Option<Timestamp>>, Step, String) {
+    async fn reporting(answers: &[(u64, bool)], is_terminal: bool) -> (Vec<Option<Timestamp>>, Step, String) {
         let first = Timestamp::UNIX_EPOCH;
         let (mut answers, mut asked, mut to) = (answers.iter(), Vec::new(), Vec::new());
-        let step = repeat(("event", "deleted"), Telling { is_terminal, to: &mut to }, async |before| {
+        let step = repeat(("event", "deleted"), Progress { is_terminal, to: &mut to }, async |before| {
             asked.push(before);
             let (count, more) = *answers.next().expect("no further request");
             Ok(Step { count, more, before: Some(before.unwrap_or(first)) })
@@ -137,11 +137,11 @@ mod tests {
     async fn people_at_a_terminal_are_told_how_far_it_came() {
         let answers = [(10_000, true), (0, true), (1, true), (7, false)];
         let before = "(--before 1970-01-01T00:00:00.000000Z)";
-        let (_, _, said) = told(&answers, true).await;
+        let (_, _, said) = reporting(&answers, true).await;
         let lines: Vec<&str> = said.lines().collect();
         let expected = [10_000, 10_001].map(|count| format!("{count} events deleted so far {before}"));
         assert_eq!(lines, expected);
-        assert_eq!(told(&answers, false).await.2, "");
+        assert_eq!(reporting(&answers, false).await.2, "");
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::{emit, text, value};
 use crate::api::{Cron, CronTick, PauseCron, PutCron};
-use crate::cron::Missed;
+use crate::cron::MissedTicks;
 use crate::event::Name;
 
 #[derive(Args)]
@@ -48,8 +48,8 @@ struct Put {
     #[arg(long, default_value = "UTC")]
     zone: String,
     /// How to handle missed ticks: skip, once (emit the last one) or all
-    #[arg(long, default_value_t = Missed::Skip)]
-    missed: Missed,
+    #[arg(long, default_value_t = MissedTicks::Skip)]
+    missed: MissedTicks,
     /// The handler's modifier [default: _]
     #[arg(long)]
     modifier: Option<Name>,
@@ -144,7 +144,7 @@ impl Show {
             field("cron", &cron.name)?;
             field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
             field("ticks", format_args!("{} in {}", cron.expression, cron.zone))?;
-            field("missed", Missed::from(cron.missed))?;
+            field("missed", MissedTicks::from(cron.missed))?;
             match &cron.paused {
                 Some(_) => field("paused", next(cron))?,
                 None => cron.next.iter().try_for_each(|tick| field("next", local(tick)))?,

@@ -66,7 +66,7 @@ impl Doctor {
         let before = Timestamp::from(SystemTime::now());
         let server = match store.server().await {
             Ok(server) => server,
-            Err(error) => return vec![not_seen("database", &error)],
+            Err(error) => return vec![failed_on_database("database", &error)],
         };
         let after = Timestamp::from(SystemTime::now());
         let mut findings = doctor::server(&server);
@@ -78,7 +78,7 @@ impl Doctor {
             Ok(settings) => {
                 findings.extend(doctor::settings(&settings, context.database.allows_unsafe_durability()));
             }
-            Err(error) => findings.push(not_seen("durability", &error)),
+            Err(error) => findings.push(failed_on_database("durability", &error)),
         }
         let migrations = store.migration_differences().await;
         findings.push(judged("migrations", migrations, |found| doctor::migrations(&found)));
@@ -103,7 +103,7 @@ impl Doctor {
         findings.push(judged("own origins", own, |own| doctor::own_names(&own)));
         match store.chores(doctor::overdue_after(period)).await {
             Ok(chores) => findings.extend(doctor::chores(&chores, period)),
-            Err(error) => findings.push(not_seen("minute's pass", &error)),
+            Err(error) => findings.push(failed_on_database("minute's pass", &error)),
         }
         let unknown = store.unknown_handlers(doctor::UNKNOWN_WITHIN).await;
         findings.push(judged("handlers", unknown, |unknown| doctor::unknown_handlers(&unknown)));
@@ -141,24 +141,24 @@ async fn pubsub(context: &Context, horizon: Option<Duration>) -> Vec<Finding> {
     };
     let report = match describe_topics(&config).await {
         Ok(report) => report,
-        Err(error) => return vec![unheard("Pub/Sub", &error)],
+        Err(error) => return vec![failed_on_pubsub("Pub/Sub", &error)],
     };
     let is_pushed = report.push_endpoint.is_some();
     let mut findings = doctor::topics(&report);
     findings.extend(horizon.filter(|_| is_pushed).map(doctor::push_horizon));
     findings.push(match missing_permissions(&config).await {
         Ok(rights) => doctor::pubsub_rights(&rights, is_pushed),
-        Err(error) => unheard("Pub/Sub rights", &error),
+        Err(error) => failed_on_pubsub("Pub/Sub rights", &error),
     });
     findings
 }
 
 fn judged<T>(what: &'static str, facts: Result<T, StoreError>, judge: impl FnOnce(T) -> Finding) -> Finding {
-    facts.map_or_else(|error| not_seen(what, &error), judge)
+    facts.map_or_else(|error| failed_on_database(what, &error), judge)
 }
 
 /// A check that failed because of the database.
-fn not_seen(what: &'static str, error: &StoreError) -> Finding {
+fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
     let found = format!("not checked: {}", causes(error));
     match error {
         StoreError::NotMigrated(_) => Finding::fail(what, "the schema does not exist", "run `wakeq migrate`"),
@@ -181,7 +181,7 @@ fn not_seen(what: &'static str, error: &StoreError) -> Finding {
 }
 
 /// A check that failed because of Pub/Sub.
-fn unheard(what: &'static str, error: &NotifyError) -> Finding {
+fn failed_on_pubsub(what: &'static str, error: &NotifyError) -> Finding {
     Finding::fail(what, causes(error), "check the project, the credentials and the network")
 }
 

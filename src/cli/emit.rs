@@ -93,7 +93,7 @@ impl Subevent {
 /// Empty, or a stream.
 fn logged(text: &str) -> Result<Logged, String> {
     if text.is_empty() {
-        return Ok(Logged::Where(true));
+        return Ok(Logged::ByAddress(true));
     }
     let (category, stream) = text.split_once('/').ok_or("a stream is written as CATEGORY/STREAM")?;
     StreamId::new(CanvasId::DEFAULT, category, stream).map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use super::show::{self, JsonArg, moment};
 use super::table::Table;
 use crate::api::{Copied, EventSummary, TheEvent};
 use crate::event::{EventId, Name};
-use crate::machine::Standing;
+use crate::machine::CheckResult;
 
 #[derive(Args)]
 pub(crate) struct Events {
@@ -43,7 +43,7 @@ struct ListEvents {
     /// Only events in this state: ready, behind, halted, held, delayed, running,
     /// paused or blocked
     #[arg(long, value_parser = state)]
-    state: Option<Standing>,
+    state: Option<CheckResult>,
     /// Only events that this worker has claimed
     #[arg(long, value_name = "NAME")]
     worker: Option<Name>,
@@ -74,8 +74,9 @@ pub(crate) struct RunNow {
     json: JsonArg,
 }
 
-fn state(text: &str) -> Result<Standing, &'static str> {
-    Standing::parse(text).ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
+fn state(text: &str) -> Result<CheckResult, &'static str> {
+    CheckResult::parse(text)
+        .ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
 }
 
 impl Events {

@@ -58,8 +58,8 @@ enum Format {
 /// `RUST_LOG` says otherwise.
 ///
 /// `traces` receives the spans in addition, which `RUST_LOG` does not filter.
-pub(super) fn start(arguments: LogArgs, stays: bool, traces: Option<Traces>) {
-    let usual = if stays { "info" } else { "warn" };
+pub(super) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Traces>) {
+    let usual = if is_long_running { "info" } else { "warn" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let filter = filter.and(filter_fn(|metadata| {
         let target = metadata.target();

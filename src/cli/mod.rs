@@ -57,7 +57,7 @@ use crate::config::{CanvasArgs, DatabaseArgs, NotifierArgs, TimingArgs};
 use crate::event::Actor;
 use crate::store::Store;
 use crate::worker::Handlers;
-use backend::{Asked, Backend, Client, Database, Server, ServerArgs};
+use backend::{Backend, Client, Database, Server, ServerArgs, ServerChoice};
 use failure::{Exit, Failure};
 pub use telemetry::Metrics;
 use telemetry::Telemetry;
@@ -144,7 +144,7 @@ where
             return ExitCode::from(u8::try_from(answer.exit_code()).unwrap_or(2));
         }
     };
-    let stays = cli.command.stays();
+    let is_long_running = cli.command.is_long_running();
     let ended = match tokio::runtime::Runtime::new() {
         Ok(runtime) => {
             let ended = runtime.block_on(cli.run_observed(handlers));
@@ -152,26 +152,26 @@ where
             ended
         }
         Err(error) => {
-            logging::start(cli.logging, stays, None);
+            logging::start(cli.logging, is_long_running, None);
             Err(error.into())
         }
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
         // The reader that closed the pipe has read enough.
-        Err(error) if error.is::<show::Closed>() => ExitCode::SUCCESS,
+        Err(error) if error.is::<show::StdoutClosed>() => ExitCode::SUCCESS,
         Err(error) => {
             tracing::debug!(?error, "failed");
-            complain(&error, stays);
+            complain(&error, is_long_running);
             ExitCode::from(Exit::of(&error) as u8)
         }
     }
 }
 
 /// For a person, or as the last line of a process's log.
-fn complain(error: &anyhow::Error, stays: bool) {
+fn complain(error: &anyhow::Error, is_long_running: bool) {
     let words = failure::words(error);
-    if stays {
+    if is_long_running {
         tracing::error!("the process exits: {words}");
     } else {
         show::note(format_args!("wakeq: {words}"));
@@ -216,7 +216,7 @@ pub(crate) struct Context {
     #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
     actor: String,
     #[arg(skip)]
-    observed: telemetry::Observed,
+    observed: telemetry::SharedObserver,
 }
 
 #[derive(Subcommand)]
@@ -297,7 +297,7 @@ enum Command {
 
 impl Command {
     /// Whether it runs until it is told to stop.
-    fn stays(&self) -> bool {
+    fn is_long_running(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Work(_) | Self::All(_))
     }
 
@@ -323,7 +323,7 @@ impl Cli {
     {
         let started = Telemetry::start(self.command.telemetry());
         let traces = started.as_ref().ok().and_then(Telemetry::traces);
-        logging::start(self.logging, self.command.stays(), traces);
+        logging::start(self.logging, self.command.is_long_running(), traces);
         let telemetry = started?;
         let scraping = telemetry.serve(&self.context.observed).await?;
         let notifier = self.context.notifier.clone();
@@ -389,12 +389,12 @@ impl Context {
 
     /// Where to run the command: on a server if one is given, otherwise on the database.
     async fn backend(&self) -> anyhow::Result<Backend> {
-        match self.server.asked() {
-            Asked::Flag(url) | Asked::Environment(url) => {
+        match self.server.choice() {
+            ServerChoice::Flag(url) | ServerChoice::Environment(url) => {
                 let client = Client::new(&url, &self.server, self.canvas.canvas)?;
                 Ok(Backend::Server(Box::new(Server { client })))
             }
-            Asked::Nobody => {
+            ServerChoice::Unset => {
                 let store = self.database.connect(&self.timing).await?;
                 let (canvas, actor, notifier) = (self.canvas.canvas, self.actor(), self.notifier.clone());
                 Ok(Backend::Database(Box::new(Database { store, canvas, actor, notifier })))
@@ -411,13 +411,13 @@ impl Context {
     /// Refuses to use a server for what it can't do. `WAKEQ_SERVER` is ignored if a database is
     /// given.
     fn without_server(&self) -> Result<(), Failure> {
-        match self.server.asked() {
-            Asked::Environment(_) if self.database.is_given() => Ok(()),
-            Asked::Flag(_) | Asked::Environment(_) => {
+        match self.server.choice() {
+            ServerChoice::Environment(_) if self.database.is_given() => Ok(()),
+            ServerChoice::Flag(_) | ServerChoice::Environment(_) => {
                 let words = "a server can't do this: set DATABASE_URL, and omit --server";
                 Err(Failure::Usage(words.to_owned()))
             }
-            Asked::Nobody => Ok(()),
+            ServerChoice::Unset => Ok(()),
         }
     }
 }

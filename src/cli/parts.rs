@@ -12,7 +12,7 @@ use crate::emit::Queue;
 use crate::store::Store;
 
 /// Something that a process runs until it is told to stop.
-pub(super) struct Part {
+pub(super) struct ProcessPart {
     pub(super) name: &'static str,
     pub(super) running: BoxFuture<'static, anyhow::Result<()>>,
 }
@@ -27,7 +27,7 @@ pub struct Parts {
     pub queue: Queue,
     /// Cancelled at SIGTERM, and when a part of the process has ended.
     pub stop: CancellationToken,
-    pub(super) own: Arc<Mutex<Vec<Part>>>,
+    pub(super) own: Arc<Mutex<Vec<ProcessPart>>>,
 }
 
 impl Parts {
@@ -40,7 +40,7 @@ impl Parts {
     /// too.
     pub fn run(&self, name: &'static str, part: impl Future<Output = Result<(), BoxError>> + Send + 'static) {
         let running = Box::pin(async move { part.await.map_err(|error| anyhow!(error)) });
-        self.own.lock().unwrap_or_else(PoisonError::into_inner).push(Part { name, running });
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).push(ProcessPart { name, running });
     }
 
     /// Runs a broker as part of the process, with the consumers and processors registered with it.
@@ -57,7 +57,7 @@ impl Parts {
     }
 
     /// Takes the parts that were added.
-    pub(super) fn take(&self) -> Vec<Part> {
+    pub(super) fn take(&self) -> Vec<ProcessPart> {
         std::mem::take(&mut *self.own.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

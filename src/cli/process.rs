@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::parts::{Part, Parts};
-use super::telemetry::{Observed, TelemetryArgs};
+use super::parts::{Parts, ProcessPart};
+use super::telemetry::{SharedObserver, TelemetryArgs};
 use super::{BoxError, Context, descriptors};
 use crate::admin::{Admin, AdminError};
 use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
@@ -30,7 +30,7 @@ use crate::worker::{Handlers, PushRunner, QueueWorker, WorkerConfig, shutdown_si
 const WAKE_PAUSE: Duration = Duration::from_secs(2);
 
 /// Extra time for answering pushes whose runs were cut off.
-const TOLD_WITHIN: Duration = Duration::from_millis(1_600);
+const PUSH_ANSWER_GRACE: Duration = Duration::from_millis(1_600);
 
 #[derive(Args)]
 pub(crate) struct Serve {
@@ -122,7 +122,7 @@ impl Serve {
             delivery: self.delivery.config()?,
             retention: Some(config.retention),
             // Pushes whose runs are cut off are still answered.
-            shutdown_grace: config.shutdown_grace + TOLD_WITHIN,
+            shutdown_grace: config.shutdown_grace + PUSH_ANSWER_GRACE,
             ..self.http.config()?
         };
         http.access.push = self.push.callers();
@@ -141,7 +141,7 @@ impl Serve {
             pushes.shut_down().await;
             Ok(())
         };
-        parts.push(Part { name: "the push runner", running: Box::pin(running) });
+        parts.push(ProcessPart { name: "the push runner", running: Box::pin(running) });
         if !on_cloud_run() {
             parts.push(process.wake(Some(config.retention)).await?);
         }
@@ -187,7 +187,7 @@ struct Process {
     is_local: bool,
     rates: RateArgs,
     /// What the queue's gauges query.
-    observed: Observed,
+    observed: SharedObserver,
     /// What the program adds.
     own: Parts,
     stop: CancellationToken,
@@ -225,7 +225,7 @@ impl Process {
     }
 
     /// The part that serves HTTP.
-    async fn serve(&self, config: HttpConfig) -> anyhow::Result<Part> {
+    async fn serve(&self, config: HttpConfig) -> anyhow::Result<ProcessPart> {
         Ok(self.serving(self.bind(config).await?))
     }
 
@@ -235,7 +235,7 @@ impl Process {
         Ok(HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?)
     }
 
-    fn serving(&self, server: HttpServer) -> Part {
+    fn serving(&self, server: HttpServer) -> ProcessPart {
         tracing::info!(address = %server.local_address(), "serving the API");
         let (stop, halt) = (self.stop.clone(), server.stop_token());
         let running = async move {
@@ -247,7 +247,7 @@ impl Process {
             serving.await;
             Ok(())
         };
-        Part { name: "the HTTP server", running: Box::pin(running) }
+        ProcessPart { name: "the HTTP server", running: Box::pin(running) }
     }
 
     /// Runs pushed events with this program's handlers, and on HTTP targets.
@@ -283,7 +283,7 @@ impl Process {
         arguments: WorkerArgs,
         lot: LotArgs,
         delivery: &DeliveryArgs,
-    ) -> anyhow::Result<Part>
+    ) -> anyhow::Result<ProcessPart>
     where
         F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
     {
@@ -315,7 +315,7 @@ impl Process {
             let _waking = waking;
             working.await
         };
-        Ok(Part { name: "the worker", running: Box::pin(running) })
+        Ok(ProcessPart { name: "the worker", running: Box::pin(running) })
     }
 
     /// Notifications that a local process keeps are lost when it ends: wakes the events that were
@@ -345,7 +345,7 @@ impl Process {
 
     /// The part that only makes the minute's pass. Fails at once if the schema is missing, which
     /// waiting would not change.
-    async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<Part> {
+    async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<ProcessPart> {
         let waker =
             Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.rates.canvas_event_rate);
         let period = self.store.timing().probe_period;
@@ -359,13 +359,13 @@ impl Process {
             stop.run_until_cancelled_owned(waker.run(period, retention)).await;
             Ok(())
         };
-        Ok(Part { name: "the minute's pass", running: Box::pin(running) })
+        Ok(ProcessPart { name: "the minute's pass", running: Box::pin(running) })
     }
 
     /// Runs all parts until a signal arrives or one of them ends: none can do without the others.
-    async fn together(self, parts: Vec<Part>) -> anyhow::Result<()> {
+    async fn together(self, parts: Vec<ProcessPart>) -> anyhow::Result<()> {
         let mut running = JoinSet::new();
-        for Part { name, running: part } in parts.into_iter().chain(self.own.take()) {
+        for ProcessPart { name, running: part } in parts.into_iter().chain(self.own.take()) {
             running.spawn(async move { (name, part.await) });
         }
         let mut outcome = Ok(());

@@ -14,7 +14,7 @@ use crate::api::{self, CompleteRequest, ExtendRequest, LeaseRequest, LeasedCopy,
 use crate::event::{EventId, Name};
 
 /// Default duration of a lease.
-const USUAL: &str = "60s";
+const DEFAULT_LEASE: &str = "60s";
 
 #[derive(Args)]
 pub(super) struct Lease {
@@ -24,7 +24,7 @@ pub(super) struct Lease {
     #[arg(long, default_value_t = 1)]
     max: u32,
     /// Length of the lease, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
     lasts: Duration,
     /// How long to wait for copies, at most 20s
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
@@ -33,9 +33,9 @@ pub(super) struct Lease {
     json: JsonArg,
 }
 
-/// A copy that is leased, and what shows it.
+/// A leased copy, and the token of its lease.
 #[derive(Args)]
-struct Held {
+struct LeaseArgs {
     /// The queue's name
     name: Name,
     /// The copy's id
@@ -49,9 +49,9 @@ struct Held {
 #[derive(Args)]
 pub(super) struct Extend {
     #[command(flatten)]
-    held: Held,
+    copy: LeaseArgs,
     /// Length of the lease from now, 1s to 1h
-    #[arg(long = "for", value_name = "DURATION", default_value = USUAL, value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
     lasts: Duration,
     #[command(flatten)]
     json: JsonArg,
@@ -60,13 +60,13 @@ pub(super) struct Extend {
 #[derive(Args)]
 pub(super) struct Complete {
     #[command(flatten)]
-    held: Held,
+    copy: LeaseArgs,
 }
 
 #[derive(Args)]
 pub(super) struct Release {
     #[command(flatten)]
-    held: Held,
+    copy: LeaseArgs,
     /// The error; counts as a failed attempt
     #[arg(long)]
     error: Option<String>,
@@ -123,7 +123,7 @@ fn row(copy: &LeasedCopy) -> [String; 7] {
 
 impl Extend {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Held { name, id, lease_token: lease } = self.held;
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
         let request = ExtendRequest { lease, lease_s: self.lasts.as_secs_f64() };
         let extended = context.backend().await?.extend(&name, id, request).await?;
         self.json.print(&extended, |extended| {
@@ -134,7 +134,7 @@ impl Extend {
 
 impl Complete {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Held { name, id, lease_token: lease } = self.held;
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
         context.backend().await?.complete(&name, id, CompleteRequest { lease }).await?;
         show::line(format_args!("copy {id} is complete"))
     }
@@ -142,7 +142,7 @@ impl Complete {
 
 impl Release {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Held { name, id, lease_token: lease } = self.held;
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
         let retry_s = self.retry.map(|retry| retry.as_secs_f64());
         let request = ReleaseRequest { lease, error: self.error, retry_s };
         let released = context.backend().await?.release(&name, id, request).await?;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::show::JsonArg;
 use super::{Context, show};
-use crate::event::{SecretKeys, Unsealed};
+use crate::event::{SealError, SecretKeys};
 
 #[derive(Args)]
 pub(crate) struct Secrets {
@@ -24,7 +24,7 @@ enum Verb {
 }
 
 #[derive(Serialize)]
-struct Rotated {
+struct RotationReport {
     /// Targets whose secrets were re-encrypted.
     changed: u64,
     /// Targets whose secrets can't be decrypted with the given keys.
@@ -50,10 +50,10 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
         "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD"
     );
     let (actor, mut rotated, mut after) =
-        (context.actor(), Rotated { changed: 0, unopened: Vec::new() }, None);
+        (context.actor(), RotationReport { changed: 0, unopened: Vec::new() }, None);
     loop {
         let page = store.reseal(after.as_ref(), &actor).await?;
-        let page = page.map_err(|unsealed: Unsealed| anyhow::anyhow!(unsealed))?;
+        let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
         rotated.changed += page.changed;
         rotated.unopened.extend(page.unopened);
         if page.last.is_none() {

@@ -14,7 +14,7 @@ use crate::event::Timestamp;
 /// The reader of standard output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
-pub(super) struct Closed;
+pub(super) struct StdoutClosed;
 
 /// Whether an answer is for a machine.
 #[derive(Args, Clone, Copy)]
@@ -26,7 +26,7 @@ pub(super) struct JsonArg {
 
 impl JsonArg {
     /// Whether JSON is requested.
-    pub(super) fn is_asked(self) -> bool {
+    pub(super) fn is_set(self) -> bool {
         self.json
     }
 
@@ -68,7 +68,7 @@ pub(super) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
 
 fn written(outcome: std::io::Result<()>) -> anyhow::Result<()> {
     match outcome {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(StdoutClosed.into()),
         outcome => Ok(outcome?),
     }
 }

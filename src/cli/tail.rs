@@ -6,11 +6,11 @@
 use anyhow::Context as _;
 use clap::Args;
 
-use super::backend::{Asked, Client, Hearing};
+use super::backend::{Client, EventFeed, ServerChoice};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use super::{Context, text};
-use crate::broadcast::{Heard, ListenError, TopicPattern};
+use crate::broadcast::{ListenError, ListenItem, TopicPattern};
 use crate::event::Broadcast;
 use crate::worker::shutdown_signal;
 
@@ -30,47 +30,47 @@ pub(crate) struct Tail {
 impl Tail {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
-        let mut hearing = self.open(context).await?;
+        let mut feed = self.open(context).await?;
         show::note(format_args!("listening to {}; Ctrl-C ends it", text::clean(self.pattern.as_str())));
         let ended = tokio::select! {
-            ended = self.follow(&mut hearing) => ended,
+            ended = self.follow(&mut feed) => ended,
             () = signal => Ok(()),
         };
-        hearing.close().await;
+        feed.close().await;
         ended
     }
 
-    async fn open(&self, context: &Context) -> anyhow::Result<Hearing> {
-        match context.server.asked() {
-            Asked::Flag(url) | Asked::Environment(url) => {
+    async fn open(&self, context: &Context) -> anyhow::Result<EventFeed> {
+        match context.server.choice() {
+            ServerChoice::Flag(url) | ServerChoice::Environment(url) => {
                 let client = Client::new(&url, &context.server, context.canvas.canvas)?;
-                Ok(Hearing::server(client, self.pattern.as_str()).await?)
+                Ok(EventFeed::server(client, self.pattern.as_str()).await?)
             }
-            Asked::Nobody => {
+            ServerChoice::Unset => {
                 if context.notifier.is_local() {
                     let words = "with --notifier local (WAKEQ_NOTIFIER) only the process that emits can listen: ask its \
                                  server (WAKEQ_SERVER)";
                     return Err(Failure::Usage(words.to_owned()).into());
                 }
                 let broadcasts = context.notifier.connect().await?.broadcasts().ok_or(ListenError::Off)?;
-                Ok(Hearing::broker(broadcasts.subscribe(self.pattern.as_str()).await?))
+                Ok(EventFeed::broker(broadcasts.subscribe(self.pattern.as_str()).await?))
             }
         }
     }
 
-    async fn follow(&self, hearing: &mut Hearing) -> anyhow::Result<()> {
+    async fn follow(&self, feed: &mut EventFeed) -> anyhow::Result<()> {
         let mut left = self.count.unwrap_or(u64::MAX);
         while left > 0 {
-            match hearing.next().await? {
-                Some(Heard::Event(event)) => {
+            match feed.next().await? {
+                Some(ListenItem::Event(event)) => {
                     self.print(&event)?;
                     left -= 1;
                 }
-                Some(Heard::Missed(Some(count))) => {
+                Some(ListenItem::Missed(Some(count))) => {
                     let events = show::count(count, "event");
                     show::note(format_args!("wakeq: missed {events}, which came faster than they were read"));
                 }
-                Some(Heard::Missed(None)) => {
+                Some(ListenItem::Missed(None)) => {
                     show::note("wakeq: an unknown number of events was missed");
                 }
                 None => anyhow::bail!("no more events can be received"),
@@ -80,7 +80,7 @@ impl Tail {
     }
 
     fn print(&self, event: &Broadcast) -> anyhow::Result<()> {
-        if self.json.is_asked() {
+        if self.json.is_set() {
             return show::line(text::clean_json(&event.body()));
         }
         let modifier = match event.address.modifier.as_str() {

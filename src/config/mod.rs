@@ -103,7 +103,7 @@ fn canvas(text: &str) -> Result<CanvasId, &'static str> {
 /// A required setting is missing.
 #[derive(Debug, thiserror::Error)]
 #[error("{variable} is not set: {example}")]
-pub(crate) struct Missing {
+pub(crate) struct MissingSetting {
     variable: &'static str,
     example: &'static str,
 }
@@ -127,7 +127,7 @@ impl DatabaseArgs {
         let example =
             "export DATABASE_URL=postgres://user:password@host:5432/database, or pass --database-url";
         if self.database_url.is_empty() {
-            return Err(Missing { variable: "DATABASE_URL", example }.into());
+            return Err(MissingSetting { variable: "DATABASE_URL", example }.into());
         }
         let is_postgres =
             ["postgres://", "postgresql://"].iter().any(|scheme| self.database_url.starts_with(scheme));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::Missing;
+use super::MissingSetting;
 use crate::broadcast::Broadcasts;
 use crate::notify::{
     DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
@@ -108,13 +108,13 @@ pub(crate) struct PubSubArgs {
 
 impl PubSubArgs {
     /// The notifier's configuration. With an emulator, any project will do.
-    pub(crate) fn config(&self) -> Result<PubSubConfig, Missing> {
+    pub(crate) fn config(&self) -> Result<PubSubConfig, MissingSetting> {
         let project = match (self.project.as_str(), &self.emulator_host) {
             ("", Some(_)) => DEVELOPMENT_PROJECT,
             ("", None) => {
                 let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
                                emulator, or WAKEQ_NOTIFIER=local for one process without Pub/Sub";
-                return Err(Missing { variable: "GOOGLE_CLOUD_PROJECT", example });
+                return Err(MissingSetting { variable: "GOOGLE_CLOUD_PROJECT", example });
             }
             (project, _) => project,
         };

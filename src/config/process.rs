@@ -37,20 +37,20 @@ pub(crate) struct WorkerArgs {
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     pub(crate) no_targets: bool,
     /// How long dead events are kept (30days)
-    #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = kept, hide_short_help = true)]
+    #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = retention, hide_short_help = true)]
     keep_dead_events: Option<Duration>,
     /// How long chosen ids are recognized after their event was due (7days)
-    #[arg(long, env = "WAKEQ_KEEP_IDS", value_parser = kept, hide_short_help = true)]
+    #[arg(long, env = "WAKEQ_KEEP_IDS", value_parser = retention, hide_short_help = true)]
     keep_ids: Option<Duration>,
     /// How long the record of changes and refusals is kept (90days)
-    #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = kept, hide_short_help = true)]
+    #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = retention, hide_short_help = true)]
     keep_record: Option<Duration>,
     /// How long unused objects without a state, and unprocessed events of entities, are kept
     /// (90days)
-    #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = kept, hide_short_help = true)]
+    #[arg(long, env = "WAKEQ_KEEP_IDLE", value_parser = retention, hide_short_help = true)]
     keep_idle: Option<Duration>,
     /// How long the log is kept, unless a consumer group needs it longer [default: forever]
-    #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = kept, hide_short_help = true)]
+    #[arg(long, env = "WAKEQ_KEEP_LOG", value_parser = retention, hide_short_help = true)]
     keep_log: Option<Duration>,
 }
 
@@ -131,11 +131,11 @@ pub(crate) struct DeliveryArgs {
 
 /// Parses a retention period: at least an hour, so that people can look at things, at most ten
 /// years.
-fn kept(text: &str) -> Result<Duration, String> {
-    let kept = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+fn retention(text: &str) -> Result<Duration, String> {
+    let period = humantime::parse_duration(text).map_err(|error| error.to_string())?;
     let hour = Duration::from_secs(3600);
     let ten_years = Duration::from_secs(3653 * 24 * 3600);
-    if (hour..=ten_years).contains(&kept) { Ok(kept) } else { Err("it must be 1h to 10y".into()) }
+    if (hour..=ten_years).contains(&period) { Ok(period) } else { Err("it must be 1h to 10y".into()) }
 }
 
 /// How the HTTP API is served.
@@ -217,12 +217,12 @@ impl PushArgs {
 
     /// The callers that may push.
     pub(crate) fn callers(&self) -> PushCallers {
-        PushCallers { audiences: given(&self.audiences), accounts: given(&self.accounts) }
+        PushCallers { audiences: non_empty(&self.audiences), accounts: non_empty(&self.accounts) }
     }
 }
 
 /// Trims the texts, and drops empty ones.
-fn given(texts: &[String]) -> Vec<String> {
+fn non_empty(texts: &[String]) -> Vec<String> {
     texts.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).map(str::to_owned).collect()
 }
 
@@ -257,9 +257,9 @@ impl DeliveryArgs {
     /// The deliverer's configuration.
     pub(crate) fn config(&self) -> anyhow::Result<DeliveryConfig> {
         let places: Result<Vec<AllowedPlace>, _> =
-            given(&self.places).iter().map(|place| place.parse()).collect();
+            non_empty(&self.places).iter().map(|place| place.parse()).collect();
         let audiences: Result<Vec<AllowedAudience>, _> =
-            given(&self.audiences).iter().map(|pair| pair.parse()).collect();
+            non_empty(&self.audiences).iter().map(|pair| pair.parse()).collect();
         Ok(DeliveryConfig {
             allow: places?,
             allow_http: self.allow_http,
@@ -273,11 +273,11 @@ impl ServeArgs {
     /// The server's configuration.
     pub(crate) fn config(&self) -> anyhow::Result<HttpConfig> {
         let proxies: Result<Vec<IpRange>, _> =
-            given(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
-        let (audiences, jwks_url) = (given(&self.audiences), self.jwks_url.clone());
+            non_empty(&self.trusted_proxies).iter().map(|range| range.parse()).collect();
+        let (audiences, jwks_url) = (non_empty(&self.audiences), self.jwks_url.clone());
         Ok(HttpConfig {
             address: SocketAddr::new(self.listen, self.port),
-            own_origins: given(&self.own_origins),
+            own_origins: non_empty(&self.own_origins),
             access: AccessConfig { audiences, jwks_url, ..AccessConfig::default() },
             max_connections: self.max_connections,
             max_requests: self.max_requests,
@@ -360,10 +360,10 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_for_seconds_or_for_ever() {
-        assert_eq!(kept("1h").unwrap().as_secs(), 3600);
-        assert!(kept("10y").is_ok());
+        assert_eq!(retention("1h").unwrap().as_secs(), 3600);
+        assert!(retention("10y").is_ok());
         for refused in ["59m", "0s", "11y", "soon"] {
-            assert!(kept(refused).is_err(), "{refused}");
+            assert!(retention(refused).is_err(), "{refused}");
         }
     }
 }

@@ -54,21 +54,21 @@ impl ReadBudget {
 
     /// Takes a share of this many bytes, or of the whole budget if that is smaller. `None` if
     /// others hold it for longer than a second, or if the budget is zero.
-    pub(super) async fn part(&self, bytes: usize) -> Option<Part> {
+    pub(super) async fn share(&self, bytes: usize) -> Option<BudgetShare> {
         let units = u32::try_from(units(bytes).min(self.units)).unwrap_or(u32::MAX);
         if units == 0 {
             return None;
         }
         let permit = Arc::clone(&self.permits).acquire_many_owned(units);
-        tokio::time::timeout(PATIENCE, permit).await.ok()?.ok().map(Part)
+        tokio::time::timeout(PATIENCE, permit).await.ok()?.ok().map(BudgetShare)
     }
 }
 
 /// A share of the budget, which is returned when it is dropped.
 #[derive(Debug)]
-pub(super) struct Part(OwnedSemaphorePermit);
+pub(super) struct BudgetShare(OwnedSemaphorePermit);
 
-impl Part {
+impl BudgetShare {
     /// The size of the share.
     pub(super) fn bytes(&self) -> usize {
         self.0.num_permits() * UNIT_BYTES

@@ -83,9 +83,9 @@ pub enum GiveUp {
     Skip,
 }
 
-/// What follows a failed attempt.
+/// What to do after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum After {
+pub(super) enum FailureAction {
     Retry(Duration),
     GiveUp(GiveUp),
 }
@@ -115,12 +115,12 @@ impl ErrorStrategy {
     }
 
     /// What follows this many failed attempts, 1 or more.
-    pub(super) fn after(self, attempts: u32) -> After {
+    pub(super) fn after(self, attempts: u32) -> FailureAction {
         if attempts > self.retries {
-            return After::GiveUp(self.give_up);
+            return FailureAction::GiveUp(self.give_up);
         }
         let factor = 2_u32.saturating_pow(attempts.saturating_sub(1));
-        After::Retry(self.backoff.saturating_mul(factor).min(self.backoff_max))
+        FailureAction::Retry(self.backoff.saturating_mul(factor).min(self.backoff_max))
     }
 }
 
@@ -209,13 +209,13 @@ mod tests {
     #[test]
     fn a_failure_is_followed_by_what_the_strategy_says() {
         let seconds = Duration::from_secs;
-        assert_eq!(ErrorStrategy::stop().after(1), After::GiveUp(GiveUp::Stop));
-        assert_eq!(ErrorStrategy::skip().after(1), After::GiveUp(GiveUp::Skip));
-        assert_eq!(ErrorStrategy::retry().after(u32::MAX), After::Retry(seconds(60)));
+        assert_eq!(ErrorStrategy::stop().after(1), FailureAction::GiveUp(GiveUp::Stop));
+        assert_eq!(ErrorStrategy::skip().after(1), FailureAction::GiveUp(GiveUp::Skip));
+        assert_eq!(ErrorStrategy::retry().after(u32::MAX), FailureAction::Retry(seconds(60)));
         let strategy = ErrorStrategy::skip().retrying(40, seconds(2));
         let waits = [1, 2, 3, 6, 40].map(|attempts| strategy.after(attempts));
-        assert_eq!(waits, [2, 4, 8, 60, 60].map(|wait| After::Retry(seconds(wait))));
-        assert_eq!(strategy.after(41), After::GiveUp(GiveUp::Skip));
+        assert_eq!(waits, [2, 4, 8, 60, 60].map(|wait| FailureAction::Retry(seconds(wait))));
+        assert_eq!(strategy.after(41), FailureAction::GiveUp(GiveUp::Skip));
     }
 
     // Shows: SUB-02

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::config::{Work, check_name};
-use super::reading::{End, Parts, Reading};
+use super::reading::{End, Reading, Shared};
 use super::{
     ConsumerConfig, EventProcessor, EventProvider, EventSubscriber, Health, InvalidConsumer, PositionKey,
     PositionStore, ReadBudget,
@@ -55,7 +55,7 @@ use crate::event::{EventSource, Name, SubscriberId};
 pub struct Consumer {
     work: Work,
     id: SubscriberId,
-    parts: Arc<Parts>,
+    shared: Arc<Shared>,
     budget: ReadBudget,
     health: Arc<watch::Sender<Health>>,
     running: Mutex<BTreeMap<EventSource, Running>>,
@@ -95,7 +95,7 @@ impl Consumer {
         Ok(Self {
             work: Work::new(group.clone(), source),
             id: SubscriberId::new(),
-            parts: Arc::new(Parts::new(group, provider, positions, processor, config)),
+            shared: Arc::new(Shared::new(group, provider, positions, processor, config)),
             budget: ReadBudget::default(),
             health: Arc::new(watch::Sender::new(Health::Healthy)),
             running: Mutex::default(),
@@ -141,7 +141,7 @@ impl Consumer {
     /// Makes a consumer that stopped at a failure healthy again, so that it can be given sources,
     /// and restarts those that it has. An event that waits for a retry is retried at once.
     pub fn recover(&self) {
-        self.parts.recovered.send_modify(|times| *times += 1);
+        self.shared.recovered.send_modify(|times| *times += 1);
         self.health.send_replace(Health::Healthy);
         let mut running = self.running();
         for (source, one) in running.iter_mut().filter(|(_, one)| one.is_over()) {
@@ -164,8 +164,8 @@ impl Consumer {
     fn start(&self, source: &EventSource, epoch: i64) -> Running {
         let cancel = CancellationToken::new();
         let key = PositionKey { group: self.work.group.clone(), source: source.clone() };
-        let (parts, budget) = (Arc::clone(&self.parts), self.budget.clone());
-        let reading = Reading::new(key, epoch, parts, budget, cancel.clone());
+        let (shared, budget) = (Arc::clone(&self.shared), self.budget.clone());
+        let reading = Reading::new(key, epoch, shared, budget, cancel.clone());
         let (health, name) = (Arc::clone(&self.health), source.to_string());
         let over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&over);
@@ -227,7 +227,7 @@ impl EventSubscriber for Consumer {
     }
 
     fn grace(&self) -> Duration {
-        self.parts.config.withdraw_grace
+        self.shared.config.withdraw_grace
     }
 
     fn health(&self) -> watch::Receiver<Health> {

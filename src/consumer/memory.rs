@@ -88,11 +88,11 @@ impl EventProvider for MemoryLog {
 /// Positions in memory, and the events that were given up.
 #[derive(Debug, Default)]
 pub struct MemoryPositions {
-    positions: Mutex<BTreeMap<PositionKey, Kept>>,
+    positions: Mutex<BTreeMap<PositionKey, StoredPosition>>,
 }
 
 #[derive(Clone, Debug, Default)]
-struct Kept {
+struct StoredPosition {
     epoch: i64,
     position: i64,
     dead: Vec<LogEvent>,
@@ -101,12 +101,12 @@ struct Kept {
 impl MemoryPositions {
     /// The position of a group in a source; 0 before the first event.
     pub fn position(&self, key: &PositionKey) -> i64 {
-        locked(&self.positions).get(key).map_or(0, |kept| kept.position)
+        locked(&self.positions).get(key).map_or(0, |stored| stored.position)
     }
 
     /// The events of a source that a group has given up.
     pub fn dead(&self, key: &PositionKey) -> Vec<LogEvent> {
-        locked(&self.positions).get(key).map(|kept| kept.dead.clone()).unwrap_or_default()
+        locked(&self.positions).get(key).map(|stored| stored.dead.clone()).unwrap_or_default()
     }
 
     /// Moves a position, whoever owns it; its owner continues from there.
@@ -123,12 +123,12 @@ impl MemoryPositions {
         dead: Option<&LogEvent>,
     ) -> Result<(), ConsumerError> {
         let mut positions = locked(&self.positions);
-        let kept = positions.entry(key.clone()).or_default();
-        if (kept.epoch, kept.position) != (epoch, from) || to < from {
-            return Err(ConsumerError::Fenced { source_key: key.source.to_string(), epoch: kept.epoch });
+        let stored = positions.entry(key.clone()).or_default();
+        if (stored.epoch, stored.position) != (epoch, from) || to < from {
+            return Err(ConsumerError::Fenced { source_key: key.source.to_string(), epoch: stored.epoch });
         }
-        kept.position = to;
-        kept.dead.extend(dead.cloned());
+        stored.position = to;
+        stored.dead.extend(dead.cloned());
         Ok(())
     }
 }
@@ -137,12 +137,12 @@ impl MemoryPositions {
 impl PositionStore for MemoryPositions {
     async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError> {
         let mut positions = locked(&self.positions);
-        let kept = positions.entry(key.clone()).or_default();
-        if kept.epoch > epoch {
-            return Err(ConsumerError::Fenced { source_key: key.source.to_string(), epoch: kept.epoch });
+        let stored = positions.entry(key.clone()).or_default();
+        if stored.epoch > epoch {
+            return Err(ConsumerError::Fenced { source_key: key.source.to_string(), epoch: stored.epoch });
         }
-        kept.epoch = epoch;
-        Ok(kept.position)
+        stored.epoch = epoch;
+        Ok(stored.position)
     }
 
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{ConsumerError, DeadLetter, PositionKey, PositionStore};
-use crate::store::{Buried, Failing, PositionMove, Store, StoreError};
+use crate::store::{DeadEntry, FailureRecord, PositionMove, Store, StoreError};
 
 /// Most characters of an error's text that are stored.
 const ERROR_MAX: usize = 2_000;
@@ -29,7 +29,7 @@ fn cleaned(error: &str) -> String {
 }
 
 /// The error's text and the number of attempts, as they are stored.
-fn kept(dead: &DeadLetter<'_>) -> (String, i32) {
+fn stored_form(dead: &DeadLetter<'_>) -> (String, i32) {
     (cleaned(dead.error), i32::try_from(dead.attempts).unwrap_or(i32::MAX))
 }
 
@@ -58,9 +58,9 @@ impl PositionStore for Store {
         from: i64,
         dead: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError> {
-        let (error, attempts) = kept(dead);
-        let buried = Buried { event: dead.event, attempts, error: &error };
-        let answer = self.bury(&moved(key, epoch, from, dead.event.seq), &buried).await;
+        let (error, attempts) = stored_form(dead);
+        let entry = DeadEntry { event: dead.event, attempts, error: &error };
+        let answer = self.move_to_dead(&moved(key, epoch, from, dead.event.seq), &entry).await;
         match answer.map_err(failed("an event can't be given up"))? {
             true => Ok(()),
             false => Err(fenced(self, key).await),
@@ -73,13 +73,13 @@ impl PositionStore for Store {
         epoch: i64,
         failing: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError> {
-        let (error, attempts) = kept(failing);
+        let (error, attempts) = stored_form(failing);
         let noted = self
             .note_failing(
                 &key.group,
                 &key.source,
                 epoch,
-                &Failing { seq: failing.event.seq, attempts, error: &error },
+                &FailureRecord { seq: failing.event.seq, attempts, error: &error },
             )
             .await;
         match noted.map_err(failed("a failing event can't be recorded"))? {

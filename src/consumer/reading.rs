@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::budget::Part;
-use super::config::{After, GiveUp};
+use super::budget::BudgetShare;
+use super::config::{FailureAction, GiveUp};
 use super::{
     ConsumerConfig, ConsumerError, DeadLetter, EventProcessor, EventProvider, PositionKey, PositionStore,
     ReadBudget,
@@ -32,7 +32,7 @@ const FIRST_HELD: Duration = Duration::from_millis(10);
 const NARROWEST: usize = 1024;
 
 /// What the readings of a consumer share.
-pub(super) struct Parts {
+pub(super) struct Shared {
     provider: Arc<dyn EventProvider>,
     positions: Arc<dyn PositionStore>,
     processor: Arc<dyn EventProcessor>,
@@ -42,7 +42,7 @@ pub(super) struct Parts {
     pub(super) recovered: watch::Sender<u64>,
 }
 
-impl Parts {
+impl Shared {
     pub(super) fn new(
         group: Name,
         provider: Arc<dyn EventProvider>,
@@ -82,7 +82,7 @@ impl From<ConsumerError> for Halt {
 struct Page {
     events: std::vec::IntoIter<LogEvent>,
     bytes: usize,
-    part: Option<Part>,
+    share: Option<BudgetShare>,
     /// Whether the remaining events were dropped, to be read again.
     is_cut: bool,
 }
@@ -97,8 +97,8 @@ impl Page {
     }
 
     fn shrink(&mut self) {
-        if let Some(part) = &mut self.part {
-            part.shrink(self.bytes);
+        if let Some(share) = &mut self.share {
+            share.shrink(self.bytes);
         }
     }
 
@@ -111,14 +111,14 @@ impl Page {
 pub(super) struct Reading {
     key: PositionKey,
     epoch: i64,
-    parts: Arc<Parts>,
+    shared: Arc<Shared>,
     budget: ReadBudget,
     cancel: CancellationToken,
     page: Page,
     /// The stored position; `None` before it was opened, or when it is uncertain.
     committed: Option<i64>,
     /// The position before a write whose answer was lost.
-    doubted: Option<i64>,
+    unconfirmed: Option<i64>,
     /// Everything up to this `seq` is done.
     done: i64,
     /// Events handled since the position was written.
@@ -132,21 +132,21 @@ impl Reading {
     pub(super) fn new(
         key: PositionKey,
         epoch: i64,
-        parts: Arc<Parts>,
+        shared: Arc<Shared>,
         budget: ReadBudget,
         cancel: CancellationToken,
     ) -> Self {
         let page = Page::default();
-        let (committed, doubted) = (None, None);
+        let (committed, unconfirmed) = (None, None);
         Self {
             key,
             epoch,
-            parts,
+            shared,
             budget,
             cancel,
             page,
             committed,
-            doubted,
+            unconfirmed,
             done: 0,
             uncommitted: 0,
             narrow: 1,
@@ -156,7 +156,7 @@ impl Reading {
     /// Consumes the source until it is withdrawn, gets another owner, or an event fails for the
     /// last time.
     pub(super) async fn run(mut self) -> End {
-        let mut grown = self.parts.provider.watch(&self.key.source);
+        let mut grown = self.shared.provider.watch(&self.key.source);
         let mut wait = FIRST_WAIT;
         let mut held_wait = FIRST_HELD;
         loop {
@@ -169,11 +169,11 @@ impl Reading {
                 Ok(held) => {
                     wait = FIRST_WAIT;
                     held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
-                    if held { held_wait } else { self.parts.config.poll_interval }
+                    if held { held_wait } else { self.shared.config.poll_interval }
                 }
                 Err(Halt::End(end)) => return self.leave(end).await,
                 Err(Halt::Error(ConsumerError::Fenced { epoch, .. })) => {
-                    self.parts.metrics.refused();
+                    self.shared.metrics.refused();
                     if epoch != self.epoch {
                         tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
                             "the source has another owner by now; stopped working on it");
@@ -214,7 +214,7 @@ impl Reading {
     }
 
     fn doubled(&self, wait: Duration) -> Duration {
-        wait.saturating_mul(2).min(self.parts.config.poll_interval)
+        wait.saturating_mul(2).min(self.shared.config.poll_interval)
     }
 
     /// Reads new events, handles each, and writes the position. Returns whether an open transaction
@@ -229,7 +229,7 @@ impl Reading {
             let is_empty = events.is_empty();
             self.page.events = events.into_iter();
             while let Some(event) = self.page.next() {
-                if self.uncommitted >= self.parts.config.commit_every {
+                if self.uncommitted >= self.shared.config.commit_every {
                     self.commit().await?;
                 }
                 self.handle(&event).await?;
@@ -259,8 +259,8 @@ impl Reading {
         if self.committed.is_some() {
             return Ok(());
         }
-        let position = self.parts.positions.open(&self.key, self.epoch).await?;
-        if self.doubted.take() != Some(position) {
+        let position = self.shared.positions.open(&self.key, self.epoch).await?;
+        if self.unconfirmed.take() != Some(position) {
             (self.done, self.uncommitted) = (position, 0);
         }
         self.committed = Some(position);
@@ -284,7 +284,7 @@ impl Reading {
                 Err(fenced)
             }
             Err(unavailable @ ConsumerError::Unavailable { .. }) => {
-                self.doubted = Some(from);
+                self.unconfirmed = Some(from);
                 Err(unavailable)
             }
         }
@@ -293,50 +293,50 @@ impl Reading {
     /// Retries, once each, a page of the events that the group gave up and an operator wants
     /// retried. Returns whether the page was full, so that more may follow.
     async fn redrive(&mut self) -> Result<bool, Halt> {
-        let seqs = self.parts.positions.redriven(&self.key).await?;
+        let seqs = self.shared.positions.redriven(&self.key).await?;
         let is_full = seqs.len() >= REDRIVEN_PAGE;
         for seq in seqs {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
             }
-            let limit = PageLimit { events: 1, bytes: self.parts.config.page_bytes };
-            let read = self.parts.provider.read(&self.key.source, seq - 1, limit).await?;
+            let limit = PageLimit { events: 1, bytes: self.shared.config.page_bytes };
+            let read = self.shared.provider.read(&self.key.source, seq - 1, limit).await?;
             let failed = match read.events.first().filter(|event| event.seq == seq) {
                 Some(event) => self.attempt(event).await?.err(),
                 None => Some((faults::ERROR, "it is no longer in the log".to_owned())),
             };
-            self.parts.metrics.handled(failed.as_ref().map(|(fault, _)| *fault));
+            self.shared.metrics.handled(failed.as_ref().map(|(fault, _)| *fault));
             let error = failed.as_ref().map(|(_, error)| error.as_str());
             if let Some(error) = error {
                 tracing::warn!(group = %self.key.group, source = %self.key.source, seq, error,
                     "a redriven event has failed");
             }
-            self.parts.positions.redone(&self.key, self.epoch, seq, error).await?;
+            self.shared.positions.redone(&self.key, self.epoch, seq, error).await?;
         }
         Ok(is_full)
     }
 
     /// Reads as much as the budget allows, at least one event.
     async fn read(&mut self) -> Result<LogPage, Halt> {
-        let ConsumerConfig { page, page_bytes, .. } = self.parts.config;
-        let part = tokio::select! {
+        let ConsumerConfig { page, page_bytes, .. } = self.shared.config;
+        let share = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(Halt::End(End::Withdrawn)),
-            part = self.budget.part(page_bytes) => part,
+            share = self.budget.share(page_bytes) => share,
         };
-        let part_of = |whole: usize| (whole / self.narrow).max(1);
-        let limit = match &part {
-            Some(part) => PageLimit {
-                events: part_of(usize::try_from(page).unwrap_or(usize::MAX)),
-                bytes: part_of(part.bytes().min(page_bytes)),
+        let narrowed = |whole: usize| (whole / self.narrow).max(1);
+        let limit = match &share {
+            Some(share) => PageLimit {
+                events: narrowed(usize::try_from(page).unwrap_or(usize::MAX)),
+                bytes: narrowed(share.bytes().min(page_bytes)),
             },
-            None => PageLimit { events: 1, bytes: part_of(page_bytes) },
+            None => PageLimit { events: 1, bytes: narrowed(page_bytes) },
         };
-        let read = self.parts.provider.read(&self.key.source, self.done, limit).await;
+        let read = self.shared.provider.read(&self.key.source, self.done, limit).await;
         self.narrow = if read.is_ok() { (self.narrow / 2).max(1) } else { (self.narrow * 2).min(NARROWEST) };
         let read = read?;
         self.page.bytes = read.events.iter().map(LogEvent::size_bytes).sum();
-        self.page.part = part;
+        self.page.share = share;
         self.page.shrink();
         Ok(read)
     }
@@ -344,24 +344,24 @@ impl Reading {
     /// Hands an event to the processor until it is done, following the error strategy.
     async fn handle(&mut self, event: &LogEvent) -> Result<(), Halt> {
         let mut attempts = 0_u32;
-        let mut recovered = self.parts.recovered.subscribe();
+        let mut recovered = self.shared.recovered.subscribe();
         loop {
             if self.cancel.is_cancelled() {
                 return Err(Halt::End(End::Withdrawn));
             }
             attempts = attempts.saturating_add(1);
             let Err((fault, error)) = self.attempt(event).await? else {
-                self.parts.metrics.handled(None);
+                self.shared.metrics.handled(None);
                 self.done = event.seq;
                 self.uncommitted += 1;
                 return Ok(());
             };
-            self.parts.metrics.handled(Some(fault));
-            let after = self.parts.config.on_error.after(attempts);
+            self.shared.metrics.handled(Some(fault));
+            let after = self.shared.config.on_error.after(attempts);
             tracing::warn!(group = %self.key.group, source = %self.key.source, seq = event.seq, event = %event.id,
                 attempts, error, "an event failed");
             match after {
-                After::Retry(delay) => {
+                FailureAction::Retry(delay) => {
                     // The retries may take long, so the events after this one are dropped and read
                     // again.
                     self.page.cut();
@@ -373,8 +373,8 @@ impl Reading {
                         _ = recovered.changed() => {}
                     }
                 }
-                After::GiveUp(GiveUp::Skip) => return self.skip(event, attempts, &error).await,
-                After::GiveUp(GiveUp::Stop) => {
+                FailureAction::GiveUp(GiveUp::Skip) => return self.skip(event, attempts, &error).await,
+                FailureAction::GiveUp(GiveUp::Stop) => {
                     let why = format!("event {} of {} failed: {error}", event.seq, self.key.source);
                     return Err(Halt::End(End::Failed(why)));
                 }
@@ -385,8 +385,8 @@ impl Reading {
     /// One attempt. Returns the kind and the text of its error, if it failed. Once the source is
     /// withdrawn, the attempt lasts no longer than the grace.
     async fn attempt(&self, event: &LogEvent) -> Result<Result<(), (&'static str, String)>, Halt> {
-        let ConsumerConfig { timeout, withdraw_grace, .. } = self.parts.config;
-        let handling = AssertUnwindSafe(self.parts.processor.handle_event(event)).catch_unwind();
+        let ConsumerConfig { timeout, withdraw_grace, .. } = self.shared.config;
+        let handling = AssertUnwindSafe(self.shared.processor.handle_event(event)).catch_unwind();
         let cut_off = async {
             self.cancel.cancelled().await;
             tokio::time::sleep(withdraw_grace).await;
@@ -407,7 +407,7 @@ impl Reading {
     async fn note(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
         self.commit().await?;
         let failing = DeadLetter { event, attempts, error };
-        match self.parts.positions.note(&self.key, self.epoch, &failing).await {
+        match self.shared.positions.note(&self.key, self.epoch, &failing).await {
             Ok(()) | Err(ConsumerError::Unavailable { .. }) => Ok(()),
             Err(fenced @ ConsumerError::Fenced { .. }) => Err(fenced.into()),
         }
@@ -416,9 +416,9 @@ impl Reading {
     async fn skip(&mut self, event: &LogEvent, attempts: u32, error: &str) -> Result<(), Halt> {
         let dead = DeadLetter { event, attempts, error };
         let from = self.committed.take().unwrap_or_default();
-        let answer = self.parts.positions.skip(&self.key, self.epoch, from, &dead).await;
+        let answer = self.shared.positions.skip(&self.key, self.epoch, from, &dead).await;
         self.written(from, event.seq, answer)?;
-        self.parts.metrics.died();
+        self.shared.metrics.died();
         Ok(())
     }
 
@@ -430,14 +430,14 @@ impl Reading {
         crate::fault::point("consumer.commit");
         // If the answer is lost, opening the position shows whether it was moved.
         self.committed = None;
-        let answer = self.parts.positions.commit(&self.key, self.epoch, from, to).await;
+        let answer = self.shared.positions.commit(&self.key, self.epoch, from, to).await;
         self.written(from, to, answer)
     }
 
     /// Writes the position for the next owner, if possible.
     async fn leave(mut self, end: End) -> End {
         let committed = async {
-            if self.doubted.is_some() {
+            if self.unconfirmed.is_some() {
                 self.open().await?;
             }
             self.commit().await
@@ -445,7 +445,7 @@ impl Reading {
         match committed.await {
             Ok(()) => end,
             Err(ConsumerError::Fenced { epoch, .. }) => {
-                self.parts.metrics.refused();
+                self.shared.metrics.refused();
                 tracing::warn!(group = %self.key.group, source = %self.key.source, own = self.epoch, epoch,
                     "the last position was refused; the events handled since the previous one will \
                      be handled again");

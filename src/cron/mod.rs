@@ -10,7 +10,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use plan::Missed;
+pub use plan::MissedTicks;
 #[cfg(test)]
 use plan::Plan;
 pub(crate) use plan::{MAKE_UP_MAX, Moment, plan};

@@ -15,7 +15,7 @@ pub(crate) const MAKE_UP_MAX: usize = 1000;
 
 /// What happens to ticks that were missed, because no process ran.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Missed {
+pub enum MissedTicks {
     /// They are skipped.
     #[default]
     Skip,
@@ -25,7 +25,7 @@ pub enum Missed {
     All,
 }
 
-impl Missed {
+impl MissedTicks {
     /// As a word: `skip`, `once` or `all`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -36,13 +36,13 @@ impl Missed {
     }
 }
 
-impl fmt::Display for Missed {
+impl fmt::Display for MissedTicks {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.pad(self.as_str())
     }
 }
 
-impl FromStr for Missed {
+impl FromStr for MissedTicks {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -79,7 +79,7 @@ pub(crate) struct Plan {
 /// one.
 pub(crate) fn plan(
     schedule: &CronSchedule,
-    missed: Missed,
+    missed: MissedTicks,
     next: Timestamp,
     at: &Moment,
     most: usize,
@@ -104,7 +104,7 @@ pub(crate) fn plan(
 fn make_up(
     plan: &mut Plan,
     schedule: &CronSchedule,
-    missed: Missed,
+    missed: MissedTicks,
     next: Timestamp,
     line: Timestamp,
     most: usize,
@@ -112,9 +112,9 @@ fn make_up(
     // The last moment before the line; the database's clock counts microseconds.
     let before = line - TimeDelta::microseconds(1);
     let mut made_up = match missed {
-        Missed::Skip => Vec::new(),
-        Missed::Once => newest(schedule, next, before, 1),
-        Missed::All => newest(schedule, next, before, MAKE_UP_MAX),
+        MissedTicks::Skip => Vec::new(),
+        MissedTicks::Once => newest(schedule, next, before, 1),
+        MissedTicks::All => newest(schedule, next, before, MAKE_UP_MAX),
     };
     plan.left_out = (made_up.first() != Some(&next)).then_some(next);
     plan.next = if made_up.len() > most {

@@ -10,7 +10,7 @@ use chrono::{DateTime, Datelike, FixedOffset, NaiveDateTime, TimeDelta};
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 
-use super::zone::{self, Place, Zone};
+use super::zone::{self, LocalTime, Zone};
 use crate::event::Timestamp;
 
 /// Longest expression, in bytes.
@@ -147,17 +147,19 @@ impl CronSchedule {
     fn ahead(&self, mut wall: NaiveDateTime, after: Timestamp) -> Option<Timestamp> {
         loop {
             wall = self.matching(wall)?;
-            match self.zone.place(wall)? {
-                Place::Once(moment) | Place::Twice(moment, _) if moment > after => return Some(moment),
-                Place::Twice(_, again) if self.every_hour && again > after => return Some(again),
-                Place::Never { forward, day: false } if !self.every_hour && forward > after => {
+            match self.zone.resolve(wall)? {
+                LocalTime::Once(moment) | LocalTime::Twice(moment, _) if moment > after => {
+                    return Some(moment);
+                }
+                LocalTime::Twice(_, again) if self.every_hour && again > after => return Some(again),
+                LocalTime::Never { forward, day: false } if !self.every_hour && forward > after => {
                     return Some(forward);
                 }
                 // Continue with what the clock showed when it had been put forward.
-                Place::Never { forward, .. } => {
+                LocalTime::Never { forward, .. } => {
                     wall = wall.max(self.zone.wall(forward).checked_sub_signed(TimeDelta::seconds(1))?);
                 }
-                Place::Once(_) | Place::Twice(..) => {}
+                LocalTime::Once(_) | LocalTime::Twice(..) => {}
             }
         }
     }

@@ -21,7 +21,7 @@ pub(super) struct Zone(Tz);
 
 /// The moments that a local time stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum LocalTime {
     /// One moment, as nearly always.
     Once(Timestamp),
     /// Two: the clock was put back, and showed the time again.
@@ -60,16 +60,16 @@ impl Zone {
     }
 
     /// The moments at which the clock shows this local time. `None` at the ends of the calendar.
-    pub(super) fn place(self, wall: NaiveDateTime) -> Option<Place> {
+    pub(super) fn resolve(self, wall: NaiveDateTime) -> Option<LocalTime> {
         match self.0.from_local_datetime(&wall) {
-            chrono::LocalResult::Single(moment) => Some(Place::Once(moment.to_utc())),
+            chrono::LocalResult::Single(moment) => Some(LocalTime::Once(moment.to_utc())),
             chrono::LocalResult::Ambiguous(one, other) => {
                 let (one, other) = (one.to_utc(), other.to_utc());
-                Some(Place::Twice(one.min(other), one.max(other)))
+                Some(LocalTime::Twice(one.min(other), one.max(other)))
             }
             chrono::LocalResult::None => {
                 let forward = self.put_forward(wall)?;
-                Some(Place::Never { forward, day: self.leaves_out_the_day(wall, forward)? })
+                Some(LocalTime::Never { forward, day: self.leaves_out_the_day(wall, forward)? })
             }
         }
     }

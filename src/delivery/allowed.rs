@@ -10,41 +10,41 @@ use super::address::IpRange;
 use crate::event::CanvasId;
 
 /// HTTP ports, which need no permission.
-const USUAL_PORTS: [RangeInclusive<u16>; 3] = [443..=443, 80..=80, 8000..=8999];
+const HTTP_PORTS: [RangeInclusive<u16>; 3] = [443..=443, 80..=80, 8000..=8999];
 
 /// Whether it is a usual HTTP port: 443, 80, or 8000 to 8999.
-pub(super) fn is_usual(port: u16) -> bool {
-    USUAL_PORTS.iter().any(|ports| ports.contains(&port))
+pub(super) fn is_http_port(port: u16) -> bool {
+    HTTP_PORTS.iter().any(|ports| ports.contains(&port))
 }
 
-/// Whose targets a permission covers: `*` for all, `queues` for those of registered queues, or a
-/// canvas.
+/// The canvases whose targets a permission covers: `*` for all, `queues` for registered queues, or
+/// a single canvas.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Whose {
-    Everybody,
+pub(super) enum CanvasFilter {
+    All,
     Canvas(CanvasId),
 }
 
-impl Whose {
+impl CanvasFilter {
     /// Whether it covers this canvas.
     pub(super) fn includes(self, canvas: CanvasId) -> bool {
         match self {
-            Self::Everybody => true,
+            Self::All => true,
             Self::Canvas(allowed) => allowed == canvas,
         }
     }
 
     /// The canvas, if it covers a single one.
-    pub(super) fn alone(self) -> Option<CanvasId> {
+    pub(super) fn single(self) -> Option<CanvasId> {
         match self {
-            Self::Everybody => None,
+            Self::All => None,
             Self::Canvas(canvas) => Some(canvas),
         }
     }
 
     pub(super) fn read(text: &str) -> Option<Self> {
         match text {
-            "*" => Some(Self::Everybody),
+            "*" => Some(Self::All),
             "queues" => Some(Self::Canvas(CanvasId::OF_QUEUES)),
             canvas => canvas.parse().ok().filter(|canvas: &CanvasId| !canvas.is_reserved()).map(Self::Canvas),
         }
@@ -71,13 +71,13 @@ impl Whose {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPlace {
-    pub(super) whose: Whose,
-    place: Place,
+    pub(super) applies_to: CanvasFilter,
+    destination: Destination,
     ports: Option<RangeInclusive<u16>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum Destination {
     Public,
     /// A host as in URLs, without a trailing dot.
     Name(String),
@@ -97,33 +97,35 @@ pub struct InvalidAllowedPlace;
 impl AllowedPlace {
     /// Whether it opens this port.
     fn opens(&self, port: u16) -> bool {
-        self.ports.as_ref().map_or(is_usual(port), |ports| ports.contains(&port))
+        self.ports.as_ref().map_or(is_http_port(port), |ports| ports.contains(&port))
     }
 
     /// Whether it might open this port of a host whose addresses are not known yet.
     pub(super) fn may_open(&self, host: &str, port: u16) -> bool {
-        let may = match &self.place {
-            Place::Public | Place::Range(_) => true,
-            Place::Name(name) => is_host(name, host),
+        let may = match &self.destination {
+            Destination::Public | Destination::Range(_) => true,
+            Destination::Name(name) => is_host(name, host),
         };
         may && self.opens(port)
     }
 
     /// The ranges that it opens for this host and port; an IPv4 range opens no IPv6 addresses.
     pub(super) fn ranges(&self, host: &str, port: u16) -> Vec<IpRange> {
-        match &self.place {
-            Place::Range(range) if self.opens(port) => vec![*range],
-            Place::Name(name) if is_host(name, host) && self.opens(port) => IpRange::EVERYTHING.to_vec(),
-            Place::Range(_) | Place::Name(_) | Place::Public => Vec::new(),
+        match &self.destination {
+            Destination::Range(range) if self.opens(port) => vec![*range],
+            Destination::Name(name) if is_host(name, host) && self.opens(port) => {
+                IpRange::EVERYTHING.to_vec()
+            }
+            Destination::Range(_) | Destination::Name(_) | Destination::Public => Vec::new(),
         }
     }
 
     /// Whether it opens this port at a public address.
     pub(super) fn opens_public(&self, host: &str, address: IpAddr, port: u16) -> bool {
-        let is_there = match &self.place {
-            Place::Public => true,
-            Place::Name(name) => is_host(name, host),
-            Place::Range(range) => range.contains(address),
+        let is_there = match &self.destination {
+            Destination::Public => true,
+            Destination::Name(name) => is_host(name, host),
+            Destination::Range(range) => range.contains(address),
         };
         is_there && self.opens(port)
     }
@@ -137,8 +139,8 @@ impl FromStr for AllowedPlace {
     type Err = InvalidAllowedPlace;
 
     fn from_str(text: &str) -> Result<Self, InvalidAllowedPlace> {
-        let (whose, place) = text.split_once('=').ok_or(InvalidAllowedPlace)?;
-        let whose = Whose::read(whose).ok_or(InvalidAllowedPlace)?;
+        let (applies_to, place) = text.split_once('=').ok_or(InvalidAllowedPlace)?;
+        let applies_to = CanvasFilter::read(applies_to).ok_or(InvalidAllowedPlace)?;
         let (place, ports) = match place.strip_prefix('[').map(|place| place.split_once(']')) {
             Some(bracketed) => {
                 let (place, ports) = bracketed.ok_or(InvalidAllowedPlace)?;
@@ -154,11 +156,11 @@ impl FromStr for AllowedPlace {
             None => place.rsplit_once(':').map_or((place, None), |(place, ports)| (place, Some(ports))),
         };
         let ports = ports.map(read_ports).transpose()?;
-        Ok(Self { whose, place: Place::read(place)?, ports })
+        Ok(Self { applies_to, destination: Destination::read(place)?, ports })
     }
 }
 
-impl Place {
+impl Destination {
     fn read(text: &str) -> Result<Self, InvalidAllowedPlace> {
         if text == "public" {
             return Ok(Self::Public);
@@ -206,12 +208,12 @@ mod tests {
         assert_eq!(opens("*=orders.internal:9000-9010", "orders.internal.", 9011), (false, false));
         assert_eq!(opens("*=orders.internal:9000", "others.internal", 9000), (false, false));
         assert_eq!(opens("*=public:1024-65535", "a.example", 9443), (false, true));
-        for (text, whose) in [
+        for (text, applies_to) in [
             ("*=10.0.0.1", None),
             ("queues=10.0.0.1", Some(CanvasId::OF_QUEUES)),
             (&format!("{canvas}=10.0.0.1"), Some(canvas.parse().unwrap())),
         ] {
-            assert_eq!(text.parse::<AllowedPlace>().unwrap().whose.alone(), whose, "{text}");
+            assert_eq!(text.parse::<AllowedPlace>().unwrap().applies_to.single(), applies_to, "{text}");
         }
         for text in [
             "",

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use hyper::StatusCode;
 use hyper::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
 
-use super::Delivered;
+use super::DeliveryOutcome;
 
 /// The delay after 425 Too Early without `Retry-After`.
 const NOT_YET: Duration = Duration::from_secs(10);
@@ -19,16 +19,16 @@ pub(super) fn verdict(
     body: &str,
     now: SystemTime,
     delay_max: Duration,
-) -> Delivered {
+) -> DeliveryOutcome {
     let answered = format!("the target answered {} with {body}", named(status));
-    let failed = |advice: &str, retry_after| Delivered::Failed {
+    let failed = |advice: &str, retry_after| DeliveryOutcome::Failed {
         message: format!("{answered}: {advice}"),
         retry_after,
     };
     match status.as_u16() {
-        200..=299 => Delivered::Completed,
-        425 => Delivered::NotYet { delay: retry_after(headers, now).unwrap_or(NOT_YET).min(delay_max) },
-        410 => Delivered::Gone { reason: format!("the target answered {}", named(status)) },
+        200..=299 => DeliveryOutcome::Completed,
+        425 => DeliveryOutcome::NotYet { delay: retry_after(headers, now).unwrap_or(NOT_YET).min(delay_max) },
+        410 => DeliveryOutcome::Gone { reason: format!("the target answered {}", named(status)) },
         429 | 503 => {
             let wait = retry_after(headers, now).map(|wait| wait.min(delay_max));
             failed(if wait.is_some() { "it said when to try again" } else { "it has no capacity now" }, wait)
@@ -72,14 +72,14 @@ mod tests {
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
     const DAY: Duration = Duration::from_secs(86400);
 
-    fn answered(status: u16, headers: &[(HeaderName, &str)]) -> Delivered {
+    fn answered(status: u16, headers: &[(HeaderName, &str)]) -> DeliveryOutcome {
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
         verdict(StatusCode::from_u16(status).unwrap(), &headers, "3 bytes", NOW, DAY)
     }
 
     fn wait(status: u16, headers: &[(HeaderName, &str)]) -> Option<u64> {
         let verdict = answered(status, headers);
-        let Delivered::Failed { retry_after, .. } = verdict else { panic!("{status}: {verdict:?}") };
+        let DeliveryOutcome::Failed { retry_after, .. } = verdict else { panic!("{status}: {verdict:?}") };
         retry_after.map(|wait| wait.as_secs())
     }
 
@@ -88,16 +88,16 @@ mod tests {
         for status in 100..=999 {
             let verdict = answered(status, &[(RETRY_AFTER, "7")]);
             match status {
-                200..=299 => assert_eq!(verdict, Delivered::Completed),
-                425 => assert_eq!(verdict, Delivered::NotYet { delay: Duration::from_secs(7) }),
+                200..=299 => assert_eq!(verdict, DeliveryOutcome::Completed),
+                425 => assert_eq!(verdict, DeliveryOutcome::NotYet { delay: Duration::from_secs(7) }),
                 410 => {
                     assert_eq!(
                         verdict,
-                        Delivered::Gone { reason: "the target answered 410 Gone".to_owned() }
+                        DeliveryOutcome::Gone { reason: "the target answered 410 Gone".to_owned() }
                     );
                 }
                 _ => {
-                    let Delivered::Failed { message, retry_after } = verdict else {
+                    let DeliveryOutcome::Failed { message, retry_after } = verdict else {
                         panic!("{status}: {verdict:?}")
                     };
                     assert!(message.starts_with(&format!("the target answered {status}")), "{message}");

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use super::allowed::Whose;
+use super::allowed::CanvasFilter;
 use crate::event::{CanvasId, TargetUrl};
 
 /// An audience, the only origin that its tokens may be sent to, and the canvas whose targets may
@@ -23,7 +23,7 @@ use crate::event::{CanvasId, TargetUrl};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedAudience {
-    pub(super) whose: Whose,
+    pub(super) applies_to: CanvasFilter,
     audience: String,
     origin: String,
 }
@@ -41,7 +41,7 @@ pub struct InvalidAllowedAudience;
 impl AllowedAudience {
     /// Whether a target of this canvas may have tokens for this audience sent to this URL.
     pub fn allows(&self, canvas: CanvasId, audience: &str, url: &TargetUrl) -> bool {
-        self.whose.includes(canvas) && self.allows_at(audience, url)
+        self.applies_to.includes(canvas) && self.allows_at(audience, url)
     }
 
     /// Like [`Self::allows`], for any canvas.
@@ -56,8 +56,8 @@ impl FromStr for AllowedAudience {
     type Err = InvalidAllowedAudience;
 
     fn from_str(text: &str) -> Result<Self, InvalidAllowedAudience> {
-        let (whose, pair) = text.split_once('=').ok_or(InvalidAllowedAudience)?;
-        let whose = Whose::read(whose).ok_or(InvalidAllowedAudience)?;
+        let (applies_to, pair) = text.split_once('=').ok_or(InvalidAllowedAudience)?;
+        let applies_to = CanvasFilter::read(applies_to).ok_or(InvalidAllowedAudience)?;
         // An origin contains no `=`, but an audience may.
         let (audience, origin) = match pair.rsplit_once('=') {
             Some((audience, origin)) => (Some(audience), origin),
@@ -68,7 +68,7 @@ impl FromStr for AllowedAudience {
         if audience == Some("") || !url.is_https() || url.as_str() != format!("{origin}/") {
             return Err(InvalidAllowedAudience);
         }
-        Ok(Self { whose, audience: audience.unwrap_or(&origin).to_owned(), origin })
+        Ok(Self { applies_to, audience: audience.unwrap_or(&origin).to_owned(), origin })
     }
 }
 

@@ -15,15 +15,15 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::allowed::Whose;
+use super::allowed::CanvasFilter;
 use super::clock::AttemptClock;
-use super::connect::{ConnectError, Connector, ROOM_WITHIN, Shared};
+use super::connect::{CAPACITY_WITHIN, ConnectError, Connector, Shared};
 use super::id_token::IdTokens;
 use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::value::Value;
-use super::{Delivered, Delivery, DeliveryConfig, DeliveryError, answer, headers};
+use super::{Delivery, DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
 use crate::event::{CanvasId, Target, TargetUrl};
 
 /// Maximum body of an answer in bytes; if it is longer, the connection is closed instead of reused.
@@ -46,7 +46,7 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// deliveries.
 ///
 /// ```no_run
-/// use wakeq::delivery::{Delivered, Delivery, DeliveryConfig, Deliverer};
+/// use wakeq::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
 /// use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, Traceparent};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,17 +69,17 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 ///     copy_of: None,
 ///     deployment: None,
 /// };
-/// assert_eq!(deliverer.deliver(&target, delivery).await, Delivered::Completed);
+/// assert_eq!(deliverer.deliver(&target, delivery).await, DeliveryOutcome::Completed);
 /// # Ok(())
 /// # }
 /// ```
 #[derive(Clone)]
 pub struct Deliverer {
     /// For canvases without rules of their own.
-    usual: Door,
+    default_client: OutboundClient,
     /// For canvases with rules of their own, each with its own connection pool: a connection that
     /// one canvas may use must not be reused for another.
-    others: Arc<HashMap<CanvasId, Door>>,
+    canvas_clients: Arc<HashMap<CanvasId, OutboundClient>>,
     shared: Shared,
     tokens: Arc<dyn IdTokens>,
 }
@@ -87,33 +87,34 @@ pub struct Deliverer {
 impl Deliverer {
     /// Maximum time by which an attempt may exceed its policy's timeout, while it waits for a
     /// connection permit or a lookup.
-    pub(crate) const ROOM_WITHIN: Duration = ROOM_WITHIN;
+    pub(crate) const CAPACITY_WITHIN: Duration = CAPACITY_WITHIN;
 
     /// Creates the client; does not connect to anything yet.
     pub fn new(config: DeliveryConfig) -> Result<Self, DeliveryError> {
         let lookups = Lookups::new(Arc::clone(&config.resolver), LOOKUPS_MAX);
         let shared = Shared::new(lookups, Tls::new(&config.authorities)?, config.connections_max);
-        let places = config.allow.iter().map(|place| place.whose);
-        let audiences = config.audiences.iter().map(|audience| audience.whose);
-        let others = places.chain(audiences).filter_map(Whose::alone);
-        let others = others.map(|canvas| (canvas, Door::new(Rules::of(&config, Some(canvas)), &shared)));
+        let places = config.allow.iter().map(|place| place.applies_to);
+        let audiences = config.audiences.iter().map(|audience| audience.applies_to);
+        let canvases = places.chain(audiences).filter_map(CanvasFilter::single);
+        let canvas_clients =
+            canvases.map(|canvas| (canvas, OutboundClient::new(Rules::of(&config, Some(canvas)), &shared)));
         Ok(Self {
-            usual: Door::new(Rules::of(&config, None), &shared),
-            others: Arc::new(others.collect()),
+            default_client: OutboundClient::new(Rules::of(&config, None), &shared),
+            canvas_clients: Arc::new(canvas_clients.collect()),
             shared,
             tokens: config.tokens,
         })
     }
 
-    fn door(&self, canvas: CanvasId) -> &Door {
-        self.others.get(&canvas).unwrap_or(&self.usual)
+    fn client_for(&self, canvas: CanvasId) -> &OutboundClient {
+        self.canvas_clients.get(&canvas).unwrap_or(&self.default_client)
     }
 
     /// The checks that need no name resolution, so that registering a target can already fail them:
     /// scheme, port, host name and literal addresses. The addresses of a name are checked at each
     /// connection.
     pub fn check(&self, canvas: CanvasId, url: &TargetUrl) -> Result<(), RefusedTarget> {
-        self.door(canvas).connector.rules().check(url)
+        self.client_for(canvas).connector.rules().check(url)
     }
 
     /// Whether a target of this canvas may receive tokens for this audience: the deployment must
@@ -125,7 +126,7 @@ impl Deliverer {
         url: &TargetUrl,
         audience: &str,
     ) -> Result<(), RefusedTarget> {
-        self.door(canvas).connector.rules().check_audience(url, audience)
+        self.client_for(canvas).connector.rules().check_audience(url, audience)
     }
 
     /// How many connections were attempted so far, including failed ones.
@@ -136,14 +137,14 @@ impl Deliverer {
     /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
     /// target's policy applies, not counting the time spent waiting for connection permits and
     /// lookups in this process.
-    pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> Delivered {
+    pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> DeliveryOutcome {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(), Instant::now());
         let answered = match clock.within(within, self.send(target, delivery)).await {
             Ok(Ok(answered)) => answered,
-            Ok(Err(failure)) => return Delivered::failed(failure.to_string()),
+            Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
             Err(_) => {
-                return Delivered::failed(format!(
+                return DeliveryOutcome::failed(format!(
                     "the target did not answer within {within:?}: answer earlier and continue the \
                      work afterwards, or register a longer timeout"
                 ));
@@ -178,7 +179,7 @@ impl Deliverer {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
-        let sent = self.door(canvas).client.request(request).await;
+        let sent = self.client_for(canvas).http.request(request).await;
         sent.map_err(|error| Failure(explain(&target.url, &error)))
     }
 
@@ -202,22 +203,22 @@ impl fmt::Debug for Deliverer {
 
 /// A client with its rules, and the pool of connections opened under them.
 #[derive(Clone)]
-struct Door {
-    client: Client<Connector, Value>,
+struct OutboundClient {
+    http: Client<Connector, Value>,
     connector: Connector,
 }
 
-impl Door {
+impl OutboundClient {
     fn new(rules: Rules, shared: &Shared) -> Self {
         let connector = Connector::new(rules, shared);
-        let client = Client::builder(TokioExecutor::new())
+        let http = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE)
             .pool_max_idle_per_host(IDLE_MAX_PER_HOST)
             .http1_max_buf_size(HEAD_MAX_BYTES)
             .http1_max_headers(HEADERS_MAX)
             .build(connector.clone());
-        Self { client, connector }
+        Self { http, connector }
     }
 }
 
@@ -263,7 +264,7 @@ const NOT_REACHED: &str = "its host could not be reached: its name does not reso
 /// Describes a failed exchange for the target's owner.
 fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
     if let Some(error) = cause::<ConnectError>(error) {
-        if error.tells_of_the_inside() {
+        if error.reveals_internal_network() {
             let (origin, source) = (url.origin(), error.source().map(ToString::to_string));
             tracing::info!(%origin, %error, source, "a target's host could not be reached");
             return Failure::unsent(NOT_REACHED).0;
@@ -273,12 +274,12 @@ fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
             ConnectError::Refused(_)
             | ConnectError::Unresolved(_)
             | ConnectError::NoAddress
-            | ConnectError::NoRoom
-            | ConnectError::Late
+            | ConnectError::NoCapacity
+            | ConnectError::TimedOut
             | ConnectError::Tls(_)
-            | ConnectError::LateTls
+            | ConnectError::TlsTimedOut
             | ConnectError::NoAuthorities
-            | ConnectError::Inside(_) => Failure::unsent(error).0,
+            | ConnectError::NonPublic(_) => Failure::unsent(error).0,
         };
     }
     let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {

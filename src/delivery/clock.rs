@@ -23,14 +23,14 @@ pub(super) struct AttemptClock {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Waits {
-    under_way: u32,
+    active: u32,
     since: Option<Instant>,
     total: Duration,
 }
 
 /// The attempt exceeded its time limit.
 #[derive(Debug)]
-pub(super) struct Late;
+pub(super) struct AttemptTimedOut;
 
 impl AttemptClock {
     pub(super) fn new() -> Self {
@@ -44,7 +44,11 @@ impl AttemptClock {
 
     /// Runs an attempt until its time limit, which is extended by the time that the clock is
     /// stopped.
-    pub(super) async fn within<F: Future>(&self, limit: Duration, work: F) -> Result<F::Output, Late> {
+    pub(super) async fn within<F: Future>(
+        &self,
+        limit: Duration,
+        work: F,
+    ) -> Result<F::Output, AttemptTimedOut> {
         let begun = Instant::now();
         let mut work = pin!(CURRENT.scope(self.clone(), work));
         let mut waits = self.waits.subscribe();
@@ -54,7 +58,7 @@ impl AttemptClock {
                 biased;
                 done = &mut work => return Ok(done),
                 Ok(()) = waits.changed() => {}
-                () = sleep_until(begun + limit + total), if since.is_none() => return Err(Late),
+                () = sleep_until(begun + limit + total), if since.is_none() => return Err(AttemptTimedOut),
             }
         }
     }
@@ -65,25 +69,25 @@ impl AttemptClock {
     }
 
     /// Stops the clock until the guard is dropped.
-    pub(super) fn stop(&self) -> Stopped {
+    pub(super) fn pause(&self) -> ClockPause {
         self.waits.send_modify(|waits| {
-            waits.under_way += 1;
+            waits.active += 1;
             waits.since.get_or_insert_with(Instant::now);
         });
-        Stopped { clock: self.clone() }
+        ClockPause { clock: self.clone() }
     }
 }
 
 /// Keeps the clock stopped until it is dropped.
-pub(super) struct Stopped {
+pub(super) struct ClockPause {
     clock: AttemptClock,
 }
 
-impl Drop for Stopped {
+impl Drop for ClockPause {
     fn drop(&mut self) {
         self.clock.waits.send_modify(|waits| {
-            waits.under_way -= 1;
-            if waits.under_way == 0 {
+            waits.active -= 1;
+            if waits.active == 0 {
                 waits.total += waits.since.take().map(|since| since.elapsed()).unwrap_or_default();
             }
         });
@@ -101,9 +105,9 @@ mod tests {
     async fn ends_in_time(waits_s: u64, works_s: u64) -> bool {
         let work = async {
             sleep(Duration::from_secs(works_s / 2)).await;
-            let stopped = AttemptClock::current().stop();
+            let pause = AttemptClock::current().pause();
             sleep(Duration::from_secs(waits_s)).await;
-            drop(stopped);
+            drop(pause);
             sleep(Duration::from_secs(works_s - works_s / 2)).await;
         };
         AttemptClock::new().within(LIMIT, work).await.is_ok()
@@ -120,7 +124,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_goes_when_nobody_waits_any_more() {
         let clock = AttemptClock::new();
-        let (first, second) = (clock.stop(), clock.stop());
+        let (first, second) = (clock.pause(), clock.pause());
         sleep(Duration::from_secs(1)).await;
         drop(first);
         sleep(Duration::from_secs(2)).await;

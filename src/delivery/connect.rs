@@ -28,7 +28,7 @@ use super::tls::{self, Tls};
 
 /// Maximum wait for a connection permit and for the lookup to start. Other targets cause this wait,
 /// so it does not count towards the target's timeout.
-pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(60);
+pub(super) const CAPACITY_WITHIN: Duration = Duration::from_secs(60);
 /// For name resolution and TCP together.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 const TLS_WITHIN: Duration = Duration::from_secs(10);
@@ -48,30 +48,30 @@ pub(super) enum ConnectError {
     NoAddress,
     #[error("its host could not be connected to")]
     Unreachable(#[source] io::Error),
-    #[error("this worker had no capacity for another connection or lookup within {} s", ROOM_WITHIN.as_secs())]
-    NoRoom,
+    #[error("this worker had no capacity for another connection or lookup within {} s", CAPACITY_WITHIN.as_secs())]
+    NoCapacity,
     #[error("its host could not be resolved and connected to within {} s", CONNECT_WITHIN.as_secs())]
-    Late,
+    TimedOut,
     #[error("a TLS connection to it could not be set up: {0}")]
     Tls(&'static str),
     #[error("its TLS handshake took longer than {} s", TLS_WITHIN.as_secs())]
-    LateTls,
+    TlsTimedOut,
     #[error("this machine has no CA certificates: install ca-certificates, or set SSL_CERT_FILE")]
     NoAuthorities,
     /// A failure at an address that is not public.
     #[error(transparent)]
-    Inside(Box<Self>),
+    NonPublic(Box<Self>),
 }
 
 impl ConnectError {
     /// Whether the error would reveal something about the workers' internal network to the target's
     /// owner: which names exist, where they lead, and what answers there.
-    pub(super) fn tells_of_the_inside(&self) -> bool {
+    pub(super) fn reveals_internal_network(&self) -> bool {
         match self {
-            Self::Inside(_)
+            Self::NonPublic(_)
             | Self::Unresolved(_)
             | Self::NoAddress
-            | Self::Late
+            | Self::TimedOut
             | Self::Refused(
                 RefusedTarget::Address(_)
                 | RefusedTarget::Metadata
@@ -87,16 +87,16 @@ impl ConnectError {
                 | RefusedTarget::TokenInClear,
             )
             | Self::Unreachable(_)
-            | Self::NoRoom
+            | Self::NoCapacity
             | Self::Tls(_)
-            | Self::LateTls
+            | Self::TlsTimedOut
             | Self::NoAuthorities => false,
         }
     }
 
     /// Marks the error as internal unless the address is public.
     fn at(self, is_public: bool) -> Self {
-        if is_public { self } else { Self::Inside(Box::new(self)) }
+        if is_public { self } else { Self::NonPublic(Box::new(self)) }
     }
 }
 
@@ -120,14 +120,14 @@ pub(super) struct Shared {
 struct SharedInner {
     lookups: Lookups,
     tls: Tls,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     connects: AtomicU64,
 }
 
 impl Shared {
     pub(super) fn new(lookups: Lookups, tls: Tls, connections_max: usize) -> Self {
-        let room = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
-        Self { inner: Arc::new(SharedInner { lookups, tls, room, connects: AtomicU64::new(0) }) }
+        let permits = Arc::new(Semaphore::new(connections_max.clamp(1, Semaphore::MAX_PERMITS)));
+        Self { inner: Arc::new(SharedInner { lookups, tls, permits, connects: AtomicU64::new(0) }) }
     }
 
     /// How many connections were attempted.
@@ -167,17 +167,18 @@ impl Inner {
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let (room, found) = {
-            let _stopped = clock.stop();
-            timeout(ROOM_WITHIN, self.begin(host, port)).await.map_err(|_| ConnectError::NoRoom)??
+        let (permit, found) = {
+            let _pause = clock.pause();
+            timeout(CAPACITY_WITHIN, self.begin(host, port)).await.map_err(|_| ConnectError::NoCapacity)??
         };
         let opening = async { self.open(&self.addresses(host, port, found).await?, port).await };
-        let (tcp, is_public) = timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::Late)??;
+        let (tcp, is_public) =
+            timeout(CONNECT_WITHIN, opening).await.map_err(|_| ConnectError::TimedOut)??;
         if !is_tls {
-            return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _room: room });
+            return Ok(Stream { io: TokioIo::new(Box::new(tcp)), _permit: permit });
         }
         let io = self.encrypted(host, tcp).await.map_err(|error| error.at(is_public))?;
-        Ok(Stream { io: TokioIo::new(io), _room: room })
+        Ok(Stream { io: TokioIo::new(io), _permit: permit })
     }
 
     /// Performs the TLS handshake on a connection.
@@ -186,7 +187,7 @@ impl Inner {
             .map_err(|_| ConnectError::Tls("the name of its host can't be in a certificate"))?;
         let connector = self.shared.inner.tls.connector().ok_or(ConnectError::NoAuthorities)?;
         let handshake = timeout(TLS_WITHIN, connector.connect(name, tcp));
-        let tls = handshake.await.map_err(|_| ConnectError::LateTls)?.map_err(|error| {
+        let tls = handshake.await.map_err(|_| ConnectError::TlsTimedOut)?.map_err(|error| {
             // The error contains names from the target's certificate, so only the operator gets to
             // see it.
             tracing::debug!(host, %error, "a TLS connection to a target could not be set up");
@@ -196,25 +197,25 @@ impl Inner {
     }
 
     /// Acquires a connection permit and, if the host is a name, starts its lookup.
-    async fn begin(&self, host: &str, port: u16) -> Result<(OwnedSemaphorePermit, Found), ConnectError> {
+    async fn begin(&self, host: &str, port: u16) -> Result<(OwnedSemaphorePermit, ParsedHost), ConnectError> {
         if let Ok(address) = host.parse() {
             let address = self.rules.check_address("", port, address)?;
-            return Ok((self.place().await?, Found::Address(address)));
+            return Ok((self.permit().await?, ParsedHost::Address(address)));
         }
         self.rules.check_name(host)?;
-        let place = self.place().await?;
-        Ok((place, Found::Name(self.shared.inner.lookups.begin(host).await)))
+        let permit = self.permit().await?;
+        Ok((permit, ParsedHost::Name(self.shared.inner.lookups.begin(host).await)))
     }
 
-    async fn place(&self) -> Result<OwnedSemaphorePermit, ConnectError> {
-        Arc::clone(&self.shared.inner.room).acquire_owned().await.map_err(|_| ConnectError::NoRoom)
+    async fn permit(&self) -> Result<OwnedSemaphorePermit, ConnectError> {
+        Arc::clone(&self.shared.inner.permits).acquire_owned().await.map_err(|_| ConnectError::NoCapacity)
     }
 
     /// The checked addresses of a host that is a name, or the one that is its address.
-    async fn addresses(&self, host: &str, port: u16, found: Found) -> Result<Vec<IpAddr>, ConnectError> {
+    async fn addresses(&self, host: &str, port: u16, found: ParsedHost) -> Result<Vec<IpAddr>, ConnectError> {
         let lookup = match found {
-            Found::Address(checked) => return Ok(vec![checked]),
-            Found::Name(lookup) => lookup,
+            ParsedHost::Address(checked) => return Ok(vec![checked]),
+            ParsedHost::Name(lookup) => lookup,
         };
         let found = lookup.addresses().await.map_err(ConnectError::Unresolved)?;
         let mut checked = self.rules.check_addresses(host, port, &found).inspect_err(|refused| {
@@ -253,7 +254,7 @@ impl Inner {
 }
 
 /// A parsed host.
-enum Found {
+enum ParsedHost {
     /// An IP address that was checked.
     Address(IpAddr),
     /// A name whose lookup has started.
@@ -267,7 +268,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// A plain or TLS connection. Holds its connection permit until it is dropped.
 pub(super) struct Stream {
     io: TokioIo<Box<dyn Io>>,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl Connection for Stream {
@@ -341,7 +342,7 @@ mod tests {
             connect(&connector, "https://slow.example/", &clocks[0]),
             connect(&connector, "https://healthy.example/", &clocks[1]),
         );
-        assert!(matches!(slow, ConnectError::Late), "{slow}");
+        assert!(matches!(slow, ConnectError::TimedOut), "{slow}");
         assert!(matches!(healthy, ConnectError::NoAddress), "it was resolved: {healthy}");
         assert_eq!(begun.elapsed().as_secs(), 41);
         assert_eq!((clocks[0].waited().as_secs(), clocks[1].waited().as_secs()), (0, 40));
@@ -350,10 +351,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_room_without_end() {
         let (connector, clock) = (connector(), AttemptClock::new());
-        let all = connector.inner.shared.inner.room.acquire_many(2).await.unwrap();
+        let all = connector.inner.shared.inner.permits.acquire_many(2).await.unwrap();
         let refused = connect(&connector, "https://healthy.example/", &clock).await;
-        assert!(matches!(refused, ConnectError::NoRoom), "{refused}");
-        assert_eq!(clock.waited(), ROOM_WITHIN);
+        assert!(matches!(refused, ConnectError::NoCapacity), "{refused}");
+        assert_eq!(clock.waited(), CAPACITY_WITHIN);
         drop(all);
         assert!(matches!(
             connect(&connector, "https://healthy.example/", &clock).await,

@@ -25,14 +25,14 @@ pub(super) struct Lookups {
 
 struct Inner {
     resolver: Arc<dyn Resolve>,
-    room: Semaphore,
-    under_way: Mutex<HashMap<String, Arc<watch::Sender<Stage>>>>,
+    permits: Semaphore,
+    in_flight: Mutex<HashMap<String, Arc<watch::Sender<Stage>>>>,
 }
 
 #[derive(Clone, Debug)]
 enum Stage {
     Queued,
-    Begun,
+    Started,
     Answered(Result<Vec<IpAddr>, Arc<io::Error>>),
 }
 
@@ -43,8 +43,8 @@ pub(super) struct Lookup {
 
 impl Lookups {
     pub(super) fn new(resolver: Arc<dyn Resolve>, lookups_max: usize) -> Self {
-        let (room, under_way) = (Semaphore::new(lookups_max), Mutex::default());
-        Self { inner: Arc::new(Inner { resolver, room, under_way }) }
+        let (permits, in_flight) = (Semaphore::new(lookups_max), Mutex::default());
+        Self { inner: Arc::new(Inner { resolver, permits, in_flight }) }
     }
 
     /// Starts a lookup of a name once a permit is free, or joins the one that is waiting or
@@ -57,24 +57,24 @@ impl Lookups {
     }
 
     fn join(&self, name: &str) -> watch::Receiver<Stage> {
-        let mut under_way = self.inner.under_way();
-        if let Some(stage) = under_way.get(name) {
+        let mut in_flight = self.inner.in_flight();
+        if let Some(stage) = in_flight.get(name) {
             return stage.subscribe();
         }
         let (sender, receiver) = watch::channel(Stage::Queued);
         let stage = Arc::new(sender);
-        under_way.insert(name.to_owned(), Arc::clone(&stage));
-        drop(under_way);
-        let listed = Listed { inner: Arc::clone(&self.inner), name: name.to_owned(), stage };
-        tokio::spawn(listed.look_up());
+        in_flight.insert(name.to_owned(), Arc::clone(&stage));
+        drop(in_flight);
+        let task = LookupTask { inner: Arc::clone(&self.inner), name: name.to_owned(), stage };
+        tokio::spawn(task.look_up());
         receiver
     }
 }
 
 impl Inner {
-    fn under_way(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Stage>>>> {
+    fn in_flight(&self) -> MutexGuard<'_, HashMap<String, Arc<watch::Sender<Stage>>>> {
         // No code panics while a change is incomplete.
-        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -85,36 +85,38 @@ impl Lookup {
         match answered.as_deref() {
             Ok(Stage::Answered(Ok(addresses))) => Ok(addresses.clone()),
             Ok(Stage::Answered(Err(error))) => Err(io::Error::new(error.kind(), Arc::clone(error))),
-            Ok(Stage::Queued | Stage::Begun) | Err(_) => Err(io::Error::other("the lookup was interrupted")),
+            Ok(Stage::Queued | Stage::Started) | Err(_) => {
+                Err(io::Error::other("the lookup was interrupted"))
+            }
         }
     }
 }
 
 /// A lookup that other callers can join until this is dropped.
-struct Listed {
+struct LookupTask {
     inner: Arc<Inner>,
     name: String,
     stage: Arc<watch::Sender<Stage>>,
 }
 
-impl Listed {
+impl LookupTask {
     /// Ends with its last caller while it waits for a permit. Once started, it continues after all
     /// callers have left, as the system's resolver does: a later caller joins it, so that a slow
     /// name never holds two permits.
     async fn look_up(self) {
         let inner = Arc::clone(&self.inner);
-        let mut room = std::pin::pin!(inner.room.acquire());
-        let room = loop {
+        let mut permit = std::pin::pin!(inner.permits.acquire());
+        let permit = loop {
             tokio::select! {
                 biased;
-                room = &mut room => break room,
+                permit = &mut permit => break permit,
                 () = self.stage.closed() => if self.leave() { return },
             }
         };
-        self.stage.send_replace(Stage::Begun);
+        self.stage.send_replace(Stage::Started);
         let looking = timeout(LOOKUP_WITHIN, inner.resolver.resolve(&self.name));
         let answer = looking.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
-        drop(room);
+        drop(permit);
         let stage = Arc::clone(&self.stage);
         // Later callers start a new lookup, since answers are not kept.
         drop(self);
@@ -123,20 +125,20 @@ impl Listed {
 
     /// Removes the lookup from the map, unless another caller has joined meanwhile.
     fn leave(&self) -> bool {
-        let mut under_way = self.inner.under_way();
+        let mut in_flight = self.inner.in_flight();
         let is_wanted = self.stage.receiver_count() > 0;
         if !is_wanted {
-            under_way.remove(&self.name);
+            in_flight.remove(&self.name);
         }
         !is_wanted
     }
 }
 
-impl Drop for Listed {
+impl Drop for LookupTask {
     fn drop(&mut self) {
-        let mut under_way = self.inner.under_way();
-        if under_way.get(&self.name).is_some_and(|listed| Arc::ptr_eq(listed, &self.stage)) {
-            under_way.remove(&self.name);
+        let mut in_flight = self.inner.in_flight();
+        if in_flight.get(&self.name).is_some_and(|stage| Arc::ptr_eq(stage, &self.stage)) {
+            in_flight.remove(&self.name);
         }
     }
 }
@@ -196,7 +198,7 @@ mod tests {
         assert_eq!(gate.asked(), ["slow", "slow"], "an answer is not kept");
         let none = lookups.begin("none").await.addresses().await;
         assert_eq!(none.unwrap_err().kind(), io::ErrorKind::NotFound);
-        assert!(lookups.inner.under_way().is_empty());
+        assert!(lookups.inner.in_flight().is_empty());
     }
 
     #[tokio::test]
@@ -211,7 +213,7 @@ mod tests {
         assert!(slow.addresses().await.is_ok());
         assert!(healthy.await.addresses().await.is_ok());
         assert_eq!(gate.asked(), ["slow", "healthy"], "nobody is asked for those who have left");
-        assert!(lookups.inner.under_way().is_empty());
+        assert!(lookups.inner.in_flight().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

@@ -116,7 +116,7 @@ pub struct Delivery<'a> {
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Delivered {
+pub enum DeliveryOutcome {
     /// The target has processed the event.
     Completed,
     /// It is too early for the target: try again without counting an attempt.
@@ -138,7 +138,7 @@ pub enum Delivered {
     },
 }
 
-impl Delivered {
+impl DeliveryOutcome {
     fn failed(message: impl Into<String>) -> Self {
         Self::Failed { message: message.into(), retry_after: None }
     }

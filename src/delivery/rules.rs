@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use url::Host;
 
 use super::address::{self, AddressKind, IpRange};
-use super::allowed::{AllowedPlace, Whose, is_usual};
+use super::allowed::{AllowedPlace, CanvasFilter, is_http_port};
 use super::audience::AllowedAudience;
 use super::{DeliveryConfig, names};
 use crate::event::{CanvasId, TargetUrl};
@@ -99,11 +99,16 @@ pub(super) struct Rules {
 impl Rules {
     /// The rules of a canvas; with `None`, only those that apply to all canvases.
     pub(super) fn of(config: &DeliveryConfig, canvas: Option<CanvasId>) -> Self {
-        let counts = |whose: Whose| whose.alone().is_none_or(|alone| canvas == Some(alone));
+        let counts = |filter: CanvasFilter| filter.single().is_none_or(|single| canvas == Some(single));
         Self {
-            allow: config.allow.iter().filter(|place| counts(place.whose)).cloned().collect(),
+            allow: config.allow.iter().filter(|place| counts(place.applies_to)).cloned().collect(),
             allow_http: config.allow_http,
-            audiences: config.audiences.iter().filter(|audience| counts(audience.whose)).cloned().collect(),
+            audiences: config
+                .audiences
+                .iter()
+                .filter(|audience| counts(audience.applies_to))
+                .cloned()
+                .collect(),
         }
     }
 
@@ -131,7 +136,7 @@ impl Rules {
 
     /// Whether the port may be open at any address of the host.
     fn check_port(&self, host: &str, port: u16) -> Result<(), RefusedTarget> {
-        if is_usual(port) || self.allow.iter().any(|place| place.may_open(host, port)) {
+        if is_http_port(port) || self.allow.iter().any(|place| place.may_open(host, port)) {
             Ok(())
         } else {
             Err(RefusedTarget::PortNotOpened(port))
@@ -163,7 +168,7 @@ impl Rules {
     ) -> Result<IpAddr, RefusedTarget> {
         let ranges: Vec<IpRange> = self.allow.iter().flat_map(|place| place.ranges(host, port)).collect();
         let checked = address::check(address, &ranges)?;
-        let is_open = is_usual(port)
+        let is_open = is_http_port(port)
             || !address::is_public(checked)
             || self.allow.iter().any(|place| place.opens_public(host, checked, port));
         if is_open { Ok(checked) } else { Err(RefusedTarget::PortNotOpened(port)) }

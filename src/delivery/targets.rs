@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::{Delivered, Deliverer, Delivery};
+use super::{Deliverer, Delivery, DeliveryOutcome};
 use crate::event::{CanvasId, HandlerAddress, HandlerScope, Name, TargetPolicy};
 use crate::machine::RetryPolicy;
 use crate::store::{Coalescer, FoundTarget, Store, StoreError};
@@ -38,7 +38,7 @@ pub struct Targets {
     deliverer: Deliverer,
     lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
     limits: Mutex<Semaphores<HandlerAddress>>,
-    shares: Mutex<Semaphores<Sharer>>,
+    shares: Mutex<Semaphores<ShareKey>>,
 }
 
 impl Targets {
@@ -54,16 +54,16 @@ impl Targets {
     fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>, share: usize) -> RemoteHandler {
         let policy = &found.target.policy;
         let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
-        let limit = limit.map(|limit| semaphore(&self.limits, address, limit));
-        let share = semaphore(&self.shares, &Sharer::of(address), share);
-        let timeout = policy.timeout + Deliverer::ROOM_WITHIN + SLACK;
+        let concurrency = limit.map(|limit| semaphore(&self.limits, address, limit));
+        let share = semaphore(&self.shares, &ShareKey::of(address), share);
+        let timeout = policy.timeout + Deliverer::CAPACITY_WITHIN + SLACK;
         let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
         let deliverer = self.deliverer.clone();
         let run: BoxedHandler = Arc::new(move |event| {
             let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
             Box::pin(async move { deliver(&deliverer, &found, event).await })
         });
-        RemoteHandler { run, retry, timeout, limit, share, halts, revision }
+        RemoteHandler { run, retry, timeout, concurrency, share, halts, revision }
     }
 }
 
@@ -95,11 +95,11 @@ async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -
         deployment: Some(&found.own),
     };
     match deliverer.deliver(&found.target, delivery).await {
-        Delivered::Completed => Ok(()),
-        Delivered::NotYet { delay } => Err(HandlerError::not_yet(delay)),
-        Delivered::Gone { reason } => Err(HandlerError::gone(reason)),
-        Delivered::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
-        Delivered::Failed { message, retry_after: Some(delay) } => {
+        DeliveryOutcome::Completed => Ok(()),
+        DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
+        DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
+        DeliveryOutcome::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
+        DeliveryOutcome::Failed { message, retry_after: Some(delay) } => {
             Err(HandlerError::operational(message).retry_after(delay))
         }
     }
@@ -117,12 +117,12 @@ fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: u
 /// What shares a limit on deliveries: a canvas, or a queue, since the targets of all queues are on
 /// one reserved canvas.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Sharer {
+enum ShareKey {
     Canvas(CanvasId),
     Queue(Name),
 }
 
-impl Sharer {
+impl ShareKey {
     fn of(address: &HandlerAddress) -> Self {
         let HandlerScope { canvas, name, .. } = &address.scope;
         if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn queues_and_canvases_have_shares_of_their_own() {
-        let queue = |name: &str| Sharer::of(&target_of_queue(&name.parse().unwrap()));
+        let queue = |name: &str| ShareKey::of(&target_of_queue(&name.parse().unwrap()));
         assert_ne!(queue("billing"), queue("search"));
         assert_eq!(queue("billing"), queue("billing"));
-        assert_eq!(Sharer::of(&address("a")), Sharer::of(&address("b")));
-        assert_ne!(Sharer::of(&address("billing")), queue("billing"));
+        assert_eq!(ShareKey::of(&address("a")), ShareKey::of(&address("b")));
+        assert_ne!(ShareKey::of(&address("billing")), queue("billing"));
         let mut shares = Semaphores::default();
         let taken = shares.of(&queue("billing"), 1).try_acquire_owned().unwrap();
         assert!(shares.of(&queue("billing"), 1).try_acquire().is_err());

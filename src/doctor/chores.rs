@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{Finding, list};
 use crate::event::Timing;
-use crate::store::checkup::{Chores, TableSize, Unknown};
+use crate::store::checkup::{Chores, TableSize, UnknownHandler};
 
 /// The age from which a promise counts as not kept, if a pass is due every `period`.
 pub(crate) fn overdue_after(period: Duration) -> Duration {
@@ -82,9 +82,9 @@ pub(crate) fn durations(standing: Option<&Timing>, ours: Option<&Timing>) -> Fin
                 "{name} is {ours:?} here and {deployment:?} in the deployment: no process \
                          starts like that"
             );
-            let mend = "remove the flag or variable, or change the deployment's value: `wakeq \
-                        settings set`, then restart every process";
-            Finding::fail("durations", found, mend)
+            let advice = "remove the flag or variable, or change the deployment's value: `wakeq \
+                          settings set`, then restart every process";
+            Finding::fail("durations", found, advice)
         }
     }
 }
@@ -99,8 +99,8 @@ pub(crate) fn sizes(sizes: &[TableSize]) -> Finding {
         .map(|size| format!("{} has {} dead rows and {} live ones", size.table, size.dead, size.live))
         .collect();
     if !swollen.is_empty() {
-        let mend = "look for old transactions first, then `vacuum` the table";
-        return Finding::warn("tables", list(&swollen), mend);
+        let advice = "look for old transactions first, then `vacuum` the table";
+        return Finding::warn("tables", list(&swollen), advice);
     }
     let megabytes = sizes.iter().map(|size| size.bytes).sum::<i64>() / 1_000_000;
     let rows: i64 = sizes.iter().map(|size| size.live).sum();
@@ -108,7 +108,7 @@ pub(crate) fn sizes(sizes: &[TableSize]) -> Finding {
 }
 
 /// Handlers that events name and some worker does not have.
-pub(crate) fn unknown_handlers(unknown: &[Unknown]) -> Finding {
+pub(crate) fn unknown_handlers(unknown: &[UnknownHandler]) -> Finding {
     if unknown.is_empty() {
         return Finding::ok("handlers", "no worker lacked one in the last 2 hours");
     }

@@ -30,18 +30,18 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
         Finding::ok("database", found)
     };
     let primary = if server.in_recovery {
-        let mend = "point DATABASE_URL to the primary, by a name that follows a failover (target_session_attrs=read-write)";
-        Finding::fail("primary", "the server is a standby, which accepts no writes", mend)
+        let advice = "point DATABASE_URL to the primary, by a name that follows a failover (target_session_attrs=read-write)";
+        Finding::fail("primary", "the server is a standby, which accepts no writes", advice)
     } else {
         Finding::ok("primary", "the server accepts writes")
     };
     let (free, max) = (server.free_connections, server.max_connections);
     let found = format!("{free} of {max} are free for this role");
     let connections = if free < CONNECTIONS_OF_A_PROCESS {
-        let mend = format!(
+        let advice = format!(
             "a process uses up to {CONNECTIONS_OF_A_PROCESS}: raise max_connections or the role's limit, or run fewer processes"
         );
-        Finding::warn("connections", found, mend)
+        Finding::warn("connections", found, advice)
     } else {
         Finding::ok("connections", found)
     };
@@ -56,9 +56,9 @@ pub(crate) fn route(route: &Route) -> Finding {
         Route::Verified(host) => Finding::ok(what, format!("the certificate of {host} is checked")),
         Route::Unverified(host) => {
             let found = format!("the certificate of {host} is not checked, which is allowed here");
-            let mend = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for your own authority), and \
-                        unset WAKEQ_ALLOW_UNVERIFIED_DATABASE";
-            Finding::warn(what, found, mend)
+            let advice = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for your own authority), and \
+                          unset WAKEQ_ALLOW_UNVERIFIED_DATABASE";
+            Finding::warn(what, found, advice)
         }
     }
 }
@@ -71,27 +71,28 @@ pub(crate) fn settings(settings: &Settings, unsafe_allowed: bool) -> Vec<Finding
     let durability = if *fsync && synchronous_commit != "off" {
         Finding::ok("durability", found)
     } else if unsafe_allowed {
-        let mend = "WAKEQ_ALLOW_UNSAFE_DURABILITY allows it; a crash may lose events that were acknowledged";
-        Finding::warn("durability", found, mend)
+        let advice =
+            "WAKEQ_ALLOW_UNSAFE_DURABILITY allows it; a crash may lose events that were acknowledged";
+        Finding::warn("durability", found, advice)
     } else {
-        let mend = "turn both on (alter system set fsync = on; alter system set synchronous_commit = on; select \
-                    pg_reload_conf()): no process starts otherwise";
-        Finding::fail("durability", found, mend)
+        let advice = "turn both on (alter system set fsync = on; alter system set synchronous_commit = on; select \
+                      pg_reload_conf()): no process starts otherwise";
+        Finding::fail("durability", found, advice)
     };
     let found = format!("full_page_writes {}", on_off(*full_page_writes));
     let pages = if *full_page_writes {
         Finding::ok("torn pages", found)
     } else {
-        let mend = "turn it on, unless the file system never tears a page; else a crash may corrupt tables";
-        Finding::warn("torn pages", found, mend)
+        let advice = "turn it on, unless the file system never tears a page; else a crash may corrupt tables";
+        Finding::warn("torn pages", found, advice)
     };
     let found =
         format!("autovacuum {}, track_counts {}", on_off(settings.autovacuum), on_off(settings.track_counts));
     let vacuum = if settings.autovacuum && settings.track_counts {
         Finding::ok("vacuum", found)
     } else {
-        let mend = "turn both on: without them the table of events only grows, and claims become slow";
-        Finding::fail("vacuum", found, mend)
+        let advice = "turn both on: without them the table of events only grows, and claims become slow";
+        Finding::fail("vacuum", found, advice)
     };
     vec![durability, pages, vacuum]
 }
@@ -107,11 +108,11 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
     };
     let apart_ms = apart.num_milliseconds();
     let found = format!("{apart_ms} ms between here and the server");
-    let mend = "synchronize both with NTP; the queue uses the server's clock alone, but the expiry \
-                of tokens is checked here";
+    let advice = "synchronize both with NTP; the queue uses the server's clock alone, but the expiry \
+                  of tokens is checked here";
     match apart_ms {
-        SKEW_FAIL_MS.. => Finding::fail("clock", found, mend),
-        SKEW_WARN_MS.. => Finding::warn("clock", found, mend),
+        SKEW_FAIL_MS.. => Finding::fail("clock", found, advice),
+        SKEW_WARN_MS.. => Finding::warn("clock", found, advice),
         _ => Finding::ok("clock", found),
     }
 }
@@ -119,13 +120,13 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
 /// Whether a pooler gives each connection a server process of its own, with that connection's
 /// settings.
 pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
-    let mend = "connect directly, or set the pooler to session mode (pgbouncer: pool_mode = session)";
+    let advice = "connect directly, or set the pooler to session mode (pgbouncer: pool_mode = session)";
     if backends.0 == backends.1 {
         let found = "two connections share a server process: a pooler in transaction or statement mode";
-        return Finding::fail("pooler", found, mend);
+        return Finding::fail("pooler", found, advice);
     }
     if !settings_kept {
-        return Finding::fail("pooler", "the settings made when connecting are no longer in force", mend);
+        return Finding::fail("pooler", "the settings made when connecting are no longer in force", advice);
     }
     Finding::ok("pooler", "each connection has a server process of its own")
 }
@@ -135,21 +136,21 @@ pub(crate) fn migrations(found: &MigrationDifferences) -> Finding {
     let MigrationDifferences { missing, unknown, changed, unfinished } = found;
     let what = "migrations";
     if !unfinished.is_empty() {
-        let mend = "see the server's log for the reason, fix it, and run `wakeq migrate`";
-        return Finding::fail(what, format!("started but not finished: {}", list(unfinished)), mend);
+        let advice = "see the server's log for the reason, fix it, and run `wakeq migrate`";
+        return Finding::fail(what, format!("started but not finished: {}", list(unfinished)), advice);
     }
     if !changed.is_empty() {
-        let mend =
+        let advice =
             "a released migration is never edited: use the release that made this schema, or a new database";
-        return Finding::fail(what, format!("not those of this program: {}", list(changed)), mend);
+        return Finding::fail(what, format!("not those of this program: {}", list(changed)), advice);
     }
     if !missing.is_empty() {
         return Finding::fail(what, format!("missing: {}", list(missing)), "run `wakeq migrate`");
     }
     if !unknown.is_empty() {
-        let mend = "a newer release has migrated this database: fine while that release is being \
-                    rolled out, then use it here";
-        return Finding::warn(what, format!("newer than this program: {}", list(unknown)), mend);
+        let advice = "a newer release has migrated this database: fine while that release is being \
+                      rolled out, then use it here";
+        return Finding::warn(what, format!("newer than this program: {}", list(unknown)), advice);
     }
     Finding::ok(what, "up to date")
 }
@@ -167,18 +168,18 @@ pub(crate) fn held_snapshots(held: &[HeldSnapshot], allowed: Duration, sees_othe
         held.abandoned || long.unwrap_or(held.transactions > HELD_TRANSACTIONS_MAX)
     };
     let words = |held: &HeldSnapshot| match held.held_for {
-        Some(held_for) => format!("{}, for {} s", held.who, held_for.as_secs()),
-        None => format!("{}, for {} transactions", held.who, held.transactions),
+        Some(held_for) => format!("{}, for {} s", held.holder, held_for.as_secs()),
+        None => format!("{}, for {} transactions", held.holder, held.transactions),
     };
     let old: Vec<String> = held.iter().filter(is_old).map(words).collect();
     if !old.is_empty() {
-        let mend = "end them (select pg_terminate_backend(PID); rollback prepared; drop the slot): vacuum removes nothing \
-                    that they could still see, and claims become slow";
-        return Finding::warn(what, list(&old), mend);
+        let advice = "end them (select pg_terminate_backend(PID); rollback prepared; drop the slot): vacuum removes nothing \
+                      that they could still see, and claims become slow";
+        return Finding::warn(what, list(&old), advice);
     }
     if !sees_others {
-        let mend = "grant pg_read_all_stats to the role, to see those of others";
-        return Finding::ok(what, format!("none of this role's; {mend}"));
+        let advice = "grant pg_read_all_stats to the role, to see those of others";
+        return Finding::ok(what, format!("none of this role's; {advice}"));
     }
     Finding::ok(what, format!("none for longer than {} s", allowed.as_secs()))
 }
@@ -282,7 +283,7 @@ mod tests {
     fn only_old_snapshots_are_told() {
         let allowed = Duration::from_secs(600);
         let held = |seconds: u64| HeldSnapshot {
-            who: format!("process {seconds}"),
+            holder: format!("process {seconds}"),
             held_for: Some(Duration::from_secs(seconds)),
             transactions: 7,
             abandoned: false,
@@ -291,7 +292,7 @@ mod tests {
         let found = held_snapshots(&[held(700), held(599)], allowed, true);
         assert_eq!((found.level, found.found.as_str()), (Level::Warn, "process 700, for 700 s"));
         let slot = |transactions, abandoned| HeldSnapshot {
-            who: "slot".into(),
+            holder: "slot".into(),
             held_for: None,
             transactions,
             abandoned,

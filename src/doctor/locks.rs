@@ -21,17 +21,17 @@ pub(crate) fn held_locks(held: &[HeldLock]) -> Finding {
     let end = pid.map_or("commit it or roll it back (`rollback prepared`)".to_owned(), |pid| {
         format!("end that session (`select pg_terminate_backend({pid})`)")
     });
-    let mend = format!(
+    let advice = format!(
         "{end}, see what its role runs, and grant `connect` on the database only to the roles that need it"
     );
-    Finding::warn(what, list(&long), mend)
+    Finding::warn(what, list(&long), advice)
 }
 
 fn words(lock: &HeldLock) -> String {
-    let HeldLock { pid, who, what, open_for } = lock;
+    let HeldLock { pid, session, what, open_for } = lock;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
     let open = open_for.map_or("an unknown time".to_owned(), |open| format!("{} s", open.as_secs()));
-    format!("{process}{who}, has held for {open}: {what}")
+    format!("{process}{session}, has held for {open}: {what}")
 }
 
 #[cfg(test)]
@@ -43,7 +43,7 @@ mod tests {
     fn a_session_that_holds_a_gate_is_named_with_what_to_do() {
         let lock = |seconds: Option<u64>| HeldLock {
             pid: Some(42),
-            who: "psql of shop (idle in transaction)".into(),
+            session: "psql of shop (idle in transaction)".into(),
             what: "ShareLock on wakeq.claim_gate".into(),
             open_for: seconds.map(Duration::from_secs),
         };
@@ -54,8 +54,8 @@ mod tests {
         let words = "process 42, psql of shop (idle in transaction), has held for 60 s: \
                      ShareLock on wakeq.claim_gate";
         assert_eq!((found.level, found.found.as_str()), (Level::Warn, words));
-        assert!(found.mend.unwrap().contains("pg_terminate_backend(42)"));
+        assert!(found.advice.unwrap().contains("pg_terminate_backend(42)"));
         let prepared = HeldLock { pid: None, ..lock(Some(60)) };
-        assert!(held_locks(&[prepared]).mend.unwrap().contains("rollback prepared"));
+        assert!(held_locks(&[prepared]).advice.unwrap().contains("rollback prepared"));
     }
 }

@@ -16,7 +16,7 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
     if long.is_empty() {
         return Finding::ok(what, "no append holds them back");
     }
-    let mend = match appenders.iter().find(is_long).and_then(|appender| appender.pid) {
+    let advice = match appenders.iter().find(is_long).and_then(|appender| appender.pid) {
         Some(pid) => format!(
             "end that transaction (`select pg_terminate_backend({pid})`), and let its program \
              commit soon after it has appended; `idle_in_transaction_session_timeout` for its role \
@@ -26,7 +26,7 @@ pub(crate) fn log_readers(appenders: &[LogAppender]) -> Finding {
                  that has pg_read_all_stats"
             .to_owned(),
     };
-    Finding::warn(what, list(&long), mend)
+    Finding::warn(what, list(&long), advice)
 }
 
 /// What keeps the first partition of the log from being dropped. A group that is only behind
@@ -41,11 +41,11 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
     let kept = if worked_on.is_empty() { String::new() } else { format!("; {}, too", list(&worked_on)) };
     if !left.is_empty() {
         let found = format!("no process works on what keeps the log from there on: {}{kept}", list(&left));
-        let mend = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
-                    its members again";
+        let advice = "`wakeq groups remove` removes a group, and the pin of `entities/TYPE` with the group `entities.TYPE`; or start \
+                      its members again";
         let by_hand = holders.iter().filter(|holder| !holder.is_worked_on).filter_map(LogHolder::unpinning);
         let by_hand = by_hand.map(|statement| format!("; a pin made by hand is removed with `{statement}`"));
-        return Finding::warn(what, found, format!("{mend}{}", by_hand.collect::<String>()));
+        return Finding::warn(what, found, format!("{advice}{}", by_hand.collect::<String>()));
     }
     if worked_on.is_empty() {
         return Finding::ok(what, "nothing keeps partitions that are old enough to be dropped");
@@ -54,10 +54,10 @@ pub(crate) fn log_holders(holders: &[LogHolder]) -> Finding {
 }
 
 fn words(appender: &LogAppender) -> String {
-    let LogAppender { pid, who, open_for, floor } = appender;
+    let LogAppender { pid, session, open_for, floor } = appender;
     let process = pid.map(|pid| format!("process {pid}, ")).unwrap_or_default();
     let open = open_for.map_or("an unknown time".to_owned(), |open| format!("{} s", open.as_secs()));
-    format!("{process}{who}, has appended and been open for {open}: nothing after number {floor} is read")
+    format!("{process}{session}, has appended and been open for {open}: nothing after number {floor} is read")
 }
 
 #[cfg(test)]
@@ -87,13 +87,13 @@ mod tests {
             "no process works on what keeps the log from there on: group former at 17; \
              pin entities/account at 0, too"
         );
-        let mend = found.mend.unwrap();
-        assert!(mend.contains("groups remove") && !mend.contains("delete from"), "{mend}");
+        let advice = found.advice.unwrap();
+        assert!(advice.contains("groups remove") && !advice.contains("delete from"), "{advice}");
         let pins = ["pin kept by hand", "pin ada's"].map(|name| holder(name, 3, false));
-        let mend = log_holders(&pins).mend.unwrap();
+        let advice = log_holders(&pins).advice.unwrap();
         assert!(
-            mend.contains("where name = 'kept by hand'`") && mend.contains("where name = 'ada''s'`"),
-            "{mend}"
+            advice.contains("where name = 'kept by hand'`") && advice.contains("where name = 'ada''s'`"),
+            "{advice}"
         );
     }
 
@@ -101,7 +101,7 @@ mod tests {
     fn who_has_been_open_for_long_is_named_with_what_to_do() {
         let appender = |seconds: u64| LogAppender {
             pid: Some(42),
-            who: "billing of app (idle in transaction)".into(),
+            session: "billing of app (idle in transaction)".into(),
             open_for: Some(Duration::from_secs(seconds)),
             floor: 17,
         };
@@ -116,9 +116,9 @@ mod tests {
                  number 17 is read"
             )
         );
-        assert!(found.mend.unwrap().contains("pg_terminate_backend(42)"));
+        assert!(found.advice.unwrap().contains("pg_terminate_backend(42)"));
         let prepared =
-            LogAppender { pid: None, who: "a prepared transaction".into(), open_for: None, floor: 1 };
-        assert!(log_readers(&[prepared]).mend.unwrap().contains("rollback prepared"));
+            LogAppender { pid: None, session: "a prepared transaction".into(), open_for: None, floor: 1 };
+        assert!(log_readers(&[prepared]).advice.unwrap().contains("rollback prepared"));
     }
 }

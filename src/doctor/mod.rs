@@ -32,7 +32,8 @@ pub(crate) struct Finding {
     pub(crate) what: &'static str,
     pub(crate) found: String,
     /// How to fix it, if something has to be fixed.
-    pub(crate) mend: Option<String>,
+    #[serde(rename = "mend")]
+    pub(crate) advice: Option<String>,
 }
 
 /// How bad it is.
@@ -49,15 +50,15 @@ pub(crate) enum Level {
 
 impl Finding {
     fn ok(what: &'static str, found: impl Into<String>) -> Self {
-        Self { level: Level::Ok, what, found: found.into(), mend: None }
+        Self { level: Level::Ok, what, found: found.into(), advice: None }
     }
 
-    pub(crate) fn warn(what: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { level: Level::Warn, what, found: found.into(), mend: Some(mend.into()) }
+    pub(crate) fn warn(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Warn, what, found: found.into(), advice: Some(advice.into()) }
     }
 
-    pub(crate) fn fail(what: &'static str, found: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self { level: Level::Fail, what, found: found.into(), mend: Some(mend.into()) }
+    pub(crate) fn fail(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Fail, what, found: found.into(), advice: Some(advice.into()) }
     }
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Finding {
             Level::Fail => "FAIL",
         };
         write!(formatter, "{level:4}  {}: {}", self.what, self.found)?;
-        self.mend.iter().try_for_each(|mend| write!(formatter, " -> {mend}"))
+        self.advice.iter().try_for_each(|advice| write!(formatter, " -> {advice}"))
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
     }
     findings.extend(report.differences.iter().map(|difference| {
         let found = format!("{} is {}, wanted {}", difference.setting, difference.found, difference.wanted);
-        Finding::fail("subscription", found, &difference.mend)
+        Finding::fail("subscription", found, &difference.advice)
     }));
     findings
 }
@@ -65,16 +65,16 @@ pub(crate) fn pubsub_rights(rights: &PubSubRights, is_pushed: bool) -> Finding {
                 return Finding::ok(what, format!("this account may {and} and look at the subscription"));
             }
             let names: Vec<&str> = missing.iter().map(|missing| missing.permission).collect();
-            let mend: Vec<String> = missing
+            let advice: Vec<String> = missing
                 .iter()
                 .map(|missing| format!("grant {} on {}", missing.role, missing.resource))
                 .collect();
-            let (found, mend) = (format!("this account lacks {}", list(&names)), mend.join(", "));
+            let (found, advice) = (format!("this account lacks {}", list(&names)), advice.join(", "));
             if missing.iter().all(|missing| !missing.is_vital) {
-                let mend = format!("{mend}; without it a broken stream is noticed later");
-                return Finding::warn(what, found, mend);
+                let advice = format!("{advice}; without it a broken stream is noticed later");
+                return Finding::warn(what, found, advice);
             }
-            Finding::fail(what, found, mend)
+            Finding::fail(what, found, advice)
         }
     }
 }
@@ -98,7 +98,7 @@ mod tests {
         };
         assert!(topics(&report).iter().all(|finding| finding.level == Level::Ok));
         let (setting, found, wanted) = ("retention", "600 s".into(), "604800 s".into());
-        report.differences.push(SettingDifference { setting, found, wanted, mend: "gcloud …".into() });
+        report.differences.push(SettingDifference { setting, found, wanted, advice: "gcloud …".into() });
         report.topic_state = TopicState::Missing;
         let levels: Vec<Level> = topics(&report).iter().map(|finding| finding.level).collect();
         assert_eq!(levels, [Level::Fail, Level::Ok, Level::Fail]);

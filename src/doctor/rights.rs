@@ -27,17 +27,17 @@ pub(crate) fn rights(missing: &[(RoleKind, Vec<Right>)], role: &str) -> Finding 
     };
     let words: Vec<String> =
         missing.iter().map(|right| format!("{} on {}", right.right, right.object)).collect();
-    let mend = format!(
+    let advice = format!(
         "run `wakeq migrate --{kind}-role '{role}'` as the owner of the schema (a role that only emits needs less: docs/sql.md)"
     );
-    Finding::fail(what, format!("{role} lacks {} for the kind `{kind}`", list(&words)), mend)
+    Finding::fail(what, format!("{role} lacks {} for the kind `{kind}`", list(&words)), advice)
 }
 
 /// What a process's role should not be able to do.
 pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
     let what = "role";
-    let mend = "make roles for the API and the workers, and run `wakeq migrate --api-role … --worker-role …` as the owner \
-                (docs/operations.md#rights)";
+    let advice = "make roles for the API and the workers, and run `wakeq migrate --api-role … --worker-role …` as the owner \
+                  (docs/operations.md#rights)";
     let RolePowers { is_superuser, owns_schema, makes_roles, public_functions } = powers;
     let powers = [
         (is_superuser, "is, or may become, a superuser"),
@@ -46,11 +46,11 @@ pub(crate) fn role(powers: RolePowers, role: &str) -> Finding {
     ];
     let powers: Vec<&str> = powers.into_iter().filter(|(has, _)| *has).map(|(_, words)| words).collect();
     if let [first, ..] = powers.as_slice() {
-        return Finding::warn(what, format!("{role} {first}"), mend);
+        return Finding::warn(what, format!("{role} {first}"), advice);
     }
     if public_functions {
-        let mend = "run `revoke all on all functions in schema wakeq from public` as the owner, or `wakeq migrate --api-role …`";
-        return Finding::warn(what, "every role may execute functions of the schema", mend);
+        let advice = "run `revoke all on all functions in schema wakeq from public` as the owner, or `wakeq migrate --api-role …`";
+        return Finding::warn(what, "every role may execute functions of the schema", advice);
     }
     Finding::ok(what, format!("{role} owns nothing of the schema"))
 }
@@ -78,7 +78,7 @@ mod tests {
             (lacks.level, lacks.found.as_str()),
             (Level::Fail, "app lacks insert on wakeq.log for the kind `worker`")
         );
-        assert!(lacks.mend.unwrap().starts_with("run `wakeq migrate --worker-role 'app'` as the owner"));
+        assert!(lacks.advice.unwrap().starts_with("run `wakeq migrate --worker-role 'app'` as the owner"));
     }
 
     #[test]

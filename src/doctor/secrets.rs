@@ -22,16 +22,16 @@ pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {
         return Finding::fail(WHAT, found, "give the key in WAKEQ_SECRET_KEY, behind the one that encrypts");
     }
     let Some(first) = ids.first() else {
-        let mend = "set WAKEQ_SECRET_KEY for every process (`wakeq secrets new-key` makes one), then `wakeq secrets rotate`";
+        let advice = "set WAKEQ_SECRET_KEY for every process (`wakeq secrets new-key` makes one), then `wakeq secrets rotate`";
         return match (in_clear, keys.allows_clear()) {
-            (0, false) => Finding::warn(WHAT, "there is no key here: no target can be registered", mend),
+            (0, false) => Finding::warn(WHAT, "there is no key here: no target can be registered", advice),
             (0, true) => {
-                Finding::warn(WHAT, "there is no key here: secrets will be stored in plain text", mend)
+                Finding::warn(WHAT, "there is no key here: secrets will be stored in plain text", advice)
             }
-            (count, true) => Finding::warn(WHAT, format!("{count} in plain text in the database"), mend),
+            (count, true) => Finding::warn(WHAT, format!("{count} in plain text in the database"), advice),
             (count, false) => {
                 let found = format!("{count} in plain text in the database, and not used in that form");
-                Finding::fail(WHAT, found, mend)
+                Finding::fail(WHAT, found, advice)
             }
         };
     };
@@ -49,11 +49,11 @@ pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {
         return Finding::warn(WHAT, found, "run `wakeq secrets rotate`, then remove the old key");
     }
     if keys.allows_clear() {
-        let mend = "unset WAKEQ_ALLOW_PLAIN_SECRETS: no secret is in plain text";
+        let advice = "unset WAKEQ_ALLOW_PLAIN_SECRETS: no secret is in plain text";
         return Finding::warn(
             WHAT,
             format!("{total} under the key {first}; those in plain text would be accepted"),
-            mend,
+            advice,
         );
     }
     Finding::ok(WHAT, format!("{total} under the key {first}"))

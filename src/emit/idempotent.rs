@@ -2,10 +2,10 @@
 
 use tracing::Instrument;
 
-use super::room::Checked;
+use super::byte_budget::CheckedEvents;
 use super::{EmitError, Emitted, Queue, refused};
 use crate::event::{CanvasId, Event};
-use crate::store::{Inserted, Keyed, NewKey, NewState};
+use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState};
 
 /// A key under which a request is answered once. Different holders may choose the same key.
 #[derive(Clone, Debug)]
@@ -87,19 +87,19 @@ impl Queue {
         state: Option<NewState<'_>>,
         answer: impl FnOnce(&[Emitted]) -> String + Send,
     ) -> Result<Idempotent, EmitError> {
-        let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+        let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
         if let Err(full) = self.admit(&events).await {
             // A request that was answered before needs no quota.
             let replayed = self.store.replayed(&key.0).await?;
             return replayed.map(|answer| Idempotent::Replayed { answer }).ok_or(full.into());
         }
         let mut answered = String::new();
-        let answer = |inserted: &[Inserted]| {
+        let answer = |inserted: &[InsertOutcome]| {
             let pairs = events.iter().zip(inserted);
             let emitted: Vec<Emitted> = pairs
                 .map(|(event, inserted)| Emitted {
                     id: event.id,
-                    duplicate: *inserted == Inserted::Known,
+                    duplicate: *inserted == InsertOutcome::Known,
                     link: inserted.link(),
                     copies: u32::try_from(inserted.copies().len()).unwrap_or(u32::MAX),
                     notified: false,
@@ -113,14 +113,14 @@ impl Queue {
             self.not_sent(&events, error);
         }
         match keyed.map_err(|error| refused(&events, error))? {
-            Keyed::First(inserted) => {
+            IdempotencyOutcome::First(inserted) => {
                 self.sent(&events);
                 let emitted = self.inserted(&events, inserted).await?;
                 Ok(Idempotent::First { emitted, answer: answered })
             }
-            Keyed::Replayed(answer) => Ok(Idempotent::Replayed { answer }),
-            Keyed::Mismatch => Err(EmitError::IdempotencyMismatch),
-            Keyed::InProgress => Err(EmitError::IdempotencyInProgress),
+            IdempotencyOutcome::Replayed(answer) => Ok(Idempotent::Replayed { answer }),
+            IdempotencyOutcome::Mismatch => Err(EmitError::IdempotencyMismatch),
+            IdempotencyOutcome::InProgress => Err(EmitError::IdempotencyInProgress),
         }
     }
 }

@@ -2,19 +2,19 @@
 
 use super::Queue;
 use crate::broadcast::{Broadcasts, ListenError, Listener, Signal, Signals};
-use crate::store::{Inserted, NewEvent};
+use crate::store::{InsertOutcome, NewEvent};
 
 impl Queue {
     /// Passes a committed event to listeners, to consumers of the log and to the test kit.
-    pub(super) fn remember(&self, event: &NewEvent, inserted: &Inserted) {
+    pub(super) fn remember(&self, event: &NewEvent, inserted: &InsertOutcome) {
         if let Some(broadcasts) = &self.broadcasts {
-            event.broadcast(inserted).into_iter().for_each(|told| broadcasts.send(told));
+            event.broadcast(inserted).into_iter().for_each(|broadcast| broadcasts.send(broadcast));
         }
-        if let (Some(stream), Inserted::New { .. }) = (&event.logged, inserted) {
+        if let (Some(stream), InsertOutcome::New { .. }) = (&event.logged, inserted) {
             self.signals.send(Signal::Log(stream.category.clone()));
         }
         #[cfg(feature = "testing")]
-        if matches!(inserted, Inserted::New { .. }) {
+        if matches!(inserted, InsertOutcome::New { .. }) {
             self.store.remember(event);
         }
     }
@@ -26,8 +26,8 @@ impl Queue {
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
     /// let mut pages = queue.subscribe("*:page:*").await?;
-    /// while let Some(heard) = pages.next().await {
-    ///     println!("{heard:?}");
+    /// while let Some(item) = pages.next().await {
+    ///     println!("{item:?}");
     /// }
     /// # Ok(())
     /// # }

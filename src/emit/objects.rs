@@ -5,8 +5,8 @@ use std::sync::Arc;
 use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
-use super::room::Checked;
-use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, patiently, refused};
+use super::byte_budget::CheckedEvents;
+use super::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, Receipt, refused, retry_busy};
 use crate::event::{CanvasId, Event, EventError, ObjectKey, check_json};
 use crate::store::{NewState, Object, StoreError, insert_with_state};
 
@@ -39,10 +39,10 @@ impl Queue {
         let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
         let span = self.sending(&events, true);
         let emitting = async {
-            let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
             self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
-            let inserted = patiently(&events, || self.store.insert_on(&events, &chosen, state)).await;
+            let inserted = retry_busy(&events, || self.store.insert_on(&events, &chosen, state)).await;
             let inserted = self.counted(&events, inserted).map_err(|error| refused(&events, error))?;
             self.inserted(&events, inserted).await
         };
@@ -80,7 +80,7 @@ impl Queue {
         let Change { canvas, key, events } = self.change(object, main, subevents, state)?;
         let span = self.sending(&events, true);
         let inserting = async {
-            let Checked { events, chosen, room: _room } = self.all_checked(events)?;
+            let CheckedEvents { events, chosen, permit: _permit } = self.all_checked(events)?;
             self.admit(&events).await?;
             let state = state.map(|state| NewState { canvas, object: &key, state });
             let inserted =

@@ -1,7 +1,7 @@
 //! Quotas: events that exceed a quota of their canvas are refused before anything is written.
 
 use super::Queue;
-use crate::store::{Added, NewEvent, StoreError};
+use crate::store::{Additions, NewEvent, StoreError};
 
 impl Queue {
     /// Whether quotas apply to this queue.
@@ -14,7 +14,7 @@ impl Queue {
         if !self.config.quotas {
             return Ok(());
         }
-        for (canvas, added) in Added::by(events) {
+        for (canvas, added) in Additions::by(events) {
             let admitted = self.store.admit(canvas, &added).await;
             admitted.inspect_err(|error| self.not_sent(events, error))?;
         }

@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::define::Entity;
-use super::envelope::Received;
-use super::run::Written;
-use super::shard::{Broken, Key, Limits, Shard, Worked};
+use super::envelope::InboxEvent;
+use super::run::BatchProgress;
+use super::shard::{FatalError, Key, Limits, Shard, WorkOutput};
 use crate::event::stable_hash;
 
 /// Most threads that may hang before the processor stops.
@@ -43,17 +43,17 @@ struct Actor<E: Entity> {
 }
 
 /// An answer that an actor has yet to give.
-struct Answer<T> {
+struct PendingAnswer<T> {
     answer: oneshot::Receiver<T>,
     replaced: CancellationToken,
 }
 
-impl<T> Answer<T> {
-    async fn get(self) -> Result<T, Broken> {
+impl<T> PendingAnswer<T> {
+    async fn get(self) -> Result<T, FatalError> {
         tokio::select! {
             biased;
             answer = self.answer => answer.map_err(|_| died()),
-            () = self.replaced.cancelled() => Err(Broken("an actor that hangs was replaced".to_owned())),
+            () = self.replaced.cancelled() => Err(FatalError("an actor that hangs was replaced".to_owned())),
         }
     }
 }
@@ -71,7 +71,7 @@ impl<E: Entity> Actor<E> {
         std::thread::Builder::new().name(format!("{}-{number}", E::TYPE)).spawn(move || {
             let mut shard = Shard::new(limits);
             if !is_whole {
-                shard.is_part_of(None);
+                shard.mark_partial(None);
             }
             while let Ok(job) = jobs.recv() {
                 // The caller finds that there is no answer. What the shard has cached is intact: a
@@ -106,7 +106,7 @@ impl<E: Entity> Actors<E> {
 
     /// Replaces the actors with unfinished jobs, and drops what the others have of a batch. Errors:
     /// if too many threads hang, or a new one can't be started.
-    pub(super) async fn replace_hanging(&self) -> Result<(), Broken> {
+    pub(super) async fn replace_hanging(&self) -> Result<(), FatalError> {
         {
             let mut actors = self.actors.write().unwrap_or_else(PoisonError::into_inner);
             for (number, actor) in actors.iter_mut().enumerate() {
@@ -115,14 +115,15 @@ impl<E: Entity> Actors<E> {
                 }
                 if self.hanging.fetch_add(1, Ordering::SeqCst) >= HANGING_MAX {
                     self.hanging.fetch_sub(1, Ordering::SeqCst);
-                    return Err(Broken(format!(
+                    return Err(FatalError(format!(
                         "{HANGING_MAX} threads hang in validate or apply of {}: stop this process, \
                          and deal with the events that died",
                         E::TYPE
                     )));
                 }
                 let started = Actor::start(number, self.limits, false, &self.hanging);
-                let new = started.map_err(|error| Broken(format!("no thread could be started: {error}")))?;
+                let new =
+                    started.map_err(|error| FatalError(format!("no thread could be started: {error}")))?;
                 std::mem::replace(actor, new).replaced.cancel();
             }
         }
@@ -141,7 +142,7 @@ impl<E: Entity> Actors<E> {
         &self,
         actor: usize,
         job: impl FnOnce(&mut Shard<E>) -> T + Send + 'static,
-    ) -> Result<T, Broken> {
+    ) -> Result<T, FatalError> {
         self.begin(actor, job).get().await
     }
 
@@ -149,11 +150,11 @@ impl<E: Entity> Actors<E> {
         &self,
         actor: usize,
         job: impl FnOnce(&mut Shard<E>) -> T + Send + 'static,
-    ) -> Answer<T> {
+    ) -> PendingAnswer<T> {
         let (sender, answer) = oneshot::channel();
         let actors = self.actors.read().unwrap_or_else(PoisonError::into_inner);
         let Some(actor) = actors.get(actor) else {
-            return Answer { answer, replaced: CancellationToken::new() };
+            return PendingAnswer { answer, replaced: CancellationToken::new() };
         };
         let job: Job<E> = Box::new(move |shard| {
             let _ = sender.send(job(shard));
@@ -161,14 +162,14 @@ impl<E: Entity> Actors<E> {
         actor.open.fetch_add(1, Ordering::SeqCst);
         // A thread that has ended drops the job, and the sender with it.
         let _ = actor.jobs.send(job);
-        Answer { answer, replaced: actor.replaced.clone() }
+        PendingAnswer { answer, replaced: actor.replaced.clone() }
     }
 
     /// Runs the same job on all actors and returns their answers.
     pub(super) async fn ask_all<T: Send + 'static>(
         &self,
         job: impl Fn(&mut Shard<E>) -> T + Clone + Send + 'static,
-    ) -> Result<Vec<T>, Broken> {
+    ) -> Result<Vec<T>, FatalError> {
         let begun: Vec<_> = (0..self.count).map(|actor| self.begin(actor, job.clone())).collect();
         let mut answers = Vec::with_capacity(begun.len());
         for answer in begun {
@@ -190,11 +191,11 @@ impl<E: Entity> Actors<E> {
     /// be committed.
     pub(super) async fn work(
         &self,
-        events: &[Received],
+        events: &[InboxEvent],
         stored: bool,
-        written: &Arc<Written>,
-    ) -> Result<Option<Worked>, Broken> {
-        let mut parts: Vec<Vec<(usize, Received)>> = vec![Vec::new(); self.count];
+        written: &Arc<BatchProgress>,
+    ) -> Result<Option<WorkOutput>, FatalError> {
+        let mut parts: Vec<Vec<(usize, InboxEvent)>> = vec![Vec::new(); self.count];
         for (place, event) in events.iter().enumerate() {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
             parts[self.of(&key)].push((place, event.clone()));
@@ -208,7 +209,7 @@ impl<E: Entity> Actors<E> {
                 self.begin(actor, move |shard| shard.work(part, stored, &written))
             })
             .collect();
-        let (mut worked, mut is_whole) = (Worked::default(), true);
+        let (mut worked, mut is_whole) = (WorkOutput::default(), true);
         for part in begun {
             // Wait for the others too, so that none of them is still busy with the batch
             // afterwards.
@@ -228,7 +229,7 @@ impl<E: Entity> Actors<E> {
     }
 
     /// The keys, in their order, that are not in memory and may be in the database.
-    pub(super) async fn cold(&self, keys: Vec<Key>) -> Result<Vec<Key>, Broken> {
+    pub(super) async fn cold(&self, keys: Vec<Key>) -> Result<Vec<Key>, FatalError> {
         let mut parts: Vec<Vec<(usize, Key)>> = vec![Vec::new(); self.count];
         for (place, key) in keys.into_iter().enumerate() {
             parts[self.of(&key)].push((place, key));
@@ -245,6 +246,6 @@ impl<E: Entity> Actors<E> {
     }
 }
 
-pub(super) fn died() -> Broken {
-    Broken("an actor gave no answer: it panicked outside of validate and apply".to_owned())
+pub(super) fn died() -> FatalError {
+    FatalError("an actor gave no answer: it panicked outside of validate and apply".to_owned())
 }

@@ -12,24 +12,24 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::batch::{Unmade, batch};
+use super::batch::{Unstorable, batch};
 use super::define::Entity;
-use super::envelope::Received;
+use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::owner::{FAREWELL, Owner};
 use super::parts::Parts;
-use super::run::Written;
-use super::shard::{Broken, Key, Worked};
-use super::warm::Stove;
-use super::working::{doom, doom_of, first_part, unless_erased};
+use super::run::BatchProgress;
+use super::shard::{FatalError, Key, WorkOutput};
+use super::warm::Loader;
+use super::working::{fail_events, failure_after_losses, first_part, unless_erased};
 use crate::event::{EntityId, EventSource, PageLimit};
-use crate::store::{ASIDES_MAX, AsideStep, EntityAside, EntityBatch, PositionMove, Recorded};
+use crate::store::{EntityBatch, ISOLATED_MAX, IsolatedEntity, IsolatedStep, PositionMove, RecordedOutcome};
 
 /// The entities that are set aside, and the attempt at one of them.
 pub(super) struct Asides {
     /// The first one is tried next.
-    kept: Vec<EntityAside>,
-    trying: Option<JoinHandle<Result<Tried, Halt>>>,
+    entities: Vec<IsolatedEntity>,
+    trying: Option<JoinHandle<Result<AttemptOutcome, Halt>>>,
     /// Whether the attempt has ended; `tried` is notified when it has.
     is_over: Arc<AtomicBool>,
     tried: Arc<Notify>,
@@ -39,15 +39,15 @@ pub(super) struct Asides {
     /// Of the first one: the most events of a batch, and the event that must not be processed, and
     /// why.
     most: usize,
-    doomed: Option<(i64, String)>,
+    failure: Option<(i64, String)>,
 }
 
 /// The outcome of an attempt at the next events of an entity.
-enum Tried {
+enum AttemptOutcome {
     /// There are no events.
     Nothing,
-    Worked(Vec<Received>, Worked, Option<Recorded>),
-    Erasure(Received),
+    Processed(Vec<InboxEvent>, WorkOutput, Option<RecordedOutcome>),
+    Erasure(InboxEvent),
     /// They write more than a batch may.
     TooMuch,
     /// They hang; the `seq` of the last one of them.
@@ -56,8 +56,16 @@ enum Tried {
 
 impl Asides {
     pub(super) fn new() -> Self {
-        let (kept, is_over, tried) = Default::default();
-        Self { kept, trying: None, is_over, tried, since: Instant::now(), most: usize::MAX, doomed: None }
+        let (entities, is_over, tried) = Default::default();
+        Self {
+            entities,
+            trying: None,
+            is_over,
+            tried,
+            since: Instant::now(),
+            most: usize::MAX,
+            failure: None,
+        }
     }
 
     pub(super) fn tried(&self) -> Arc<Notify> {
@@ -65,16 +73,18 @@ impl Asides {
     }
 
     /// Whether an entity has come as far as this step.
-    pub(super) fn came_to(&self, step: &AsideStep) -> bool {
-        self.kept.iter().any(|one| one.canvas == step.canvas && one.id == step.id && one.after >= step.after)
+    pub(super) fn came_to(&self, step: &IsolatedStep) -> bool {
+        self.entities
+            .iter()
+            .any(|one| one.canvas == step.canvas && one.id == step.id && one.after >= step.after)
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.entities.is_empty()
     }
 
-    fn has(&self, event: &Received) -> bool {
-        self.kept.iter().any(|one| one.canvas == event.canvas && one.id == event.entity)
+    fn has(&self, event: &InboxEvent) -> bool {
+        self.entities.iter().any(|one| one.canvas == event.canvas && one.id == event.entity)
     }
 }
 
@@ -83,32 +93,35 @@ impl<E: Entity> Owner<E> {
     pub(super) async fn read_asides(&mut self) -> Result<(), Halt> {
         self.drop_attempt().await;
         let Parts { store, entity_type, .. } = &*self.parts;
-        self.asides.kept = store.entity_asides(entity_type).await?;
-        self.parts.metrics.aside(self.asides.kept.len());
+        self.asides.entities = store.isolated_entities(entity_type).await?;
+        self.parts.metrics.aside(self.asides.entities.len());
         Ok(())
     }
 
     /// Removes the entities that are set aside from the memory of the other actors.
-    pub(super) async fn forget_asides(&self) -> Result<(), Broken> {
-        for aside in &self.asides.kept {
+    pub(super) async fn forget_asides(&self) -> Result<(), FatalError> {
+        for aside in &self.asides.entities {
             self.forget_aside(aside).await?;
         }
         Ok(())
     }
 
-    async fn forget_aside(&self, EntityAside { canvas, id, .. }: &EntityAside) -> Result<(), Broken> {
+    async fn forget_aside(
+        &self,
+        IsolatedEntity { canvas, id, .. }: &IsolatedEntity,
+    ) -> Result<(), FatalError> {
         let (key, canvas) = (Key { canvas: *canvas, id: id.clone() }, *canvas);
         let actors = &self.parts.actors;
         let forgetting = actors.ask(actors.of(&key), move |shard| {
             shard.forget_one(&key);
-            shard.is_part_of(Some(canvas));
+            shard.mark_partial(Some(canvas));
         });
         forgetting.await
     }
 
     /// Removes the events of entities that are set aside from a page. Returns whether there were
     /// any.
-    pub(super) fn pass_over(&self, events: &mut Vec<Received>) -> bool {
+    pub(super) fn pass_over(&self, events: &mut Vec<InboxEvent>) -> bool {
         let all = events.len();
         events.retain(|event| !self.asides.has(event));
         events.len() < all
@@ -121,7 +134,7 @@ impl<E: Entity> Owner<E> {
             return Ok(());
         }
         if self.parts.store.move_position(&PositionMove { to, ..held }).await? {
-            (self.committed, self.stood) = (Some(to), to);
+            (self.committed, self.last_known) = (Some(to), to);
             return Ok(());
         }
         self.committed = None;
@@ -132,19 +145,20 @@ impl<E: Entity> Owner<E> {
     /// there was room for it. Its events up to `alone` are processed one at a time.
     pub(super) async fn set_aside(
         &mut self,
-        event: &Received,
+        event: &InboxEvent,
         alone: i64,
         losses: u32,
     ) -> Result<bool, Halt> {
         if self.asides.has(event) {
             return Ok(true);
         }
-        if self.asides.kept.len() >= ASIDES_MAX {
+        if self.asides.entities.len() >= ISOLATED_MAX {
             return Ok(false);
         }
         let (held, entity) = (self.held(), self.parts.entity_of(event));
-        let aside = EntityAside { canvas: event.canvas, id: event.entity.clone(), after: held.from, alone };
-        if !self.parts.store.set_entity_aside(&held, &entity, alone, (event.seq, losses)).await? {
+        let aside =
+            IsolatedEntity { canvas: event.canvas, id: event.entity.clone(), after: held.from, alone };
+        if !self.parts.store.isolate_entity(&held, &entity, alone, (event.seq, losses)).await? {
             self.committed = None;
             return Err(self.refused().await);
         }
@@ -155,8 +169,8 @@ impl<E: Entity> Owner<E> {
         );
         self.forget_aside(&aside).await?;
         self.whole = false;
-        self.asides.kept.push(aside);
-        self.parts.metrics.aside(self.asides.kept.len());
+        self.asides.entities.push(aside);
+        self.parts.metrics.aside(self.asides.entities.len());
         // The rest of the type comes first.
         self.asides.since = Instant::now();
         Ok(true)
@@ -178,13 +192,13 @@ impl<E: Entity> Owner<E> {
         }
         if let Some(trying) = self.asides.trying.take_if(|trying| is_over || trying.is_finished()) {
             let ended = match trying.await {
-                Ok(Ok(tried)) => self.tried(tried).await,
+                Ok(Ok(outcome)) => self.finish_attempt(outcome).await,
                 Ok(Err(halt)) => Err(halt),
-                Err(defect) => Err(Halt::Broken(Broken(format!("an attempt was cut short: {defect}")))),
+                Err(defect) => Err(Halt::Fatal(FatalError(format!("an attempt was cut short: {defect}")))),
             };
             if ended.is_err() {
                 // Whatever failed, it was not the event.
-                self.acquit_aside().await;
+                self.uncount_isolated_attempt().await;
             }
             ended?;
         }
@@ -199,7 +213,7 @@ impl<E: Entity> Owner<E> {
     /// Starts an attempt at the first one, unless one is running.
     fn try_first(&mut self) {
         let (Some(next), None, Some(through)) =
-            (self.asides.kept.first(), &self.asides.trying, self.committed)
+            (self.asides.entities.first(), &self.asides.trying, self.committed)
         else {
             return;
         };
@@ -210,7 +224,7 @@ impl<E: Entity> Owner<E> {
             aside: next.clone(),
             most: self.part_of(self.asides.most.min(self.parts.config.batch)),
             bytes: self.part_of(self.parts.config.batch_bytes),
-            doomed: self.asides.doomed.clone(),
+            failure: self.asides.failure.clone(),
         };
         let (is_over, over) = (Arc::new(AtomicBool::new(false)), self.asides.tried());
         self.asides.is_over = Arc::clone(&is_over);
@@ -223,49 +237,49 @@ impl<E: Entity> Owner<E> {
     }
 
     /// Handles the outcome of an attempt at the first one.
-    async fn tried(&mut self, tried: Tried) -> Result<(), Halt> {
-        let Some(aside) = self.asides.kept.first().cloned() else { return Ok(()) };
-        let EntityAside { canvas, id, .. } = aside.clone();
+    async fn finish_attempt(&mut self, outcome: AttemptOutcome) -> Result<(), Halt> {
+        let Some(aside) = self.asides.entities.first().cloned() else { return Ok(()) };
+        let IsolatedEntity { canvas, id, .. } = aside.clone();
         let position = self.committed.unwrap_or_default();
-        let step = |after| AsideStep { canvas, id, after };
-        match tried {
-            Tried::Nothing => {
+        let step = |after| IsolatedStep { canvas, id, after };
+        match outcome {
+            AttemptOutcome::Nothing => {
                 let entity = self.aside_id(&aside);
                 if self.parts.store.take_entity_back(&self.held(), &entity).await? {
                     tracing::info!(
                         entity_type = E::TYPE, canvas = %aside.canvas, entity = %aside.id,
                         "an entity that was set aside is processed with the others again"
                     );
-                    self.asides.kept.remove(0);
-                    self.parts.metrics.aside(self.asides.kept.len());
+                    self.asides.entities.remove(0);
+                    self.parts.metrics.aside(self.asides.entities.len());
                 } else {
                     // More was sent meanwhile, or the position was moved.
                     self.committed = None;
                 }
-                (self.asides.most, self.asides.doomed) = (usize::MAX, None);
+                (self.asides.most, self.asides.failure) = (usize::MAX, None);
                 return Ok(());
             }
-            Tried::TooMuch => {
+            AttemptOutcome::TooMuch => {
                 self.asides.most = (self.asides.most.min(self.parts.config.batch) / 2).max(1);
                 return Ok(());
             }
-            Tried::Hung(last) => {
+            AttemptOutcome::Hung(last) => {
                 self.parts.metrics.stalled();
                 self.asides.since = Instant::now();
-                if let Some(first) = self.asides.kept.first_mut() {
+                if let Some(first) = self.asides.entities.first_mut() {
                     first.alone = first.alone.max(last);
                 }
                 // The other entities that are set aside need not wait for this one.
-                self.asides.kept.rotate_left(1);
-                (self.asides.most, self.asides.doomed) = (usize::MAX, None);
+                self.asides.entities.rotate_left(1);
+                (self.asides.most, self.asides.failure) = (usize::MAX, None);
                 return Ok(());
             }
-            Tried::Erasure(erasure) => {
+            AttemptOutcome::Erasure(erasure) => {
                 let seq = erasure.seq;
                 self.erase(&erasure, position, Some(step(seq))).await?;
                 self.came_to(seq);
             }
-            Tried::Worked(events, worked, recorded) => {
+            AttemptOutcome::Processed(events, worked, recorded) => {
                 let last = events.last().map_or(aside.after, |last| last.seq);
                 let parts = Arc::clone(&self.parts);
                 let Parts { entity_type, group, source, queue, .. } = &*parts;
@@ -275,12 +289,12 @@ impl<E: Entity> Owner<E> {
                         self.commit(EntityBatch { aside: Some(step(last)), ..made }).await?;
                         self.came_to(last);
                     }
-                    Err(unmade) => {
-                        let first = unmade.into_iter().next();
-                        let doomed =
+                    Err(unstorable) => {
+                        let first = unstorable.into_iter().next();
+                        let failure =
                             first.and_then(|one| events.get(one.place).map(|event| (event.seq, one.why)));
-                        (self.asides.doomed, self.asides.most) = (doomed, 1);
-                        self.acquit_aside().await;
+                        (self.asides.failure, self.asides.most) = (failure, 1);
+                        self.uncount_isolated_attempt().await;
                     }
                 }
             }
@@ -290,13 +304,13 @@ impl<E: Entity> Owner<E> {
 
     /// Notes that the first one is done up to this `seq`.
     fn came_to(&mut self, seq: i64) {
-        if let Some(first) = self.asides.kept.first_mut() {
+        if let Some(first) = self.asides.entities.first_mut() {
             first.after = first.after.max(seq);
         }
         self.asides.most = self.asides.most.saturating_mul(2);
     }
 
-    fn aside_id(&self, EntityAside { canvas, id, .. }: &EntityAside) -> EntityId {
+    fn aside_id(&self, IsolatedEntity { canvas, id, .. }: &IsolatedEntity) -> EntityId {
         EntityId { canvas: *canvas, entity_type: self.parts.entity_type.clone(), id: id.clone() }
     }
 
@@ -304,15 +318,15 @@ impl<E: Entity> Owner<E> {
     pub(super) async fn drop_attempt(&mut self) {
         if let Some(trying) = self.asides.trying.take() {
             trying.abort();
-            self.acquit_aside().await;
+            self.uncount_isolated_attempt().await;
         }
     }
 
-    async fn acquit_aside(&self) {
-        let Some(first) = self.asides.kept.first() else { return };
+    async fn uncount_isolated_attempt(&self) {
+        let Some(first) = self.asides.entities.first() else { return };
         let entity = self.aside_id(first);
-        let acquitted = self.parts.store.acquit_aside(&entity, self.epoch);
-        let _ = tokio::time::timeout(FAREWELL, acquitted).await;
+        let uncounted = self.parts.store.uncount_isolated_attempt(&entity, self.epoch);
+        let _ = tokio::time::timeout(FAREWELL, uncounted).await;
     }
 }
 
@@ -321,83 +335,94 @@ struct Attempt<E: Entity> {
     parts: Arc<Parts<E>>,
     epoch: i64,
     through: i64,
-    aside: EntityAside,
+    aside: IsolatedEntity,
     most: usize,
     bytes: usize,
-    doomed: Option<(i64, String)>,
+    failure: Option<(i64, String)>,
 }
 
 impl<E: Entity> Attempt<E> {
-    async fn run(self) -> Result<Tried, Halt> {
-        let Parts { beside, config, .. } = &*self.parts;
+    async fn run(self) -> Result<AttemptOutcome, Halt> {
+        let Parts { aside_actor, config, .. } = &*self.parts;
         let events = self.events().await?;
-        let Some(first) = events.first() else { return Ok(Tried::Nothing) };
+        let Some(first) = events.first() else { return Ok(AttemptOutcome::Nothing) };
         if first.erases() {
-            return Ok(Tried::Erasure(first.clone()));
+            return Ok(AttemptOutcome::Erasure(first.clone()));
         }
         let most = if first.seq <= self.aside.alone { 1 } else { self.most };
         let mut events = first_part(&events, most).to_vec();
         self.load().await?;
         let recorded = self.parts.recorded(&events).await?;
-        self.doom(&mut events, recorded.as_ref()).await?;
+        self.mark_failed(&mut events, recorded.as_ref()).await?;
         let (last, stored) = (events.last().map_or(0, |last| last.seq), recorded.as_ref());
         let stored = stored.is_some_and(|recorded| recorded.stored);
-        let written = Written::of(events.len(), config.batch_bytes);
-        let Ok(worked) = tokio::time::timeout(config.stall, beside.work(&events, stored, &written)).await
+        let written = BatchProgress::of(events.len(), config.batch_bytes);
+        let Ok(worked) =
+            tokio::time::timeout(config.stall, aside_actor.work(&events, stored, &written)).await
         else {
             tracing::error!(
                 entity_type = E::TYPE, canvas = %self.aside.canvas, entity = %self.aside.id, seq = last,
                 "validate and apply have hung for more than {:?} on events of an entity that is set aside", config.stall
             );
-            beside.replace_hanging().await?;
-            return Ok(Tried::Hung(last));
+            aside_actor.replace_hanging().await?;
+            return Ok(AttemptOutcome::Hung(last));
         };
-        Ok(worked?.map_or(Tried::TooMuch, |worked| Tried::Worked(events, worked, recorded)))
+        Ok(worked?
+            .map_or(AttemptOutcome::TooMuch, |worked| AttemptOutcome::Processed(events, worked, recorded)))
     }
 
     /// The events that were sent to the entity and are not done.
-    async fn events(&self) -> Result<Vec<Received>, Halt> {
+    async fn events(&self) -> Result<Vec<InboxEvent>, Halt> {
         let source = EventSource::Stream(self.entity().inbox());
         let limit = PageLimit { events: self.most, bytes: self.bytes };
         let page = self.parts.provider.read(&source, self.aside.after, limit).await?;
         let events = page.events.into_iter().filter(|event| event.seq <= self.through);
-        Ok(events.map(Received::of).collect())
+        Ok(events.map(InboxEvent::of).collect())
     }
 
     /// Loads the entity into memory, as it was committed.
     async fn load(&self) -> Result<(), Halt> {
-        let Parts { store, beside, entity_type, config, .. } = &*self.parts;
-        beside.replace_hanging().await?;
-        beside.ask_all(|shard| shard.forget()).await?;
-        let stove =
-            Stove { store, actors: &**beside, entity_type, page_bytes: self.bytes, stall: config.stall };
+        let Parts { store, aside_actor, entity_type, config, .. } = &*self.parts;
+        aside_actor.replace_hanging().await?;
+        aside_actor.ask_all(|shard| shard.forget()).await?;
+        let loader = Loader {
+            store,
+            actors: &**aside_actor,
+            entity_type,
+            page_bytes: self.bytes,
+            stall: config.stall,
+        };
         let key = Key { canvas: self.aside.canvas, id: self.aside.id.clone() };
-        stove.load(std::slice::from_ref(&key)).await?;
+        loader.load(std::slice::from_ref(&key)).await?;
         Ok(())
     }
 
     /// Marks events that must not be processed. The attempt at an event that is processed alone is
     /// recorded first.
-    async fn doom(&self, events: &mut [Received], recorded: Option<&Recorded>) -> Result<(), Halt> {
+    async fn mark_failed(
+        &self,
+        events: &mut [InboxEvent],
+        recorded: Option<&RecordedOutcome>,
+    ) -> Result<(), Halt> {
         let Parts { store, config, .. } = &*self.parts;
         let Some(first) = events.first_mut() else { return Ok(()) };
         if first.seq <= self.aside.alone {
-            let losses = store.suspect_aside(&self.entity(), self.epoch, first.seq).await?;
-            first.doomed = doom_of(losses.ok_or(Halt::Fenced)?, config.attempts);
+            let losses = store.suspect_isolated(&self.entity(), self.epoch, first.seq).await?;
+            first.failure = failure_after_losses(losses.ok_or(Halt::Fenced)?, config.attempts);
         }
         if let Some(why) = unless_erased(first, recorded) {
-            first.doomed = Some((why, 1));
+            first.failure = Some((why, 1));
         }
-        if let Some((seq, why)) = &self.doomed {
+        if let Some((seq, why)) = &self.failure {
             let place = events.iter().position(|event| event.seq == *seq);
-            let unmade = place.map(|place| Unmade { place, why: why.clone() });
-            doom(events, unmade.into_iter().collect());
+            let unstorable = place.map(|place| Unstorable { place, why: why.clone() });
+            fail_events(events, unstorable.into_iter().collect());
         }
         Ok(())
     }
 
     fn entity(&self) -> EntityId {
-        let EntityAside { canvas, id, .. } = &self.aside;
+        let IsolatedEntity { canvas, id, .. } = &self.aside;
         EntityId { canvas: *canvas, entity_type: self.parts.entity_type.clone(), id: id.clone() }
     }
 }

@@ -11,7 +11,7 @@ use crate::worker::{Execution, HandlerError};
 
 /// The value of an event that asks, as it is emitted.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Question<T> {
+pub(super) struct QuestionValue<T> {
     /// For readers that do not use wakeq; nothing here trusts it.
     #[serde(default)]
     pub(super) canvas: CanvasId,
@@ -27,10 +27,10 @@ pub(super) struct Question<T> {
 /// from an event's value alone:
 ///
 /// ```compile_fail
-/// let asked: wakeq::Asked<u32> = serde_json::from_str("{}").unwrap();
+/// let asked: wakeq::Question<u32> = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Clone, Debug)]
-pub struct Asked<T> {
+pub struct Question<T> {
     asking: EventId,
     entity: EntityId,
     event_id: EventId,
@@ -38,7 +38,7 @@ pub struct Asked<T> {
     value: T,
 }
 
-impl<T> Asked<T> {
+impl<T> Question<T> {
     /// The event with the question.
     pub fn asking(&self) -> EventId {
         self.asking
@@ -92,12 +92,12 @@ impl Execution {
     ///     Ok(())
     /// }
     /// ```
-    pub fn asked<T: DeserializeOwned>(&self) -> Result<Asked<T>, HandlerError> {
-        let Question { entity_type, entity, event_id, correlation_id, value, .. } = self.value()?;
+    pub fn asked<T: DeserializeOwned>(&self) -> Result<Question<T>, HandlerError> {
+        let QuestionValue { entity_type, entity, event_id, correlation_id, value, .. } = self.value()?;
         let entity = EntityId::new(self.address.scope.canvas, &entity_type, &entity);
         let entity = entity.map_err(|error| {
             HandlerError::operational(format!("the event's value does not name an entity to answer: {error}"))
         })?;
-        Ok(Asked { asking: self.id, entity, event_id, correlation_id, value })
+        Ok(Question { asking: self.id, entity, event_id, correlation_id, value })
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::HashSet;
 
 use super::define::Entity;
-use super::envelope::{EntityOutcome, Received, Told};
-use super::shard::{Changed, Decision, Worked};
+use super::envelope::{AnswerContent, EntityOutcome, InboxEvent};
+use super::shard::{ChangedEntity, Decision, WorkOutput};
 use crate::emit::Queue;
 use crate::event::{EntityType, Event, EventError};
 use crate::store::{
-    Decided, EntityBatch, EntityRow, NewEvent, PASSED_OVER, PositionMove, Recorded, StoredEvent,
+    DecidedEvent, EntityBatch, EntityRow, NewEvent, PASSED_OVER, PositionMove, RecordedOutcome, StoredEvent,
 };
 
 /// An event that must not be stored, for instance because a follow-up can't be emitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unmade {
+pub(super) struct Unstorable {
     /// Its index in the batch.
     pub(super) place: usize,
     pub(super) why: String,
@@ -24,11 +24,11 @@ pub(super) struct Unmade {
 pub(super) fn batch<'a, E: Entity>(
     entity_type: &'a EntityType,
     position: PositionMove<'a>,
-    events: &[Received],
-    worked: Worked,
-    recorded: Option<&Recorded>,
+    events: &[InboxEvent],
+    worked: WorkOutput,
+    recorded: Option<&RecordedOutcome>,
     queue: &Queue,
-) -> Result<EntityBatch<'a>, Vec<Unmade>> {
+) -> Result<EntityBatch<'a>, Vec<Unstorable>> {
     let mut batch = EntityBatch {
         entity_type,
         shape: shape::<E>(),
@@ -40,7 +40,7 @@ pub(super) fn batch<'a, E: Entity>(
         aside: None,
         events: Vec::new(),
     };
-    let mut unmade = Vec::new();
+    let mut unstorable = Vec::new();
     let mut known = HashSet::new();
     for (place, decision) in worked.decisions {
         let Some(event) = events.get(place) else { continue };
@@ -49,7 +49,7 @@ pub(super) fn batch<'a, E: Entity>(
             Ok(None) => continue,
             Err(error) => {
                 let why = format!("an event that follows from it can't be emitted: {error}");
-                unmade.push(Unmade { place, why });
+                unstorable.push(Unstorable { place, why });
                 continue;
             }
         };
@@ -59,7 +59,7 @@ pub(super) fn batch<'a, E: Entity>(
             batch.decided.push(end);
         }
     }
-    if unmade.is_empty() { Ok(batch) } else { Err(unmade) }
+    if unstorable.is_empty() { Ok(batch) } else { Err(unstorable) }
 }
 
 /// The shape as it is stored.
@@ -67,21 +67,21 @@ pub(super) fn shape<E: Entity>() -> i32 {
     i32::try_from(E::SHAPE).unwrap_or(i32::MAX)
 }
 
-fn row(changed: Changed) -> EntityRow {
-    let Changed { key, version, last, snapshot } = changed;
+fn row(changed: ChangedEntity) -> EntityRow {
+    let ChangedEntity { key, version, last, snapshot } = changed;
     EntityRow { canvas: key.canvas, id: key.id, version, last_link: last, snapshot }
 }
 
 /// The outcome of one event, unless it is known already. Adds to the batch what is stored, emitted
 /// and answered because of the event.
 fn ended<E: Entity>(
-    event: &Received,
+    event: &InboxEvent,
     decision: Decision,
-    recorded: Option<&Recorded>,
+    recorded: Option<&RecordedOutcome>,
     batch: &mut EntityBatch<'_>,
     queue: &Queue,
-) -> Result<Option<Decided>, EventError> {
-    let mut end = Decided {
+) -> Result<Option<DecidedEvent>, EventError> {
+    let mut end = DecidedEvent {
         canvas: event.canvas,
         entity: event.entity.clone(),
         event: event.id,
@@ -99,8 +99,8 @@ fn ended<E: Entity>(
     let outcome = match decision {
         Decision::Passed => {
             end.error = Some(PASSED_OVER.to_owned());
-            let told = answer::<E>(event, EntityOutcome::Failed, &end, queue);
-            batch.passed.push((event.canvas, event.id, told));
+            let reply = answer::<E>(event, EntityOutcome::Failed, &end, queue);
+            batch.passed.push((event.canvas, event.id, reply));
             return Ok(None);
         }
         Decision::Stored { version, result, follow_ups } => {
@@ -124,8 +124,8 @@ fn ended<E: Entity>(
             EntityOutcome::Processed
         }
         Decision::Again | Decision::Done => {
-            let kept = recorded.and_then(|recorded| recorded.error.clone());
-            end.error = kept.or_else(|| Some("it was rejected; the reason is no longer kept".to_owned()));
+            let error = recorded.and_then(|recorded| recorded.error.clone());
+            end.error = error.or_else(|| Some("it was rejected; the reason is no longer kept".to_owned()));
             EntityOutcome::Rejected
         }
         Decision::Dead { why, attempts } => {
@@ -145,7 +145,7 @@ fn ended<E: Entity>(
     Ok(Some(end))
 }
 
-fn stored(event: &Received, version: i64) -> StoredEvent {
+fn stored(event: &InboxEvent, version: i64) -> StoredEvent {
     StoredEvent {
         canvas: event.canvas,
         entity: event.entity.clone(),
@@ -153,24 +153,24 @@ fn stored(event: &Received, version: i64) -> StoredEvent {
         id: event.id,
         name: event.name.clone(),
         payload: event.payload.clone(),
-        metadata: event.kept_metadata(),
+        metadata: event.stored_metadata(),
     }
 }
 
 /// The answer to the sender. `None` if it can't be made: the outcome does not depend on that.
 fn answer<E: Entity>(
-    event: &Received,
+    event: &InboxEvent,
     outcome: EntityOutcome,
-    end: &Decided,
+    end: &DecidedEvent,
     queue: &Queue,
 ) -> Option<NewEvent> {
     let again = event.is_repost();
-    let told = |result, error| Told { outcome, version: end.version, result, error, again };
-    let whole = event.answer(E::TYPE, told(end.result.clone(), end.error.clone()));
+    let content = |result, error| AnswerContent { outcome, version: end.version, result, error, again };
+    let whole = event.answer(E::TYPE, content(end.result.clone(), end.error.clone()));
     let made = whole.map(|answer| queue.prepared(answer))?.or_else(|error| {
         // The limit may be lower now than when the result was stored.
         let why = format!("its outcome can't be reported in full: {error}");
-        let short = event.answer(E::TYPE, told(None, Some(why)));
+        let short = event.answer(E::TYPE, content(None, Some(why)));
         short.map_or(Err(error), |answer| queue.prepared(answer))
     });
     made.inspect_err(|error| {

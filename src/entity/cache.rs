@@ -13,13 +13,13 @@ use crate::event::{CanvasId, StreamName};
 
 /// How many were evicted, and the canvas of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Left {
+pub(super) struct Evictions {
     pub(super) entities: usize,
     pub(super) last: Option<CanvasId>,
 }
 
 pub(super) struct Cache<T> {
-    canvases: HashMap<CanvasId, OfCanvas<T>>,
+    canvases: HashMap<CanvasId, CanvasCache<T>>,
     entities: usize,
     bytes: usize,
     limit_bytes: usize,
@@ -29,16 +29,16 @@ pub(super) struct Cache<T> {
     whole: bool,
 }
 
-struct OfCanvas<T> {
-    kept: LruCache<StreamName, (T, usize)>,
+struct CanvasCache<T> {
+    lru: LruCache<StreamName, (T, usize)>,
     bytes: usize,
     /// Whether there may be entities of this canvas that are not in memory.
     partial: bool,
 }
 
-impl<T> OfCanvas<T> {
+impl<T> CanvasCache<T> {
     fn new() -> Self {
-        Self { kept: LruCache::new_unbounded(), bytes: 0, partial: false }
+        Self { lru: LruCache::new_unbounded(), bytes: 0, partial: false }
     }
 }
 
@@ -62,13 +62,13 @@ impl<T> Cache<T> {
     }
 
     pub(super) fn peek(&self, key: &Key) -> Option<&T> {
-        self.canvases.get(&key.canvas)?.kept.peek(&key.id).map(|(kept, _)| kept)
+        self.canvases.get(&key.canvas)?.lru.peek(&key.id).map(|(value, _)| value)
     }
 
     /// Whether an entity is not in memory but may be in the database.
     pub(super) fn is_cold(&self, key: &Key) -> bool {
         match self.canvases.get(&key.canvas) {
-            Some(canvas) => (canvas.partial || self.incomplete) && canvas.kept.peek(&key.id).is_none(),
+            Some(canvas) => (canvas.partial || self.incomplete) && canvas.lru.peek(&key.id).is_none(),
             None => self.incomplete,
         }
     }
@@ -76,14 +76,14 @@ impl<T> Cache<T> {
     /// Marks an entity as used: of its canvas it is the last to be evicted.
     pub(super) fn touch(&mut self, key: &Key) {
         if let Some(canvas) = self.canvases.get_mut(&key.canvas) {
-            canvas.kept.get(&key.id);
+            canvas.lru.get(&key.id);
         }
     }
 
     /// Adds an entity, regardless of the limit: see [`Self::trim`].
     pub(super) fn insert(&mut self, key: Key, value: T, bytes: usize) {
-        let canvas = self.canvases.entry(key.canvas).or_insert_with(OfCanvas::new);
-        let before = canvas.kept.insert(key.id, (value, bytes));
+        let canvas = self.canvases.entry(key.canvas).or_insert_with(CanvasCache::new);
+        let before = canvas.lru.insert(key.id, (value, bytes));
         self.entities += usize::from(before.is_none());
         let before = before.map_or(0, |(_, before)| before);
         canvas.bytes = (canvas.bytes + bytes).saturating_sub(before);
@@ -93,43 +93,43 @@ impl<T> Cache<T> {
     /// Removes an entity that no longer exists.
     pub(super) fn remove(&mut self, key: &Key) {
         let Some(canvas) = self.canvases.get_mut(&key.canvas) else { return };
-        let Some((_, bytes)) = canvas.kept.remove(&key.id) else { return };
+        let Some((_, bytes)) = canvas.lru.remove(&key.id) else { return };
         self.entities -= 1;
         canvas.bytes = canvas.bytes.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
     /// Notes that there is more of this canvas than is in memory.
-    pub(super) fn is_part_of(&mut self, canvas: CanvasId) {
-        self.canvases.entry(canvas).or_insert_with(OfCanvas::new).partial = true;
+    pub(super) fn mark_partial(&mut self, canvas: CanvasId) {
+        self.canvases.entry(canvas).or_insert_with(CanvasCache::new).partial = true;
         self.whole = false;
     }
 
     /// Notes that there may be more of any canvas than is in memory.
-    pub(super) fn is_part_of_all(&mut self) {
+    pub(super) fn mark_all_partial(&mut self) {
         (self.incomplete, self.whole) = (true, false);
     }
 
     /// Evicts entities until the others fit into the limit.
-    pub(super) fn trim(&mut self) -> Left {
-        let mut left = Left::default();
+    pub(super) fn trim(&mut self) -> Evictions {
+        let mut evicted = Evictions::default();
         if self.bytes <= self.limit_bytes {
-            return left;
+            return evicted;
         }
         let mut largest: BinaryHeap<_> =
             self.canvases.iter().map(|(id, canvas)| (canvas.bytes, *id)).collect();
         while self.bytes > self.limit_bytes {
             let Some((_, id)) = largest.pop() else { break };
             let Some(canvas) = self.canvases.get_mut(&id) else { continue };
-            let Some((_, (_, bytes))) = canvas.kept.remove_lru() else { continue };
+            let Some((_, (_, bytes))) = canvas.lru.remove_lru() else { continue };
             (canvas.partial, self.whole) = (true, false);
             self.entities -= 1;
             canvas.bytes = canvas.bytes.saturating_sub(bytes);
             self.bytes = self.bytes.saturating_sub(bytes);
             largest.push((canvas.bytes, id));
-            left = Left { entities: left.entities + 1, last: Some(id) };
+            evicted = Evictions { entities: evicted.entities + 1, last: Some(id) };
         }
-        left
+        evicted
     }
 }
 
@@ -176,15 +176,15 @@ mod tests {
         for id in 0..10 {
             cache.insert(key(1, id), id, 10);
         }
-        assert_eq!((cache.trim(), cache.is_whole()), (Left::default(), true));
+        assert_eq!((cache.trim(), cache.is_whole()), (Evictions::default(), true));
         cache.touch(&key(1, 0));
         cache.insert(key(1, 10), 10, 20);
-        assert_eq!(cache.trim(), Left { entities: 2, last: Some(key(1, 0).canvas) });
+        assert_eq!(cache.trim(), Evictions { entities: 2, last: Some(key(1, 0).canvas) });
         assert_eq!(has(&cache, 1, 0..11), [0, 3, 4, 5, 6, 7, 8, 9, 10]);
         assert_eq!((cache.bytes(), cache.len()), (100, 9));
         // One that is larger than the whole limit does not stay.
         cache.insert(key(2, 0), 0, 1_000);
-        assert_eq!(cache.trim(), Left { entities: 1, last: Some(key(2, 0).canvas) });
+        assert_eq!(cache.trim(), Evictions { entities: 1, last: Some(key(2, 0).canvas) });
         assert_eq!(cache.len(), 9);
     }
 
@@ -207,9 +207,9 @@ mod tests {
     #[test]
     fn what_was_not_read_is_cold() {
         let mut cache = Cache::<usize>::new(100);
-        cache.is_part_of(key(1, 0).canvas);
+        cache.mark_partial(key(1, 0).canvas);
         assert!(cache.is_cold(&key(1, 0)) && !cache.is_cold(&key(2, 0)));
-        cache.is_part_of_all();
+        cache.mark_all_partial();
         assert!(cache.is_cold(&key(2, 0)));
         cache.insert(key(2, 0), 0, 1);
         assert!(!cache.is_cold(&key(2, 0)) && cache.is_cold(&key(2, 1)));

@@ -90,7 +90,7 @@ pub struct Rejection {
 impl Rejection {
     /// A rejection for this reason, of which the first 1,000 characters are kept.
     pub fn new(reason: impl fmt::Display) -> Self {
-        Self { reason: as_kept(&reason.to_string()) }
+        Self { reason: stored_text(&reason.to_string()) }
     }
 
     /// The reason.
@@ -100,7 +100,7 @@ impl Rejection {
 }
 
 /// A text as Postgres can store it: cut off at the limit, and without NUL.
-pub(super) fn as_kept(text: &str) -> String {
+pub(super) fn stored_text(text: &str) -> String {
     text.chars().filter(|character| *character != '\0').take(REASON_MAX).collect()
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::asked::Question;
+use super::asked::QuestionValue;
 use super::define::FollowUp;
 use crate::event::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
@@ -76,7 +76,7 @@ impl Envelope {
 
 /// An event of an inbox, as it is processed.
 #[derive(Clone, Debug)]
-pub(super) struct Received {
+pub(super) struct InboxEvent {
     /// Its `seq` in the log.
     pub(super) seq: i64,
     /// The link that decides what to do with it: its own or, if it was sent before, its first one.
@@ -89,10 +89,10 @@ pub(super) struct Received {
     pub(super) envelope: Envelope,
     /// Why it must not be processed, and after how many attempts that was found, if it was found
     /// outside of `validate` and `apply`.
-    pub(super) doomed: Option<(String, u32)>,
+    pub(super) failure: Option<(String, u32)>,
 }
 
-impl Received {
+impl InboxEvent {
     pub(super) fn of(event: LogEvent) -> Self {
         let envelope = Envelope::of(&event);
         let link = envelope.repost.map_or(Link { id: event.seq, prev: event.prev }, Link::from);
@@ -105,7 +105,7 @@ impl Received {
             name: event.name,
             payload: event.payload,
             envelope,
-            doomed: None,
+            failure: None,
         }
     }
 
@@ -120,14 +120,14 @@ impl Received {
     }
 
     /// The metadata of the event in the repository.
-    pub(super) fn kept_metadata(&self) -> String {
+    pub(super) fn stored_metadata(&self) -> String {
         #[derive(Serialize)]
-        struct Kept {
+        struct StoredMetadata {
             correlation_id: Uuid,
             link: LinkJson,
         }
-        let kept = Kept { correlation_id: self.envelope.correlation_id, link: self.link.into() };
-        serde_json::to_string(&kept).unwrap_or_else(|_| "{}".to_owned())
+        let stored = StoredMetadata { correlation_id: self.envelope.correlation_id, link: self.link.into() };
+        serde_json::to_string(&stored).unwrap_or_else(|_| "{}".to_owned())
     }
 
     /// An event that follows from this one, ready to be emitted.
@@ -145,7 +145,7 @@ impl Received {
     }
 
     fn asked(&self, entity_type: &str, value: &str) -> String {
-        let asked = Question {
+        let asked = QuestionValue {
             canvas: self.canvas,
             entity_type: entity_type.to_owned(),
             entity: self.entity.to_string(),
@@ -158,7 +158,7 @@ impl Received {
 
     /// The event that tells the sender the outcome of this one; `None` if the sender did not ask
     /// for it.
-    pub(super) fn answer(&self, entity_type: &str, told: Told) -> Option<Event> {
+    pub(super) fn answer(&self, entity_type: &str, content: AnswerContent) -> Option<Event> {
         let reply_to = self.envelope.reply_to.as_ref()?;
         let answer = EntityAnswer {
             entity_type: entity_type.to_owned(),
@@ -166,11 +166,11 @@ impl Received {
             event_id: self.id,
             correlation_id: self.envelope.correlation_id,
             name: self.name.to_string(),
-            outcome: told.outcome,
-            version: told.version,
-            result: told.result.and_then(|result| RawValue::from_string(result).ok()),
-            error: told.error,
-            again: told.again,
+            outcome: content.outcome,
+            version: content.version,
+            result: content.result.and_then(|result| RawValue::from_string(result).ok()),
+            error: content.error,
+            again: content.again,
         };
         let value = serde_json::to_string(&answer).ok()?;
         // The names were checked when it was sent, and Postgres returns what was written.
@@ -182,7 +182,7 @@ impl Received {
 
 /// The content of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct AnswerContent {
     pub(super) outcome: EntityOutcome,
     pub(super) version: Option<i64>,
     pub(super) result: Option<String>,

@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use super::batch::batch;
 use super::define::Entity;
-use super::envelope::{Envelope, Received};
+use super::envelope::{Envelope, InboxEvent};
 use super::halt::Halt;
 use super::handle::{Entities, EntityError, SentToEntity};
 use super::owner::Owner;
 use super::parts::Parts;
-use super::shard::{Decision, Key, Worked};
+use super::shard::{Decision, Key, WorkOutput};
 use crate::event::{Actor, EntityId, EventId, Name};
-use crate::machine::{Repost, repost};
-use crate::store::{AsideStep, ERASED_MAX, EntityBatch, PositionMove, StoreError, ToEntity};
+use crate::machine::{EntityDecision, decide_event};
+use crate::store::{ERASED_MAX, EntityBatch, IsolatedStep, PositionMove, StoreError, ToEntity};
 use crate::telemetry;
 
 impl Entities {
@@ -75,9 +75,9 @@ impl<E: Entity> Owner<E> {
     /// entity is set aside, its row to `aside`.
     pub(super) async fn erase(
         &mut self,
-        erasure: &Received,
+        erasure: &InboxEvent,
         to: i64,
-        aside: Option<AsideStep>,
+        aside: Option<IsolatedStep>,
     ) -> Result<(), Halt> {
         let parts = Arc::clone(&self.parts);
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
@@ -90,7 +90,7 @@ impl<E: Entity> Owner<E> {
         if matches!(decision, Decision::Erased) {
             self.erase_pages(&position, &entity, erasure.seq).await?;
         }
-        let worked = Worked { decisions: vec![(0, decision)], changed: Vec::new() };
+        let worked = WorkOutput { decisions: vec![(0, decision)], changed: Vec::new() };
         let events = std::slice::from_ref(erasure);
         let made = batch::<E>(&parts.entity_type, position, events, worked, recorded.as_ref(), &parts.queue);
         // Nothing follows from an erasure, so the batch can always be made.
@@ -131,12 +131,19 @@ impl<E: Entity> Owner<E> {
 
 /// Decides about an erasure, given the link of the last event of the entity that was decided. It is
 /// decided like an event: once, in its turn, and never after what came later.
-fn decide(erasure: &Received, last: i64, is_done: bool) -> Decision {
-    match repost(last, erasure.seq - 1, erasure.link, is_done) {
+fn decide(erasure: &InboxEvent, last: i64, is_done: bool) -> Decision {
+    match decide_event(last, erasure.seq - 1, erasure.link, is_done) {
         _ if is_done => Decision::Done,
-        Repost::Process => Decision::Erased,
-        Repost::AnswerAgain | Repost::Done | Repost::Refuse if !erasure.is_repost() => Decision::Passed,
-        Repost::AnswerAgain | Repost::Done | Repost::Refuse | Repost::Delay => {
+        EntityDecision::Process => Decision::Erased,
+        EntityDecision::AnswerAgain | EntityDecision::Done | EntityDecision::Refuse
+            if !erasure.is_repost() =>
+        {
+            Decision::Passed
+        }
+        EntityDecision::AnswerAgain
+        | EntityDecision::Done
+        | EntityDecision::Refuse
+        | EntityDecision::Delay => {
             let why =
                 "it is older than the latest event of the entity, and was not carried out: ask for a new one";
             Decision::Dead { why: why.to_owned(), attempts: 1 }

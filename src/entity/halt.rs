@@ -1,21 +1,21 @@
 //! Why the owner of a type stops for now, and which failures of the database are permanent. What is
 //! done about it is decided elsewhere.
 
-use super::shard::Broken;
-use super::warm::ColdError;
+use super::shard::FatalError;
+use super::warm::LoadError;
 use crate::consumer::ConsumerError;
 use crate::store::{StoreError, lacks_partition};
 
 /// Why the owner stops for now.
 pub(super) enum Halt {
     /// The database or the provider did not answer: it is tried again.
-    Away(&'static str, Box<dyn std::error::Error + Send + Sync>),
+    Unavailable(&'static str, Box<dyn std::error::Error + Send + Sync>),
     /// Another owner has the inbox.
     Fenced,
     /// The inbox was withdrawn, or the owner gives it up for a while.
     Withdrawn,
     /// A person has to act first.
-    Broken(Broken),
+    Fatal(FatalError),
 }
 
 impl From<StoreError> for Halt {
@@ -23,15 +23,15 @@ impl From<StoreError> for Halt {
         if error.is_data() && !lacks_partition(&error) {
             // Data that is refused once is always refused.
             let why = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            return Self::Broken(Broken(format!("{error}: {why}")));
+            return Self::Fatal(FatalError(format!("{error}: {why}")));
         }
-        Self::Away("the database", Box::new(error))
+        Self::Unavailable("the database", Box::new(error))
     }
 }
 
-impl From<Broken> for Halt {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
+impl From<FatalError> for Halt {
+    fn from(fatal: FatalError) -> Self {
+        Self::Fatal(fatal)
     }
 }
 
@@ -39,16 +39,16 @@ impl From<ConsumerError> for Halt {
     fn from(error: ConsumerError) -> Self {
         match error {
             ConsumerError::Fenced { .. } => Self::Fenced,
-            error @ ConsumerError::Unavailable { .. } => Self::Away("the log", Box::new(error)),
+            error @ ConsumerError::Unavailable { .. } => Self::Unavailable("the log", Box::new(error)),
         }
     }
 }
 
-impl From<ColdError> for Halt {
-    fn from(error: ColdError) -> Self {
+impl From<LoadError> for Halt {
+    fn from(error: LoadError) -> Self {
         match error {
-            ColdError::Store(error) => error.into(),
-            ColdError::Broken(broken) => broken.into(),
+            LoadError::Store(error) => error.into(),
+            LoadError::Fatal(fatal) => fatal.into(),
         }
     }
 }

@@ -7,7 +7,7 @@ use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::asked::Asked;
+use super::asked::Question;
 use super::event::EntityEvent;
 use crate::broadcast::Signal;
 use crate::emit::Queue;
@@ -16,7 +16,7 @@ use crate::event::{
     stable_hash,
 };
 use crate::store::{
-    Added, EntityEventStatus, EntityQuestion, InvalidEntityCursor, SendEnd, SentEntityEvent, Store,
+    Additions, EntityEventStatus, EntityQuestion, InvalidEntityCursor, SendEnd, SentEntityEvent, Store,
     StoreError, StoredEntity, ToEntity, send_to_entities,
 };
 
@@ -251,7 +251,11 @@ impl Entities {
     ///
     /// Errors: [`EntityError::NotAsked`] for an event that was emitted by anyone else, whatever its
     /// value says; nothing was sent then.
-    pub async fn answer<T>(&self, asked: &Asked<T>, event: EntityEvent) -> Result<SentToEntity, EntityError> {
+    pub async fn answer<T>(
+        &self,
+        asked: &Question<T>,
+        event: EntityEvent,
+    ) -> Result<SentToEntity, EntityError> {
         let event = event.answering(answer_id(asked.asking()), asked.correlation_id());
         let to = self.checked(vec![(asked.entity().clone(), event)])?;
         let mut sent = self.sent(&to, Some(&asked.question())).await?;
@@ -263,7 +267,7 @@ impl Entities {
     /// [`answer`](Self::answer) checks it again.
     ///
     /// Errors: [`EntityError::NotAsked`].
-    pub async fn verify<T>(&self, asked: &Asked<T>) -> Result<(), EntityError> {
+    pub async fn verify<T>(&self, asked: &Question<T>) -> Result<(), EntityError> {
         let question = asked.question();
         if self.queue.store().was_asked(&question).await? { Ok(()) } else { Err(not_asked(&question)) }
     }
@@ -308,7 +312,7 @@ impl Entities {
         if !self.queue.has_quotas() {
             return Ok(());
         }
-        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        let mut all: BTreeMap<CanvasId, Additions<'_>> = BTreeMap::new();
         for event in to {
             let EntityId { canvas, entity_type, id } = &event.entity;
             let size_bytes = event.payload.len() + event.metadata.len();

@@ -27,7 +27,7 @@ mod shard;
 mod warm;
 mod working;
 
-pub use asked::Asked;
+pub use asked::Question;
 pub use config::EntityConfig;
 pub use define::{Applied, Entity, Rejection};
 pub use envelope::{EntityAnswer, EntityOutcome};

@@ -10,14 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::aside::Asides;
 use super::config::EntityConfig;
 use super::define::Entity;
-use super::envelope::Received;
+use super::envelope::InboxEvent;
 use super::halt::{Halt, is_time_out, refusal};
 use super::parts::Parts;
-use super::shard::{Broken, Shard, Size};
-use super::warm::{Stove, Warming};
+use super::shard::{FatalError, Shard, Size};
+use super::warm::{LoadProgress, Loader};
 use crate::consumer::Health;
 use crate::event::PageLimit;
-use crate::store::{AsideStep, BatchEnd, EntityBatch, Inserted, NewEvent, PositionMove};
+use crate::store::{BatchEnd, EntityBatch, InsertOutcome, IsolatedStep, NewEvent, PositionMove};
 
 /// Half the delay after a first failure; the delay doubles with each further failure, up to the
 /// poll interval.
@@ -48,16 +48,16 @@ pub(super) struct Owner<E: Entity> {
     /// The stored position; `None` before it was opened, or when it is uncertain.
     pub(super) committed: Option<i64>,
     /// The last position that is known.
-    pub(super) stood: i64,
+    pub(super) last_known: i64,
     /// The inbox was read up to this `seq`.
-    looked: i64,
+    read_through: i64,
     /// When the position was last moved past what was not for this type.
     caught_up: Instant,
     /// Whether memory matches the repository, and how far loading it has come.
     warm: bool,
-    warming: Warming,
+    load_progress: LoadProgress,
     /// The commit whose answer was lost.
-    doubtful: Option<Doubtful>,
+    unconfirmed: Option<UnconfirmedCommit>,
     /// Whether all existing entities are in memory, and whether it was logged that they are not.
     pub(super) whole: bool,
     warned: bool,
@@ -78,9 +78,9 @@ pub(super) struct Owner<E: Entity> {
 
 /// A commit of unknown outcome: the position after it, how far an entity that is set aside has come
 /// then, and what it emits.
-struct Doubtful {
+struct UnconfirmedCommit {
     to: i64,
-    aside: Option<AsideStep>,
+    aside: Option<IsolatedStep>,
     events: Vec<NewEvent>,
 }
 
@@ -92,12 +92,12 @@ impl<E: Entity> Owner<E> {
             epoch,
             cancel,
             committed: None,
-            stood: 0,
-            looked: 0,
+            last_known: 0,
+            read_through: 0,
             caught_up: Instant::now(),
             warm: false,
-            warming: Warming::default(),
-            doubtful: None,
+            load_progress: LoadProgress::default(),
+            unconfirmed: None,
             whole: false,
             warned: false,
             most,
@@ -128,7 +128,7 @@ impl<E: Entity> Owner<E> {
                     held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
                     if held { held_wait } else { self.parts.config.poll_interval }
                 }
-                Err(Halt::Away(who, error)) => {
+                Err(Halt::Unavailable(who, error)) => {
                     if is_time_out(&*error) {
                         self.time_outs += 1;
                         self.narrow = (self.narrow * 2).min(NARROWEST);
@@ -151,13 +151,13 @@ impl<E: Entity> Owner<E> {
                     );
                     break;
                 }
-                Err(Halt::Broken(broken)) => {
+                Err(Halt::Fatal(fatal)) => {
                     tracing::error!(
                         entity_type = E::TYPE,
-                        error = &broken as &dyn std::error::Error,
+                        error = &fatal as &dyn std::error::Error,
                         "a processor of entities can't continue"
                     );
-                    health = Some(Health::Unhealthy(broken.to_string()));
+                    health = Some(Health::Unhealthy(fatal.to_string()));
                     break;
                 }
             };
@@ -186,9 +186,9 @@ impl<E: Entity> Owner<E> {
     /// defect.
     async fn unless_deposed(&self, ended: Result<bool, Halt>) -> Result<bool, Halt> {
         match ended {
-            Err(Halt::Broken(broken)) => match self.refused().await {
+            Err(Halt::Fatal(fatal)) => match self.refused().await {
                 Halt::Fenced => Err(Halt::Fenced),
-                Halt::Away(..) | Halt::Withdrawn | Halt::Broken(_) => Err(Halt::Broken(broken)),
+                Halt::Unavailable(..) | Halt::Withdrawn | Halt::Fatal(_) => Err(Halt::Fatal(fatal)),
             },
             ended => ended,
         }
@@ -202,7 +202,7 @@ impl<E: Entity> Owner<E> {
                 self.refusals.1 = 0;
                 return ended;
             }
-            Err(Halt::Away(_, error)) if is_time_out(&**error) => {
+            Err(Halt::Unavailable(_, error)) if is_time_out(&**error) => {
                 let gives_up = self.narrow >= NARROWEST && self.time_outs >= SAME_REFUSALS;
                 if !gives_up {
                     return ended;
@@ -213,14 +213,14 @@ impl<E: Entity> Owner<E> {
                 ));
                 return Err(Halt::Withdrawn);
             }
-            Err(Halt::Away(_, error)) => refusal(&**error),
-            Err(Halt::Fenced | Halt::Withdrawn | Halt::Broken(_)) => None,
+            Err(Halt::Unavailable(_, error)) => refusal(&**error),
+            Err(Halt::Fenced | Halt::Withdrawn | Halt::Fatal(_)) => None,
         };
         // Whether the database can be reached says nothing about what it refuses.
         let Some(why) = why else { return ended };
         let times = if why == self.refusals.0 { self.refusals.1 + 1 } else { 1 };
         if times >= SAME_REFUSALS {
-            return Err(Halt::Broken(Broken(format!("{why} ({times} times in a row)"))));
+            return Err(Halt::Fatal(FatalError(format!("{why} ({times} times in a row)"))));
         }
         self.refusals = (why, times);
         ended
@@ -267,7 +267,7 @@ impl<E: Entity> Owner<E> {
     }
 
     fn forget(&mut self) {
-        (self.warm, self.warming) = (false, Warming::default());
+        (self.warm, self.load_progress) = (false, LoadProgress::default());
         self.parts.ready.send_replace(None);
         // Without waiting: an actor may be in the middle of an event, of which nothing is kept.
         self.parts.actors.tell_all(|shard| shard.forget());
@@ -287,12 +287,12 @@ impl<E: Entity> Owner<E> {
             }
             let EntityConfig { batch, batch_bytes, .. } = self.parts.config;
             let limit = PageLimit { events: self.part_of(batch), bytes: self.part_of(batch_bytes) };
-            let page = self.parts.provider.read(&self.parts.source, self.looked, limit).await?;
+            let page = self.parts.provider.read(&self.parts.source, self.read_through, limit).await?;
             let (through, more, held) = (page.through, page.more, page.held);
             if std::mem::take(&mut self.is_wary) {
                 self.alone_through = through;
             }
-            let mut rest: Vec<Received> = page.events.into_iter().map(Received::of).collect();
+            let mut rest: Vec<InboxEvent> = page.events.into_iter().map(InboxEvent::of).collect();
             let mut passes = self.pass_over(&mut rest);
             while !rest.is_empty() {
                 let done = self.process(&rest, through).await?;
@@ -300,7 +300,7 @@ impl<E: Entity> Owner<E> {
                 passes |= self.pass_over(&mut rest);
                 self.tend(false).await?;
             }
-            self.looked = self.looked.max(through);
+            self.read_through = self.read_through.max(through);
             if passes {
                 self.move_over(through).await?;
             }
@@ -318,9 +318,9 @@ impl<E: Entity> Owner<E> {
         (whole / self.narrow).max(1)
     }
 
-    pub(super) fn stove(&self) -> Stove<'_, E> {
-        let stove = self.parts.stove();
-        Stove { page_bytes: self.part_of(stove.page_bytes), ..stove }
+    pub(super) fn loader(&self) -> Loader<'_, E> {
+        let loader = self.parts.loader();
+        Loader { page_bytes: self.part_of(loader.page_bytes), ..loader }
     }
 
     /// Opens the position, and loads the entities.
@@ -330,7 +330,7 @@ impl<E: Entity> Owner<E> {
             // From here on the previous owner can no longer commit; what it did commit is read
             // below.
             let position = store.open_position(group, source, self.epoch).await?.ok_or(Halt::Fenced)?;
-            if self.warm && position != self.stood {
+            if self.warm && position != self.last_known {
                 // A commit was carried out whose answer was lost: what is in memory is older.
                 self.forget();
             }
@@ -344,21 +344,21 @@ impl<E: Entity> Owner<E> {
                 self.is_wary = true;
             }
             self.read_asides().await?;
-            (self.committed, self.stood, self.looked) = (Some(position), position, position);
+            (self.committed, self.last_known, self.read_through) = (Some(position), position, position);
             self.announce_what_was_done(position);
         }
         if !self.warm {
             let parts = Arc::clone(&self.parts);
             let Parts { store, actors, entity_type, config, .. } = &*parts;
-            if self.warming.begins() {
+            if self.load_progress.begins() {
                 actors.replace_hanging().await?;
                 actors.ask_all(|shard| shard.forget()).await?;
                 store.pin_repository(entity_type).await?;
             }
             let timed = parts.metrics.warms_up();
-            let mut so_far = std::mem::take(&mut self.warming);
-            let warm = self.stove().warm_up(config.memory_limit_bytes, &mut so_far).await;
-            self.warming = so_far;
+            let mut so_far = std::mem::take(&mut self.load_progress);
+            let warm = self.loader().warm_up(config.memory_limit_bytes, &mut so_far).await;
+            self.load_progress = so_far;
             let warm = warm?;
             timed.done();
             self.forget_asides().await?;
@@ -387,28 +387,28 @@ impl<E: Entity> Owner<E> {
         // If the answer is lost, the position shows whether it was committed.
         self.committed = None;
         let ended = parts.store.commit_entities(&batch).await;
-        if let Ok(BatchEnd::Committed(inserted, told)) = ended {
+        if let Ok(BatchEnd::Committed(inserted, answers)) = ended {
             crate::fault::point("entity.committed");
-            (self.committed, self.stood, self.looked) = (Some(to), to, self.looked.max(to));
-            self.doubtful = None;
+            (self.committed, self.last_known, self.read_through) = (Some(to), to, self.read_through.max(to));
+            self.unconfirmed = None;
             let sizes = parts.actors.ask_all(Shard::commit).await?;
             self.takes(&sizes);
             let dead = batch.decided.iter().filter(|one| one.dead.is_some()).count();
             let stored = batch.decided.iter().filter(|one| one.stored).count();
             parts.metrics.decided(stored, batch.decided.len().saturating_sub(stored + dead), dead);
             parts.queue.announce_inserted(batch.events, inserted);
-            let (told, inserted) = told.into_iter().unzip();
-            parts.queue.announce_inserted(told, inserted);
+            let (answers, inserted) = answers.into_iter().unzip();
+            parts.queue.announce_inserted(answers, inserted);
             return Ok(());
         }
         parts.actors.ask_all(|shard| shard.roll_back()).await?;
         if ended.is_err() {
-            self.doubtful = Some(Doubtful { to, aside: batch.aside, events: batch.events });
+            self.unconfirmed = Some(UnconfirmedCommit { to, aside: batch.aside, events: batch.events });
         }
         match ended? {
             BatchEnd::Committed(..) => Ok(()),
             BatchEnd::Refused => Err(self.refused().await),
-            BatchEnd::Stranger(entity) => Err(Halt::Broken(Broken(format!(
+            BatchEnd::ForeignAppend(entity) => Err(Halt::Fatal(FatalError(format!(
                 "the repository of {}/{entity} was appended to by something other than its \
                  processor, which is not allowed",
                 E::TYPE
@@ -420,11 +420,11 @@ impl<E: Entity> Owner<E> {
     /// carried out.
     fn announce_what_was_done(&mut self, position: i64) {
         let asides = &self.asides;
-        let was_done = |commit: &mut Doubtful| {
+        let was_done = |commit: &mut UnconfirmedCommit| {
             commit.to == position && commit.aside.as_ref().is_none_or(|step| asides.came_to(step))
         };
-        if let Some(commit) = self.doubtful.take_if(was_done) {
-            let inserted = vec![Inserted::unanswered(); commit.events.len()];
+        if let Some(commit) = self.unconfirmed.take_if(was_done) {
+            let inserted = vec![InsertOutcome::unanswered(); commit.events.len()];
             self.parts.queue.announce_inserted(commit.events, inserted);
         }
     }
@@ -432,16 +432,16 @@ impl<E: Entity> Owner<E> {
     /// Notes the memory that the entities take, and logs once that some were evicted.
     fn takes(&mut self, sizes: &[Size]) {
         self.whole = sizes.iter().all(|size| size.is_whole);
-        let left: usize = sizes.iter().map(|size| size.left.entities).sum();
-        self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), left);
+        let evicted: usize = sizes.iter().map(|size| size.evicted.entities).sum();
+        self.parts.metrics.took(sizes.iter().map(|size| size.bytes).sum(), evicted);
         // Entities that are set aside, or were on an actor that hung, are not missing for lack of
         // memory.
         let starts = self.asides.is_empty() && self.parts.ready.borrow().is_none();
-        if self.whole || self.warned || left == 0 && !starts {
+        if self.whole || self.warned || evicted == 0 && !starts {
             return;
         }
         self.warned = true;
-        let canvas = sizes.iter().find_map(|size| size.left.last).map(|canvas| canvas.to_string());
+        let canvas = sizes.iter().find_map(|size| size.evicted.last).map(|canvas| canvas.to_string());
         tracing::warn!(
             entity_type = E::TYPE,
             canvas,
@@ -460,7 +460,7 @@ impl<E: Entity> Owner<E> {
                 // It was moved from outside, or the answer to an earlier commit was lost: it is
                 // opened again.
                 let moved = std::io::Error::other("the position was moved");
-                Halt::Away("the position", Box::new(moved))
+                Halt::Unavailable("the position", Box::new(moved))
             }
             Ok(_) => Halt::Fenced,
             Err(error) => error.into(),
@@ -472,14 +472,14 @@ impl<E: Entity> Owner<E> {
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
         let least = if is_due { 1 } else { IDLE_MOVE };
-        let Some(from) = self.committed.filter(|from| *from + least <= self.looked) else {
+        let Some(from) = self.committed.filter(|from| *from + least <= self.read_through) else {
             return Ok(());
         };
         self.caught_up = Instant::now();
         let Parts { store, group, source, .. } = &*self.parts;
-        let to = PositionMove { group, source, epoch: self.epoch, from, to: self.looked };
+        let to = PositionMove { group, source, epoch: self.epoch, from, to: self.read_through };
         if store.move_position(&to).await? {
-            (self.committed, self.stood) = (Some(self.looked), self.looked);
+            (self.committed, self.last_known) = (Some(self.read_through), self.read_through);
             return Ok(());
         }
         self.committed = None;

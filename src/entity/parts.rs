@@ -7,7 +7,7 @@ use tokio::sync::{RwLock, watch};
 use super::actors::Actors;
 use super::config::EntityConfig;
 use super::define::Entity;
-use super::warm::{Stove, Warm};
+use super::warm::{LoadReport, Loader};
 use crate::consumer::{EventProvider, Health};
 use crate::emit::Queue;
 use crate::event::{EntityType, EventSource, Name};
@@ -24,19 +24,19 @@ pub(super) struct Parts<E: Entity> {
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,
     /// A single actor, for the entities that are set aside.
-    pub(super) beside: Arc<Actors<E>>,
+    pub(super) aside_actor: Arc<Actors<E>>,
     pub(super) config: EntityConfig,
     pub(super) metrics: EntityMetrics,
     pub(super) health: watch::Sender<Health>,
-    pub(super) ready: watch::Sender<Option<Warm>>,
+    pub(super) ready: watch::Sender<Option<LoadReport>>,
     /// Held from before a commit until memory has followed it: a reader that has seen an answer
     /// also sees its effect.
     pub(super) committing: RwLock<()>,
 }
 
 impl<E: Entity> Parts<E> {
-    pub(super) fn stove(&self) -> Stove<'_, E> {
+    pub(super) fn loader(&self) -> Loader<'_, E> {
         let Self { store, actors, entity_type, config, .. } = self;
-        Stove { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
+        Loader { store, actors, entity_type, page_bytes: config.batch_bytes, stall: config.stall }
     }
 }

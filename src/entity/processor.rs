@@ -14,8 +14,8 @@ use super::define::Entity;
 use super::owner::Owner;
 use super::parts::Parts;
 use super::run::AROUND_BYTES;
-use super::shard::{Found, Key, Limits};
-use super::warm::Warm;
+use super::shard::{CacheLookup, Key, Limits};
+use super::warm::LoadReport;
 use crate::consumer::{EventProvider, EventSubscriber, Health};
 use crate::emit::Queue;
 use crate::event::{CanvasId, EntityType, EventSource, InvalidEntityType, Name, SubscriberId};
@@ -95,7 +95,7 @@ impl<E: Entity> EntityProcessor<E> {
             memory_bytes: config.memory_limit_bytes / config.actors,
         };
         let actors = Actors::start(config.actors, limits).map_err(InvalidProcessor::Threads)?;
-        let beside = Actors::start(1, limits).map_err(InvalidProcessor::Threads)?;
+        let aside_actor = Actors::start(1, limits).map_err(InvalidProcessor::Threads)?;
         let parts = Parts {
             group,
             source: entity_type.source(),
@@ -105,7 +105,7 @@ impl<E: Entity> EntityProcessor<E> {
             queue,
             provider,
             actors: Arc::new(actors),
-            beside: Arc::new(beside),
+            aside_actor: Arc::new(aside_actor),
             config,
             health: watch::Sender::new(Health::Healthy),
             ready: watch::Sender::new(None),
@@ -125,7 +125,7 @@ impl<E: Entity> EntityProcessor<E> {
         let mut ready = self.parts.ready.subscribe();
         // The sender lives as long as `self`.
         match ready.wait_for(Option::is_some).await.ok().and_then(|warm| *warm) {
-            Some(Warm { entities, replayed }) => (entities, replayed),
+            Some(LoadReport { entities, replayed }) => (entities, replayed),
             None => (0, 0),
         }
     }
@@ -148,9 +148,9 @@ impl<E: Entity> EntityProcessor<E> {
         }
         let at = key.clone();
         match self.parts.actors.ask(actor, move |shard| shard.read(&at)).await.ok()? {
-            Found::Kept(state, version) => Some((state, version)),
-            Found::Nothing => None,
-            Found::Cold => self.parts.stove().show(&key).await.unwrap_or_else(|error| {
+            CacheLookup::Cached(state, version) => Some((state, version)),
+            CacheLookup::Absent => None,
+            CacheLookup::Cold => self.parts.loader().show(&key).await.unwrap_or_else(|error| {
                 tracing::warn!(entity_type = E::TYPE, %canvas, entity = %key.id, error = &error as &dyn std::error::Error,
                     "an entity that is not in memory can't be read");
                 None

@@ -6,11 +6,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::define::{Applied, Entity, FollowUp, as_kept};
-use super::envelope::Received;
-use super::shard::{Broken, Decision, Key, Limits, Stored};
+use super::define::{Applied, Entity, FollowUp, stored_text};
+use super::envelope::InboxEvent;
+use super::shard::{Decision, FatalError, Key, Limits, StoredState};
 use crate::event::{CanvasId, Name, check_json};
-use crate::machine::{Repost, repost};
+use crate::machine::{EntityDecision, decide_event};
 
 /// Estimated memory of an entity besides its name and its state: its place in the map, its key, its
 /// numbers.
@@ -19,12 +19,12 @@ const OVERHEAD_BYTES: usize = 256;
 const STATE_FACTOR: usize = 2;
 /// Most events that may follow from one event.
 const FOLLOW_UPS_MAX: usize = 100;
-/// Most bytes that an [`Asked`](super::Asked) or an answer adds to its content.
+/// Most bytes that a [`Question`](super::Question) or an answer adds to its content.
 pub(super) const AROUND_BYTES: usize = 6 * 1024;
 
 /// An entity in memory.
 #[derive(Clone, Debug)]
-pub(super) struct Kept<S> {
+pub(super) struct CachedEntity<S> {
     pub(super) state: S,
     /// How many events of it are in the repository.
     pub(super) version: i64,
@@ -39,7 +39,7 @@ pub(super) struct Kept<S> {
 /// What the actors write for a batch (results, follow-ups, states), and which of its events they
 /// are processing. Shared by all of them.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct BatchProgress {
     bytes: AtomicUsize,
     limit_bytes: usize,
     /// The indices in the batch of the events that were started last, of entities that are not
@@ -47,7 +47,7 @@ pub(super) struct Written {
     at: Mutex<BTreeSet<usize>>,
 }
 
-impl Written {
+impl BatchProgress {
     /// For a batch of this many events. A single event may write any amount.
     pub(super) fn of(events: usize, limit_bytes: usize) -> Arc<Self> {
         Arc::new(Self::new(if events > 1 { limit_bytes } else { usize::MAX }))
@@ -80,41 +80,47 @@ impl Written {
 }
 
 /// An entity as of its snapshot. A snapshot that this program can't read counts as none.
-pub(super) fn thaw<E: Entity>(stored: &Stored) -> Kept<E::State> {
+pub(super) fn thaw<E: Entity>(stored: &StoredState) -> CachedEntity<E::State> {
     let snapshot = stored.snapshot.as_ref().and_then(|(state, version)| {
         let read = catch_unwind(|| serde_json::from_str::<E::State>(state).ok()).ok().flatten();
         read.map(|read| (read, *version, state.len()))
     });
     let (state, version, length) = snapshot.unwrap_or_default();
-    Kept { state, version, last: stored.last, snapshot: version, bytes: memory_bytes(&stored.key, length) }
+    CachedEntity {
+        state,
+        version,
+        last: stored.last,
+        snapshot: version,
+        bytes: memory_bytes(&stored.key, length),
+    }
 }
 
 /// Applies events of the repository to an entity.
 pub(super) fn replay<E: Entity>(
     key: &Key,
-    mut kept: Kept<E::State>,
+    mut cached: CachedEntity<E::State>,
     events: &[(Name, String)],
-) -> Result<Kept<E::State>, Broken> {
+) -> Result<CachedEntity<E::State>, FatalError> {
     for (name, payload) in events {
-        kept.state = refold::<E>(kept.state, name, payload).map_err(|why| {
-            Broken(format!(
+        cached.state = refold::<E>(cached.state, name, payload).map_err(|why| {
+            FatalError(format!(
                 "event {} ({name}) of {} {}/{} can no longer be applied: {why}",
-                kept.version,
+                cached.version,
                 key.canvas,
                 E::TYPE,
                 key.id
             ))
         })?;
-        kept.version += 1;
+        cached.version += 1;
     }
-    Ok(kept)
+    Ok(cached)
 }
 
 /// Estimates an entity's memory again, after a replay.
-pub(super) fn measured<E: Entity>(key: &Key, mut kept: Kept<E::State>) -> Kept<E::State> {
-    let length = serde_json::to_string(&kept.state).map_or(0, |state| state.len());
-    kept.bytes = memory_bytes(key, length);
-    kept
+pub(super) fn measured<E: Entity>(key: &Key, mut cached: CachedEntity<E::State>) -> CachedEntity<E::State> {
+    let length = serde_json::to_string(&cached.state).map_or(0, |state| state.len());
+    cached.bytes = memory_bytes(key, length);
+    cached
 }
 
 /// The estimated memory of an entity.
@@ -141,39 +147,39 @@ fn refold<E: Entity>(state: E::State, name: &Name, payload: &str) -> Result<E::S
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
-    as_kept(text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message"))
+    stored_text(text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message"))
 }
 
 /// The way of one entity through a batch.
 pub(super) struct Run<'a, E: Entity> {
-    before: Option<&'a Kept<E::State>>,
+    before: Option<&'a CachedEntity<E::State>>,
     limits: Limits,
-    written: &'a Written,
+    written: &'a BatchProgress,
     /// Whether the state is measured after each event.
     measures: bool,
-    kept: Kept<E::State>,
+    cached: CachedEntity<E::State>,
     /// The events that were applied since `before`.
     applied: Vec<(Name, String)>,
 }
 
 impl<'a, E: Entity> Run<'a, E> {
     pub(super) fn new(
-        before: Option<&'a Kept<E::State>>,
+        before: Option<&'a CachedEntity<E::State>>,
         limits: Limits,
-        written: &'a Written,
+        written: &'a BatchProgress,
         measures: bool,
     ) -> Self {
-        let new = || Kept { state: E::State::default(), version: 0, last: 0, snapshot: 0, bytes: 0 };
-        let kept = before.cloned().unwrap_or_else(new);
-        Self { before, limits, written, measures, kept, applied: Vec::new() }
+        let new = || CachedEntity { state: E::State::default(), version: 0, last: 0, snapshot: 0, bytes: 0 };
+        let cached = before.cloned().unwrap_or_else(new);
+        Self { before, limits, written, measures, cached, applied: Vec::new() }
     }
 
     /// Processes the events; `None` if the batch writes too much by now.
     pub(super) fn all(
         &mut self,
-        events: &[(usize, Received)],
+        events: &[(usize, InboxEvent)],
         stored: bool,
-    ) -> Result<Option<Vec<(usize, Decision)>>, Broken> {
+    ) -> Result<Option<Vec<(usize, Decision)>>, FatalError> {
         let mut decisions = Vec::with_capacity(events.len());
         let mut before = None;
         for (place, event) in events {
@@ -187,24 +193,28 @@ impl<'a, E: Entity> Run<'a, E> {
         Ok(Some(decisions))
     }
 
-    fn one(&mut self, event: &Received, stored: bool) -> Result<Decision, Broken> {
+    fn one(&mut self, event: &InboxEvent, stored: bool) -> Result<Decision, FatalError> {
         let dead = |why: &str| Decision::Dead { why: why.to_owned(), attempts: 1 };
-        match repost(self.kept.last, event.seq - 1, event.link, stored) {
-            Repost::Process => self.process(event),
-            Repost::AnswerAgain | Repost::Done | Repost::Refuse if !event.is_repost() => Ok(Decision::Passed),
-            Repost::AnswerAgain => Ok(Decision::Again),
-            Repost::Done => Ok(Decision::Done),
-            Repost::Delay => {
+        match decide_event(self.cached.last, event.seq - 1, event.link, stored) {
+            EntityDecision::Process => self.process(event),
+            EntityDecision::AnswerAgain | EntityDecision::Done | EntityDecision::Refuse
+                if !event.is_repost() =>
+            {
+                Ok(Decision::Passed)
+            }
+            EntityDecision::AnswerAgain => Ok(Decision::Again),
+            EntityDecision::Done => Ok(Decision::Done),
+            EntityDecision::Delay => {
                 Ok(dead("the event before it never arrived: its link was not assigned by a send"))
             }
-            Repost::Refuse => Ok(dead(
+            EntityDecision::Refuse => Ok(dead(
                 "it is older than the latest event of the entity, and not in the repository: send it as a new event",
             )),
         }
     }
 
-    fn process(&mut self, event: &Received) -> Result<Decision, Broken> {
-        if let Some((why, attempts)) = &event.doomed {
+    fn process(&mut self, event: &InboxEvent) -> Result<Decision, FatalError> {
+        if let Some((why, attempts)) = &event.failure {
             return Ok(Decision::Dead { why: why.clone(), attempts: *attempts });
         }
         let read = match decode::<E>(&event.name, &event.payload) {
@@ -239,11 +249,11 @@ impl<'a, E: Entity> Run<'a, E> {
     /// Validates and applies. Returns the reason of a rejection, or the message of a panic, after
     /// which the state is gone.
     fn attempt(&mut self, event: &E::Event) -> Result<Result<Applied<E::State>, String>, String> {
-        let valid = catch_unwind(AssertUnwindSafe(|| E::validate(&self.kept.state, event)));
+        let valid = catch_unwind(AssertUnwindSafe(|| E::validate(&self.cached.state, event)));
         match valid.map_err(|panic| format!("validate panicked: {}", words(panic.as_ref())))? {
             Err(rejection) => Ok(Err(rejection.reason().to_owned())),
             Ok(()) => {
-                let state = std::mem::take(&mut self.kept.state);
+                let state = std::mem::take(&mut self.cached.state);
                 let applied = catch_unwind(AssertUnwindSafe(|| E::apply(state, event)));
                 applied.map(Ok).map_err(|panic| format!("apply panicked: {}", words(panic.as_ref())))
             }
@@ -254,7 +264,7 @@ impl<'a, E: Entity> Run<'a, E> {
     fn fault(&mut self, applied: &Applied<E::State>) -> Option<String> {
         let limit = self.limits.payload_bytes.saturating_sub(AROUND_BYTES);
         if let Some(fault) = &applied.fault {
-            return Some(as_kept(fault));
+            return Some(stored_text(fault));
         }
         if applied.follow_ups.len() > FOLLOW_UPS_MAX {
             return Some(format!(
@@ -295,55 +305,60 @@ impl<'a, E: Entity> Run<'a, E> {
         None
     }
 
-    fn stored(&mut self, event: &Received, applied: Applied<E::State>) -> Decision {
+    fn stored(&mut self, event: &InboxEvent, applied: Applied<E::State>) -> Decision {
         let Applied { state, result, follow_ups, .. } = applied;
         let values: usize = follow_ups.iter().map(|follow_up| follow_up.event().value.len()).sum();
         self.written.add(values + result.as_ref().map_or(0, String::len));
-        self.kept.state = state;
-        self.kept.version += 1;
-        self.kept.last = event.link.id;
+        self.cached.state = state;
+        self.cached.version += 1;
+        self.cached.last = event.link.id;
         self.applied.push((event.name.clone(), event.payload.clone()));
-        Decision::Stored { version: self.kept.version, result, follow_ups }
+        Decision::Stored { version: self.cached.version, result, follow_ups }
     }
 
-    fn rejected(&mut self, event: &Received, reason: String) -> Decision {
-        self.kept.last = event.link.id;
-        Decision::Rejected(as_kept(&reason))
+    fn rejected(&mut self, event: &InboxEvent, reason: String) -> Decision {
+        self.cached.last = event.link.id;
+        Decision::Rejected(stored_text(&reason))
     }
 
     /// Rebuilds the state that was lost in a panic.
-    fn undo(&mut self) -> Result<(), Broken> {
+    fn undo(&mut self) -> Result<(), FatalError> {
         let mut state = self.before.map(|before| before.state.clone()).unwrap_or_default();
         for (name, payload) in &self.applied {
             state = refold::<E>(state, name, payload).map_err(|why| {
-                Broken(format!("applying {} again did not give the same state: {why}", E::TYPE))
+                FatalError(format!("applying {} again did not give the same state: {why}", E::TYPE))
             })?;
         }
-        self.kept.state = state;
+        self.cached.state = state;
         Ok(())
     }
 
     /// The state as JSON, if anything was applied.
-    pub(super) fn state(&self, key: &Key) -> Result<Option<String>, Broken> {
+    pub(super) fn state(&self, key: &Key) -> Result<Option<String>, FatalError> {
         if self.applied.is_empty() {
             return Ok(None);
         }
-        let state = serde_json::to_string(&self.kept.state)
-            .map_err(|error| Broken(format!("the state of {}/{} is not JSON: {error}", E::TYPE, key.id)))?;
+        let state = serde_json::to_string(&self.cached.state).map_err(|error| {
+            FatalError(format!("the state of {}/{} is not JSON: {error}", E::TYPE, key.id))
+        })?;
         self.written.add(state.len());
         Ok(Some(state))
     }
 
     /// The entity as it is now, and its state if that is to be written.
-    pub(super) fn end(mut self, key: &Key, state: Option<String>) -> (Kept<E::State>, Option<String>) {
+    pub(super) fn end(
+        mut self,
+        key: &Key,
+        state: Option<String>,
+    ) -> (CachedEntity<E::State>, Option<String>) {
         if let Some(state) = &state {
-            self.kept.bytes = memory_bytes(key, state.len());
+            self.cached.bytes = memory_bytes(key, state.len());
         }
-        let is_due = self.kept.version - self.kept.snapshot >= self.limits.snapshot_every;
+        let is_due = self.cached.version - self.cached.snapshot >= self.limits.snapshot_every;
         let snapshot = state.filter(|_| is_due);
         if snapshot.is_some() {
-            self.kept.snapshot = self.kept.version;
+            self.cached.snapshot = self.cached.version;
         }
-        (self.kept, snapshot)
+        (self.cached, snapshot)
     }
 }

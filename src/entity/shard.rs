@@ -5,10 +5,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::cache::{Cache, Left};
+use super::cache::{Cache, Evictions};
 use super::define::{Entity, FollowUp};
-use super::envelope::Received;
-use super::run::{Kept, Run, Written};
+use super::envelope::InboxEvent;
+use super::run::{BatchProgress, CachedEntity, Run};
 use crate::event::{CanvasId, StreamName};
 
 /// The key of an entity within its type.
@@ -50,7 +50,7 @@ pub(super) enum Decision {
 
 /// An entity that a batch has changed.
 #[derive(Debug)]
-pub(super) struct Changed {
+pub(super) struct ChangedEntity {
     pub(super) key: Key,
     pub(super) version: i64,
     pub(super) last: i64,
@@ -61,20 +61,20 @@ pub(super) struct Changed {
 /// What an actor made of its part of a batch: decisions with the indices of their events in the
 /// batch, and changed entities.
 #[derive(Debug, Default)]
-pub(super) struct Worked {
+pub(super) struct WorkOutput {
     pub(super) decisions: Vec<(usize, Decision)>,
-    pub(super) changed: Vec<Changed>,
+    pub(super) changed: Vec<ChangedEntity>,
 }
 
 /// Why a processor can't continue until a person acts: for instance, `apply` no longer does with
 /// the stored events what it did before.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Broken(pub(super) String);
+pub(super) struct FatalError(pub(super) String);
 
 /// What is stored of an entity that is taken into memory.
 #[derive(Clone, Debug)]
-pub(super) struct Stored {
+pub(super) struct StoredState {
     pub(super) key: Key,
     pub(super) last: i64,
     /// Its snapshot, and the snapshot's version.
@@ -90,23 +90,23 @@ pub(super) struct Size {
     /// Whether all existing entities are in memory.
     pub(super) is_whole: bool,
     /// What was evicted just now.
-    pub(super) left: Left,
+    pub(super) evicted: Evictions,
 }
 
-/// What is in memory of an entity.
+/// What a lookup of an entity in memory finds.
 #[derive(Debug)]
-pub(super) enum Found<S> {
-    Kept(S, i64),
-    /// Nothing, but the database may have it.
+pub(super) enum CacheLookup<S> {
+    Cached(S, i64),
+    /// It is not in memory, but may be in the database.
     Cold,
     /// There is no such entity.
-    Nothing,
+    Absent,
 }
 
 pub(super) struct Shard<E: Entity> {
     limits: Limits,
-    cache: Cache<Kept<E::State>>,
-    pending: HashMap<Key, Kept<E::State>>,
+    cache: Cache<CachedEntity<E::State>>,
+    pending: HashMap<Key, CachedEntity<E::State>>,
 }
 
 impl<E: Entity> Shard<E> {
@@ -120,16 +120,16 @@ impl<E: Entity> Shard<E> {
             entities: cache.len(),
             bytes: cache.bytes(),
             is_whole: cache.is_whole(),
-            left: Left::default(),
+            evicted: Evictions::default(),
         }
     }
 
     /// The committed state of an entity, and its version.
-    pub(super) fn read(&self, key: &Key) -> Found<E::State> {
+    pub(super) fn read(&self, key: &Key) -> CacheLookup<E::State> {
         match self.cache.peek(key) {
-            Some(kept) => Found::Kept(kept.state.clone(), kept.version),
-            None if self.cache.is_cold(key) => Found::Cold,
-            None => Found::Nothing,
+            Some(cached) => CacheLookup::Cached(cached.state.clone(), cached.version),
+            None if self.cache.is_cold(key) => CacheLookup::Cold,
+            None => CacheLookup::Absent,
         }
     }
 
@@ -139,41 +139,41 @@ impl<E: Entity> Shard<E> {
     }
 
     /// Takes an entity into memory, regardless of the limit: see [`Self::trim`].
-    pub(super) fn keep(&mut self, key: Key, kept: Kept<E::State>) {
-        let bytes = kept.bytes;
-        self.cache.insert(key, kept, bytes);
+    pub(super) fn keep(&mut self, key: Key, cached: CachedEntity<E::State>) {
+        let bytes = cached.bytes;
+        self.cache.insert(key, cached, bytes);
     }
 
     /// Notes that there is more of this canvas, or of all canvases, than is in memory.
-    pub(super) fn is_part_of(&mut self, canvas: Option<CanvasId>) {
+    pub(super) fn mark_partial(&mut self, canvas: Option<CanvasId>) {
         match canvas {
-            Some(canvas) => self.cache.is_part_of(canvas),
-            None => self.cache.is_part_of_all(),
+            Some(canvas) => self.cache.mark_partial(canvas),
+            None => self.cache.mark_all_partial(),
         }
     }
 
     /// Evicts entities that exceed the limit. Only between batches: a batch has its entities in
     /// memory.
     pub(super) fn trim(&mut self) -> Size {
-        let left = self.cache.trim();
-        Size { left, ..self.size() }
+        let evicted = self.cache.trim();
+        Size { evicted, ..self.size() }
     }
 
     /// Processes events of a batch, those of each entity in their order. Nothing of it is visible
     /// before [`Self::commit`]. `None` if the batch writes too much.
     pub(super) fn work(
         &mut self,
-        events: Vec<(usize, Received)>,
+        events: Vec<(usize, InboxEvent)>,
         stored: bool,
-        written: &Written,
-    ) -> Result<Option<Worked>, Broken> {
+        written: &BatchProgress,
+    ) -> Result<Option<WorkOutput>, FatalError> {
         self.pending.clear();
-        let mut by_entity: BTreeMap<Key, Vec<(usize, Received)>> = BTreeMap::new();
+        let mut by_entity: BTreeMap<Key, Vec<(usize, InboxEvent)>> = BTreeMap::new();
         for (place, event) in events {
             let key = Key { canvas: event.canvas, id: event.entity.clone() };
             by_entity.entry(key).or_default().push((place, event));
         }
-        let mut worked = Worked::default();
+        let mut worked = WorkOutput::default();
         for (key, events) in by_entity {
             if !self.work_entity(key, &events, stored, written, &mut worked)? {
                 return Ok(None);
@@ -185,8 +185,8 @@ impl<E: Entity> Shard<E> {
     /// Follows the commit of the batch.
     pub(super) fn commit(&mut self) -> Size {
         let pending: Vec<_> = self.pending.drain().collect();
-        for (key, kept) in pending {
-            self.keep(key, kept);
+        for (key, cached) in pending {
+            self.keep(key, cached);
         }
         self.trim()
     }
@@ -209,11 +209,11 @@ impl<E: Entity> Shard<E> {
     fn work_entity(
         &mut self,
         key: Key,
-        events: &[(usize, Received)],
+        events: &[(usize, InboxEvent)],
         stored: bool,
-        written: &Written,
-        worked: &mut Worked,
-    ) -> Result<bool, Broken> {
+        written: &BatchProgress,
+        worked: &mut WorkOutput,
+    ) -> Result<bool, FatalError> {
         self.cache.touch(&key);
         let before = self.cache.peek(&key);
         let mut run = Run::<E>::new(before, self.limits, written, false);
@@ -231,16 +231,16 @@ impl<E: Entity> Shard<E> {
         }
         worked.decisions.append(&mut decisions);
         written.goes_on(events.last().map(|(place, _)| *place), None);
-        let (kept, snapshot) = run.end(&key, state);
+        let (cached, snapshot) = run.end(&key, state);
         // Nothing is kept of an entity that never had a valid event.
-        if kept.version > 0 && before.is_none_or(|before| before.last != kept.last) {
-            worked.changed.push(Changed {
+        if cached.version > 0 && before.is_none_or(|before| before.last != cached.last) {
+            worked.changed.push(ChangedEntity {
                 key: key.clone(),
-                version: kept.version,
-                last: kept.last,
+                version: cached.version,
+                last: cached.last,
                 snapshot,
             });
-            self.pending.insert(key, kept);
+            self.pending.insert(key, cached);
         }
         Ok(true)
     }

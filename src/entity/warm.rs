@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::actors::{Actors, died};
 use super::batch::shape;
 use super::define::Entity;
-use super::run::{Kept, measured, replay, thaw};
-use super::shard::{Broken, Key, Stored};
+use super::run::{CachedEntity, measured, replay, thaw};
+use super::shard::{FatalError, Key, StoredState};
 use crate::event::{CanvasId, EntityType, Name, StreamName};
 use crate::store::{EntityPosition, LoadedEntity, Store, StoreError, TAIL_ROWS, WantedTail};
 
@@ -24,18 +24,18 @@ const READS_MAX: usize = 2;
 
 /// Why entities could not be loaded.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ColdError {
+pub(super) enum LoadError {
     /// It may succeed later.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// A person has to act first.
     #[error(transparent)]
-    Broken(#[from] Broken),
+    Fatal(#[from] FatalError),
 }
 
-/// What was loaded.
+/// How many entities were loaded, and what that took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Warm {
+pub(super) struct LoadReport {
     pub(super) entities: usize,
     /// Events that were applied again, because they are in no snapshot.
     pub(super) replayed: u64,
@@ -43,13 +43,13 @@ pub(super) struct Warm {
 
 /// How far loading a type's entities has come: after an error it continues from there.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Warming {
+pub(super) struct LoadProgress {
     after: Option<EntityPosition>,
     read_bytes: usize,
     replayed: u64,
 }
 
-impl Warming {
+impl LoadProgress {
     /// Whether nothing is loaded yet.
     pub(super) fn begins(&self) -> bool {
         self.after.is_none()
@@ -57,16 +57,16 @@ impl Warming {
 }
 
 /// An entity whose last events are in no snapshot.
-struct Behind<S> {
+struct PendingReplay<S> {
     key: Key,
-    kept: Kept<S>,
+    cached: CachedEntity<S>,
     /// The `seq` of the last event that is in its state.
     after: i64,
     version: i64,
 }
 
 /// Where entities are loaded from, and where to.
-pub(super) struct Stove<'a, E: Entity> {
+pub(super) struct Loader<'a, E: Entity> {
     pub(super) store: &'a Store,
     pub(super) actors: &'a Actors<E>,
     pub(super) entity_type: &'a EntityType,
@@ -76,10 +76,14 @@ pub(super) struct Stove<'a, E: Entity> {
     pub(super) stall: Duration,
 }
 
-impl<E: Entity> Stove<'_, E> {
+impl<E: Entity> Loader<'_, E> {
     /// Loads a type's entities, as far as there is room, after those that were loaded before. The
     /// rest of a canvas that evicts its own entities is skipped.
-    pub(super) async fn warm_up(&self, limit_bytes: usize, so_far: &mut Warming) -> Result<Warm, ColdError> {
+    pub(super) async fn warm_up(
+        &self,
+        limit_bytes: usize,
+        so_far: &mut LoadProgress,
+    ) -> Result<LoadReport, LoadError> {
         loop {
             let (page, more) = self
                 .store
@@ -93,11 +97,11 @@ impl<E: Entity> Stove<'_, E> {
             let sizes = self.actors.ask_all(|shard| shard.trim()).await?;
             let Some(last) = last.filter(|_| more) else { break };
             if so_far.read_bytes / READS_MAX > limit_bytes {
-                self.is_part_of(None).await?;
+                self.mark_partial(None).await?;
                 break;
             }
-            so_far.after = Some(if sizes.iter().any(|size| size.left.last == Some(last.canvas)) {
-                self.is_part_of(Some(last.canvas)).await?;
+            so_far.after = Some(if sizes.iter().any(|size| size.evicted.last == Some(last.canvas)) {
+                self.mark_partial(Some(last.canvas)).await?;
                 match next(last.canvas) {
                     Some(canvas) => EntityPosition { canvas, id: None },
                     None => break,
@@ -107,43 +111,43 @@ impl<E: Entity> Stove<'_, E> {
             });
         }
         let sizes = self.actors.ask_all(|shard| shard.size()).await?;
-        Ok(Warm { entities: sizes.iter().map(|size| size.entities).sum(), replayed: so_far.replayed })
+        Ok(LoadReport { entities: sizes.iter().map(|size| size.entities).sum(), replayed: so_far.replayed })
     }
 
     /// Loads these entities, as far as a page goes. Returns how many of them were looked up, at
     /// least one.
-    pub(super) async fn load(&self, keys: &[Key]) -> Result<usize, ColdError> {
+    pub(super) async fn load(&self, keys: &[Key]) -> Result<usize, LoadError> {
         let keys: Vec<(CanvasId, &StreamName)> = keys.iter().map(|key| (key.canvas, &key.id)).collect();
         let found = self.store.entities_of(self.entity_type, &keys, shape::<E>(), self.page_bytes).await?;
-        let looked = found.len();
+        let looked_up = found.len();
         self.take(found).await?;
-        Ok(looked)
+        Ok(looked_up)
     }
 
     /// An entity as it was committed, without taking it into memory; `None` if it does not exist.
-    pub(super) async fn show(&self, key: &Key) -> Result<Option<(E::State, i64)>, ColdError> {
+    pub(super) async fn show(&self, key: &Key) -> Result<Option<(E::State, i64)>, LoadError> {
         let keys = [(key.canvas, &key.id)];
         let mut found =
             self.store.entities_of(self.entity_type, &keys, shape::<E>(), self.page_bytes).await?;
         let Some(entity) = found.pop().filter(|found| found.version > 0) else { return Ok(None) };
-        self.is_own(&entity)?;
+        self.check_version(&entity)?;
         let stored = stored(&entity);
-        let kept =
+        let cached =
             self.within(key, self.actors.ask(self.actors.of(key), move |_| thaw::<E>(&stored))).await?;
-        let (mut whole, _) = self.replay(vec![behind(kept, &entity)]).await?;
-        Ok(whole.pop().map(|(_, kept)| (kept.state, kept.version)))
+        let (mut whole, _) = self.replay(vec![pending_replay(cached, &entity)]).await?;
+        Ok(whole.pop().map(|(_, cached)| (cached.state, cached.version)))
     }
 
-    async fn is_part_of(&self, canvas: Option<CanvasId>) -> Result<(), Broken> {
-        self.actors.ask_all(move |shard| shard.is_part_of(canvas)).await.map(drop)
+    async fn mark_partial(&self, canvas: Option<CanvasId>) -> Result<(), FatalError> {
+        self.actors.ask_all(move |shard| shard.mark_partial(canvas)).await.map(drop)
     }
 
     /// Takes entities into memory. Returns how many events were applied for them.
-    async fn take(&self, found: Vec<LoadedEntity>) -> Result<u64, ColdError> {
+    async fn take(&self, found: Vec<LoadedEntity>) -> Result<u64, LoadError> {
         let mut parts: Vec<Vec<LoadedEntity>> = Vec::new();
         parts.resize_with(self.actors.count(), Vec::new);
         for entity in found {
-            self.is_own(&entity)?;
+            self.check_version(&entity)?;
             if entity.version > 0 {
                 parts[self.actors.of(&key(&entity))].push(entity);
             }
@@ -156,24 +160,24 @@ impl<E: Entity> Stove<'_, E> {
                 let mut late = Vec::new();
                 for entity in part {
                     *now.lock().unwrap_or_else(PoisonError::into_inner) = Some(key(&entity));
-                    let kept = thaw::<E>(&stored(&entity));
-                    if kept.version == entity.version {
-                        shard.keep(key(&entity), kept);
+                    let cached = thaw::<E>(&stored(&entity));
+                    if cached.version == entity.version {
+                        shard.keep(key(&entity), cached);
                     } else {
-                        late.push(behind(kept, &entity));
+                        late.push(pending_replay(cached, &entity));
                     }
                 }
                 late
             });
             let Ok(taken) = tokio::time::timeout(self.stall, taken).await else {
                 let at = at.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                return Err(at.map_or_else(died, |key| self.hangs(&key)).into());
+                return Err(at.map_or_else(died, |key| self.hang_error(&key)).into());
             };
             late.append(&mut taken?);
         }
         let (whole, replayed) = self.replay(late).await?;
-        for (key, kept) in whole {
-            self.actors.ask(self.actors.of(&key), move |shard| shard.keep(key, kept)).await?;
+        for (key, cached) in whole {
+            self.actors.ask(self.actors.of(&key), move |shard| shard.keep(key, cached)).await?;
         }
         Ok(replayed)
     }
@@ -182,16 +186,16 @@ impl<E: Entity> Stove<'_, E> {
     /// entities and the number of events.
     async fn replay(
         &self,
-        late: Vec<Behind<E::State>>,
-    ) -> Result<(Vec<(Key, Kept<E::State>)>, u64), ColdError> {
+        late: Vec<PendingReplay<E::State>>,
+    ) -> Result<(Vec<(Key, CachedEntity<E::State>)>, u64), LoadError> {
         let (mut late, mut whole, mut replayed) = (VecDeque::from(late), Vec::new(), 0);
         loop {
-            while let Some(one) = late.pop_front_if(|one| one.kept.version == one.version) {
-                let Behind { key, kept, .. } = one;
+            while let Some(one) = late.pop_front_if(|one| one.cached.version == one.version) {
+                let PendingReplay { key, cached, .. } = one;
                 let of = key.clone();
-                let measuring = self.actors.ask(self.actors.of(&key), move |_| measured::<E>(&of, kept));
-                let kept = self.within(&key, measuring).await?;
-                whole.push((key, kept));
+                let measuring = self.actors.ask(self.actors.of(&key), move |_| measured::<E>(&of, cached));
+                let cached = self.within(&key, measuring).await?;
+                whole.push((key, cached));
             }
             if late.is_empty() {
                 return Ok((whole, replayed));
@@ -200,7 +204,7 @@ impl<E: Entity> Stove<'_, E> {
             replayed += tails.iter().map(|tail| u64::try_from(tail.len()).unwrap_or_default()).sum::<u64>();
             let first = tails.first().is_none_or(Vec::is_empty);
             if let Some(one) = late.front().filter(|_| first) {
-                return Err(self.is_short(one).into());
+                return Err(self.missing_events_error(one).into());
             }
             for tail in tails.iter_mut().map(std::mem::take) {
                 let Some(one) = late.pop_front() else { break };
@@ -210,7 +214,7 @@ impl<E: Entity> Stove<'_, E> {
     }
 
     /// These events, by their entities, in one statement.
-    async fn tails(&self, wanted: Vec<WantedTail>) -> Result<Vec<Tail>, ColdError> {
+    async fn tails(&self, wanted: Vec<WantedTail>) -> Result<Vec<Tail>, LoadError> {
         let mut tails: Vec<Tail> = vec![Vec::new(); wanted.len()];
         for (place, event) in self.store.entity_tails(self.entity_type, &wanted, self.page_bytes).await? {
             if let Some(tail) = tails.get_mut(place) {
@@ -220,9 +224,13 @@ impl<E: Entity> Stove<'_, E> {
         Ok(tails)
     }
 
-    async fn refold(&self, one: Behind<E::State>, tail: Tail) -> Result<Behind<E::State>, ColdError> {
-        let Behind { key, kept, after, version } = one;
-        let Some((last, ..)) = tail.last() else { return Ok(Behind { key, kept, after, version }) };
+    async fn refold(
+        &self,
+        one: PendingReplay<E::State>,
+        tail: Tail,
+    ) -> Result<PendingReplay<E::State>, LoadError> {
+        let PendingReplay { key, cached, after, version } = one;
+        let Some((last, ..)) = tail.last() else { return Ok(PendingReplay { key, cached, after, version }) };
         let after = *last;
         // If the events crash the process, the last of these lines names the entity.
         tracing::debug!(
@@ -231,22 +239,22 @@ impl<E: Entity> Stove<'_, E> {
         );
         let events: Vec<_> = tail.into_iter().map(|(_, name, payload)| (name, payload)).collect();
         let of = key.clone();
-        let replaying = self.actors.ask(self.actors.of(&key), move |_| replay::<E>(&of, kept, &events));
-        let kept = self.within(&key, replaying).await??;
-        Ok(Behind { key, kept, after, version })
+        let replaying = self.actors.ask(self.actors.of(&key), move |_| replay::<E>(&of, cached, &events));
+        let cached = self.within(&key, replaying).await??;
+        Ok(PendingReplay { key, cached, after, version })
     }
 
     /// The answer of an actor that runs the author's code for an entity; an error if that hangs.
     async fn within<T>(
         &self,
         key: &Key,
-        asked: impl Future<Output = Result<T, Broken>>,
-    ) -> Result<T, Broken> {
-        tokio::time::timeout(self.stall, asked).await.unwrap_or_else(|_| Err(self.hangs(key)))
+        asked: impl Future<Output = Result<T, FatalError>>,
+    ) -> Result<T, FatalError> {
+        tokio::time::timeout(self.stall, asked).await.unwrap_or_else(|_| Err(self.hang_error(key)))
     }
 
-    fn hangs(&self, key: &Key) -> Broken {
-        Broken(format!(
+    fn hang_error(&self, key: &Key) -> FatalError {
+        FatalError(format!(
             "rebuilding {}/{}/{} from what is stored of it has not ended within {:?}: `apply`, or \
              the code that reads its state, hangs; deploy a program in which it does not, then \
              `wakeq groups recover entities.{}`",
@@ -254,21 +262,24 @@ impl<E: Entity> Stove<'_, E> {
         ))
     }
 
-    fn is_short(&self, Behind { key, kept, version, .. }: &Behind<E::State>) -> Broken {
-        Broken(format!(
+    fn missing_events_error(
+        &self,
+        PendingReplay { key, cached, version, .. }: &PendingReplay<E::State>,
+    ) -> FatalError {
+        FatalError(format!(
             "{}/{}/{} has {version} events, and the repository gives {}: the log was changed or \
              dropped by something other than its processor",
-            key.canvas, self.entity_type, key.id, kept.version
+            key.canvas, self.entity_type, key.id, cached.version
         ))
     }
 
     /// Checks that no one but its processor has appended to its repository.
-    fn is_own(&self, entity: &LoadedEntity) -> Result<(), Broken> {
+    fn check_version(&self, entity: &LoadedEntity) -> Result<(), FatalError> {
         let LoadedEntity { canvas, id, version, stored, .. } = entity;
         if version == stored {
             return Ok(());
         }
-        Err(Broken(format!(
+        Err(FatalError(format!(
             "the repository has {stored} events of {canvas}/{}/{id}, and {version} were stored by \
              its processor: only the processor may append to the category {}",
             self.entity_type,
@@ -281,10 +292,10 @@ impl<E: Entity> Stove<'_, E> {
 type Tail = Vec<(i64, Name, String)>;
 
 /// The next events of the first of these entities, as many as one statement reads.
-fn wanted<S>(late: &VecDeque<Behind<S>>) -> Vec<WantedTail> {
+fn wanted<S>(late: &VecDeque<PendingReplay<S>>) -> Vec<WantedTail> {
     let (mut room, mut wanted) = (TAIL_ROWS, Vec::new());
-    for Behind { key, kept, after, version } in late {
-        let most = usize::try_from(version - kept.version).unwrap_or_default().min(room);
+    for PendingReplay { key, cached, after, version } in late {
+        let most = usize::try_from(version - cached.version).unwrap_or_default().min(room);
         if most == 0 {
             break;
         }
@@ -296,9 +307,9 @@ fn wanted<S>(late: &VecDeque<Behind<S>>) -> Vec<WantedTail> {
 
 /// An entity as of its snapshot. If that could not be read, the entity is rebuilt from the first
 /// event on.
-fn behind<S>(kept: Kept<S>, entity: &LoadedEntity) -> Behind<S> {
-    let after = entity.snapshot.as_ref().filter(|_| kept.version > 0).map_or(0, |snapshot| snapshot.seq);
-    Behind { key: key(entity), kept, after, version: entity.version }
+fn pending_replay<S>(cached: CachedEntity<S>, entity: &LoadedEntity) -> PendingReplay<S> {
+    let after = entity.snapshot.as_ref().filter(|_| cached.version > 0).map_or(0, |snapshot| snapshot.seq);
+    PendingReplay { key: key(entity), cached, after, version: entity.version }
 }
 
 /// The next canvas, in the order in which they are read.
@@ -310,16 +321,16 @@ fn key(entity: &LoadedEntity) -> Key {
     Key { canvas: entity.canvas, id: entity.id.clone() }
 }
 
-fn stored(entity: &LoadedEntity) -> Stored {
+fn stored(entity: &LoadedEntity) -> StoredState {
     let snapshot = entity.snapshot.as_ref().map(|snapshot| (snapshot.state.clone(), snapshot.version));
-    Stored { key: key(entity), last: entity.last_link, snapshot }
+    StoredState { key: key(entity), last: entity.last_link, snapshot }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::entity::define::{Applied, Rejection};
-    use crate::entity::shard::{Found, Limits};
+    use crate::entity::shard::{CacheLookup, Limits};
     use crate::store::tests::Table;
 
     const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -355,8 +366,8 @@ mod tests {
     async fn sum(actors: &Actors<Adder>, canvas: CanvasId, n: i64) -> Option<(i64, i64)> {
         let key = Key { canvas, id: format!("e{n:04}").parse().unwrap() };
         match actors.ask(actors.of(&key), move |shard| shard.read(&key)).await.unwrap() {
-            Found::Kept(sum, version) => Some((sum, version)),
-            Found::Cold | Found::Nothing => None,
+            CacheLookup::Cached(sum, version) => Some((sum, version)),
+            CacheLookup::Cold | CacheLookup::Absent => None,
         }
     }
 
@@ -370,21 +381,21 @@ mod tests {
         let (actors, entity_type) = (actors(), "adder".parse().unwrap());
         let stall = Duration::from_secs(30);
         let (store, page_bytes) = (&table.store, 2_000);
-        let stove = Stove { store, actors: &actors, entity_type: &entity_type, page_bytes, stall };
-        let mut so_far = Warming::default();
+        let loader = Loader { store, actors: &actors, entity_type: &entity_type, page_bytes, stall };
+        let mut so_far = LoadProgress::default();
         // At first nothing can be read.
         let away = table.without_streams().await;
-        assert!(stove.warm_up(usize::MAX, &mut so_far).await.is_err());
+        assert!(loader.warm_up(usize::MAX, &mut so_far).await.is_err());
         assert!(so_far.begins());
         away.rollback().await.unwrap();
         // One on the last page does not match its repository.
         table.add_to_version(OTHER, "e0299", 1).await;
-        assert!(matches!(stove.warm_up(usize::MAX, &mut so_far).await, Err(ColdError::Broken(_))));
+        assert!(matches!(loader.warm_up(usize::MAX, &mut so_far).await, Err(LoadError::Fatal(_))));
         assert!(!so_far.begins());
         table.add_to_version(OTHER, "e0299", -1).await;
         // If the first page were read again, this one would be missing.
         table.remove_adder(CanvasId::DEFAULT, "e0006").await;
-        let warm = stove.warm_up(usize::MAX, &mut so_far).await.unwrap();
+        let warm = loader.warm_up(usize::MAX, &mut so_far).await.unwrap();
         assert_eq!(warm.entities, 600);
         for n in 1..=300 {
             assert_eq!(sum(&actors, CanvasId::DEFAULT, n).await, Some((100 + n % 7, 1 + n % 7)), "{n}");

@@ -6,20 +6,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::batch::{Unmade, batch};
+use super::batch::{Unstorable, batch};
 use super::define::Entity;
-use super::envelope::Received;
+use super::envelope::InboxEvent;
 use super::halt::Halt;
 use super::owner::{FAREWELL, Owner};
 use super::parts::Parts;
-use super::run::Written;
-use super::shard::{Key, Worked};
+use super::run::BatchProgress;
+use super::shard::{Key, WorkOutput};
 use crate::event::EntityId;
-use crate::store::{PositionMove, Recorded};
+use crate::store::{PositionMove, RecordedOutcome};
 
 /// The outcome of processing a batch.
-enum Work {
-    Done(Worked),
+enum BatchOutcome {
+    Done(WorkOutput),
     /// It writes more than a batch may.
     TooMuch,
     /// Actors hung, and were replaced: the indices of the events that they were processing.
@@ -30,7 +30,7 @@ impl<E: Entity> Owner<E> {
     /// Processes and commits events of the inbox, which go up to `through`: all of a batch or
     /// nothing. Returns how many. 0 if they have to be started again, fewer at a time or without
     /// those of entities that were set aside.
-    pub(super) async fn process(&mut self, rest: &[Received], through: i64) -> Result<usize, Halt> {
+    pub(super) async fn process(&mut self, rest: &[InboxEvent], through: i64) -> Result<usize, Halt> {
         let mut part = first_part(rest, self.part_of(self.most));
         if let [erasure] = part
             && erasure.erases()
@@ -48,7 +48,7 @@ impl<E: Entity> Owner<E> {
         if losses > 1 && self.set_aside(&first, self.alone_through, losses - 1).await? {
             return Ok(0);
         }
-        first.doomed = doom_of(losses, self.parts.config.attempts);
+        first.failure = failure_after_losses(losses, self.parts.config.attempts);
         let alone = async {
             self.load(std::slice::from_ref(&first)).await?;
             self.process_part(Cow::Owned(vec![first]), rest.len(), through).await
@@ -57,8 +57,8 @@ impl<E: Entity> Owner<E> {
         if ended.is_err() {
             // Whatever failed, it was not the event.
             let Parts { store, entity_type, .. } = &*self.parts;
-            let acquitted = store.acquit_entity_event(entity_type, self.epoch, seq);
-            let _ = tokio::time::timeout(FAREWELL, acquitted).await;
+            let uncounted = store.uncount_attempt(entity_type, self.epoch, seq);
+            let _ = tokio::time::timeout(FAREWELL, uncounted).await;
         }
         ended
     }
@@ -75,7 +75,7 @@ impl<E: Entity> Owner<E> {
     /// memory.
     async fn process_part(
         &mut self,
-        mut events: Cow<'_, [Received]>,
+        mut events: Cow<'_, [InboxEvent]>,
         rest: usize,
         through: i64,
     ) -> Result<usize, Halt> {
@@ -83,18 +83,18 @@ impl<E: Entity> Owner<E> {
         let recorded = self.recorded(&events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         if let Some(why) = events.first().and_then(|first| unless_erased(first, recorded.as_ref())) {
-            doom(events.to_mut(), vec![Unmade { place: 0, why }]);
+            fail_events(events.to_mut(), vec![Unstorable { place: 0, why }]);
         }
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
         let (batch, done) = loop {
             let worked = match self.work(&events, stored).await? {
-                Work::Done(worked) => worked,
-                Work::TooMuch => {
+                BatchOutcome::Done(worked) => worked,
+                BatchOutcome::TooMuch => {
                     self.most = (events.len() / 2).max(1);
                     truncate(&mut events, self.most);
                     continue;
                 }
-                Work::Stalled(at) => {
+                BatchOutcome::Stalled(at) => {
                     self.after_a_stall(&events, &at).await?;
                     return Ok(0);
                 }
@@ -107,7 +107,7 @@ impl<E: Entity> Owner<E> {
             match made {
                 Ok(batch) => break (batch, done),
                 // Everything is processed again without these, so the loop ends.
-                Err(unmade) => doom(events.to_mut(), unmade),
+                Err(unstorable) => fail_events(events.to_mut(), unstorable),
             }
         };
         self.commit(batch).await?;
@@ -118,22 +118,22 @@ impl<E: Entity> Owner<E> {
 
     /// Loads the entities that events are about. Returns for how many of the events that is done,
     /// at least one. Costs nothing while all entities fit into memory.
-    async fn load(&self, events: &[Received]) -> Result<usize, Halt> {
+    async fn load(&self, events: &[InboxEvent]) -> Result<usize, Halt> {
         if self.whole {
             return Ok(events.len());
         }
         let mut known = HashSet::new();
-        let key = |event: &Received| Key { canvas: event.canvas, id: event.entity.clone() };
+        let key = |event: &InboxEvent| Key { canvas: event.canvas, id: event.entity.clone() };
         let keys = events.iter().map(key).filter(|key| known.insert(key.clone())).collect();
         let cold = self.parts.actors.cold(keys).await?;
         if cold.is_empty() {
             return Ok(events.len());
         }
-        let stove = self.stove();
+        let loader = self.loader();
         let loaded = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
-            loaded = stove.load(&cold) => loaded?,
+            loaded = loader.load(&cold) => loaded?,
         };
         self.parts.metrics.loaded(loaded);
         let missing =
@@ -143,7 +143,7 @@ impl<E: Entity> Owner<E> {
 
     /// Sets aside the entities whose events have held up a batch. If that is not possible, the
     /// events of the batch are processed one at a time.
-    async fn after_a_stall(&mut self, events: &[Received], at: &[usize]) -> Result<(), Halt> {
+    async fn after_a_stall(&mut self, events: &[InboxEvent], at: &[usize]) -> Result<(), Halt> {
         // It may have been the sum of all of them.
         self.most = (events.len() / 2).max(1);
         let last = events.last().map_or(0, |last| last.seq);
@@ -168,14 +168,14 @@ impl<E: Entity> Owner<E> {
     /// Makes the actors process events. `stored` says whether an event that was sent before is in
     /// the repository. Returns as soon as the inbox is withdrawn, or the actors hang: nothing takes
     /// effect before the commit.
-    async fn work(&mut self, events: &[Received], stored: bool) -> Result<Work, Halt> {
+    async fn work(&mut self, events: &[InboxEvent], stored: bool) -> Result<BatchOutcome, Halt> {
         let parts = Arc::clone(&self.parts);
         let stall = parts.config.stall;
-        let written = Written::of(events.len(), parts.config.batch_bytes);
+        let written = BatchProgress::of(events.len(), parts.config.batch_bytes);
         tokio::select! {
             biased;
             worked = parts.actors.work(events, stored, &written) => {
-                return Ok(worked?.map_or(Work::TooMuch, Work::Done));
+                return Ok(worked?.map_or(BatchOutcome::TooMuch, BatchOutcome::Done));
             }
             () = self.cancel.cancelled() => return Err(Halt::Withdrawn),
             () = tokio::time::sleep(stall) => {}
@@ -191,23 +191,23 @@ impl<E: Entity> Owner<E> {
         parts.metrics.stalled();
         parts.actors.replace_hanging().await?;
         self.whole = false;
-        Ok(Work::Stalled(at))
+        Ok(BatchOutcome::Stalled(at))
     }
 
     /// The record of an event that was sent before, and so is alone in its batch.
-    pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+    pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
         self.parts.recorded(events).await
     }
 }
 
 impl<E: Entity> Parts<E> {
     /// The entity that an event was sent to.
-    pub(super) fn entity_of(&self, event: &Received) -> EntityId {
+    pub(super) fn entity_of(&self, event: &InboxEvent) -> EntityId {
         EntityId { canvas: event.canvas, entity_type: self.entity_type.clone(), id: event.entity.clone() }
     }
 
     /// The record of an event that was sent before, and so is alone in its batch.
-    pub(super) async fn recorded(&self, events: &[Received]) -> Result<Option<Recorded>, Halt> {
+    pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
         let [event] = events else { return Ok(None) };
         if !event.is_repost() {
             return Ok(None);
@@ -217,29 +217,29 @@ impl<E: Entity> Parts<E> {
 }
 
 /// Why an event from before an erasure of its entity must not be processed.
-pub(super) fn unless_erased(event: &Received, recorded: Option<&Recorded>) -> Option<String> {
+pub(super) fn unless_erased(event: &InboxEvent, recorded: Option<&RecordedOutcome>) -> Option<String> {
     let is_before = recorded.is_some_and(|recorded| event.link.id < recorded.first);
     is_before.then(|| "it is from before the entity was erased: send it as a new event".to_owned())
 }
 
 /// Why an event dies with which this many owners were lost, this time included; `None` if it is to
 /// be tried.
-pub(super) fn doom_of(losses: u32, attempts: u32) -> Option<(String, u32)> {
+pub(super) fn failure_after_losses(losses: u32, attempts: u32) -> Option<(String, u32)> {
     let times = losses.saturating_sub(1);
     let why = format!("its processor hung, or its process ended, {times} times while it was processed alone");
     (losses > attempts).then_some((why, times))
 }
 
 /// Marks events that must not be processed.
-pub(super) fn doom(events: &mut [Received], unmade: Vec<Unmade>) {
-    for Unmade { place, why } in unmade {
+pub(super) fn fail_events(events: &mut [InboxEvent], unstorable: Vec<Unstorable>) {
+    for Unstorable { place, why } in unstorable {
         if let Some(event) = events.get_mut(place) {
-            event.doomed = Some((why, 1));
+            event.failure = Some((why, 1));
         }
     }
 }
 
-fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
+fn truncate(events: &mut Cow<'_, [InboxEvent]>, count: usize) {
     match events {
         Cow::Borrowed(all) => *all = &all[..count.min(all.len())],
         Cow::Owned(all) => all.truncate(count),
@@ -248,8 +248,8 @@ fn truncate(events: &mut Cow<'_, [Received]>, count: usize) {
 
 /// The first batch of a page: events that were not sent before, or a single one that was, or an
 /// erasure.
-pub(super) fn first_part(events: &[Received], most: usize) -> &[Received] {
-    let is_fresh = |event: &&Received| !event.is_repost() && !event.erases();
+pub(super) fn first_part(events: &[InboxEvent], most: usize) -> &[InboxEvent] {
+    let is_fresh = |event: &&InboxEvent| !event.is_repost() && !event.erases();
     let fresh = events.iter().take(most).take_while(is_fresh).count();
     &events[..fresh.max(1)]
 }

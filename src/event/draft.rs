@@ -56,7 +56,7 @@ pub struct Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Logged {
     /// The stream given by its address and object.
-    Where,
+    ByAddress,
     /// This stream of a category.
     In(Category, StreamName),
 }
@@ -244,7 +244,7 @@ impl Event {
     /// # }
     /// ```
     pub fn logged(mut self) -> Self {
-        self.logged = Some(Logged::Where);
+        self.logged = Some(Logged::ByAddress);
         self
     }
 
@@ -279,7 +279,7 @@ impl Event {
             Some(Logged::In(category, name)) => {
                 Ok(Some(StreamId { canvas, category: category.clone(), name: name.clone() }))
             }
-            Some(Logged::Where) => {
+            Some(Logged::ByAddress) => {
                 let stream = self.object.as_ref().map_or(self.name.as_str(), ObjectKey::as_str);
                 Ok(Some(StreamId::new(canvas, self.module.as_str(), stream)?))
             }

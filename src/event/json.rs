@@ -39,12 +39,12 @@ pub(crate) fn check(text: &str) -> Result<(), JsonError> {
     checked.and_then(|()| deserializer.end()).map_err(|error| match fault.get() {
         Some(Fault::TooDeep) => JsonError::TooDeep,
         Some(Fault::Nul) => JsonError::Nul,
-        None => sorted(error),
+        None => classify(error),
     })
 }
 
 /// The parser's errors can be told apart only by their text; tests notice if that changes.
-fn sorted(error: serde_json::Error) -> JsonError {
+fn classify(error: serde_json::Error) -> JsonError {
     let words = error.to_string();
     if words.starts_with("number out of range") {
         JsonError::Number(error)

@@ -49,7 +49,7 @@ pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
 #[cfg(feature = "http")]
 pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
 #[cfg(feature = "http")]
-pub(crate) use sealed::{SealedSecret, Unopened, Unsealed};
+pub(crate) use sealed::{OpenError, SealError, SealedSecret};
 #[cfg(feature = "http")]
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,

@@ -60,7 +60,7 @@ pub struct InvalidSecretKeys;
 
 /// Why a secret was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unsealed {
+pub(crate) enum SealError {
     /// There is no key, and secrets may not be stored in clear.
     #[error("there is no key for signing secrets")]
     NoKey,
@@ -71,7 +71,7 @@ pub(crate) enum Unsealed {
 
 /// Why a secret in the database can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Unopened {
+pub(crate) enum OpenError {
     #[error(
         "it is encrypted under the key {0}, which this process does not have: give it in WAKEQ_SECRET_KEY"
     )]
@@ -118,10 +118,10 @@ impl SecretKeys {
     }
 
     /// Encrypts a secret of this handler under the first key.
-    pub(crate) fn seal(&self, address: &HandlerAddress, secret: &Secret) -> Result<SealedSecret, Unsealed> {
+    pub(crate) fn seal(&self, address: &HandlerAddress, secret: &Secret) -> Result<SealedSecret, SealError> {
         let mut bytes = secret.as_bytes().to_vec();
         let Some(key) = self.keys.first() else {
-            return if self.in_clear { Ok(SealedSecret { key: None, bytes }) } else { Err(Unsealed::NoKey) };
+            return if self.in_clear { Ok(SealedSecret { key: None, bytes }) } else { Err(SealError::NoKey) };
         };
         let nonce = key.sealing.seal_in_place_append_tag(bound_to(address), &mut bytes);
         let nonce = nonce.map_err(|_| NoSecret)?;
@@ -130,10 +130,10 @@ impl SecretKeys {
     }
 
     /// Decrypts the secret of this handler; refuses one that was encrypted for another.
-    pub(crate) fn open(&self, address: &HandlerAddress, sealed: &SealedSecret) -> Result<Secret, Unopened> {
+    pub(crate) fn open(&self, address: &HandlerAddress, sealed: &SealedSecret) -> Result<Secret, OpenError> {
         match &sealed.key {
             None if self.in_clear => self.open_any(address, sealed),
-            None => Err(Unopened::InClear),
+            None => Err(OpenError::InClear),
             Some(_) => self.open_any(address, sealed),
         }
     }
@@ -144,19 +144,19 @@ impl SecretKeys {
         &self,
         address: &HandlerAddress,
         sealed: &SealedSecret,
-    ) -> Result<Secret, Unopened> {
+    ) -> Result<Secret, OpenError> {
         let SealedSecret { key, bytes } = sealed;
         let Some(id) = key else {
-            return Secret::from_bytes(bytes.clone()).map_err(|_| Unopened::Forged);
+            return Secret::from_bytes(bytes.clone()).map_err(|_| OpenError::Forged);
         };
         let found = self.keys.iter().find(|key| key.id == *id);
-        let key = found.ok_or_else(|| Unopened::NoKey(id.clone()))?;
-        let (nonce, rest) = bytes.split_at_checked(NONCE_BYTES).ok_or(Unopened::Forged)?;
-        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unopened::Forged)?;
+        let key = found.ok_or_else(|| OpenError::NoKey(id.clone()))?;
+        let (nonce, rest) = bytes.split_at_checked(NONCE_BYTES).ok_or(OpenError::Forged)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| OpenError::Forged)?;
         let mut rest = rest.to_vec();
         let opened = key.sealing.open_in_place(nonce, bound_to(address), &mut rest);
-        let opened = opened.map_err(|_| Unopened::Forged)?;
-        Secret::from_bytes(opened.to_vec()).map_err(|_| Unopened::Forged)
+        let opened = opened.map_err(|_| OpenError::Forged)?;
+        Secret::from_bytes(opened.to_vec()).map_err(|_| OpenError::Forged)
     }
 }
 
@@ -253,11 +253,11 @@ mod tests {
         let again = keys.seal(&ours, &secret).unwrap();
         assert_ne!(again, sealed, "a nonce of its own each time");
         for others in [address(2, "greet", "_"), address(1, "greet2", "_"), address(1, "greet", "eu")] {
-            assert_eq!(keys.open(&others, &sealed).unwrap_err(), Unopened::Forged, "{others}");
+            assert_eq!(keys.open(&others, &sealed).unwrap_err(), OpenError::Forged, "{others}");
         }
         for changed in [&sealed.bytes[..11], &sealed.bytes[..30], &[0; 60]] {
             let changed = SealedSecret { bytes: changed.to_vec(), ..sealed.clone() };
-            assert_eq!(keys.open(&ours, &changed).unwrap_err(), Unopened::Forged);
+            assert_eq!(keys.open(&ours, &changed).unwrap_err(), OpenError::Forged);
         }
     }
 
@@ -270,19 +270,19 @@ mod tests {
         assert_eq!(both.open(&ours, &sealed).unwrap().as_bytes(), secret.as_bytes());
         assert_eq!(both.seal(&ours, &secret).unwrap().key.as_deref(), Some(keys(&new).ids()[0]));
         let refused = keys(&new).open(&ours, &sealed).unwrap_err();
-        assert_eq!(refused, Unopened::NoKey(keys(&old).ids()[0].to_owned()));
+        assert_eq!(refused, OpenError::NoKey(keys(&old).ids()[0].to_owned()));
     }
 
     #[test]
     fn nothing_is_in_clear_unless_that_is_allowed() {
         let (none, ours) = (SecretKeys::default(), address(1, "greet", "_"));
         let secret = Secret::generate().unwrap();
-        assert_eq!(none.seal(&ours, &secret).unwrap_err(), Unsealed::NoKey);
+        assert_eq!(none.seal(&ours, &secret).unwrap_err(), SealError::NoKey);
         let clear = none.clone().in_clear().seal(&ours, &secret).unwrap();
         assert_eq!((clear.key.as_deref(), clear.bytes.as_slice()), (None, secret.as_bytes()));
         let keys = keys(&"07".repeat(32));
         for strict in [&none, &keys] {
-            assert_eq!(strict.open(&ours, &clear).unwrap_err(), Unopened::InClear);
+            assert_eq!(strict.open(&ours, &clear).unwrap_err(), OpenError::InClear);
             assert!(strict.clone().in_clear().open(&ours, &clear).is_ok());
         }
         assert!(keys.in_clear().seal(&ours, &secret).unwrap().key.is_some(), "what has a key uses it");

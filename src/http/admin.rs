@@ -12,7 +12,7 @@ use super::body::{self, KeyPath, Parameters};
 use super::guard::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
-use crate::access::{NewKey, Reach, Within, read_scopes};
+use crate::access::{CredentialFilter, NewKey, Reach, read_scopes};
 use crate::api::{AuditEntry, CreateKey, CreatedKey, Key, List};
 
 /// Which page to return.
@@ -101,8 +101,8 @@ pub(super) async fn revoke_key(
     caller: Caller,
     KeyPath(id): KeyPath,
 ) -> Result<StatusCode, Problem> {
-    let within = Within::from(caller.canvas);
-    if api.access.revoke_key(within, id, &caller.actor()).await? {
+    let filter = CredentialFilter::from(caller.canvas);
+    if api.access.revoke_key(filter, id, &caller.actor()).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
         Err(Problem::not_found())

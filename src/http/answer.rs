@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::client::Client;
 use super::problem::{Kind, Problem};
 use crate::event::Traceparent;
-use crate::telemetry::{HttpMetrics, Requested, answered, known_method, request_span, server_span};
+use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 
 /// The header with a request's id, in requests and answers.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -59,7 +59,7 @@ pub(super) async fn complete(
     }
     let matched = request.extensions().get::<MatchedPath>().cloned();
     let requested =
-        Requested { method, route: matched.as_ref().map(MatchedPath::as_str), cause: cause.as_ref() };
+        RequestInfo { method, route: matched.as_ref().map(MatchedPath::as_str), cause: cause.as_ref() };
     let traced = server_span(&requested);
     let answering = AssertUnwindSafe(next.run(request)).catch_unwind().instrument(traced.clone());
     let answering = answering.instrument(span.clone());

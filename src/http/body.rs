@@ -11,11 +11,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 
 use super::Api;
-use super::bytes::Held;
+use super::bytes::ByteReservation;
 use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
-use super::shares::Party;
+use super::shares::LimitKey;
 use crate::access::KeyId;
 use crate::event::{
     CanvasId, EntityId, EntityType, EventId, InvalidEntityId, InvalidEntityType, InvalidObjectKey, Name,
@@ -23,9 +23,9 @@ use crate::event::{
 };
 
 /// A complete body, within the limits of size and time.
-pub(super) struct Whole(pub(super) Bytes);
+pub(super) struct CompleteBody(pub(super) Bytes);
 
-impl FromRequest<Api> for Whole {
+impl FromRequest<Api> for CompleteBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
@@ -46,34 +46,34 @@ impl FromRequest<Api> for Whole {
             return Err(too_large());
         }
         let slot = request.extensions().get::<Slot>().cloned();
-        slot.iter().for_each(Slot::leave);
-        let parties = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.parties));
-        let parties = parties.unwrap_or_else(|| [Party::Pushes].into());
-        let mut held = api.limits.bodies.begin(&parties);
+        slot.iter().for_each(Slot::release);
+        let limit_keys = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.limit_keys));
+        let limit_keys = limit_keys.unwrap_or_else(|| [LimitKey::Pushes].into());
+        let mut reservation = api.limits.bodies.begin(&limit_keys);
         let reading =
-            collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut held);
+            collect(Limited::new(request.into_body(), limit), announced.unwrap_or(limit), &mut reservation);
         let bytes = match within(api.limits.body_time, reading).await? {
             Ok(bytes) => bytes,
-            Err(Broken::NoRoom(party)) => {
+            Err(BodyError::OverBudget(key)) => {
                 let words = format!(
-                    "{party} sends more than this process can hold together with what others send: \
+                    "{key} sends more than this process can hold together with what others send: \
                      try again"
                 );
                 return Err(Problem::new(Kind::TooManyRequests, words));
             }
-            Err(Broken::Body(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
-            Err(Broken::Body(_)) => {
+            Err(BodyError::Read(error)) if error.is::<LengthLimitError>() => return Err(too_large()),
+            Err(BodyError::Read(_)) => {
                 let words = "the body ended too early, or is not encoded as its header says";
                 return Err(Problem::bad_request(words));
             }
         };
         // The announced length was counted by the guard.
         if announced.is_none() {
-            api.shares.moved(&parties, bytes.len() as u64);
+            api.shares.charge_bytes(&limit_keys, bytes.len() as u64);
         }
-        slot.iter().try_for_each(Slot::take)?;
+        slot.iter().try_for_each(Slot::acquire)?;
         if let Some(slot) = slot {
-            slot.keep(held);
+            slot.hold_body(reservation);
         }
         Ok(Self(bytes))
     }
@@ -85,18 +85,22 @@ pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
 }
 
 /// Why a body could not be read completely.
-enum Broken {
-    NoRoom(Party),
-    Body(axum::BoxError),
+enum BodyError {
+    OverBudget(LimitKey),
+    Read(axum::BoxError),
 }
 
 /// Reads a body of at most `most` bytes, counting them as they arrive.
-async fn collect(body: Limited<Body>, most: usize, held: &mut Held) -> Result<Bytes, Broken> {
+async fn collect(
+    body: Limited<Body>,
+    most: usize,
+    reservation: &mut ByteReservation,
+) -> Result<Bytes, BodyError> {
     let mut body = std::pin::pin!(body);
     let mut bytes = Vec::new();
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(Broken::Body)?.into_data() else { continue };
-        held.add(data.len()).map_err(Broken::NoRoom)?;
+        let Ok(data) = frame.map_err(BodyError::Read)?.into_data() else { continue };
+        reservation.add(data.len()).map_err(BodyError::OverBudget)?;
         // Doubles the capacity, but never beyond the expected length.
         if bytes.capacity() - bytes.len() < data.len() {
             let missing = most.saturating_sub(bytes.len());
@@ -125,7 +129,7 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
             return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
         }
         let is_json = is_json(request.headers());
-        let Whole(bytes) = Whole::from_request(request, api).await?;
+        let CompleteBody(bytes) = CompleteBody::from_request(request, api).await?;
         if bytes.is_empty() {
             return read(b"{}").map(Self);
         }

@@ -16,7 +16,7 @@ use hyper::body::{Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::problem::{Kind, Problem};
-use super::shares::Party;
+use super::shares::LimitKey;
 
 /// Answers up to this size in bytes are not counted: the connection's own buffers hold them.
 const SMALL: u64 = 32 * 1024;
@@ -27,53 +27,53 @@ const SLICE: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Budget {
     most: usize,
-    held: Mutex<Counts>,
+    counts: Mutex<Counts>,
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    of: HashMap<Party, usize>,
+    of: HashMap<LimitKey, usize>,
 }
 
 impl Budget {
     pub(super) fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self { most, held: Mutex::default() })
+        Arc::new(Self { most, counts: Mutex::default() })
     }
 
-    /// A holder without any bytes yet.
-    pub(super) fn begin(self: &Arc<Self>, parties: &Arc<[Party]>) -> Held {
-        Held { shares: Arc::clone(self), parties: Arc::clone(parties), bytes: 0 }
+    /// A reservation without any bytes yet.
+    pub(super) fn begin(self: &Arc<Self>, limit_keys: &Arc<[LimitKey]>) -> ByteReservation {
+        ByteReservation { budget: Arc::clone(self), limit_keys: Arc::clone(limit_keys), bytes: 0 }
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The bytes held by one request or answer, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
-    shares: Arc<Budget>,
-    /// The parties that the bytes are counted for.
-    parties: Arc<[Party]>,
+pub(super) struct ByteReservation {
+    budget: Arc<Budget>,
+    /// The keys that the bytes are counted for.
+    limit_keys: Arc<[LimitKey]>,
     bytes: usize,
 }
 
-impl Held {
-    /// Reserves more bytes, provided that each party then holds at most as much as is left;
-    /// otherwise returns the first party that would exceed this. So one party gets up to a half,
-    /// two get a third each, and a newcomer always finds room.
-    pub(super) fn add(&mut self, bytes: usize) -> Result<(), Party> {
-        let shares = Arc::clone(&self.shares);
-        let mut counts = shares.counts();
-        let left = shares.most.saturating_sub(counts.all);
-        let has_more = |party: &&Party| {
-            let own = counts.of.get(party).copied().unwrap_or(0);
+impl ByteReservation {
+    /// Reserves more bytes, provided that each key then has at most as much as is left; otherwise
+    /// returns the first key that would exceed this. So one key gets up to a half, two get a third
+    /// each, and something is always left for another one.
+    pub(super) fn add(&mut self, bytes: usize) -> Result<(), LimitKey> {
+        let budget = Arc::clone(&self.budget);
+        let mut counts = budget.counts();
+        let left = budget.most.saturating_sub(counts.all);
+        let has_more = |key: &&LimitKey| {
+            let own = counts.of.get(key).copied().unwrap_or(0);
             own.saturating_add(bytes) > left.saturating_sub(bytes)
         };
-        if let Some(party) = self.parties.iter().find(has_more) {
-            return Err(party.clone());
+        if let Some(key) = self.limit_keys.iter().find(has_more) {
+            return Err(key.clone());
         }
         self.count(&mut counts, bytes);
         Ok(())
@@ -81,30 +81,30 @@ impl Held {
 
     /// Reserves more bytes, regardless of the limit.
     fn add_anyway(&mut self, bytes: usize) {
-        let shares = Arc::clone(&self.shares);
-        self.count(&mut shares.counts(), bytes);
+        let budget = Arc::clone(&self.budget);
+        self.count(&mut budget.counts(), bytes);
     }
 }
 
-impl Held {
+impl ByteReservation {
     fn count(&mut self, counts: &mut Counts, bytes: usize) {
         counts.all += bytes;
-        for party in self.parties.iter() {
-            *counts.of.entry(party.clone()).or_default() += bytes;
+        for key in self.limit_keys.iter() {
+            *counts.of.entry(key.clone()).or_default() += bytes;
         }
         self.bytes += bytes;
     }
 }
 
-impl Drop for Held {
+impl Drop for ByteReservation {
     fn drop(&mut self) {
-        let mut counts = self.shares.counts();
+        let mut counts = self.budget.counts();
         counts.all -= self.bytes;
-        for party in self.parties.iter() {
-            if let Some(own) = counts.of.get_mut(party) {
+        for key in self.limit_keys.iter() {
+            if let Some(own) = counts.of.get_mut(key) {
                 *own -= self.bytes;
                 if *own == 0 {
-                    counts.of.remove(party);
+                    counts.of.remove(key);
                 }
             }
         }
@@ -114,33 +114,38 @@ impl Drop for Held {
 /// Counts answers that are being sent. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Answers {
-    shares: Arc<Budget>,
+    budget: Arc<Budget>,
     /// How long the caller may take to receive an answer.
     within: Duration,
 }
 
 impl Answers {
     pub(super) fn new(most: usize, within: Duration) -> Self {
-        Self { shares: Budget::new(most), within }
+        Self { budget: Budget::new(most), within }
     }
 
     /// Counts an answer until it is sent. If there is no room for it, it is refused, unless the
     /// request changed something: the outcome of a change has to be reported.
-    pub(super) fn count(&self, parties: &Arc<[Party]>, method: &Method, response: Response) -> Response {
+    pub(super) fn count(
+        &self,
+        limit_keys: &Arc<[LimitKey]>,
+        method: &Method,
+        response: Response,
+    ) -> Response {
         let Some(bytes) = large(&response) else { return response };
-        let mut held = self.shares.begin(parties);
+        let mut reservation = self.budget.begin(limit_keys);
         if method.is_safe() {
-            if let Err(party) = held.add(bytes) {
+            if let Err(key) = reservation.add(bytes) {
                 let words = format!(
-                    "this process can't hold more unread answers for {party}: read them first, then \
+                    "this process can't hold more unread answers for {key}: read them first, then \
                      try again, or ask for fewer at a time"
                 );
                 return Problem::new(Kind::TooManyRequests, words).into_response();
             }
         } else {
-            held.add_anyway(bytes);
+            reservation.add_anyway(bytes);
         }
-        response.map(|body| Body::new(Sliced::new(body, self.within, Some(held))))
+        response.map(|body| Body::new(SlicedBody::new(body, self.within, Some(reservation))))
     }
 }
 
@@ -149,7 +154,7 @@ pub(super) fn sliced(response: Response, within: Duration) -> Response {
     if large(&response).is_none() {
         return response;
     }
-    response.map(|body| Body::new(Sliced::new(body, within, None)))
+    response.map(|body| Body::new(SlicedBody::new(body, within, None)))
 }
 
 fn large(response: &Response) -> Option<usize> {
@@ -160,20 +165,20 @@ fn large(response: &Response) -> Option<usize> {
 /// A body in small slices, so that its connection never copies all of it. The caller has to receive
 /// the whole body within the time limit: otherwise the connection is closed, even if the caller is
 /// still reading.
-struct Sliced {
+struct SlicedBody {
     body: Body,
     rest: Bytes,
     until: Instant,
-    _held: Option<Held>,
+    _reservation: Option<ByteReservation>,
 }
 
-impl Sliced {
-    fn new(body: Body, within: Duration, held: Option<Held>) -> Self {
-        Self { body, rest: Bytes::new(), until: Instant::now() + within, _held: held }
+impl SlicedBody {
+    fn new(body: Body, within: Duration, reservation: Option<ByteReservation>) -> Self {
+        Self { body, rest: Bytes::new(), until: Instant::now() + within, _reservation: reservation }
     }
 }
 
-impl HttpBody for Sliced {
+impl HttpBody for SlicedBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -219,66 +224,66 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const WITHIN: Duration = Duration::from_secs(30);
 
     /// A canvas and a credential.
-    fn parties(canvas: u128, credential: &str) -> Arc<[Party]> {
-        let canvas = Party::Canvas(crate::event::CanvasId(uuid::Uuid::from_u128(canvas)));
-        [Party::Credential(credential.into()), canvas].into()
+    fn limit_keys(canvas: u128, credential: &str) -> Arc<[LimitKey]> {
+        let canvas = LimitKey::Canvas(crate::event::CanvasId(uuid::Uuid::from_u128(canvas)));
+        [LimitKey::Credential(credential.into()), canvas].into()
     }
 
-    fn take(shares: &Arc<Budget>, parties: &Arc<[Party]>, bytes: usize) -> Option<Held> {
-        let mut held = shares.begin(parties);
-        held.add(bytes).is_ok().then_some(held)
+    fn take(budget: &Arc<Budget>, limit_keys: &Arc<[LimitKey]>, bytes: usize) -> Option<ByteReservation> {
+        let mut reservation = budget.begin(limit_keys);
+        reservation.add(bytes).is_ok().then_some(reservation)
     }
 
     #[test]
     fn a_canvas_holds_as_much_as_it_leaves_and_another_finds_room() {
-        let shares = Budget::new(120);
+        let budget = Budget::new(120);
         // Each time with another key.
         let mut at = 0;
         let mut take = |canvas, bytes| {
             at += 1;
-            take(&shares, &parties(canvas, &at.to_string()), bytes)
+            take(&budget, &limit_keys(canvas, &at.to_string()), bytes)
         };
-        let mut one: Vec<Held> = std::iter::from_fn(|| take(1, 10)).collect();
+        let mut one: Vec<ByteReservation> = std::iter::from_fn(|| take(1, 10)).collect();
         assert_eq!(one.len(), 6, "half of it");
-        let other: Vec<Held> = std::iter::from_fn(|| take(2, 10)).collect();
+        let other: Vec<ByteReservation> = std::iter::from_fn(|| take(2, 10)).collect();
         assert_eq!(other.len(), 3, "half of what is left");
         assert!(take(1, 1).is_none());
         assert!(take(3, 10).is_some(), "and a third one, too");
         one.truncate(2);
         assert!(take(2, 10).is_some(), "what is given back is there for all");
         drop((one, other));
-        let counts = shares.counts();
+        let counts = budget.counts();
         assert_eq!((counts.all, counts.of.len()), (0, 0));
     }
 
     #[test]
     fn a_credential_holds_as_much_as_it_leaves_on_whatever_canvases() {
-        let shares = Budget::new(120);
+        let budget = Budget::new(120);
         let mut at = 0;
         let of_one = std::iter::from_fn(|| {
             at += 1;
-            take(&shares, &parties(at, "one"), 10)
+            take(&budget, &limit_keys(at, "one"), 10)
         });
-        let of_one: Vec<Held> = of_one.collect();
+        let of_one: Vec<ByteReservation> = of_one.collect();
         assert_eq!(of_one.len(), 6, "half of it, on six canvases");
-        let mut refused = shares.begin(&parties(1, "one"));
-        assert_eq!(refused.add(10), Err(Party::Credential("one".into())));
-        assert!(take(&shares, &parties(1, "two"), 10).is_some(), "another one on the same canvas");
+        let mut refused = budget.begin(&limit_keys(1, "one"));
+        assert_eq!(refused.add(10), Err(LimitKey::Credential("one".into())));
+        assert!(take(&budget, &limit_keys(1, "two"), 10).is_some(), "another one on the same canvas");
         drop((of_one, refused));
-        assert_eq!(shares.counts().of.len(), 0);
+        assert_eq!(budget.counts().of.len(), 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_counted_until_it_is_sent() {
-        let answers = Answers::new(400_000, PATIENCE);
+        let answers = Answers::new(400_000, WITHIN);
         let page = || vec![b'x'; 150_000].into_response();
-        let (one, other) = (parties(1, "one"), parties(2, "other"));
-        let get = |parties| answers.count(parties, &Method::GET, page());
-        let held = get(&one);
-        assert_eq!(held.status(), StatusCode::OK);
+        let (one, other) = (limit_keys(1, "one"), limit_keys(2, "other"));
+        let get = |limit_keys| answers.count(limit_keys, &Method::GET, page());
+        let unread = get(&one);
+        assert_eq!(unread.status(), StatusCode::OK);
         assert_eq!(get(&one).status(), StatusCode::TOO_MANY_REQUESTS);
         let changed = answers.count(&one, &Method::POST, page());
         assert_eq!(changed.status(), StatusCode::OK, "what was done is told");
@@ -286,16 +291,16 @@ mod tests {
         drop(changed);
         let other = answers.count(&other, &Method::GET, vec![b'x'; 100_000].into_response());
         assert_eq!(other.status(), StatusCode::OK, "another canvas has its own share");
-        assert_eq!(held.into_body().collect().await.unwrap().to_bytes().len(), 150_000);
+        assert_eq!(unread.into_body().collect().await.unwrap().to_bytes().len(), 150_000);
         drop(other);
         assert_eq!(get(&one).status(), StatusCode::OK);
-        assert_eq!(answers.shares.counts().all, 0);
+        assert_eq!(answers.budget.counts().all, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_goes_out_in_pieces_and_has_its_time_as_a_whole() {
-        let response = Answers::new(400_000, PATIENCE).count(
-            &parties(1, "one"),
+        let response = Answers::new(400_000, WITHIN).count(
+            &limit_keys(1, "one"),
             &Method::GET,
             vec![b'x'; 50_000].into_response(),
         );

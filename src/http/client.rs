@@ -62,7 +62,7 @@ impl Client {
 
     /// The unit for counting clients: the address, or for IPv6 its /64 network, since a client has
     /// all addresses of it.
-    pub(super) fn place(self) -> IpAddr {
+    pub(super) fn network(self) -> IpAddr {
         match self.0 {
             IpAddr::V4(_) => self.0,
             IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -122,10 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_place() {
-        let place = |text: &str| Client(text.parse().unwrap()).place().to_string();
+    fn a_network_of_ipv6_is_one_client() {
+        let network = |text: &str| Client(text.parse().unwrap()).network().to_string();
         assert_eq!(
-            (place("2001:db8:1:2:3::4"), place("203.0.113.7")),
+            (network("2001:db8:1:2:3::4"), network("203.0.113.7")),
             ("2001:db8:1:2::".into(), "203.0.113.7".into())
         );
     }

@@ -29,38 +29,38 @@ use super::client::Proxies;
 /// Longer than any answer that hyper writes by itself, in bytes.
 const BARE_MAX: usize = 256;
 
-/// Time limits of a connection.
+/// Time limits of a connection, and the permits that they depend on.
 #[derive(Clone)]
-pub(super) struct Pace {
+pub(super) struct ConnectionLimits {
     /// From the first byte of a request to the end of its header; for the first request, from the
     /// start of the connection.
     pub(super) header: Duration,
     /// Between two requests.
-    pub(super) rest: Duration,
+    pub(super) idle: Duration,
     /// For receiving an answer, once the kernel's buffers are full.
     pub(super) answer: Duration,
     /// The permits for connections. When few are left, connections may only be idle for as long as
     /// a header may take.
-    pub(super) room: Arc<Semaphore>,
-    /// How many are few.
-    pub(super) little: usize,
+    pub(super) permits: Arc<Semaphore>,
+    /// Fewer free permits than this are few.
+    pub(super) low_mark: usize,
 }
 
-impl Pace {
+impl ConnectionLimits {
     /// When to check next. Idle connections are checked repeatedly, since permits may run short
     /// meanwhile.
     fn of(&self, phase: Phase) -> Option<Duration> {
         match phase {
             Phase::Header => Some(self.header),
-            Phase::Rest => Some(self.rest.min(self.header)),
+            Phase::Idle => Some(self.idle.min(self.header)),
             Phase::Request => None,
         }
     }
 
     /// Whether a phase may continue after this long.
-    fn goes_on(&self, phase: Phase, lasted: Duration) -> bool {
-        let crowded = self.room.available_permits() < self.little;
-        phase == Phase::Rest && !crowded && lasted < self.rest
+    fn may_continue(&self, phase: Phase, lasted: Duration) -> bool {
+        let crowded = self.permits.available_permits() < self.low_mark;
+        phase == Phase::Idle && !crowded && lasted < self.idle
     }
 }
 
@@ -70,14 +70,15 @@ enum Phase {
     /// From its header to its answer, a request has timeouts of its own; an endless answer has
     /// none.
     Request,
-    Rest,
+    Idle,
 }
 
-/// The state of a connection, shared between the stream and the service.
+/// The state of a connection, shared by the stream and the service.
 #[derive(Clone)]
-pub(super) struct Turns(Arc<Mutex<Turn>>);
+pub(super) struct ConnectionState(Arc<Mutex<PhaseState>>);
 
-struct Turn {
+/// The current phase of a connection.
+struct PhaseState {
     phase: Phase,
     /// Incremented with each phase, so that a timeout only applies to its own.
     number: u64,
@@ -85,37 +86,37 @@ struct Turn {
     unsent: bool,
 }
 
-impl Turns {
+impl ConnectionState {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Turn { phase: Phase::Header, number: 0, unsent: false })))
+        Self(Arc::new(Mutex::new(PhaseState { phase: Phase::Header, number: 0, unsent: false })))
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn lock(&self) -> MutexGuard<'_, PhaseState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn enter(&self, phase: Phase) {
-        let mut turn = self.turn();
-        turn.phase = phase;
-        turn.number += 1;
-        turn.unsent |= phase == Phase::Rest;
+        let mut state = self.lock();
+        state.phase = phase;
+        state.number += 1;
+        state.unsent |= phase == Phase::Idle;
     }
 
     fn received(&self) {
-        if self.turn().phase == Phase::Rest {
+        if self.lock().phase == Phase::Idle {
             self.enter(Phase::Header);
         }
     }
 
     fn flushed(&self) {
-        let mut turn = self.turn();
-        turn.unsent &= turn.phase == Phase::Request;
+        let mut state = self.lock();
+        state.unsent &= state.phase == Phase::Request;
     }
 
     /// Whether anything written now can't be an answer of the API.
-    fn is_unasked(&self) -> bool {
-        let turn = self.turn();
-        turn.phase != Phase::Request && !turn.unsent
+    fn is_unsolicited(&self) -> bool {
+        let state = self.lock();
+        state.phase != Phase::Request && !state.unsent
     }
 }
 
@@ -125,14 +126,14 @@ impl Turns {
 pub(super) struct Endless;
 
 /// The API as a service that reports when a request begins and ends.
-pub(super) struct Telling {
+pub(super) struct ReportingService {
     pub(super) router: Router,
-    pub(super) turns: Turns,
+    pub(super) state: ConnectionState,
     pub(super) peer: SocketAddr,
     pub(super) proxies: Proxies,
 }
 
-impl Service<Request<Incoming>> for Telling {
+impl Service<Request<Incoming>> for ReportingService {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
@@ -140,15 +141,15 @@ impl Service<Request<Incoming>> for Telling {
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let client = self.proxies.client(self.peer, request.headers());
         request.extensions_mut().insert(client);
-        let turns = self.turns.clone();
-        turns.enter(Phase::Request);
+        let state = self.state.clone();
+        state.enter(Phase::Request);
         let answering = TowerToHyperService::new(self.router.clone()).call(request);
         Box::pin(async move {
             let answer = answering.await;
             let is_endless =
                 answer.as_ref().is_ok_and(|answer| answer.extensions().get::<Endless>().is_some());
             if !is_endless {
-                turns.enter(Phase::Rest);
+                state.enter(Phase::Idle);
             }
             answer
         })
@@ -156,78 +157,78 @@ impl Service<Request<Incoming>> for Telling {
 }
 
 /// A stream that fails when the peer is too slow.
-pub(super) struct Paced<S> {
+pub(super) struct TimedStream<S> {
     stream: S,
-    turns: Turns,
-    pace: Pace,
+    state: ConnectionState,
+    limits: ConnectionLimits,
     /// The timer of the current phase.
-    reading: Option<Watch>,
+    reading: Option<PhaseTimer>,
     writing: Option<Pin<Box<Sleep>>>,
-    instead: Option<Instead>,
+    replacement: Option<ReplacementAnswer>,
 }
 
 /// The timer of a phase.
-struct Watch {
+struct PhaseTimer {
     number: u64,
     since: Instant,
     sleep: Pin<Box<Sleep>>,
 }
 
 /// Replaces an answer that hyper wrote.
-struct Instead {
+struct ReplacementAnswer {
     bytes: Vec<u8>,
     written: usize,
     /// The length of the replaced answer.
-    of: usize,
+    replaced_len: usize,
 }
 
-impl<S> Paced<S> {
-    pub(super) fn new(stream: S, turns: Turns, pace: Pace) -> Self {
-        Self { stream, turns, pace, reading: None, writing: None, instead: None }
+impl<S> TimedStream<S> {
+    pub(super) fn new(stream: S, state: ConnectionState, limits: ConnectionLimits) -> Self {
+        Self { stream, state, limits, reading: None, writing: None, replacement: None }
     }
 
     pub(super) fn into_stream(self) -> S {
         self.stream
     }
 
-    fn poll_patience(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_timeout(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let (phase, number) = {
-            let turn = self.turns.turn();
-            (turn.phase, turn.number)
+            let state = self.state.lock();
+            (state.phase, state.number)
         };
-        let Some(limit) = self.pace.of(phase) else { return Poll::Pending };
+        let Some(limit) = self.limits.of(phase) else { return Poll::Pending };
         let now = Instant::now();
-        let watch = self.reading.get_or_insert_with(|| Watch {
+        let timer = self.reading.get_or_insert_with(|| PhaseTimer {
             number,
             since: now,
             sleep: Box::pin(sleep_until(now + limit)),
         });
-        if watch.number != number {
-            (watch.number, watch.since) = (number, now);
-            watch.sleep.as_mut().reset(now + limit);
+        if timer.number != number {
+            (timer.number, timer.since) = (number, now);
+            timer.sleep.as_mut().reset(now + limit);
         }
         loop {
-            ready!(watch.sleep.as_mut().poll(context));
-            if !self.pace.goes_on(phase, watch.since.elapsed()) {
+            ready!(timer.sleep.as_mut().poll(context));
+            if !self.limits.may_continue(phase, timer.since.elapsed()) {
                 return Poll::Ready(io::ErrorKind::TimedOut.into());
             }
-            watch.sleep.as_mut().reset(Instant::now() + limit);
+            timer.sleep.as_mut().reset(Instant::now() + limit);
         }
     }
 }
 
-impl<S: AsyncWrite + Unpin> Paced<S> {
+impl<S: AsyncWrite + Unpin> TimedStream<S> {
     fn poll_write_some(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
             return Poll::Ready(written);
         }
-        let limit = self.pace.answer;
+        let limit = self.limits.answer;
         let sleep = self.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
         sleep.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -237,36 +238,42 @@ impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
         let before = buffer.filled().len();
         if let Poll::Ready(read) = Pin::new(&mut this.stream).poll_read(context, buffer) {
             if buffer.filled().len() > before {
-                this.turns.received();
+                this.state.received();
             }
             return Poll::Ready(read);
         }
-        this.poll_patience(context).map(Err)
+        this.poll_timeout(context).map(Err)
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.instead.is_none()
-            && this.turns.is_unasked()
+        if this.replacement.is_none()
+            && this.state.is_unsolicited()
             && let Some(status) = bare_status(bytes)
         {
-            this.instead = Some(Instead { bytes: answer::bare(status), written: 0, of: bytes.len() });
+            this.replacement = Some(ReplacementAnswer {
+                bytes: answer::bare(status),
+                written: 0,
+                replaced_len: bytes.len(),
+            });
         }
-        let Some(mut instead) = this.instead.take() else { return this.poll_write_some(context, bytes) };
-        while instead.written < instead.bytes.len() {
-            match this.poll_write_some(context, &instead.bytes[instead.written..]) {
+        let Some(mut replacement) = this.replacement.take() else {
+            return this.poll_write_some(context, bytes);
+        };
+        while replacement.written < replacement.bytes.len() {
+            match this.poll_write_some(context, &replacement.bytes[replacement.written..]) {
                 Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(written)) => instead.written += written,
+                Poll::Ready(Ok(written)) => replacement.written += written,
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Pending => {
-                    this.instead = Some(instead);
+                    this.replacement = Some(replacement);
                     return Poll::Pending;
                 }
             }
         }
-        Poll::Ready(Ok(instead.of))
+        Poll::Ready(Ok(replacement.replaced_len))
     }
 
     /// hyper flushes once everything that it had has been written.
@@ -274,7 +281,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Paced<S> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
         this.writing = None;
-        this.turns.flushed();
+        this.state.flushed();
         Poll::Ready(Ok(()))
     }
 
@@ -298,20 +305,22 @@ mod tests {
 
     use super::*;
 
-    fn pace(places: usize) -> Pace {
-        let (header, rest, answer) =
+    fn limits(permits: usize) -> ConnectionLimits {
+        let (header, idle, answer) =
             (Duration::from_secs(10), Duration::from_secs(600), Duration::from_secs(30));
-        Pace { header, rest, answer, room: Arc::new(Semaphore::new(places)), little: 5 }
+        ConnectionLimits { header, idle, answer, permits: Arc::new(Semaphore::new(permits)), low_mark: 5 }
     }
 
-    fn paced(places: usize) -> (Paced<tokio::io::DuplexStream>, tokio::io::DuplexStream, Turns) {
+    fn timed(
+        permits: usize,
+    ) -> (TimedStream<tokio::io::DuplexStream>, tokio::io::DuplexStream, ConnectionState) {
         let (here, there) = tokio::io::duplex(16);
-        let turns = Turns::new();
-        (Paced::new(here, turns.clone(), pace(places)), there, turns)
+        let state = ConnectionState::new();
+        (TimedStream::new(here, state.clone(), limits(permits)), there, state)
     }
 
     /// Seconds until the connection is closed.
-    async fn given_up(stream: &mut Paced<tokio::io::DuplexStream>) -> u64 {
+    async fn given_up(stream: &mut TimedStream<tokio::io::DuplexStream>) -> u64 {
         let begin = Instant::now();
         while stream.read_u8().await.map_err(|error| error.kind()) != Err(io::ErrorKind::TimedOut) {}
         begin.elapsed().as_secs()
@@ -319,7 +328,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_header_has_its_time_however_its_bytes_trickle() {
-        let (mut stream, mut there, _) = paced(100);
+        let (mut stream, mut there, _) = timed(100);
         let trickle = tokio::spawn(async move {
             while there.write_u8(b'x').await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -331,35 +340,35 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_rest_is_longer_where_there_is_room() {
-        for (places, expected) in [(100, 600), (3, 10)] {
-            let (mut stream, there, turns) = paced(places);
-            turns.enter(Phase::Request);
-            turns.enter(Phase::Rest);
+        for (permits, expected) in [(100, 600), (3, 10)] {
+            let (mut stream, there, state) = timed(permits);
+            state.enter(Phase::Request);
+            state.enter(Phase::Idle);
             assert_eq!(given_up(&mut stream).await, expected);
             drop(there);
         }
-        let (mut stream, mut there, turns) = paced(100);
-        turns.enter(Phase::Rest);
+        let (mut stream, mut there, state) = timed(100);
+        state.enter(Phase::Idle);
         there.write_u8(b'G').await.unwrap();
         assert_eq!(given_up(&mut stream).await, 10, "a header begun after a rest");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_rest_ends_when_room_becomes_little_during_it() {
-        let (mut stream, _there, turns) = paced(100);
-        turns.enter(Phase::Rest);
-        let room = Arc::clone(&stream.pace.room);
+        let (mut stream, _there, state) = timed(100);
+        state.enter(Phase::Idle);
+        let permits = Arc::clone(&stream.limits.permits);
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_secs(95)).await;
-            room.forget_permits(98);
+            permits.forget_permits(98);
         });
         assert_eq!(given_up(&mut stream).await, 100);
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_that_nobody_takes_is_given_up() {
-        let (mut stream, mut there, turns) = paced(100);
-        turns.enter(Phase::Request);
+        let (mut stream, mut there, state) = timed(100);
+        state.enter(Phase::Request);
         let slow = tokio::spawn(async move {
             while there.read_u8().await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -377,9 +386,9 @@ mod tests {
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let written = async |before: &[Phase], bytes: &[u8]| {
             let (here, mut there) = tokio::io::duplex(4096);
-            let turns = Turns::new();
-            before.iter().for_each(|phase| turns.enter(*phase));
-            let mut stream = Paced::new(here, turns, pace(100));
+            let state = ConnectionState::new();
+            before.iter().for_each(|phase| state.enter(*phase));
+            let mut stream = TimedStream::new(here, state, limits(100));
             assert_eq!(stream.write(bytes).await.unwrap(), bytes.len());
             drop(stream);
             let mut text = String::new();
@@ -392,7 +401,7 @@ mod tests {
             "{told}"
         );
         assert!(!written(&[Phase::Request], BARE).await.contains("urn:"), "the API's own");
-        assert!(!written(&[Phase::Request, Phase::Rest], BARE).await.contains("urn:"), "not all sent yet");
+        assert!(!written(&[Phase::Request, Phase::Idle], BARE).await.contains("urn:"), "not all sent yet");
         assert_eq!(written(&[], b"HTTP/1.1 100 Continue\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }

@@ -22,7 +22,7 @@ use super::client::Client;
 use super::limits::Slot;
 use super::problem::Problem;
 use super::record::{Line, shown};
-use super::shares::{Party, credential_of};
+use super::shares::{LimitKey, credential_of};
 use super::{Api, body};
 use crate::access::{
     Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
@@ -83,12 +83,12 @@ enum About {
 }
 
 /// Routes that require scopes.
-pub(super) struct Guarded {
+pub(super) struct GuardedRoutes {
     api: Api,
     router: OpenApiRouter<Api>,
 }
 
-impl Guarded {
+impl GuardedRoutes {
     pub(super) fn new(api: &Api) -> Self {
         Self { api: api.clone(), router: OpenApiRouter::new() }
     }
@@ -221,8 +221,8 @@ pub(super) struct Caller {
     principal: Principal,
     /// The canvas in the path, where the scopes are held; the default one for routes without it.
     pub(super) canvas: CanvasId,
-    /// The parties that the request and its bytes count for.
-    pub(super) parties: Arc<[Party]>,
+    /// The keys that the request and its bytes count for.
+    pub(super) limit_keys: Arc<[LimitKey]>,
     request: RequestId,
     client: Client,
 }
@@ -262,7 +262,7 @@ impl Caller {
             decided.map_err(|denied| {
                 let scope = HandlerScope { canvas: self.canvas, module: module.clone(), name: name.clone() };
                 let line = self.line(AuditOutcome::Refused, "emit".into(), Some(scope));
-                api.record.refused(Line { reason: Some(denied.to_string()), ..line }, &self.request.0);
+                api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, &self.request.0);
                 denied.into()
             })
         })
@@ -345,18 +345,18 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
             let answering = next.run(Request::from_parts(parts, body));
             let response = match rule.about {
                 About::Canvas | About::Events => {
-                    let has_neighbours = rule.api.neighbours.meet(canvas);
-                    on_behalf_of(Purpose { canvas, reads: method.is_safe(), has_neighbours }, answering).await
+                    let is_contended = rule.api.recent_canvases.record(canvas);
+                    on_behalf_of(Purpose { canvas, reads: method.is_safe(), is_contended }, answering).await
                 }
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
-                rule.api.record.read(line, &caller.request.0);
+                rule.api.audit.read(line, &caller.request.0);
             }
             if let Some(bytes) = response.body().size_hint().exact() {
-                rule.api.shares.moved(&caller.parties, bytes);
+                rule.api.shares.charge_bytes(&caller.limit_keys, bytes);
             }
-            rule.api.limits.answers.count(&caller.parties, &method, response)
+            rule.api.limits.answers.count(&caller.limit_keys, &method, response)
         }
         Err(problem) if body.is_end_stream() => problem.into_response(),
         // The rest of the request is not read.
@@ -377,7 +377,7 @@ impl Rule {
             Ok(principal) => principal,
             Err(error) => {
                 if let Some(reason) = reason(&error) {
-                    self.api.shares.stranger(client)?;
+                    self.api.shares.count_unauthenticated(client)?;
                     if let Some(canvas) = canvas {
                         self.note(parts, canvas, None, reason).await;
                     }
@@ -386,7 +386,7 @@ impl Rule {
             }
         };
         let credential = credential_of(&principal);
-        self.api.shares.come(&credential)?;
+        self.api.shares.count_request(&credential)?;
         let canvas = canvas.ok_or_else(Problem::not_found)?;
         let request = parts.extensions.get::<RequestId>().cloned().ok_or_else(Problem::not_found)?;
         if let Some(denied) = self.missing(parts, &principal, canvas).await {
@@ -404,19 +404,19 @@ impl Rule {
             }
             return Err(denied.into());
         }
-        let mut parties = vec![Party::Credential(Arc::clone(&credential))];
+        let mut limit_keys = vec![LimitKey::Credential(Arc::clone(&credential))];
         if self.about != About::EveryCanvas {
             // Only now, so that credentials of other canvases use up nothing of this one.
-            self.api.shares.come_to(canvas)?;
-            parties.push(Party::Canvas(canvas));
+            self.api.shares.count_canvas_request(canvas)?;
+            limit_keys.push(LimitKey::Canvas(canvas));
         }
-        let parties: Arc<[Party]> = parties.into();
-        self.api.shares.bring(&parties, announced(&parts.headers).unwrap_or(0))?;
+        let limit_keys: Arc<[LimitKey]> = limit_keys.into();
+        self.api.shares.count_body(&limit_keys, announced(&parts.headers).unwrap_or(0))?;
         if let Some(slot) = parts.extensions.get::<Slot>() {
-            slot.belongs_to(Arc::clone(&parties))?;
+            slot.count_for(Arc::clone(&limit_keys))?;
         }
-        let caller = Caller { principal, canvas, parties, request, client };
-        self.api.record.signed_in(&credential, Some(canvas), &caller.request.0, || {
+        let caller = Caller { principal, canvas, limit_keys, request, client };
+        self.api.audit.signed_in(&credential, Some(canvas), &caller.request.0, || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });
         Ok(caller)
@@ -471,7 +471,7 @@ impl Rule {
             scope: handler.map(|HandlerPath { module, name }| HandlerScope { canvas, module, name }),
             reason: Some(reason),
         };
-        self.api.record.refused(line, request);
+        self.api.audit.refused(line, request);
     }
 }
 

@@ -22,9 +22,9 @@ pub(super) const ALIVE: &str = "/livez";
 const HOLDS: Duration = Duration::from_secs(2);
 /// How long a process that has not reached Pub/Sub yet is unready because of it. Afterwards it
 /// serves without: a start during an outage of Pub/Sub must not refuse what Postgres would store.
-const PATIENCE_FOR_PUBSUB: Duration = Duration::from_secs(60);
+const PUBSUB_START_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of each check.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether the process can serve requests.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -71,7 +71,7 @@ impl Default for Readiness {
 }
 
 impl Readiness {
-    async fn look(&self, admin: &Admin) -> Health {
+    async fn health(&self, admin: &Admin) -> Health {
         let mut last = self.last.lock().await;
         if let Some((at, health)) = last.as_ref().filter(|(at, _)| at.elapsed() < HOLDS) {
             let _ = at;
@@ -84,9 +84,9 @@ impl Readiness {
 
     async fn check(&self, admin: &Admin) -> Health {
         let (database, migrations, notifier) = tokio::join!(
-            timeout(PATIENCE, admin.clock()),
-            timeout(PATIENCE, admin.is_migrated()),
-            timeout(PATIENCE, admin.check_notifier()),
+            timeout(CHECK_TIMEOUT, admin.clock()),
+            timeout(CHECK_TIMEOUT, admin.is_migrated()),
+            timeout(CHECK_TIMEOUT, admin.check_notifier()),
         );
         let checks = Checks {
             database: matches!(database, Ok(Ok(_))),
@@ -96,7 +96,7 @@ impl Readiness {
         let seen = self.notifier_seen.fetch_or(checks.notifier, Ordering::Relaxed) || checks.notifier;
         let status = match (checks.database && checks.migrations, checks.notifier) {
             (true, true) => Status::Ready,
-            (true, false) if seen || self.started.elapsed() > PATIENCE_FOR_PUBSUB => Status::Degraded,
+            (true, false) if seen || self.started.elapsed() > PUBSUB_START_TIMEOUT => Status::Degraded,
             (true | false, _) => Status::Unready,
         };
         if status != Status::Ready {
@@ -124,7 +124,7 @@ pub(super) async fn alive() -> StatusCode {
     (status = 200, description = "Requests can be sent here", body = Health),
     (status = 503, description = "Requests should be sent elsewhere", body = Health)))]
 pub(super) async fn ready(State(api): State<Api>) -> (StatusCode, Json<Health>) {
-    let health = api.readiness.look(&api.admin).await;
+    let health = api.readiness.health(&api.admin).await;
     let status = match health.status {
         Status::Ready | Status::Degraded => StatusCode::OK,
         Status::Unready => StatusCode::SERVICE_UNAVAILABLE,

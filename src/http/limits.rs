@@ -8,13 +8,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::bytes::{Answers, Budget, Held};
+use super::bytes::{Answers, Budget, ByteReservation};
 use super::problem::{Kind, Problem};
-use super::shares::{Party, Shares, Taken};
+use super::shares::{LimitKey, Reservation, Shares};
 
 /// Delay of refusals to callers that exceeded their share, so that each connection of a client that
 /// retries at once and without end costs one refusal in this time.
-const LATE: Duration = Duration::from_secs(1);
+const REFUSAL_DELAY: Duration = Duration::from_secs(1);
 
 /// The limits of each request, and of all of them together. Cheap to clone.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ pub(super) struct Limits {
     pub(super) request_time: Duration,
     pub(super) requests: usize,
     /// Refusals that are delayed at a time.
-    pub(super) late: usize,
+    pub(super) delayed_refusals: usize,
     /// Bytes of bodies, from their arrival to the end of their requests.
     pub(super) bodies: Arc<Budget>,
     /// Bytes of answers being sent.
@@ -35,33 +35,33 @@ pub(super) struct Limits {
 /// own of the same size, so that neither kind keeps the other out.
 #[derive(Clone)]
 pub(super) struct Slots {
-    usual: Room,
-    pushes: Room,
+    regular: RequestPool,
+    pushes: RequestPool,
     shares: Shares,
     /// Permits for delayed refusals.
-    doorstep: Arc<Semaphore>,
+    refusal_permits: Arc<Semaphore>,
 }
 
 /// Permits for requests of a kind, and their time limit.
 #[derive(Clone)]
-struct Room {
-    slots: Arc<Semaphore>,
+struct RequestPool {
+    permits: Arc<Semaphore>,
     time: Duration,
 }
 
 impl Slots {
     pub(super) fn new(limits: &Limits, shares: &Shares) -> Self {
-        let room = |time| Room { slots: Arc::new(Semaphore::new(limits.requests)), time };
+        let pool = |time| RequestPool { permits: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
-            usual: room(limits.request_time),
-            pushes: room(super::push::TIME_MAX.max(limits.request_time)),
+            regular: pool(limits.request_time),
+            pushes: pool(super::push::TIME_MAX.max(limits.request_time)),
             shares: shares.clone(),
-            doorstep: Arc::new(Semaphore::new(limits.late)),
+            refusal_permits: Arc::new(Semaphore::new(limits.delayed_refusals)),
         }
     }
 
-    fn of(&self, path: &str) -> &Room {
-        if path == super::push::PATH { &self.pushes } else { &self.usual }
+    fn of(&self, path: &str) -> &RequestPool {
+        if path == super::push::PATH { &self.pushes } else { &self.regular }
     }
 }
 
@@ -69,65 +69,66 @@ impl Slots {
 /// keep no one out.
 #[derive(Clone)]
 pub(super) struct Slot {
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     shares: Shares,
-    /// The parties that the request counts for, once they are known.
-    parties: Arc<OnceLock<Arc<[Party]>>>,
-    taken: Arc<Mutex<Taking>>,
+    /// The keys that the request counts for, once they are known.
+    limit_keys: Arc<OnceLock<Arc<[LimitKey]>>>,
+    held: Arc<Mutex<HeldPermits>>,
 }
 
 /// What a request holds.
 #[derive(Default)]
-struct Taking {
-    room: Option<OwnedSemaphorePermit>,
-    share: Option<Taken>,
+struct HeldPermits {
+    permit: Option<OwnedSemaphorePermit>,
+    share: Option<Reservation>,
     /// The bytes of its body, which stay in memory in one form or another until it ends.
-    body: Option<Held>,
+    body: Option<ByteReservation>,
 }
 
 impl Slot {
-    fn of(room: &Arc<Semaphore>, shares: &Shares) -> Result<Self, Problem> {
-        let (parties, taken) = (Arc::default(), Arc::default());
-        let slot = Self { room: Arc::clone(room), shares: shares.clone(), parties, taken };
-        slot.take().map(|()| slot)
+    fn of(permits: &Arc<Semaphore>, shares: &Shares) -> Result<Self, Problem> {
+        let (limit_keys, held) = (Arc::default(), Arc::default());
+        let slot = Self { permits: Arc::clone(permits), shares: shares.clone(), limit_keys, held };
+        slot.acquire().map(|()| slot)
     }
 
-    /// Counts the request for these parties, if they have capacity left.
-    pub(super) fn belongs_to(&self, parties: Arc<[Party]>) -> Result<(), Problem> {
-        let share = self.shares.request(&parties)?;
-        if self.parties.set(parties).is_ok() {
-            self.taken().share = Some(share);
+    /// Counts the request for these keys, if they have capacity left.
+    pub(super) fn count_for(&self, limit_keys: Arc<[LimitKey]>) -> Result<(), Problem> {
+        let share = self.shares.reserve_request(&limit_keys)?;
+        if self.limit_keys.set(limit_keys).is_ok() {
+            self.held().share = Some(share);
         }
         Ok(())
     }
 
     /// Acquires the permit, if one is available.
-    pub(super) fn take(&self) -> Result<(), Problem> {
+    pub(super) fn acquire(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
-        let room = Arc::clone(&self.room).try_acquire_owned().map_err(busy)?;
-        let share = self.parties.get().map(|parties| self.shares.request(parties)).transpose()?;
-        let mut taken = self.taken();
-        (taken.room, taken.share) = (Some(room), share);
+        let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(busy)?;
+        let share =
+            self.limit_keys.get().map(|limit_keys| self.shares.reserve_request(limit_keys)).transpose()?;
+        let mut held = self.held();
+        (held.permit, held.share) = (Some(permit), share);
         Ok(())
     }
 
     /// Releases the permit.
-    pub(super) fn leave(&self) {
-        let mut taken = self.taken();
-        (taken.room, taken.share) = (None, None);
+    pub(super) fn release(&self) {
+        let mut held = self.held();
+        (held.permit, held.share) = (None, None);
     }
 
     /// Holds the bytes of the body until the request ends.
-    pub(super) fn keep(&self, body: Held) {
-        self.taken().body = Some(body);
+    pub(super) fn hold_body(&self, body: ByteReservation) {
+        self.held().body = Some(body);
     }
 
-    fn end(&self) {
-        *self.taken() = Taking::default();
+    fn release_all(&self) {
+        *self.held() = HeldPermits::default();
     }
 
-    fn taken(&self) -> MutexGuard<'_, Taking> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    fn held(&self) -> MutexGuard<'_, HeldPermits> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -137,26 +138,26 @@ pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next:
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
     }
-    let room = slots.of(request.uri().path());
-    let slot = match Slot::of(&room.slots, &slots.shares) {
+    let pool = slots.of(request.uri().path());
+    let slot = match Slot::of(&pool.permits, &slots.shares) {
         Ok(slot) => slot,
         Err(busy) => return busy.into_response(),
     };
     request.extensions_mut().insert(slot.clone());
-    let response = tokio::time::timeout(room.time, next.run(request)).await;
+    let response = tokio::time::timeout(pool.time, next.run(request)).await;
     // A clone of the slot may outlive the request's future.
-    slot.end();
+    slot.release_all();
     match response {
         Ok(response) => {
-            if response.extensions().get().is_some_and(Problem::is_late)
-                && let Ok(_place) = slots.doorstep.try_acquire()
+            if response.extensions().get().is_some_and(Problem::is_delayed)
+                && let Ok(_permit) = slots.refusal_permits.try_acquire()
             {
-                tokio::time::sleep(LATE).await;
+                tokio::time::sleep(REFUSAL_DELAY).await;
             }
             response
         }
         Err(_) => {
-            let limit = room.time.as_secs();
+            let limit = pool.time.as_secs();
             let words = format!(
                 "no answer within {limit} s; it is unknown whether the request took effect: check, \
                  then try again"

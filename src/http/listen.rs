@@ -28,9 +28,9 @@ use super::connection::Endless;
 use super::guard::{authorization, credential, reason};
 use super::problem::{Kind, Problem};
 use super::record::Line;
-use super::shares::{Party, Taken, Tally, credential_of};
+use super::shares::{LimitKey, Reservation, Tally, credential_of};
 use crate::access::{Access, Denied, Principal, Scope, canvases};
-use crate::broadcast::{Ear, Heard, Hub, ListenError, TopicPattern};
+use crate::broadcast::{Hub, HubListener, ListenError, ListenItem, TopicPattern};
 use crate::event::CanvasId;
 use crate::store::AuditOutcome;
 
@@ -43,7 +43,7 @@ const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Limits on concurrent listeners.
 #[derive(Clone, Copy)]
-pub(super) struct ListeningLimits {
+pub(super) struct ListenerLimits {
     /// In this process.
     pub(super) most: usize,
     /// With the same credential, or of the same canvas.
@@ -54,19 +54,19 @@ pub(super) struct ListeningLimits {
 
 /// The listeners of this process. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Listening {
-    limits: ListeningLimits,
-    room: Arc<Semaphore>,
-    shares: Tally<Party>,
+pub(super) struct Listeners {
+    limits: ListenerLimits,
+    permits: Arc<Semaphore>,
+    shares: Tally<LimitKey>,
     /// What they receive events from; `None` if nothing is broadcast.
     hub: Option<Hub>,
     stop: CancellationToken,
 }
 
-impl Listening {
-    pub(super) fn new(limits: ListeningLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
-        let room = Arc::new(Semaphore::new(limits.most));
-        Self { limits, room, shares: Tally::new(limits.share), hub, stop }
+impl Listeners {
+    pub(super) fn new(limits: ListenerLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.most));
+        Self { limits, permits, shares: Tally::new(limits.share), hub, stop }
     }
 
     /// Waits until the listeners' subscription is deleted.
@@ -76,26 +76,30 @@ impl Listening {
         }
     }
 
-    fn place(&self, credential: Arc<str>, canvases: Option<&[CanvasId]>) -> Result<Place, Problem> {
+    fn acquire(
+        &self,
+        credential: Arc<str>,
+        canvases: Option<&[CanvasId]>,
+    ) -> Result<ListenerPermits, Problem> {
         let busy = |words: String| Problem::new(Kind::TooManyRequests, words);
-        let canvases = canvases.unwrap_or_default().iter().map(|canvas| Party::Canvas(*canvas));
-        let parties: Vec<_> = [Party::Credential(credential)].into_iter().chain(canvases).collect();
-        let ListeningLimits { most, share, .. } = self.limits;
-        let share = self.shares.take(&parties, 1).map_err(|party| {
-            busy(format!("{party} has {share} listeners already, its share of this process: end one of them"))
+        let canvases = canvases.unwrap_or_default().iter().map(|canvas| LimitKey::Canvas(*canvas));
+        let limit_keys: Vec<_> = [LimitKey::Credential(credential)].into_iter().chain(canvases).collect();
+        let ListenerLimits { most, share, .. } = self.limits;
+        let share = self.shares.reserve(&limit_keys, 1).map_err(|key| {
+            busy(format!("{key} has {share} listeners already, its share of this process: end one of them"))
         })?;
-        let room = Arc::clone(&self.room).try_acquire_owned();
-        let room =
-            room.map_err(|_| busy(format!("this process has {most} listeners, which is its limit")))?;
-        Ok(Place { stop: self.stop.clone(), _share: share, _room: room })
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit =
+            permit.map_err(|_| busy(format!("this process has {most} listeners, which is its limit")))?;
+        Ok(ListenerPermits { stop: self.stop.clone(), _share: share, _permit: permit })
     }
 }
 
 /// A listener's permits, released when it is dropped.
-struct Place {
+struct ListenerPermits {
     stop: CancellationToken,
-    _share: Taken,
-    _room: OwnedSemaphorePermit,
+    _share: Reservation,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// A caller that may read events, and where. Checked before anything else of the request.
@@ -116,13 +120,13 @@ impl FromRequestParts<Api> for Reader {
             Ok(caller) => caller,
             Err(error) => {
                 if reason(&error).is_some() {
-                    api.shares.stranger(client)?;
+                    api.shares.count_unauthenticated(client)?;
                 }
                 return Err(error.into());
             }
         };
         let credential = credential_of(&caller);
-        api.shares.come(&credential)?;
+        api.shares.count_request(&credential)?;
         let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
             // The path names no canvas whose existence could be revealed.
             Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
@@ -153,8 +157,8 @@ fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases
         None => vec![None],
     };
     for canvas in canvases {
-        api.record.signed_in(shown, canvas, request, || line("sign-in", canvas));
-        api.record.listens(line("listen", canvas), request);
+        api.audit.signed_in(shown, canvas, request, || line("sign-in", canvas));
+        api.audit.listens(line("listen", canvas), request);
     }
 }
 
@@ -208,13 +212,13 @@ pub(super) async fn listen(
 ) -> Result<Response, Problem> {
     // An invalid pattern is reported even if nothing is broadcast.
     query.pattern.parse::<TopicPattern>().map_err(ListenError::from)?;
-    let hub = api.listening.hub.as_ref().ok_or(ListenError::Off)?;
-    let place = api.listening.place(Arc::clone(&reader.credential), reader.canvases.as_deref())?;
+    let hub = api.listeners.hub.as_ref().ok_or(ListenError::Off)?;
+    let permits = api.listeners.acquire(Arc::clone(&reader.credential), reader.canvases.as_deref())?;
     let listener = hub.listen(reader.canvases.as_deref(), &query.pattern).await?;
-    let keep_alive = api.listening.limits.keep_alive;
+    let keep_alive = api.listeners.limits.keep_alive;
     let mut ticks = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stream = EventStream { listener, reader, access: api.access.clone(), place, ticks, begun: false };
+    let stream = EventStream { listener, reader, access: api.access.clone(), permits, ticks, begun: false };
     let body = Body::from_stream(unfold(stream, EventStream::next));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
@@ -229,10 +233,10 @@ pub(super) async fn listen(
 /// The events sent to one caller.
 struct EventStream {
     /// Dropped before the permits.
-    listener: Ear,
+    listener: HubListener,
     reader: Reader,
     access: Access,
-    place: Place,
+    permits: ListenerPermits,
     ticks: Interval,
     begun: bool,
 }
@@ -242,24 +246,24 @@ impl EventStream {
         if !std::mem::replace(&mut self.begun, true) {
             return Some((Ok(BEGIN.into()), self));
         }
-        let stop = self.place.stop.clone();
+        let stop = self.permits.stop.clone();
         let text = tokio::select! {
             biased;
             () = stop.cancelled() => return None,
             _ = self.ticks.tick() => {
-                if !self.may_go_on().await {
+                if !self.may_continue().await {
                     return None;
                 }
                 ": still here\n\n".to_owned()
             }
-            heard = self.listener.next() => frame(&heard?),
+            item = self.listener.next() => frame(&item?),
         };
         Some((Ok(text.into()), self))
     }
 
     /// Whether the credential is still valid for the same canvases. If not, the stream ends, and
     /// the caller finds out why when it reconnects.
-    async fn may_go_on(&self) -> bool {
+    async fn may_continue(&self) -> bool {
         match self.access.authenticate(self.reader.authorization.as_deref()).await {
             Ok(caller) => canvases(&caller, Scope::Read).as_ref() == Ok(&self.reader.canvases),
             Err(error) => {
@@ -271,13 +275,15 @@ impl EventStream {
 }
 
 /// One server-sent event.
-fn frame(heard: &Heard) -> String {
+fn frame(item: &ListenItem) -> String {
     let mut text = String::new();
     // Writing to a string can't fail.
-    let _ = match heard {
-        Heard::Event(event) => write!(text, "event: emitted\nid: {}\ndata: {}\n\n", event.id, event.body()),
-        Heard::Missed(Some(count)) => write!(text, "event: missed\ndata: {{\"count\":{count}}}\n\n"),
-        Heard::Missed(None) => write!(text, "event: missed\ndata: {{\"count\":null}}\n\n"),
+    let _ = match item {
+        ListenItem::Event(event) => {
+            write!(text, "event: emitted\nid: {}\ndata: {}\n\n", event.id, event.body())
+        }
+        ListenItem::Missed(Some(count)) => write!(text, "event: missed\ndata: {{\"count\":{count}}}\n\n"),
+        ListenItem::Missed(None) => write!(text, "event: missed\ndata: {{\"count\":null}}\n\n"),
     };
     text
 }
@@ -302,32 +308,33 @@ mod tests {
     /// Four keys of one canvas exhaust its share, but not the process.
     #[test]
     fn places_are_bounded_for_each_caller_each_canvas_and_all() {
-        let limits = ListeningLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };
-        let listening = Listening::new(limits, None, CancellationToken::new());
+        let limits = ListenerLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };
+        let listeners = Listeners::new(limits, None, CancellationToken::new());
         let (own, other) = ([CanvasId(Uuid::from_u128(1))], [CanvasId(Uuid::from_u128(2))]);
-        let place = |name: &str, canvases: Option<&[CanvasId]>| listening.place(name.into(), canvases);
-        let mut held: Vec<_> = ["a", "b"].iter().map(|name| place(name, Some(&own)).ok().unwrap()).collect();
+        let acquire = |name: &str, canvases: Option<&[CanvasId]>| listeners.acquire(name.into(), canvases);
+        let mut held: Vec<_> =
+            ["a", "b"].iter().map(|name| acquire(name, Some(&own)).ok().unwrap()).collect();
         for name in ["c", "d"] {
             assert_eq!(
-                place(name, Some(&own)).err().unwrap().kind,
+                acquire(name, Some(&own)).err().unwrap().kind,
                 Kind::TooManyRequests,
                 "of the same canvas"
             );
         }
-        held.extend([place("e", None), place("e", None)].map(|place| place.ok().unwrap()));
-        assert!(place("e", None).is_err(), "the same credential");
-        held.push(place("f", Some(&other)).ok().unwrap());
-        assert!(place("g", Some(&other)).is_err(), "no room for anybody");
-        assert_eq!(listening.shares.len(), 6, "who was refused has taken nothing");
+        held.extend([acquire("e", None), acquire("e", None)].map(|permits| permits.ok().unwrap()));
+        assert!(acquire("e", None).is_err(), "the same credential");
+        held.push(acquire("f", Some(&other)).ok().unwrap());
+        assert!(acquire("g", Some(&other)).is_err(), "no room for anybody");
+        assert_eq!(listeners.shares.len(), 6, "who was refused has taken nothing");
         held.remove(0);
-        held.push(place("c", Some(&own)).ok().unwrap());
+        held.push(acquire("c", Some(&own)).ok().unwrap());
         drop(held);
-        assert_eq!(listening.shares.len(), 0, "nobody is remembered");
+        assert_eq!(listeners.shares.len(), 0, "nobody is remembered");
     }
 
     #[test]
     fn what_was_missed_is_a_server_sent_event() {
-        assert_eq!(frame(&Heard::Missed(Some(12))), "event: missed\ndata: {\"count\":12}\n\n");
-        assert_eq!(frame(&Heard::Missed(None)), "event: missed\ndata: {\"count\":null}\n\n");
+        assert_eq!(frame(&ListenItem::Missed(Some(12))), "event: missed\ndata: {\"count\":12}\n\n");
+        assert_eq!(frame(&ListenItem::Missed(None)), "event: missed\ndata: {\"count\":null}\n\n");
     }
 }

@@ -22,7 +22,6 @@ mod leases;
 mod limits;
 mod listen;
 mod log;
-mod neighbours;
 mod objects;
 mod openapi;
 mod own;
@@ -32,6 +31,7 @@ mod pulls;
 mod push;
 mod queues;
 mod quotas;
+mod recent_canvases;
 mod record;
 mod server;
 mod shares;
@@ -52,14 +52,14 @@ use crate::entity::Entities;
 use crate::event::OwnDeployment;
 use crate::log::Log;
 use crate::telemetry::HttpMetrics;
-use guard::Guarded;
+use guard::GuardedRoutes;
 use health::Readiness;
 use limits::Limits;
-use listen::Listening;
-use neighbours::Neighbours;
-use pulls::Pulling;
+use listen::Listeners;
+use pulls::PullState;
 use push::Push;
-use record::Record;
+use recent_canvases::RecentCanvases;
+use record::AuditBuffer;
 use shares::Shares;
 
 pub use server::{HttpConfig, HttpError, HttpServer};
@@ -77,12 +77,12 @@ pub(crate) struct Api {
     own: Arc<OwnDeployment>,
     limits: Limits,
     shares: Shares,
-    neighbours: Arc<Neighbours>,
-    record: Record,
+    recent_canvases: Arc<RecentCanvases>,
+    audit: AuditBuffer,
     readiness: Arc<Readiness>,
     push: Push,
-    pulling: Pulling,
-    listening: Listening,
+    pulls: PullState,
+    listeners: Listeners,
 }
 
 /// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
@@ -110,11 +110,11 @@ fn routes(api: &Api) -> OpenApiRouter<Api> {
 }
 
 /// The routes that need a credential, each next to its scopes.
-fn guarded(api: &Api) -> Guarded {
-    of_the_platform(of_a_canvas(Guarded::new(api)))
+fn guarded(api: &Api) -> GuardedRoutes {
+    of_the_platform(of_a_canvas(GuardedRoutes::new(api)))
 }
 
-fn of_a_canvas(guarded: Guarded) -> Guarded {
+fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         .emitting(routes!(emit::one))
         .emitting(routes!(emit::batch))
@@ -162,7 +162,7 @@ fn of_a_canvas(guarded: Guarded) -> Guarded {
         .on(Scope::Admin, routes!(admin::revoke_key))
 }
 
-fn of_the_platform(guarded: Guarded) -> Guarded {
+fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
     guarded
         // Tenants may not set their own quotas.
         .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))

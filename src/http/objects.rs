@@ -38,8 +38,8 @@ pub(super) async fn one(
 ) -> Result<Json<Object>, Problem> {
     let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(Problem::not_found)?;
     let admin = caller.admin(&api, Scope::Read);
-    let in_hand = admin.in_hand(caller.canvas, &key).await?;
-    Ok(Json(Object::of(object, in_hand, admin.halted(caller.canvas, Some(&key)).await?)))
+    let running = admin.running(caller.canvas, &key).await?;
+    Ok(Json(Object::of(object, running, admin.halted(caller.canvas, Some(&key)).await?)))
 }
 
 /// Which tombstones to list.

@@ -24,7 +24,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
                       img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'; base-uri 'none'";
 
 /// How long a caller may take to receive a page.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(OpenApi)]
 #[openapi(
@@ -104,7 +104,7 @@ pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
 
 fn shown(document: Bytes) -> Response {
     let kind = HeaderValue::from_static("application/json");
-    sliced(([(header::CONTENT_TYPE, kind)], document).into_response(), PATIENCE)
+    sliced(([(header::CONTENT_TYPE, kind)], document).into_response(), SEND_TIMEOUT)
 }
 
 fn asset(file: &str, config: std::sync::Arc<Config<'static>>) -> Response {
@@ -114,7 +114,7 @@ fn asset(file: &str, config: std::sync::Arc<Config<'static>>) -> Response {
                 Cow::Borrowed(bytes) => Bytes::from_static(bytes),
                 Cow::Owned(bytes) => bytes.into(),
             };
-            let mut response = sliced((StatusCode::OK, bytes).into_response(), PATIENCE);
+            let mut response = sliced((StatusCode::OK, bytes).into_response(), SEND_TIMEOUT);
             let headers = response.headers_mut();
             if let Ok(kind) = HeaderValue::from_str(&file.content_type) {
                 headers.insert(header::CONTENT_TYPE, kind);

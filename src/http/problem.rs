@@ -100,7 +100,7 @@ pub(super) struct Problem {
     /// The value of `retry-after`, for problems that pass with time.
     retry_after_s: u64,
     /// Whether to delay the answer, because clients that are refused at once retry at once.
-    late: bool,
+    delayed: bool,
 }
 
 /// A problem as `application/problem+json` (RFC 9457).
@@ -124,7 +124,7 @@ pub(super) struct Details<'a> {
 
 impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), retry_after_s: 1, late: false }
+        Self { kind, detail: detail.into(), retry_after_s: 1, delayed: false }
     }
 
     /// Sets how long to wait, rounded up to whole seconds, at least one.
@@ -134,12 +134,12 @@ impl Problem {
     }
 
     /// Delays the answer: a client that exceeded its share is likely to retry at once.
-    pub(super) fn late(self) -> Self {
-        Self { late: true, ..self }
+    pub(super) fn delayed(self) -> Self {
+        Self { delayed: true, ..self }
     }
 
-    pub(super) fn is_late(&self) -> bool {
-        self.late
+    pub(super) fn is_delayed(&self) -> bool {
+        self.delayed
     }
 
     pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {

@@ -15,7 +15,7 @@ use super::body::{self, EventPath, QueuePath};
 use super::guard::Caller;
 use super::limits::Slot;
 use super::problem::{Details, Kind, Problem};
-use crate::admin::LeasedNow;
+use crate::admin::LeaseBatch;
 use crate::api::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };
@@ -29,7 +29,7 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
 
 /// Permits for requests that wait for copies, and metrics. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Pulling {
+pub(super) struct PullState {
     waiting: Arc<Semaphore>,
     metrics: PullMetrics,
     /// The counterpart of the workers' run metrics.
@@ -38,7 +38,7 @@ pub(super) struct Pulling {
     stop: CancellationToken,
 }
 
-impl Pulling {
+impl PullState {
     pub(super) fn new(stop: CancellationToken) -> Self {
         let waiting = Arc::new(Semaphore::new(WAITING_MAX));
         Self { waiting, metrics: PullMetrics::new(), runs: Arc::default(), stop }
@@ -77,21 +77,21 @@ pub(super) async fn lease(
     let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
     let mut waiting = None;
     loop {
-        let LeasedNow { copies, died } = api.admin.lease_now(&queue, request.max, lease).await?;
-        api.pulling.died(&queue, &died, Cause::Poison);
+        let LeaseBatch { copies, died } = api.admin.lease_now(&queue, request.max, lease).await?;
+        api.pulls.died(&queue, &died, Cause::Poison);
         if !copies.is_empty() || Instant::now() >= end {
-            api.pulling.metrics.pulled(&queue, "leased", copies.len());
+            api.pulls.metrics.pulled(&queue, "leased", copies.len());
             return Leased::of(copies).map(Json).map_err(|error| Problem::internal(&error));
         }
         if waiting.is_none() {
-            waiting = Some(api.pulling.waiting.try_acquire().map_err(|_| {
+            waiting = Some(api.pulls.waiting.try_acquire().map_err(|_| {
                 Problem::new(Kind::TooManyRequests, "too many requests wait for copies here: try again")
             })?);
         }
         // Other requests may use the slot meanwhile.
-        slot.leave();
-        let woken = api.pulling.stop.run_until_cancelled(api.admin.await_copies(&queue, end)).await;
-        slot.take()?;
+        slot.release();
+        let woken = api.pulls.stop.run_until_cancelled(api.admin.await_copies(&queue, end)).await;
+        slot.acquire()?;
         if !woken.unwrap_or(Ok(false))? {
             return Ok(Json(Leased { copies: Vec::new() }));
         }
@@ -142,7 +142,7 @@ pub(super) async fn complete(
 ) -> Result<StatusCode, Problem> {
     let token: LeaseToken = request.read()?;
     api.admin.complete_copy(&queue, id, &token).await?;
-    api.pulling.metrics.pulled(&queue, "completed", 1);
+    api.pulls.metrics.pulled(&queue, "completed", 1);
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -167,9 +167,9 @@ pub(super) async fn release(
     let (released, scope) = api.admin.give_back(&queue, id, &token, &release).await?;
     let released = Released::from(released);
     match (released.died, &release.error) {
-        (true, _) => api.pulling.died(&queue, &[scope], Cause::Retries),
-        (false, Some(_)) => api.pulling.metrics.pulled(&queue, "failed", 1),
-        (false, None) => api.pulling.metrics.pulled(&queue, "released", 1),
+        (true, _) => api.pulls.died(&queue, &[scope], Cause::Retries),
+        (false, Some(_)) => api.pulls.metrics.pulled(&queue, "failed", 1),
+        (false, None) => api.pulls.metrics.pulled(&queue, "released", 1),
     }
     Ok(Json(released))
 }

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use utoipa::ToSchema;
 
 use super::Api;
-use super::body::Whole;
+use super::body::CompleteBody;
 use super::guard::authorization;
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
@@ -56,7 +56,7 @@ impl Push {
     }
 
     /// Sets the function that runs pushed messages.
-    pub(super) fn hand_to<F, R, E>(&mut self, run: F)
+    pub(super) fn set_runner<F, R, E>(&mut self, run: F)
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), E>> + Send + 'static,
@@ -118,14 +118,14 @@ struct Message {
 }
 
 /// A message without its envelope.
-pub(super) struct Pushed(Vec<u8>);
+pub(super) struct PushedMessage(Vec<u8>);
 
-impl FromRequest<Api> for Pushed {
+impl FromRequest<Api> for PushedMessage {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let bytes = match Whole::from_request(request, api).await {
-            Ok(Whole(bytes)) => bytes,
+        let bytes = match CompleteBody::from_request(request, api).await {
+            Ok(CompleteBody(bytes)) => bytes,
             // No notification is that long, and Pub/Sub would redeliver a refused message again and
             // again.
             Err(problem) if problem.kind == Kind::TooLarge => return Ok(Self(Vec::new())),
@@ -156,7 +156,7 @@ impl FromRequest<Api> for Pushed {
 pub(super) async fn push(
     State(api): State<Api>,
     _pusher: Pusher,
-    Pushed(message): Pushed,
+    PushedMessage(message): PushedMessage,
 ) -> Result<Response, Problem> {
     let Some(run) = &api.push.run else {
         return Err(Problem::new(Kind::NotFound, "this process runs no events: it serves the API only"));

@@ -15,38 +15,38 @@ use tokio_util::task::AbortOnDropHandle;
 use super::client::Client;
 use crate::admin::Admin;
 use crate::event::{Actor, CanvasId, HandlerScope};
-use crate::store::{AuditOutcome, Noted};
+use crate::store::{AuditLine, AuditOutcome};
 
 /// How long refusals, sign-ins and listeners are gathered before they are written.
 const SOON: Duration = Duration::from_secs(5);
 /// How long reads are gathered.
 const LATER: Duration = Duration::from_secs(300);
 /// Maximum number of different lines gathered about identified callers; more are only logged.
-const DIFFERENT: usize = 200;
+const LINES_MAX: usize = 200;
 /// Maximum number of them per caller, so that no caller crowds out the others.
-const ONE_CALLERS: usize = 10;
+const LINES_PER_CALLER_MAX: usize = 10;
 /// Maximum number of lines about unidentified callers: they can neither crowd out the others nor
 /// fill the audit log.
-const STRANGERS: usize = 50;
+const STRANGER_LINES_MAX: usize = 50;
 /// Maximum number of those per client address, and per canvas, so that the noise of one hides no
 /// other.
-const ONE_ADDRESSES: usize = 5;
-const ONE_CANVASES: usize = 10;
+const LINES_PER_ADDRESS_MAX: usize = 5;
+const LINES_PER_CANVAS_MAX: usize = 10;
 /// The logged name of an unidentified caller.
 const STRANGER: &str = "unauthenticated";
 /// A credential that is used again within this time does not count as a new sign-in.
 const SESSION: Duration = Duration::from_secs(3600);
 /// Maximum number of sign-ins remembered; beyond it, some are recorded again.
-const SESSIONS: usize = 10_000;
+const SESSIONS_MAX: usize = 10_000;
 
 /// When the sign-in of each credential on each canvas was last recorded.
 type Sessions = HashMap<(Arc<str>, Option<CanvasId>), Instant>;
 
-/// Gathers audit log entries. Cheap to clone.
+/// Audit log entries that are not written yet. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Record {
-    soon: Gatherer,
-    later: Gatherer,
+pub(super) struct AuditBuffer {
+    soon: BatchWriter,
+    later: BatchWriter,
     sessions: Arc<Mutex<Sessions>>,
 }
 
@@ -68,11 +68,11 @@ pub(super) struct Line {
     pub(super) reason: Option<String>,
 }
 
-impl Record {
+impl AuditBuffer {
     /// Must be called inside a tokio runtime.
     pub(super) fn start(admin: &Admin) -> Self {
-        let gatherer = |period| Gatherer::start(admin.clone(), period);
-        Self { soon: gatherer(SOON), later: gatherer(LATER), sessions: Arc::default() }
+        let writer = |period| BatchWriter::start(admin.clone(), period);
+        Self { soon: writer(SOON), later: writer(LATER), sessions: Arc::default() }
     }
 
     /// Records that a request was refused.
@@ -119,9 +119,9 @@ impl Record {
         if sessions.get(&session).is_some_and(is_known) {
             return false;
         }
-        if sessions.len() >= SESSIONS {
+        if sessions.len() >= SESSIONS_MAX {
             sessions.retain(|_, at| is_known(at));
-            if sessions.len() >= SESSIONS {
+            if sessions.len() >= SESSIONS_MAX {
                 sessions.clear();
             }
         }
@@ -138,7 +138,7 @@ impl Record {
 
 /// Gathers lines for a while, and writes them.
 #[derive(Clone)]
-struct Gatherer {
+struct BatchWriter {
     shared: Arc<Shared>,
     writing: Arc<Mutex<Option<AbortOnDropHandle<()>>>>,
     stop: CancellationToken,
@@ -146,12 +146,12 @@ struct Gatherer {
 
 struct Shared {
     period: Duration,
-    gathered: Mutex<Gathered>,
+    batch: Mutex<Batch>,
     some: Notify,
 }
 
 #[derive(Default)]
-struct Gathered {
+struct Batch {
     rows: HashMap<Line, Row>,
 }
 
@@ -161,7 +161,7 @@ struct Row {
     request: String,
 }
 
-impl Gathered {
+impl Batch {
     /// Adds a line, unless a limit is reached; returns whether it was added.
     fn add(&mut self, line: Line, request: &str) -> bool {
         if let Some(row) = self.rows.get_mut(&line) {
@@ -171,14 +171,16 @@ impl Gathered {
         let count = |same: &dyn Fn(&Line) -> bool| {
             self.rows.keys().filter(|row| row.actor.is_some() == line.actor.is_some() && same(row)).count()
         };
-        let place: IpAddr = line.client.place();
+        let network: IpAddr = line.client.network();
         let is_full = match line.actor {
             None => {
-                count(&|_| true) >= STRANGERS
-                    || count(&|row| row.client.place() == place) >= ONE_ADDRESSES
-                    || count(&|row| row.canvas == line.canvas) >= ONE_CANVASES
+                count(&|_| true) >= STRANGER_LINES_MAX
+                    || count(&|row| row.client.network() == network) >= LINES_PER_ADDRESS_MAX
+                    || count(&|row| row.canvas == line.canvas) >= LINES_PER_CANVAS_MAX
             }
-            Some(_) => count(&|_| true) >= DIFFERENT || count(&|row| row.actor == line.actor) >= ONE_CALLERS,
+            Some(_) => {
+                count(&|_| true) >= LINES_MAX || count(&|row| row.actor == line.actor) >= LINES_PER_CALLER_MAX
+            }
         };
         if is_full {
             return false;
@@ -187,14 +189,14 @@ impl Gathered {
         true
     }
 
-    fn into_notes(self) -> Vec<Noted> {
-        self.rows.into_iter().map(|(line, row)| noted(line, &row)).collect()
+    fn into_notes(self) -> Vec<AuditLine> {
+        self.rows.into_iter().map(|(line, row)| audit_line(line, &row)).collect()
     }
 }
 
-fn noted(line: Line, row: &Row) -> Noted {
+fn audit_line(line: Line, row: &Row) -> AuditLine {
     let actor = Actor::user(line.actor.as_deref().unwrap_or(STRANGER)).request(&row.request);
-    Noted {
+    AuditLine {
         outcome: line.outcome,
         canvas: line.canvas,
         actor: actor.credential(&shown(line.credential.as_deref(), line.client)),
@@ -214,17 +216,17 @@ pub(super) fn shown(credential: Option<&str>, client: Client) -> String {
     }
 }
 
-impl Gatherer {
+impl BatchWriter {
     fn start(admin: Admin, period: Duration) -> Self {
-        let shared = Arc::new(Shared { period, gathered: Mutex::default(), some: Notify::new() });
+        let shared = Arc::new(Shared { period, batch: Mutex::default(), some: Notify::new() });
         let stop = CancellationToken::new();
         let writing = tokio::spawn(write(Arc::clone(&shared), admin, stop.clone()));
         Self { shared, writing: Arc::new(Mutex::new(Some(AbortOnDropHandle::new(writing)))), stop }
     }
 
     fn add(&self, line: Line, request: &str) {
-        let noted = self.shared.gathered.lock().unwrap_or_else(PoisonError::into_inner).add(line, request);
-        if noted {
+        let added = self.shared.batch.lock().unwrap_or_else(PoisonError::into_inner).add(line, request);
+        if added {
             self.shared.some.notify_one();
         }
     }
@@ -244,8 +246,8 @@ async fn write(shared: Arc<Shared>, admin: Admin, stop: CancellationToken) {
     loop {
         let stopped = stop.run_until_cancelled(shared.some.notified()).await.is_none()
             || stop.run_until_cancelled(tokio::time::sleep(shared.period)).await.is_none();
-        let gathered = std::mem::take(&mut *shared.gathered.lock().unwrap_or_else(PoisonError::into_inner));
-        let notes = gathered.into_notes();
+        let batch = std::mem::take(&mut *shared.batch.lock().unwrap_or_else(PoisonError::into_inner));
+        let notes = batch.into_notes();
         if !notes.is_empty()
             && let Err(error) = admin.note(&notes).await
         {
@@ -285,22 +287,22 @@ mod tests {
 
     #[test]
     fn the_same_is_counted_and_the_rest_is_bounded() {
-        let mut gathered = Gathered::default();
+        let mut batch = Batch::default();
         for actor in 0..100 {
             let name = format!("key:{actor:02}");
             for index in 0..20 {
-                gathered.add(refused(Some(&name), 1, 1, format!("known-{index}")), "r");
+                batch.add(refused(Some(&name), 1, 1, format!("known-{index}")), "r");
             }
         }
         for request in ["first", "second", "third"] {
-            assert!(gathered.add(refused(Some("key:00"), 1, 1, "known-7".into()), request));
+            assert!(batch.add(refused(Some("key:00"), 1, 1, "known-7".into()), request));
         }
-        let notes = gathered.into_notes();
-        assert_eq!(notes.len(), DIFFERENT);
+        let notes = batch.into_notes();
+        assert_eq!(notes.len(), LINES_MAX);
         let of = |name| notes.iter().filter(move |note| note.actor.name() == name);
         assert_eq!(
             (of("key:00").count(), of("key:19").count(), of("key:20").count()),
-            (ONE_CALLERS, ONE_CALLERS, 0)
+            (LINES_PER_CALLER_MAX, LINES_PER_CALLER_MAX, 0)
         );
         let seven = of("key:00").find(|note| note.action == "known-7").unwrap();
         assert_eq!((seven.times, seven.actor.request_id()), (4, Some("r")));
@@ -311,23 +313,23 @@ mod tests {
     /// recorded.
     #[test]
     fn the_noise_of_one_stranger_hides_no_other() {
-        let mut gathered = Gathered::default();
+        let mut batch = Batch::default();
         for index in 0..1000 {
-            gathered.add(refused(None, 1, 1, format!("noise-{index}")), "r");
+            batch.add(refused(None, 1, 1, format!("noise-{index}")), "r");
         }
-        assert_eq!(gathered.rows.len(), ONE_ADDRESSES);
-        assert!(gathered.add(refused(None, 1, 2, "probe".into()), "r"), "from elsewhere");
+        assert_eq!(batch.rows.len(), LINES_PER_ADDRESS_MAX);
+        assert!(batch.add(refused(None, 1, 2, "probe".into()), "r"), "from elsewhere");
         for address in 3..100 {
-            gathered.add(refused(None, 1, address, format!("noise-{address}")), "r");
+            batch.add(refused(None, 1, address, format!("noise-{address}")), "r");
         }
-        assert_eq!(gathered.rows.len(), ONE_CANVASES);
-        assert!(gathered.add(refused(None, 2, 2, "probe".into()), "r"), "of another canvas");
+        assert_eq!(batch.rows.len(), LINES_PER_CANVAS_MAX);
+        assert!(batch.add(refused(None, 2, 2, "probe".into()), "r"), "of another canvas");
         for canvas in 3..100 {
-            gathered.add(refused(None, canvas, canvas as u8, "noise".into()), "r");
+            batch.add(refused(None, canvas, canvas as u8, "noise".into()), "r");
         }
-        assert_eq!(gathered.rows.len(), STRANGERS);
+        assert_eq!(batch.rows.len(), STRANGER_LINES_MAX);
         assert!(
-            gathered.add(refused(Some("key:a"), 1, 1, "known".into()), "r"),
+            batch.add(refused(Some("key:a"), 1, 1, "known".into()), "r"),
             "those who are known have room"
         );
     }

@@ -17,12 +17,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::client::{Client, Proxies};
-use super::connection::{Paced, Telling, Turns};
-use super::listen::Listening;
-use super::pulls::Pulling;
+use super::connection::{ConnectionState, ReportingService, TimedStream};
+use super::listen::Listeners;
+use super::pulls::PullState;
 use super::push::Push;
-use super::record::Record;
-use super::shares::{Shares, Taken, Tally};
+use super::record::AuditBuffer;
+use super::shares::{Reservation, Shares, Tally};
 use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::admin::Admin;
@@ -139,12 +139,12 @@ impl HttpServer {
             deliverer: Deliverer::new(config.delivery.clone())?,
             limits: config.limits(),
             shares: Shares::new(config.share_limits()),
-            neighbours: Arc::default(),
-            record: Record::start(&admin),
+            recent_canvases: Arc::default(),
+            audit: AuditBuffer::start(&admin),
             readiness: Arc::default(),
             push: Push::new(config.retention),
-            pulling: Pulling::new(stop.clone()),
-            listening: Listening::new(config.listening(), hub, stop.clone()),
+            pulls: PullState::new(stop.clone()),
+            listeners: Listeners::new(config.listener_limits(), hub, stop.clone()),
             admin,
         };
         let failed = |source| HttpError::Address { address: config.address, source };
@@ -170,7 +170,7 @@ impl HttpServer {
                 "no account may push: set the audience and the accounts in AccessConfig::push",
             ));
         }
-        self.api.push.hand_to(run);
+        self.api.push.set_runner(run);
         Ok(self)
     }
 
@@ -188,25 +188,25 @@ impl HttpServer {
     /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
         let router = router(&self.api, self.config.docs);
-        let room = Arc::new(Semaphore::new(self.config.max_connections));
-        let doorstep = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        let pace = self.config.pace(&room);
+        let permits = Arc::new(Semaphore::new(self.config.max_connections));
+        let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        let limits = self.config.connection_limits(&permits);
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
         let addresses = Tally::new(self.config.share_of(self.config.max_connections));
         let proxies = Proxies::new(&self.config.trusted_proxies);
         while let Some((stream, peer)) = self.accept().await {
-            let place = match Arc::clone(&room).try_acquire_owned() {
-                Ok(place) => from_one_address(&addresses, &proxies, peer.ip()).map(|own| (place, own)),
+            let permit = match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => reserve_for_address(&addresses, &proxies, peer.ip()).map(|own| (permit, own)),
                 Err(_) => Err(503),
             };
-            let place = match place {
-                Ok(place) => place,
+            let permit = match permit {
+                Ok(permit) => permit,
                 Err(status) => {
-                    if let Ok(place) = Arc::clone(&doorstep).try_acquire_owned() {
+                    if let Ok(permit) = Arc::clone(&refusal_permits).try_acquire_owned() {
                         connections.spawn(async move {
                             turn_away(stream, status).await;
-                            drop(place);
+                            drop(permit);
                         });
                     }
                     continue;
@@ -217,14 +217,19 @@ impl HttpServer {
                 tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
                 continue;
             }
-            let turns = Turns::new();
-            let telling =
-                Telling { router: router.clone(), turns: turns.clone(), peer, proxies: proxies.clone() };
-            let serving = serve(Paced::new(stream, turns, pace.clone()), telling, self.stop.clone());
+            let state = ConnectionState::new();
+            let service = ReportingService {
+                router: router.clone(),
+                state: state.clone(),
+                peer,
+                proxies: proxies.clone(),
+            };
+            let stream = TimedStream::new(stream, state, limits.clone());
+            let serving = serve(stream, service, self.stop.clone());
             let cut = cut.clone();
             connections.spawn(async move {
                 cut.run_until_cancelled(serving).await;
-                drop(place);
+                drop(permit);
             });
         }
         // New connections are refused from now on, so that clients turn to another process.
@@ -235,11 +240,11 @@ impl HttpServer {
             cut.cancel();
             connections.wait().await;
         }
-        self.api.listening.finish().await;
+        self.api.listeners.finish().await;
         if let Some(broadcasts) = self.api.queue.broadcasts() {
             broadcasts.flush(BROADCASTING).await;
         }
-        self.api.record.finish().await;
+        self.api.audit.finish().await;
     }
 
     /// Accepts the next connection; `None` once the server has to stop.
@@ -280,26 +285,26 @@ async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDep
 
 /// Reserves one of the connections of a client address, of which trusted proxies need none;
 /// otherwise returns the status to refuse with.
-fn from_one_address(
+fn reserve_for_address(
     addresses: &Tally<IpAddr>,
     proxies: &Proxies,
     peer: IpAddr,
-) -> Result<Option<Taken>, u16> {
+) -> Result<Option<Reservation>, u16> {
     if proxies.has(peer) {
         return Ok(None);
     }
-    let place = Client(peer.to_canonical()).place();
-    addresses.take(&[place], 1).map(Some).map_err(|_| 429)
+    let network = Client(peer.to_canonical()).network();
+    addresses.reserve(&[network], 1).map(Some).map_err(|_| 429)
 }
 
 /// Serves a connection until it ends; after a shutdown request, until its current request ends.
-async fn serve(stream: Paced<TcpStream>, telling: Telling, stop: CancellationToken) {
+async fn serve(stream: TimedStream<TcpStream>, service: ReportingService, stop: CancellationToken) {
     let mut connection = http1::Builder::new()
         .header_read_timeout(None)
         .max_buf_size(HEADER_BYTES)
         .max_header_size(HEADER_BYTES)
         .max_headers(HEADER_FIELDS)
-        .serve_connection(TokioIo::new(stream), telling);
+        .serve_connection(TokioIo::new(stream), service);
     let ended = tokio::select! {
         ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
         () = stop.cancelled() => {
@@ -332,10 +337,10 @@ async fn linger(mut stream: TcpStream) {
 
 /// Answers before reading anything.
 async fn turn_away(mut stream: TcpStream, status: u16) {
-    let telling = async {
+    let answering = async {
         stream.write_all(&answer::bare(status)).await?;
         linger(stream).await;
         Ok::<(), std::io::Error>(())
     };
-    drop(tokio::time::timeout(2 * LINGER, telling).await);
+    drop(tokio::time::timeout(2 * LINGER, answering).await);
 }

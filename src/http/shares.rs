@@ -39,26 +39,26 @@ pub(super) struct ShareLimits {
 /// What all parties are using. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Shares {
-    requests: Tally<Party>,
-    credentials: Arc<Rates<Arc<str>>>,
-    canvases: Arc<Rates<CanvasId>>,
+    requests: Tally<LimitKey>,
+    credentials: Arc<RateLimiter<Arc<str>>>,
+    canvases: Arc<RateLimiter<CanvasId>>,
     /// Emitted events.
-    events: Arc<Rates<CanvasId>>,
+    events: Arc<RateLimiter<CanvasId>>,
     /// Bytes of bodies and answers.
-    bytes: Arc<Rates<Party>>,
-    strangers: Arc<Rates<IpAddr>>,
+    bytes: Arc<RateLimiter<LimitKey>>,
+    strangers: Arc<RateLimiter<IpAddr>>,
 }
 
-/// A party that a request or its bytes count for.
+/// What a request or its bytes count for, each with limits of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Party {
+pub(super) enum LimitKey {
     Credential(Arc<str>),
     Canvas(CanvasId),
     /// Pub/Sub, whose pushes may be about any canvas.
     Pushes,
 }
 
-impl Display for Party {
+impl Display for LimitKey {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::Credential(_) => "this credential",
@@ -80,58 +80,58 @@ impl Shares {
     pub(super) fn new(limits: ShareLimits) -> Self {
         Self {
             requests: Tally::new(limits.requests),
-            credentials: Arc::new(Rates::new(limits.per_credential, 2)),
-            canvases: Arc::new(Rates::new(limits.per_canvas, 2)),
-            events: Arc::new(Rates::new(limits.events_per_canvas, 2)),
-            bytes: Arc::new(Rates::new(limits.bytes, 1)),
-            strangers: Arc::new(Rates::new(limits.of_strangers, 2)),
+            credentials: Arc::new(RateLimiter::new(limits.per_credential, 2)),
+            canvases: Arc::new(RateLimiter::new(limits.per_canvas, 2)),
+            events: Arc::new(RateLimiter::new(limits.events_per_canvas, 2)),
+            bytes: Arc::new(RateLimiter::new(limits.bytes, 1)),
+            strangers: Arc::new(RateLimiter::new(limits.of_strangers, 2)),
         }
     }
 
     /// Counts a request of an identified caller, before it is authorized.
-    pub(super) fn come(&self, credential: &Arc<str>) -> Result<(), Problem> {
+    pub(super) fn count_request(&self, credential: &Arc<str>) -> Result<(), Problem> {
         let taken = self.credentials.take(credential.clone(), 1, Instant::now());
         taken.map_err(|wait| too_fast("this credential", wait))
     }
 
     /// Counts a request of a caller authorized on this canvas, so that no one else can exhaust its
     /// rate.
-    pub(super) fn come_to(&self, canvas: CanvasId) -> Result<(), Problem> {
+    pub(super) fn count_canvas_request(&self, canvas: CanvasId) -> Result<(), Problem> {
         let taken = self.canvases.take(canvas, 1, Instant::now());
         taken.map_err(|wait| too_fast("this canvas", wait))
     }
 
-    /// Counts a request's announced body for all of these parties, or for none of them.
-    pub(super) fn bring(&self, parties: &[Party], bytes: u64) -> Result<(), Problem> {
-        let taken = self.bytes.take_all(parties, bytes, Instant::now());
-        taken.map_err(|(party, wait)| too_fast(&format!("{party} (in bytes)"), wait))
+    /// Counts a request's announced body for all of these keys, or for none of them.
+    pub(super) fn count_body(&self, limit_keys: &[LimitKey], bytes: u64) -> Result<(), Problem> {
+        let taken = self.bytes.take_all(limit_keys, bytes, Instant::now());
+        taken.map_err(|(key, wait)| too_fast(&format!("{key} (in bytes)"), wait))
     }
 
     /// Counts a request's events, all of which are emitted or none.
-    pub(super) fn emit(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
+    pub(super) fn count_events(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
         let taken = self.events.take(canvas, events as u64, Instant::now());
         taken.map_err(|wait| too_fast("this canvas (in events)", wait))
     }
 
     /// Counts bytes whose number was not known in advance: later requests wait for them.
-    pub(super) fn moved(&self, parties: &[Party], bytes: u64) {
+    pub(super) fn charge_bytes(&self, limit_keys: &[LimitKey], bytes: u64) {
         let now = Instant::now();
-        parties.iter().for_each(|party| self.bytes.spend(party.clone(), bytes, now));
+        limit_keys.iter().for_each(|key| self.bytes.spend(key.clone(), bytes, now));
     }
 
     /// Counts a request without a valid credential. Requests with a valid one do not count, from
     /// whatever address.
-    pub(super) fn stranger(&self, client: Client) -> Result<(), Problem> {
-        let taken = self.strangers.take(client.place(), 1, Instant::now());
+    pub(super) fn count_unauthenticated(&self, client: Client) -> Result<(), Problem> {
+        let taken = self.strangers.take(client.network(), 1, Instant::now());
         taken.map_err(|wait| too_fast("requests without a valid credential from this address", wait))
     }
 
-    /// Reserves a concurrent request for these parties.
-    pub(super) fn request(&self, parties: &[Party]) -> Result<Taken, Problem> {
-        self.requests.take(parties, 1).map_err(|party| {
+    /// Reserves a concurrent request for these keys.
+    pub(super) fn reserve_request(&self, limit_keys: &[LimitKey]) -> Result<Reservation, Problem> {
+        self.requests.reserve(limit_keys, 1).map_err(|key| {
             let words =
-                format!("{party} has reached its share of this process's concurrent requests: try again");
-            Problem::new(Kind::TooManyRequests, words).late()
+                format!("{key} has reached its share of this process's concurrent requests: try again");
+            Problem::new(Kind::TooManyRequests, words).delayed()
         })
     }
 }
@@ -139,7 +139,7 @@ impl Shares {
 fn too_fast(who: &str, wait: Duration) -> Problem {
     let words =
         format!("more comes from {who} than its share of this process: wait for the time in retry-after");
-    Problem::new(Kind::TooManyRequests, words).retry_after(wait).late()
+    Problem::new(Kind::TooManyRequests, words).retry_after(wait).delayed()
 }
 
 /// Counts concurrent uses per key, up to a limit each. Cheap to clone.
@@ -161,7 +161,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
 
     /// Reserves `count` for each of the keys, or returns the first key whose limit would be
     /// exceeded.
-    pub(super) fn take<'k>(&self, keys: &'k [K], count: usize) -> Result<Taken, &'k K> {
+    pub(super) fn reserve<'k>(&self, keys: &'k [K], count: usize) -> Result<Reservation, &'k K> {
         let mut taken = self.taken();
         let full = |key: &&K| taken.get(key).copied().unwrap_or(0).saturating_add(count) > self.most;
         if let Some(key) = keys.iter().find(full) {
@@ -172,7 +172,7 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
         }
         drop(taken);
         let (tally, keys) = (self.clone(), keys.to_vec());
-        Ok(Taken(Some(Box::new(move || tally.give_back(&keys, count)))))
+        Ok(Reservation(Some(Box::new(move || tally.give_back(&keys, count)))))
     }
 
     fn give_back(&self, keys: &[K], count: usize) {
@@ -199,9 +199,9 @@ impl<K: Clone + Eq + Hash + Send + Sync + 'static> Tally<K> {
 }
 
 /// A reservation, released when it is dropped.
-pub(super) struct Taken(Option<Box<dyn FnOnce() + Send + Sync>>);
+pub(super) struct Reservation(Option<Box<dyn FnOnce() + Send + Sync>>);
 
-impl Drop for Taken {
+impl Drop for Reservation {
     fn drop(&mut self) {
         if let Some(give_back) = self.0.take() {
             give_back();
@@ -212,22 +212,22 @@ impl Drop for Taken {
 /// A token bucket per key, with a rate per second and a burst of some seconds' worth. Each is
 /// stored as the time at which the bucket will be full again (the generic cell rate algorithm), and
 /// forgotten after that.
-struct Rates<K> {
+struct RateLimiter<K> {
     per_second: f64,
     burst: Duration,
-    state: Mutex<Full<K>>,
+    state: Mutex<Buckets<K>>,
 }
 
-struct Full<K> {
+struct Buckets<K> {
     at: HashMap<K, Instant>,
     /// The shared bucket of all keys that did not fit.
-    crowd: Option<Instant>,
+    overflow: Option<Instant>,
     swept: Option<Instant>,
 }
 
-impl<K: Eq + Hash> Rates<K> {
+impl<K: Eq + Hash> RateLimiter<K> {
     fn new(per_second: u32, burst_s: u64) -> Self {
-        let state = Mutex::new(Full { at: HashMap::new(), crowd: None, swept: None });
+        let state = Mutex::new(Buckets { at: HashMap::new(), overflow: None, swept: None });
         Self { per_second: f64::from(per_second.max(1)), burst: Duration::from_secs(burst_s), state }
     }
 
@@ -274,11 +274,11 @@ impl<K: Eq + Hash> Rates<K> {
     ) -> Result<(), Duration> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let known = state.at.contains_key(&key) || state.has_room(now);
-        let full_at = if known { state.at.get(&key).copied() } else { state.crowd };
+        let full_at = if known { state.at.get(&key).copied() } else { state.overflow };
         let full_at = change(full_at.map_or(now, |at| at.max(now)))?;
         match known {
             true => drop(state.at.insert(key, full_at)),
-            false => state.crowd = Some(full_at),
+            false => state.overflow = Some(full_at),
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl<K: Eq + Hash> Rates<K> {
     }
 }
 
-impl<K: Eq + Hash> Full<K> {
+impl<K: Eq + Hash> Buckets<K> {
     /// Whether one more key can be stored.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.at.len() >= KNOWN_MAX && self.swept.is_none_or(|swept| now - swept >= SWEEP) {
@@ -306,27 +306,28 @@ mod tests {
 
     use super::*;
 
-    const A: Party = Party::Canvas(CanvasId(Uuid::from_u128(1)));
-    const B: Party = Party::Canvas(CanvasId(Uuid::from_u128(2)));
+    const A: LimitKey = LimitKey::Canvas(CanvasId(Uuid::from_u128(1)));
+    const B: LimitKey = LimitKey::Canvas(CanvasId(Uuid::from_u128(2)));
 
     #[test]
     fn one_canvas_takes_its_share_and_leaves_the_others_theirs() {
         let tally = Tally::new(3);
-        let key = |name: &str| Party::Credential(name.into());
-        let mut held: Vec<_> = (0..3).map(|at| tally.take(&[A, key(&at.to_string())], 1).unwrap()).collect();
-        assert_eq!(tally.take(&[A, key("3")], 1).err(), Some(&A), "with whatever key");
+        let key = |name: &str| LimitKey::Credential(name.into());
+        let mut held: Vec<_> =
+            (0..3).map(|at| tally.reserve(&[A, key(&at.to_string())], 1).unwrap()).collect();
+        assert_eq!(tally.reserve(&[A, key("3")], 1).err(), Some(&A), "with whatever key");
         assert_eq!(tally.len(), 4, "what was refused has taken nothing");
-        let other = tally.take(&[B, key("b")], 3).unwrap();
-        assert_eq!(tally.take(&[A, B], 1).err(), Some(&A));
+        let other = tally.reserve(&[B, key("b")], 3).unwrap();
+        assert_eq!(tally.reserve(&[A, B], 1).err(), Some(&A));
         held.pop();
-        drop(tally.take(&[A], 1).unwrap());
+        drop(tally.reserve(&[A], 1).unwrap());
         drop((held, other));
         assert_eq!(tally.len(), 0, "nobody is remembered");
     }
 
     #[test]
     fn a_bucket_holds_two_seconds_and_fills_again() {
-        let (rates, start) = (Rates::new(10, 2), Instant::now());
+        let (rates, start) = (RateLimiter::new(10, 2), Instant::now());
         let taken = |key: &'static str, after_ms: u64| {
             let now = start + Duration::from_millis(after_ms);
             (0..1000).take_while(|_| rates.take(key, 1, now).is_ok()).count()
@@ -339,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_was_spent_is_waited_for_and_what_no_bucket_holds_takes_a_full_one() {
-        let (rates, start) = (Rates::new(100, 1), Instant::now());
+        let (rates, start) = (RateLimiter::new(100, 1), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         rates.spend("a", 250, start);
         assert_eq!(
@@ -359,7 +360,7 @@ mod tests {
 
     #[test]
     fn what_counts_for_several_is_taken_of_all_or_of_none() {
-        let (rates, start) = (Rates::new(10, 1), Instant::now());
+        let (rates, start) = (RateLimiter::new(10, 1), Instant::now());
         assert_eq!(rates.take_all(&["key", "a"], 6, start), Ok(()));
         let wait = Duration::from_millis(200);
         assert_eq!(rates.take_all(&["key", "b"], 6, start), Err((&"key", wait)), "wherever it sends");
@@ -371,7 +372,7 @@ mod tests {
 
     #[test]
     fn strangers_without_number_take_no_room_without_end_and_none_from_those_who_are_known() {
-        let (rates, start) = (Rates::new(1, 2), Instant::now());
+        let (rates, start) = (RateLimiter::new(1, 2), Instant::now());
         assert_eq!(rates.take(u32::MAX, 1, start), Ok(()));
         let passed = (0..100_000).filter(|address| rates.take(*address, 1, start).is_ok()).count();
         assert_eq!(passed, KNOWN_MAX - 1 + 2, "the rest share one bucket");

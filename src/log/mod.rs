@@ -19,7 +19,7 @@ use crate::event::{
 };
 use crate::notify::Notifier;
 use crate::store::{
-    Added, LogAppender, LogBatch, LogEnd, LogHorizon, Refused, Store, StoreError, append_batch,
+    Additions, AppendRefusal, LogAppender, LogBatch, LogEnd, LogHorizon, Store, StoreError, append_batch,
     lacks_partition,
 };
 
@@ -208,7 +208,7 @@ impl Log {
 
     /// Refuses events that exceed the quotas of their canvas, before anything is written.
     async fn admit(&self, appends: &[StreamAppend]) -> Result<(), LogError> {
-        let mut all: BTreeMap<CanvasId, Added<'_>> = BTreeMap::new();
+        let mut all: BTreeMap<CanvasId, Additions<'_>> = BTreeMap::new();
         for append in appends.iter().filter(|append| !append.events.is_empty()) {
             let added = all.entry(append.stream.canvas).or_default();
             append.events.iter().for_each(|event| added.append(&append.stream, event.size_bytes()));
@@ -256,7 +256,7 @@ fn categories(appends: &[StreamAppend]) -> Vec<Category> {
     categories
 }
 
-fn refused(Refused { stream, expected, position }: Refused) -> LogError {
+fn refused(AppendRefusal { stream, expected, position }: AppendRefusal) -> LogError {
     LogError::Condition { stream: Box::new(stream), expected, position }
 }
 

@@ -8,7 +8,7 @@ use crate::event::Link;
 
 /// What to do with an event of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Repost {
+pub enum EntityDecision {
     /// It is the most recent event and undecided: process it.
     Process,
     /// It is the most recent event and already decided: skip it, and send its result again.
@@ -21,7 +21,7 @@ pub enum Repost {
     Refuse,
 }
 
-impl Repost {
+impl EntityDecision {
     /// The decision in a word or two.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,26 +44,26 @@ impl Repost {
 /// events sent until then older than the last.
 ///
 /// ```
-/// use wakeq::machine::{Link, Repost, repost};
+/// use wakeq::machine::{EntityDecision, Link, decide_event};
 ///
 /// let link = Link { id: 9, prev: 7 };
-/// assert_eq!(repost(7, 8, link, false), Repost::Process);
-/// assert_eq!(repost(9, 9, link, true), Repost::AnswerAgain);
-/// assert_eq!(repost(12, 12, link, true), Repost::Done);
-/// assert_eq!(repost(12, 12, link, false), Repost::Refuse);
-/// assert_eq!(repost(5, 6, link, false), Repost::Delay);
-/// assert_eq!(repost(0, 6, Link { id: i64::MAX, prev: 0 }, false), Repost::Delay);
+/// assert_eq!(decide_event(7, 8, link, false), EntityDecision::Process);
+/// assert_eq!(decide_event(9, 9, link, true), EntityDecision::AnswerAgain);
+/// assert_eq!(decide_event(12, 12, link, true), EntityDecision::Done);
+/// assert_eq!(decide_event(12, 12, link, false), EntityDecision::Refuse);
+/// assert_eq!(decide_event(5, 6, link, false), EntityDecision::Delay);
+/// assert_eq!(decide_event(0, 6, Link { id: i64::MAX, prev: 0 }, false), EntityDecision::Delay);
 /// ```
-pub fn repost(last: i64, seen: i64, link: Link, stored: bool) -> Repost {
+pub fn decide_event(last: i64, seen: i64, link: Link, stored: bool) -> EntityDecision {
     if link.id > seen.saturating_add(1) {
-        return Repost::Delay;
+        return EntityDecision::Delay;
     }
     let prev = if link.prev <= seen { link.prev.min(last) } else { link.prev };
     match consume(last, Link { id: link.id, prev }) {
-        Consumption::Consume => Repost::Process,
-        Consumption::Delay => Repost::Delay,
-        Consumption::Done if link.id == last => Repost::AnswerAgain,
-        Consumption::Done if stored => Repost::Done,
-        Consumption::Done => Repost::Refuse,
+        Consumption::Consume => EntityDecision::Process,
+        Consumption::Delay => EntityDecision::Delay,
+        Consumption::Done if link.id == last => EntityDecision::AnswerAgain,
+        Consumption::Done if stored => EntityDecision::Done,
+        Consumption::Done => EntityDecision::Refuse,
     }
 }

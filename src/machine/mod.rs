@@ -18,8 +18,8 @@
 //! ```
 
 mod assign;
+mod check;
 mod entity;
-mod look;
 mod order;
 mod outcome;
 mod policy;
@@ -28,13 +28,13 @@ mod run;
 mod tests;
 
 pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
-pub use entity::{Repost, repost};
-pub use look::{Standing, look};
+pub use check::{CheckResult, check_schedule};
+pub use entity::{EntityDecision, decide_event};
 pub use order::{Consumption, consume, pass_over};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};
 pub use run::{
-    Answer, Claimed, Effect, Input, Ran, Removal, Running, State, Transition, UnexpectedInput, When,
+    Answer, Claimed, Effect, HandlerEnd, Input, Removal, Running, State, Transition, UnexpectedInput, When,
 };
 
 pub use crate::event::{Cause, Link, Schedule, Turn};

@@ -158,7 +158,7 @@ pub enum Input {
     /// To [`Effect::ClaimLock`]. `None` if the claim failed.
     Claimed(Option<Claimed>),
     /// To [`Effect::RunHandler`].
-    Ran(Ran),
+    Ran(HandlerEnd),
     /// To [`Effect::PauseHandler`]: whether the database answered.
     HandlerPaused(bool),
     /// To [`Effect::SaveRetry`]: whether the claim still stood; also `false` without an answer.
@@ -176,7 +176,7 @@ pub enum Input {
 
 /// How a handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ran {
+pub enum HandlerEnd {
     /// It returned.
     Completed,
     /// An operational error. The handler may set the delay, up to the longest delay of its policy.
@@ -386,14 +386,16 @@ fn lock_claim(claimed: Claimed, policy: RetryPolicy, limits: &Policy) -> (Outcom
     }
 }
 
-fn processed(running: Running, ran: Ran) -> (Outcome, State) {
+fn processed(running: Running, ran: HandlerEnd) -> (Outcome, State) {
     match ran {
-        Ran::Completed => (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Completed)),
-        Ran::Failed(after) => (Outcome::Exception, State::RetryCheck(running, after)),
-        Ran::NotYet(delay) => (Outcome::NotYet, State::Postpone(running, delay)),
-        Ran::Gone => (Outcome::HandlerGone, State::Pause(running)),
-        Ran::LeaseLost => (Outcome::LeaseLost, State::End(Answer::PutBack)),
-        Ran::ShutDown => (Outcome::ShutDown, State::Release(running.claim)),
+        HandlerEnd::Completed => {
+            (Outcome::ExecutesToCompletion, State::Delete(running.claim, Removal::Completed))
+        }
+        HandlerEnd::Failed(after) => (Outcome::Exception, State::RetryCheck(running, after)),
+        HandlerEnd::NotYet(delay) => (Outcome::NotYet, State::Postpone(running, delay)),
+        HandlerEnd::Gone => (Outcome::HandlerGone, State::Pause(running)),
+        HandlerEnd::LeaseLost => (Outcome::LeaseLost, State::End(Answer::PutBack)),
+        HandlerEnd::ShutDown => (Outcome::ShutDown, State::Release(running.claim)),
     }
 }
 

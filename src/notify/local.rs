@@ -80,7 +80,7 @@ impl LocalNotifier {
 
     /// How many notifications wait to be delivered, now or later.
     pub fn waiting(&self) -> usize {
-        self.mailbox.look(super::mailbox::Messages::waiting)
+        self.mailbox.read(super::mailbox::Messages::waiting)
     }
 }
 

@@ -14,7 +14,7 @@ use async_trait::async_trait;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Answer, Delivery, NotifyError, Subscription};
+use super::{AckHandle, Delivery, NotifyError, Subscription};
 use crate::event::{EventId, Notification};
 
 /// The content of a message.
@@ -39,8 +39,8 @@ impl Mailbox {
         Self { shared: Arc::new(Shared { messages: Mutex::new(messages), changed: Notify::new() }) }
     }
 
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Messages) -> T) -> T {
-        look(&self.shared.lock())
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Messages) -> T) -> T {
+        read(&self.shared.lock())
     }
 
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Messages) -> T) -> T {
@@ -78,12 +78,12 @@ impl Subscription for MailboxSubscription {
         }
         let (number, content) =
             self.shared.until(|messages| messages.hand_out(self.subscriber, self.max_outstanding)).await;
-        let answer = MailboxAnswer { shared: Arc::clone(&self.shared), subscriber: self.subscriber, number };
+        let ack = MailboxAck { shared: Arc::clone(&self.shared), subscriber: self.subscriber, number };
         let notification = match content {
             Content::Notification(notification) => Ok(notification),
             Content::Body(body) => Notification::parse(&body),
         };
-        Some(Delivery { notification, answer: Some(Box::new(answer)) })
+        Some(Delivery { notification, ack: Some(Box::new(ack)) })
     }
 
     fn stop(&mut self) {
@@ -107,19 +107,19 @@ impl Drop for MailboxSubscription {
     }
 }
 
-struct MailboxAnswer {
+struct MailboxAck {
     shared: Arc<Shared>,
     subscriber: u64,
     number: u64,
 }
 
-impl fmt::Debug for MailboxAnswer {
+impl fmt::Debug for MailboxAck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "MailboxAnswer({})", self.number)
+        write!(formatter, "MailboxAck({})", self.number)
     }
 }
 
-impl Answer for MailboxAnswer {
+impl AckHandle for MailboxAck {
     fn acknowledge(self: Box<Self>) {
         self.shared.change(|messages| messages.acknowledge(self.subscriber, self.number));
     }

@@ -86,11 +86,11 @@ pub trait Subscription: Send {
 pub struct Delivery {
     /// The content of the message.
     pub notification: Result<Notification, MalformedNotification>,
-    answer: Option<Box<dyn Answer>>,
+    ack: Option<Box<dyn AckHandle>>,
 }
 
-/// Answers a message to the broker.
-pub trait Answer: Send + fmt::Debug {
+/// Acknowledges a message to the broker, or puts it back.
+pub trait AckHandle: Send + fmt::Debug {
     /// The message is done with.
     fn acknowledge(self: Box<Self>);
     /// The message is to be delivered again, after the subscription's retry delay.
@@ -99,14 +99,14 @@ pub trait Answer: Send + fmt::Debug {
 
 impl Delivery {
     /// A delivery from the body of a message and the way to answer it.
-    pub fn new(body: &[u8], answer: Box<dyn Answer>) -> Self {
-        Self { notification: Notification::parse(body), answer: Some(answer) }
+    pub fn new(body: &[u8], ack: Box<dyn AckHandle>) -> Self {
+        Self { notification: Notification::parse(body), ack: Some(ack) }
     }
 
     /// The message is done with.
     pub fn acknowledge(mut self) {
-        if let Some(answer) = self.answer.take() {
-            answer.acknowledge();
+        if let Some(ack) = self.ack.take() {
+            ack.acknowledge();
         }
     }
 
@@ -118,8 +118,8 @@ impl Delivery {
 
 impl Drop for Delivery {
     fn drop(&mut self) {
-        if let Some(answer) = self.answer.take() {
-            answer.put_back();
+        if let Some(ack) = self.ack.take() {
+            ack.put_back();
         }
     }
 }

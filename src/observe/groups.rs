@@ -8,7 +8,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::{GroupGauge, GroupsGauge};
 
 /// Queries them. `None` if there are no groups, and nothing keeps the log.
-pub(super) async fn look(store: &Store) -> Result<Option<GroupsGauge>, StoreError> {
+pub(super) async fn query(store: &Store) -> Result<Option<GroupsGauge>, StoreError> {
     let positions = store.group_positions(None).await?;
     let nodes = store.nodes().await?.into_iter().filter(|node| !node.lapsed).count();
     let holders: Vec<(String, u64)> =
@@ -53,15 +53,15 @@ mod tests {
     #[tokio::test]
     async fn a_pin_without_a_group_is_shown() {
         let table = Table::new().await;
-        assert!(look(&table.store).await.unwrap().is_none());
+        assert!(query(&table.store).await.unwrap().is_none());
         table.fill_first_partition().await;
         table.pin("entities/former", 1).await;
         table.pin("entities/young", 5_000_000).await;
-        let seen = look(&table.store).await.unwrap().expect("a pin holds the log");
+        let seen = query(&table.store).await.unwrap().expect("a pin holds the log");
         assert_eq!(seen.holders, [("pin entities/former".to_owned(), 5_000_000)]);
         assert_eq!((seen.nodes, seen.groups.len()), (0, 0));
         table.unpin().await;
-        assert!(look(&table.store).await.unwrap().is_none());
+        assert!(query(&table.store).await.unwrap().is_none());
     }
 
     /// A group that a process works on alone owns all of its sources; once the process is gone, it
@@ -77,7 +77,7 @@ mod tests {
         let group: Name = "g".parse().unwrap();
         table.store.claim_group(&group, owner, std::time::Duration::from_secs(600), true).await.unwrap();
         for owned in [2, 0] {
-            let seen = look(&table.store).await.unwrap().unwrap();
+            let seen = query(&table.store).await.unwrap().unwrap();
             let shown: Vec<_> =
                 seen.groups.iter().map(|(name, group)| (name.as_str(), group.sources, group.owned)).collect();
             assert_eq!(shown, [("g", owned, owned), ("h", 0, 0)]);

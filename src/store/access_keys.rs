@@ -6,7 +6,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use uuid::Uuid;
 
-use super::quotas::{full, one_by_one, usual};
+use super::quotas::{default_quota, quota_exceeded, serialize_on_canvas};
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota, QuotaExceeded, Timestamp};
@@ -117,13 +117,13 @@ impl Store {
             interval(key.lifetime),
             key.actor.request_id(),
             key.actor.credential_id(),
-            usual(Quota::Keys)
+            default_quota(Quota::Keys)
         );
         let added = session
             .limit(async |connection| {
                 let mut transaction = connection.begin().await?;
                 if let Some(canvas) = key.canvas {
-                    one_by_one(&mut transaction, canvas).await?;
+                    serialize_on_canvas(&mut transaction, canvas).await?;
                 }
                 let added = query.fetch_optional(&mut *transaction).await?;
                 transaction.commit().await?;
@@ -152,17 +152,20 @@ impl Store {
     }
 
     /// The canvas's quota of keys, if it is used up.
-    pub(crate) async fn full_of_keys(&self, canvas: CanvasId) -> Result<Option<QuotaExceeded>, StoreError> {
+    pub(crate) async fn key_quota_exceeded(
+        &self,
+        canvas: CanvasId,
+    ) -> Result<Option<QuotaExceeded>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select (select count(*) from wakeq.access_keys where canvas_id = $1) as "keys!",
                       wakeq.quota_of($1, 'keys', $2) as "most!""#,
             canvas.0,
-            usual(Quota::Keys)
+            default_quota(Quota::Keys)
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("count the keys of a canvas", row)?;
-        Ok(full(canvas, Quota::Keys, (row.keys, 1, row.most)))
+        Ok(quota_exceeded(canvas, Quota::Keys, (row.keys, 1, row.most)))
     }
 
     /// A key as a request needs it, revoked and expired ones included. Read over a lookup

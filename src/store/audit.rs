@@ -80,7 +80,7 @@ pub struct Refusal {
 
 /// A line of the audit log about something that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Noted {
+pub(crate) struct AuditLine {
     pub(crate) outcome: AuditOutcome,
     /// `None`: about every canvas.
     pub(crate) canvas: Option<CanvasId>,
@@ -92,7 +92,7 @@ pub(crate) struct Noted {
     pub(crate) times: u32,
 }
 
-impl From<&Refusal> for Noted {
+impl From<&Refusal> for AuditLine {
     fn from(refusal: &Refusal) -> Self {
         let Refusal { canvas, actor, action, scope, event, detail, times } = refusal.clone();
         Self {
@@ -110,7 +110,7 @@ impl From<&Refusal> for Noted {
 
 impl Store {
     /// Writes lines about what changed nothing.
-    pub(crate) async fn note(&self, notes: &[Noted]) -> Result<(), StoreError> {
+    pub(crate) async fn note(&self, notes: &[AuditLine]) -> Result<(), StoreError> {
         let new = Columns::of(notes);
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -199,7 +199,7 @@ struct Columns {
 }
 
 impl Columns {
-    fn of(notes: &[Noted]) -> Self {
+    fn of(notes: &[AuditLine]) -> Self {
         let mut columns = Self::default();
         for note in notes {
             columns.outcomes.push(note.outcome.as_str().to_owned());
@@ -217,7 +217,7 @@ impl Columns {
     }
 }
 
-fn detail(note: &Noted) -> Option<String> {
+fn detail(note: &AuditLine) -> Option<String> {
     let parts: Vec<&str> = note.actor.credential_id().into_iter().chain(note.detail.as_deref()).collect();
     let cut = |text: String| text.chars().filter(|character| *character != '\0').take(DETAIL_MAX).collect();
     (!parts.is_empty()).then(|| cut(parts.join("; ")))

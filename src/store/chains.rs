@@ -11,9 +11,9 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::insert::{Columns, insert_pages, pages, statements};
-use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
+use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
 use super::session::interval;
-use super::{Inserted, NewEvent, Store, StoreError};
+use super::{InsertOutcome, NewEvent, Store, StoreError};
 use crate::event::{CanvasId, EventId, Link, ObjectKey, Timestamp};
 
 /// How often to create objects that are gone again by the time they are to be locked.
@@ -54,7 +54,7 @@ impl Store {
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert_on(events, chosen, state));
         let mut session = self.session().await?.for_statements(statements(events));
         let emission = self.emission();
@@ -96,7 +96,7 @@ async fn insert_in_one_transaction(
     chosen: &[bool],
     state: Option<NewState<'_>>,
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
     transaction.commit().await?;
@@ -110,9 +110,9 @@ pub(crate) async fn insert_with_state(
     chosen: &[bool],
     state: Option<NewState<'_>>,
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let inserted = insert_pages(&mut *transaction, events, chosen, emission).await?;
-    let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
+    let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
     if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
         sqlx::query!(
             "update wakeq.objects set state = $3, state_at = clock_timestamp() where canvas_id = $1 and object = $2",
@@ -132,7 +132,7 @@ pub(super) async fn insert_linked(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],
-    inserted: &mut [Inserted],
+    inserted: &mut [InsertOutcome],
     emission: Emission<'_>,
 ) -> Result<(), sqlx::Error> {
     let on_objects: Vec<usize> = (0..events.len()).filter(|at| events[*at].object.is_some()).collect();
@@ -146,7 +146,7 @@ pub(super) async fn insert_linked(
         let mut linked = link(&mut *transaction, &rows, emission).await?;
         for at in new {
             // It was only for queues and no queue takes it, so it is not in the chain.
-            inserted[at] = linked.remove(&events[at].id).unwrap_or(Inserted::new(false));
+            inserted[at] = linked.remove(&events[at].id).unwrap_or(InsertOutcome::new(false));
         }
     }
     Ok(())
@@ -245,7 +245,7 @@ async fn link(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
     emission: Emission<'_>,
-) -> Result<HashMap<EventId, Inserted>, sqlx::Error> {
+) -> Result<HashMap<EventId, InsertOutcome>, sqlx::Error> {
     let mut registered = emission.registered();
     for _ in 0..STALE_TRIES {
         let wanted = |event: &&&NewEvent| !event.only_queues || !registered.queues(&event.address).is_empty();
@@ -267,7 +267,7 @@ async fn link(
     Err(too_busy())
 }
 
-async fn is_present(transaction: &mut PgConnection, registered: &Registered) -> Result<bool, sqlx::Error> {
+async fn is_present(transaction: &mut PgConnection, registered: &QueueRegistry) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar!(
         r#"select exists (select from wakeq.queue_registry where version = $1) as "present!""#,
         registered.version
@@ -282,7 +282,7 @@ async fn link_wanted(
     transaction: &mut PgConnection,
     events: &[&NewEvent],
     rows: &Placements,
-    registered: &Registered,
+    registered: &QueueRegistry,
     emission: Emission<'_>,
 ) -> Result<HashMap<i64, (bool, Link)>, sqlx::Error> {
     let new = Columns::of(events.iter().copied());

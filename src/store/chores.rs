@@ -13,7 +13,7 @@ pub(crate) const DUE_PAGE: u64 = 1000;
 
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Minute {
+pub(crate) struct MinuteOutcome {
     /// Overdue events, to be published; their promises have already been moved.
     pub(crate) notifications: Vec<Notification>,
     /// How many of them were already due: their first notifications had no effect.
@@ -53,8 +53,8 @@ struct MinuteRow {
 }
 
 impl MinuteRow {
-    fn into_minute(self) -> Minute {
-        Minute {
+    fn into_minute(self) -> MinuteOutcome {
+        MinuteOutcome {
             notifications: notifications(self.ids, self.canvases),
             recovered: usize::try_from(self.recovered).unwrap_or(0),
             jobs: self.job_canvases.into_iter().map(CanvasId).zip(self.jobs).collect(),
@@ -120,7 +120,7 @@ impl Store {
     /// An idle queue asks nothing else, so this reads fewer than ten pages; when it is not due,
     /// only `chores`, without its index (which has as many pages as the table), and a page or two
     /// of the index of crons.
-    pub(crate) async fn minute(&self, again: bool) -> Result<Minute, StoreError> {
+    pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
         let mut session = self.session().await?;

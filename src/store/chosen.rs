@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use sqlx::postgres::PgConnection;
 
-use super::insert::{Columns, Inserted, NewEvent};
-use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
+use super::insert::{Columns, InsertOutcome, NewEvent};
+use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
 use super::session::interval;
 use crate::event::{EventId, Timestamp};
 
@@ -15,9 +15,9 @@ pub(super) async fn insert_chosen_row(
     connection: &mut PgConnection,
     event: &NewEvent,
     emission: Emission<'_>,
-) -> Result<Inserted, sqlx::Error> {
+) -> Result<InsertOutcome, sqlx::Error> {
     let mut new = insert_chosen_rows(connection, &[event], emission).await?;
-    Ok(new.remove(&event.id).unwrap_or(Inserted::Known))
+    Ok(new.remove(&event.id).unwrap_or(InsertOutcome::Known))
 }
 
 /// Inserts events with chosen ids, all different, and returns those that are new. An event may
@@ -28,7 +28,7 @@ pub(super) async fn insert_chosen_rows(
     connection: &mut PgConnection,
     events: &[&NewEvent],
     emission: Emission<'_>,
-) -> Result<HashMap<EventId, Inserted>, sqlx::Error> {
+) -> Result<HashMap<EventId, InsertOutcome>, sqlx::Error> {
     let new = Columns::of(events.iter().copied());
     let mut registered = emission.registered();
     for _ in 0..STALE_TRIES {
@@ -53,7 +53,7 @@ async fn insert_chosen_copied(
     connection: &mut PgConnection,
     new: &Columns,
     rows: &Placements,
-    registered: &Registered,
+    registered: &QueueRegistry,
     emission: Emission<'_>,
 ) -> Result<Option<HashMap<i64, bool>>, sqlx::Error> {
     let answers = sqlx::query!(

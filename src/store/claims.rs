@@ -66,11 +66,12 @@ impl Store {
     /// is not on the canvas its notification names.
     pub(crate) async fn claim(
         &self,
-        told: &[Notification],
+        notifications: &[Notification],
         limits: &ClaimLimits,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        in_memory!(self, claim(told, limits, self.worker.as_deref()));
-        let mut asked: Vec<(Uuid, Uuid)> = told.iter().map(|told| (told.id.0, told.canvas.0)).collect();
+        in_memory!(self, claim(notifications, limits, self.worker.as_deref()));
+        let mut asked: Vec<(Uuid, Uuid)> =
+            notifications.iter().map(|notification| (notification.id.0, notification.canvas.0)).collect();
         asked.sort_unstable();
         let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
         let mut session = self.session().await?;
@@ -96,7 +97,7 @@ impl Store {
         let rows = session.answered("claim events", rows)?;
         let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(ClaimedRow::claim).collect();
         let mut events: Vec<ClaimedEvent> = rows.into_iter().filter_map(ClaimedRow::into_event).collect();
-        if let Err(error) = self.add_left_values(&mut events, &left).await {
+        if let Err(error) = self.add_long_values(&mut events, &left).await {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(
                 error,
@@ -107,11 +108,11 @@ impl Store {
         let mut claimed: HashMap<Uuid, ClaimedEvent> =
             events.into_iter().map(|event| (event.claim.id.0, event)).collect();
         // Of two notifications of one event in a batch, only the first has claimed it.
-        let mut taken = |told: &Notification| {
-            let canvas = claimed.get(&told.id.0)?.address.scope.canvas;
-            if canvas == told.canvas { claimed.remove(&told.id.0) } else { None }
+        let mut taken = |notification: &Notification| {
+            let canvas = claimed.get(&notification.id.0)?.address.scope.canvas;
+            if canvas == notification.canvas { claimed.remove(&notification.id.0) } else { None }
         };
-        Ok(told.iter().map(&mut taken).collect())
+        Ok(notifications.iter().map(&mut taken).collect())
     }
 
     /// Renews the leases of running claims, on a dedicated connection; `false` for each that was

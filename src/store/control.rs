@@ -9,7 +9,7 @@ pub(crate) const BULK_PAGE: u64 = 1000;
 
 /// The outcome of a command on one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Commanded {
+pub(crate) enum CommandOutcome {
     /// It took effect.
     Done,
     /// The event is running.
@@ -18,7 +18,7 @@ pub(crate) enum Commanded {
     Missing,
 }
 
-impl Commanded {
+impl CommandOutcome {
     pub(super) fn of(done: bool, there: bool) -> Self {
         match (done, there) {
             (true, _) => Self::Done,
@@ -37,7 +37,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<(Commanded, Option<Lane>), StoreError> {
+    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         in_memory!(self, cancel(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -83,7 +83,7 @@ impl Store {
             row.object.as_deref(),
             row.queue.as_deref(),
         );
-        Ok((Commanded::of(row.done, row.there), lane))
+        Ok((CommandOutcome::of(row.done, row.there), lane))
     }
 
     /// Makes an event of the canvas due at once, unless it is running.
@@ -92,7 +92,7 @@ impl Store {
         canvas: CanvasId,
         id: EventId,
         actor: &Actor,
-    ) -> Result<Commanded, StoreError> {
+    ) -> Result<CommandOutcome, StoreError> {
         in_memory!(self, run_now(canvas, id));
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -119,7 +119,7 @@ impl Store {
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("make an event due", row)?;
-        Ok(Commanded::of(row.done, row.there))
+        Ok(CommandOutcome::of(row.done, row.there))
     }
 
     /// How many events of a handler, not running and emitted before a moment, [`Store::purge_page`]

@@ -37,7 +37,7 @@ impl HandlerCounts {
 
 /// What a handler is doing now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct HandlerDoing {
+pub(crate) struct HandlerActivity {
     /// Events that are running.
     pub(crate) running: i64,
     /// Since when some worker has not known it.
@@ -111,7 +111,7 @@ impl Store {
         canvas: CanvasId,
         handlers: &[HandlerScope],
         recently: Duration,
-    ) -> Result<Vec<HandlerDoing>, StoreError> {
+    ) -> Result<Vec<HandlerActivity>, StoreError> {
         let modules: Vec<_> = handlers.iter().map(|scope| scope.module.as_str().to_owned()).collect();
         let names: Vec<_> = handlers.iter().map(|scope| scope.name.as_str().to_owned()).collect();
         let look = (RUNNING_LOOKS / i64::try_from(handlers.len().max(1)).unwrap_or(i64::MAX)).max(1);
@@ -146,7 +146,7 @@ impl Store {
         let rows = session.answered("count running events", rows)?;
         let doing = rows
             .into_iter()
-            .map(|row| HandlerDoing { running: row.running, unknown_since: row.unknown_since });
+            .map(|row| HandlerActivity { running: row.running, unknown_since: row.unknown_since });
         Ok(doing.collect())
     }
 

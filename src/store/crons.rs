@@ -6,7 +6,7 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::quotas::{full, one_by_one, usual};
+use super::quotas::{default_quota, quota_exceeded, serialize_on_canvas};
 use super::session::{Bounded, Session};
 use super::{Store, StoreError};
 use crate::event::{Actor, CanvasId, Name, Quota, QuotaExceeded, Timestamp};
@@ -216,7 +216,7 @@ impl Store {
 }
 
 /// Extends the lock timeout, to wait for a process that is emitting the cron's ticks.
-async fn patiently(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+async fn extend_lock_timeout(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!("select set_config('lock_timeout', '4s', true)").fetch_one(connection).await.map(drop)
 }
 
@@ -245,11 +245,11 @@ async fn put(
     next: impl FnOnce(Option<&CronRow>, Timestamp) -> Option<Timestamp> + Send,
 ) -> Result<CronPut, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    patiently(&mut transaction).await?;
-    one_by_one(&mut transaction, new.canvas).await?;
+    extend_lock_timeout(&mut transaction).await?;
+    serialize_on_canvas(&mut transaction, new.canvas).await?;
     let old = locked(&mut transaction, new.canvas, new.name).await?;
     let state = others(&mut transaction, new).await?;
-    let put = match (&old, state.full(new, old.is_none())) {
+    let put = match (&old, state.quota_exceeded(new, old.is_none())) {
         (Some(old), _) if new.is(old) => CronPut::Unchanged,
         (_, Some(exceeded)) => CronPut::Full(exceeded),
         (Some(_), None) => CronPut::Changed,
@@ -272,7 +272,7 @@ async fn put(
 }
 
 /// The crons of a canvas apart from the one that is put.
-struct Others {
+struct OtherCrons {
     now: Timestamp,
     count: i64,
     ticks: i64,
@@ -280,27 +280,28 @@ struct Others {
     ticks_max: i64,
 }
 
-impl Others {
+impl OtherCrons {
     /// The quota that would be exceeded. A cron that replaces another needs room only for its
     /// ticks.
-    fn full(&self, new: &NewCronRow<'_>, is_new: bool) -> Option<QuotaExceeded> {
+    fn quota_exceeded(&self, new: &NewCronRow<'_>, is_new: bool) -> Option<QuotaExceeded> {
         let crons = (self.count, i64::from(is_new), self.count_max);
         let ticks = (self.ticks, i64::from(new.minute_ticks), self.ticks_max);
-        full(new.canvas, Quota::Crons, crons).or_else(|| full(new.canvas, Quota::CronTicks, ticks))
+        quota_exceeded(new.canvas, Quota::Crons, crons)
+            .or_else(|| quota_exceeded(new.canvas, Quota::CronTicks, ticks))
     }
 }
 
-async fn others(connection: &mut PgConnection, new: &NewCronRow<'_>) -> Result<Others, sqlx::Error> {
+async fn others(connection: &mut PgConnection, new: &NewCronRow<'_>) -> Result<OtherCrons, sqlx::Error> {
     sqlx::query_as!(
-        Others,
+        OtherCrons,
         r#"select clock_timestamp() as "now!", count(*) as "count!",
                   coalesce(sum(minute_ticks), 0)::bigint as "ticks!",
                   wakeq.quota_of($1, 'crons', $3) as "count_max!", wakeq.quota_of($1, 'cron-ticks', $4) as "ticks_max!"
              from wakeq.cron_records where canvas_id = $1 and name <> $2"#,
         new.canvas.0,
         new.name.as_str() as _,
-        usual(Quota::Crons),
-        usual(Quota::CronTicks)
+        default_quota(Quota::Crons),
+        default_quota(Quota::CronTicks)
     )
     .fetch_one(connection)
     .await
@@ -397,7 +398,7 @@ async fn pause(
     actor: &Actor,
 ) -> Result<Option<bool>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    patiently(&mut transaction).await?;
+    extend_lock_timeout(&mut transaction).await?;
     let Some(row) = locked(&mut transaction, canvas, name).await? else { return Ok(None) };
     take_back(&mut transaction, canvas, &row).await?;
     sqlx::query!(
@@ -430,7 +431,7 @@ async fn unpause(
     next: impl FnOnce(&CronRow, Timestamp) -> Option<Timestamp> + Send,
 ) -> Result<CronUnpaused, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    patiently(&mut transaction).await?;
+    extend_lock_timeout(&mut transaction).await?;
     let Some(row) = locked(&mut transaction, canvas, name).await? else { return Ok(CronUnpaused::Missing) };
     if row.paused_at.is_none() {
         return Ok(CronUnpaused::Unchanged);
@@ -466,7 +467,7 @@ async fn delete(
     actor: &Actor,
 ) -> Result<bool, sqlx::Error> {
     let mut transaction = connection.begin().await?;
-    patiently(&mut transaction).await?;
+    extend_lock_timeout(&mut transaction).await?;
     let Some(row) = locked(&mut transaction, canvas, name).await? else { return Ok(false) };
     take_back(&mut transaction, canvas, &row).await?;
     sqlx::query!(

@@ -67,7 +67,7 @@ pub struct DeadFilter {
 
 /// The outcome of a page of a redrive.
 #[derive(Clone, Debug)]
-pub(crate) struct Redriven {
+pub(crate) struct RedriveOutcome {
     /// To be published now.
     pub(crate) back: Vec<Notification>,
     /// How many dead events were read: fewer than the limit if there are no others.
@@ -189,7 +189,7 @@ impl Store {
         copies: bool,
         (skip, limit): (u64, u64),
         actor: &Actor,
-    ) -> Result<Redriven, StoreError> {
+    ) -> Result<RedriveOutcome, StoreError> {
         in_memory!(self, redrive_page(filter, skip, limit));
         let mut session = self.session().await?.for_statements(REDRIVE_STATEMENTS);
         let timing = self.timing();
@@ -249,7 +249,7 @@ async fn redrive(
     (skip, limit): (u64, u64),
     actor: &Actor,
     timing: &Timing,
-) -> Result<Redriven, sqlx::Error> {
+) -> Result<RedriveOutcome, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let page = sqlx::query!(
         r#"select id, object::text as object from wakeq.dead_events d
@@ -288,12 +288,12 @@ async fn redrive(
         if back.len() == ids.len() {
             attempt.commit().await?;
             transaction.commit().await?;
-            return Ok(Redriven { back, looked });
+            return Ok(RedriveOutcome { back, looked });
         }
         // An id was emitted after the read: its event is already live, and its object's chain must
         // not name another one.
         attempt.rollback().await?;
-        ids = back.into_iter().map(|told| told.id.0).collect();
+        ids = back.into_iter().map(|notification| notification.id.0).collect();
     }
     Err(sqlx::Error::Protocol(
         "ids of dead events are being emitted at the same time: redrive them again".into(),

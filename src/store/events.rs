@@ -20,7 +20,7 @@ pub(crate) struct Position {
 
 /// An event in a list.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub(crate) struct ListedEvent {
     pub(crate) id: EventId,
     pub(crate) address: HandlerAddress,
     pub(crate) schedule: Schedule,
@@ -55,7 +55,7 @@ impl Store {
         (state, worker, copies): (Option<&str>, Option<&str>, bool),
         after: Option<&Position>,
         (look, limit): (i64, i64),
-    ) -> Result<Vec<Listed>, StoreError> {
+    ) -> Result<Vec<ListedEvent>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
@@ -146,10 +146,10 @@ struct Row {
 }
 
 impl Row {
-    fn into_listed(self) -> Option<Listed> {
+    fn into_listed(self) -> Option<ListedEvent> {
         let rule = self.rule.as_deref().and_then(|kind| kind.parse::<RuleKind>().ok());
         let (delay_until, locked_at, now) = (self.delay_until, self.locked_at, self.now);
-        Some(Listed {
+        Some(ListedEvent {
             id: EventId(self.id),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
             schedule: Schedule { delay_until, locked_at, rule, turn: Turn::parse(self.turn.as_deref()), now },

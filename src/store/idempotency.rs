@@ -8,7 +8,7 @@ use super::chores::IDEMPOTENCY_KEPT;
 use super::insert::statements;
 use super::queues::Emission;
 use super::session::interval;
-use super::{Inserted, NewEvent, Store, StoreError};
+use super::{InsertOutcome, NewEvent, Store, StoreError};
 use crate::event::CanvasId;
 
 /// An idempotency key to be stored.
@@ -22,9 +22,9 @@ pub(crate) struct NewKey {
 
 /// The outcome of an emit under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Keyed {
+pub(crate) enum IdempotencyOutcome {
     /// The events and the answer are committed.
-    First(Vec<Inserted>),
+    First(Vec<InsertOutcome>),
     /// The key was used for the same request; this was its answer.
     Replayed(String),
     /// The key was used for another request.
@@ -43,8 +43,8 @@ impl Store {
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
-        answer: impl FnOnce(&[Inserted]) -> String + Send,
-    ) -> Result<Keyed, StoreError> {
+        answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
+    ) -> Result<IdempotencyOutcome, StoreError> {
         in_memory!(self, insert_once(key, events, chosen, state, answer));
         // Besides those of the events: the key, the lookup of an earlier answer, the answer.
         let mut session = self.session().await?.for_statements(3 + statements(events));
@@ -62,8 +62,10 @@ impl Store {
         let earlier = session.limit(|connection| earlier(connection, key)).await;
         let earlier = session.answered("look for the answer under an idempotency key", earlier)?;
         Ok(match earlier {
-            Keyed::Replayed(answer) => Some(answer),
-            Keyed::First(_) | Keyed::Mismatch | Keyed::InProgress => None,
+            IdempotencyOutcome::Replayed(answer) => Some(answer),
+            IdempotencyOutcome::First(_) | IdempotencyOutcome::Mismatch | IdempotencyOutcome::InProgress => {
+                None
+            }
         })
     }
 }
@@ -73,8 +75,8 @@ async fn once(
     key: &NewKey,
     (events, chosen, state): (&[NewEvent], &[bool], Option<NewState<'_>>),
     emission: Emission<'_>,
-    answer: impl FnOnce(&[Inserted]) -> String + Send,
-) -> Result<Keyed, sqlx::Error> {
+    answer: impl FnOnce(&[InsertOutcome]) -> String + Send,
+) -> Result<IdempotencyOutcome, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     match take(&mut transaction, key).await {
         Ok(true) => {}
@@ -85,14 +87,14 @@ async fn once(
         }
         Err(error) if is_locked(&error) || StoreError::is_ended(&error) => {
             transaction.rollback().await?;
-            return Ok(Keyed::InProgress);
+            return Ok(IdempotencyOutcome::InProgress);
         }
         Err(error) => return Err(error),
     }
     let inserted = insert_with_state(&mut transaction, events, chosen, state, emission).await?;
     keep(&mut transaction, key, &answer(&inserted)).await?;
     transaction.commit().await?;
-    Ok(Keyed::First(inserted))
+    Ok(IdempotencyOutcome::First(inserted))
 }
 
 /// Writes the key; returns whether it was free. Waits for a transaction that has written it and not
@@ -117,7 +119,7 @@ async fn take(connection: &mut PgConnection, key: &NewKey) -> Result<bool, sqlx:
 }
 
 /// The answer to the request that used the key first.
-async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Keyed, sqlx::Error> {
+async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<IdempotencyOutcome, sqlx::Error> {
     let row = sqlx::query!(
         "select fingerprint, answer from wakeq.idempotency_keys where canvas_id = $1 and holder = $2 and key = $3",
         key.canvas.0,
@@ -127,10 +129,10 @@ async fn earlier(connection: &mut PgConnection, key: &NewKey) -> Result<Keyed, s
     .fetch_optional(connection)
     .await?;
     Ok(match row {
-        Some(row) if row.fingerprint == key.fingerprint => Keyed::Replayed(row.answer),
-        Some(_) => Keyed::Mismatch,
+        Some(row) if row.fingerprint == key.fingerprint => IdempotencyOutcome::Replayed(row.answer),
+        Some(_) => IdempotencyOutcome::Mismatch,
         // It expired and was deleted between the two statements.
-        None => Keyed::InProgress,
+        None => IdempotencyOutcome::InProgress,
     })
 }
 

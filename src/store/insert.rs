@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::chosen::{insert_chosen_row, insert_chosen_rows};
 use super::log::{LOG_STATEMENTS, append_emitted, lacks_partition};
-use super::queues::{Emission, Placements, Registered, STALE_TRIES, too_busy};
+use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
 use super::session::interval;
 use super::{Store, StoreError, chains};
 use crate::event::{Due, EventId, HandlerAddress, Link, ObjectKey, StreamId, Timestamp, Traceparent};
@@ -37,7 +37,7 @@ pub(crate) struct NewEvent {
 
 /// The outcome of an event's insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Inserted {
+pub(crate) enum InsertOutcome {
     /// Its rows exist.
     New {
         /// Whether it is due within the horizon, so that notifications have to be published.
@@ -53,7 +53,7 @@ pub(crate) enum Inserted {
     Known,
 }
 
-impl Inserted {
+impl InsertOutcome {
     /// The outcome of an event without object or copies.
     pub(super) fn new(due_soon: bool) -> Self {
         Self::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() }
@@ -81,7 +81,7 @@ impl Inserted {
     }
 
     /// Those copies of a new event that workers are notified of.
-    pub(crate) fn told_copies(&self) -> impl Iterator<Item = &EventId> {
+    pub(crate) fn notified_copies(&self) -> impl Iterator<Item = &EventId> {
         let (copies, pulled) = match self {
             Self::New { copies, pulled, .. } => (copies.as_slice(), pulled.as_slice()),
             Self::Known => (&[][..], &[][..]),
@@ -100,7 +100,7 @@ impl Inserted {
 
 impl Store {
     /// Inserts events with generated ids and without objects, all or none, in one statement.
-    pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<Inserted>, StoreError> {
+    pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
         let mut session = self.session().await?;
         let emission = self.emission();
@@ -109,9 +109,9 @@ impl Store {
     }
 
     /// Inserts one event in a statement of its own.
-    pub(crate) async fn insert_alone(&self, event: &Arc<NewEvent>) -> Result<Inserted, StoreError> {
+    pub(crate) async fn insert_alone(&self, event: &Arc<NewEvent>) -> Result<InsertOutcome, StoreError> {
         let inserted = self.insert(std::slice::from_ref(event)).await?;
-        Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
+        Ok(inserted.into_iter().next().unwrap_or(InsertOutcome::new(true)))
     }
 
     /// Inserts events in one transaction; `chosen` says which ids the caller chose.
@@ -119,7 +119,7 @@ impl Store {
         &self,
         events: &[NewEvent],
         chosen: &[bool],
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert_all(events, chosen));
         let inserted = self.insert_all_once(events, chosen).await;
         if !inserted.as_ref().is_err_and(lacks_partition) {
@@ -135,7 +135,7 @@ impl Store {
         &self,
         events: &[NewEvent],
         chosen: &[bool],
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?.for_statements(statements(events));
         let emission = self.emission();
         let answer =
@@ -144,7 +144,7 @@ impl Store {
     }
 
     /// Inserts an event whose id the caller chose, unless it is known.
-    pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<Inserted, StoreError> {
+    pub(crate) async fn insert_chosen(&self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
         in_memory!(self, insert_chosen(event));
         let mut session = self.session().await?;
         let emission = self.emission();
@@ -159,17 +159,17 @@ pub(crate) async fn insert_one(
     event: &Arc<NewEvent>,
     chosen: bool,
     emission: Emission<'_>,
-) -> Result<Inserted, sqlx::Error> {
+) -> Result<InsertOutcome, sqlx::Error> {
     if event.object.is_some() || event.logged.is_some() {
         let inserted =
             insert_pages(connection, std::slice::from_ref(event.as_ref()), &[chosen], emission).await?;
-        return Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)));
+        return Ok(inserted.into_iter().next().unwrap_or(InsertOutcome::new(true)));
     }
     if chosen {
         return insert_chosen_row(connection, event, emission).await;
     }
     let inserted = insert_rows(connection, std::slice::from_ref(event), emission).await?;
-    Ok(inserted.into_iter().next().unwrap_or(Inserted::new(true)))
+    Ok(inserted.into_iter().next().unwrap_or(InsertOutcome::new(true)))
 }
 
 async fn insert_in_one_transaction(
@@ -177,7 +177,7 @@ async fn insert_in_one_transaction(
     events: &[NewEvent],
     chosen: &[bool],
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     let inserted = insert_pages(&mut transaction, events, chosen, emission).await?;
     transaction.commit().await?;
@@ -190,8 +190,8 @@ pub(super) async fn insert_pages(
     events: &[NewEvent],
     chosen: &[bool],
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
-    let mut inserted = vec![Inserted::Known; events.len()];
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let mut inserted = vec![InsertOutcome::Known; events.len()];
     chains::insert_linked(&mut *transaction, events, chosen, &mut inserted, emission).await?;
     let alone = (0..events.len()).filter(|at| events[*at].object.is_none());
     let (mut by_id, together): (Vec<usize>, Vec<usize>) = alone.partition(|at| chosen[*at]);
@@ -248,7 +248,7 @@ async fn insert_rows(
     connection: &mut PgConnection,
     events: &[Arc<NewEvent>],
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     let new = Columns::of(events.iter().map(AsRef::as_ref));
     let mut registered = emission.registered();
     for _ in 0..STALE_TRIES {
@@ -270,9 +270,9 @@ async fn insert_rows(
 async fn insert_uncopied(
     connection: &mut PgConnection,
     new: &Columns,
-    registered: &Registered,
+    registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Result<Option<Vec<Inserted>>, sqlx::Error> {
+) -> Result<Option<Vec<InsertOutcome>>, sqlx::Error> {
     let rows = sqlx::query!(
         r#"insert into wakeq.events_v2
                (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
@@ -303,7 +303,7 @@ async fn insert_uncopied(
         return Ok(None);
     }
     let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
-    let inserted = new.ids.iter().map(|id| Inserted::new(due_soon.get(id).copied().unwrap_or(true)));
+    let inserted = new.ids.iter().map(|id| InsertOutcome::new(due_soon.get(id).copied().unwrap_or(true)));
     Ok(Some(inserted.collect()))
 }
 
@@ -312,9 +312,9 @@ async fn insert_copied(
     connection: &mut PgConnection,
     new: &Columns,
     rows: &Placements,
-    registered: &Registered,
+    registered: &QueueRegistry,
     emission: Emission<'_>,
-) -> Result<Option<Vec<Inserted>>, sqlx::Error> {
+) -> Result<Option<Vec<InsertOutcome>>, sqlx::Error> {
     let answers = sqlx::query!(
         r#"with registry as (
                select version from wakeq.queue_registry where version = $12
@@ -354,7 +354,7 @@ async fn insert_copied(
     if answers.is_empty() && !new.ids.is_empty() {
         return Ok(None);
     }
-    let mut inserted = vec![Inserted::Known; new.ids.len()];
+    let mut inserted = vec![InsertOutcome::Known; new.ids.len()];
     for row in answers {
         if let Some(at) = usize::try_from(row.position - 1).ok().and_then(|at| inserted.get_mut(at)) {
             *at = rows.inserted(row.position, row.due_soon, None);

@@ -203,17 +203,17 @@ impl Store {
         Ok(lanes.collect())
     }
 
-    /// Which events of an object are in hand, and on which worker, by handler and then by queue:
+    /// Which events of an object are running, and on which worker, by handler and then by queue:
     /// only the first event of each lane can be. Those of a queue if it shows its copies, or with
     /// `copies` all.
-    pub(crate) async fn in_hand(
+    pub(crate) async fn running(
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
         copies: bool,
         limit: i64,
     ) -> Result<Vec<InHand>, StoreError> {
-        in_memory!(self, in_hand(canvas, object, limit));
+        in_memory!(self, running(canvas, object, limit));
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive own as (

@@ -20,6 +20,7 @@ macro_rules! in_memory {
 #[cfg(feature = "http")]
 mod access_keys;
 mod audit;
+mod broadcast;
 mod chains;
 #[cfg(feature = "cli")]
 pub(crate) mod checkup;
@@ -42,13 +43,13 @@ mod idempotency;
 mod idle;
 mod insert;
 mod lanes;
-mod left_values;
 mod load;
 mod log;
+mod long_values;
 #[cfg(feature = "testing")]
 mod memory;
 mod migrate;
-mod places;
+mod permits;
 mod positions;
 mod probe;
 mod promises;
@@ -65,7 +66,6 @@ mod settings;
 #[cfg(feature = "testing")]
 mod shift;
 mod targets;
-mod telling;
 #[cfg(test)]
 pub(crate) mod tests;
 mod ticks;
@@ -74,7 +74,7 @@ mod unknown_handlers;
 
 #[cfg(feature = "http")]
 pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
-pub(crate) use audit::Noted;
+pub(crate) use audit::AuditLine;
 pub use audit::{AuditEntry, AuditOutcome, Refusal};
 pub use chains::Object;
 pub(crate) use chains::{NewState, insert_with_state};
@@ -82,42 +82,42 @@ pub(crate) use chores::DUE_PAGE;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::{BATCH_MAX, Coalescer};
-pub(crate) use control::{BULK_PAGE, Commanded};
+pub(crate) use control::{BULK_PAGE, CommandOutcome};
+pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
-pub(crate) use counts::HandlerDoing;
 pub(crate) use crons::{CronPut, CronRow, CronUnpaused, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub(crate) use depth::HandlerDepth;
 pub(crate) use entities::{
-    ASIDES_MAX, AsideStep, BatchEnd, Decided, ERASED_MAX, EntityAside, EntityBatch, EntityPosition,
-    EntityQuestion, EntityRow, LoadedEntity, PASSED_OVER, Recorded, SendEnd, SentEntityEvent, StoredEvent,
-    TAIL_ROWS, ToEntity, WantedTail, send_to_entities,
+    BatchEnd, DecidedEvent, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, ISOLATED_MAX,
+    IsolatedEntity, IsolatedStep, LoadedEntity, PASSED_OVER, RecordedOutcome, SendEnd, SentEntityEvent,
+    StoredEvent, TAIL_ROWS, ToEntity, WantedTail, send_to_entities,
 };
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
-pub(crate) use events::{Listed, Position};
-pub(crate) use groups::{Claimed, GROUP_DEAD_PAGE, REDRIVEN_PAGE, Registered, RemovedGroup};
+pub(crate) use events::{ListedEvent, Position};
 pub use groups::{
     FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
 };
-pub(crate) use idempotency::{Keyed, NewKey};
+pub(crate) use groups::{GROUP_DEAD_PAGE, GroupClaim, REDRIVEN_PAGE, RegisterOutcome, RemovedGroup};
+pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
 pub(crate) use idle::IdleRetention;
-pub(crate) use insert::{Inserted, NewEvent, insert_one};
+pub(crate) use insert::{InsertOutcome, NewEvent, insert_one};
 pub use lanes::{HaltedLane, InHand};
 pub(crate) use load::LoadedEvent;
+pub(crate) use log::{AppendRefusal, LogBatch, append_batch, lacks_partition};
 pub use log::{LogAppender, LogEnd, LogHolder, LogHorizon};
-pub(crate) use log::{LogBatch, Refused, append_batch, lacks_partition};
 #[cfg(feature = "cli")]
 pub(crate) use migrate::MigrationDifferences;
 pub use migrate::{MigrationState, MigrationStatus};
 #[cfg(feature = "http")]
-pub(crate) use places::{Purpose, on_behalf_of};
-pub(crate) use positions::{Buried, Failing, PositionMove};
+pub(crate) use permits::{Purpose, on_behalf_of};
+pub(crate) use positions::{DeadEntry, FailureRecord, PositionMove};
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
-pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, Taken, TakenTurn};
-pub(crate) use quotas::Added;
+pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
+pub(crate) use quotas::Additions;
 pub use quotas::QuotaUse;
 pub use rights::RoleKind;
 #[cfg(feature = "cli")]

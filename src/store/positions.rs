@@ -20,7 +20,7 @@ pub(crate) struct PositionMove<'a> {
 
 /// An event that is given up, and why.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Buried<'a> {
+pub(crate) struct DeadEntry<'a> {
     pub(crate) event: &'a LogEvent,
     pub(crate) attempts: i32,
     pub(crate) error: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct Buried<'a> {
 
 /// An event that fails and is retried.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Failing<'a> {
+pub(crate) struct FailureRecord<'a> {
     pub(crate) seq: i64,
     pub(crate) attempts: i32,
     pub(crate) error: &'a str,
@@ -90,7 +90,7 @@ impl Store {
         group: &Name,
         source: &EventSource,
         epoch: i64,
-        failing: &Failing<'_>,
+        failing: &FailureRecord<'_>,
     ) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -111,8 +111,12 @@ impl Store {
 
     /// Stores an event among the dead events of its group and moves the position past it, both or
     /// neither; returns whether the position was where its owner expected it.
-    pub(crate) async fn bury(&self, to: &PositionMove<'_>, buried: &Buried<'_>) -> Result<bool, StoreError> {
-        let Buried { event, attempts, error } = buried;
+    pub(crate) async fn move_to_dead(
+        &self,
+        to: &PositionMove<'_>,
+        entry: &DeadEntry<'_>,
+    ) -> Result<bool, StoreError> {
+        let DeadEntry { event, attempts, error } = entry;
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "with moved as (

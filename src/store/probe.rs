@@ -7,10 +7,10 @@ use crate::event::Timestamp;
 
 /// What this process knows of its own passes.
 #[derive(Debug, Default)]
-pub(super) struct Probe(Mutex<Known>);
+pub(super) struct Probe(Mutex<PassProgress>);
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PassProgress {
     /// Where the next page of the current pass begins.
     pub(super) from: Option<Timestamp>,
     /// Every promise before this moment was kept by a completed pass.
@@ -20,14 +20,14 @@ pub(super) struct Known {
 }
 
 impl Probe {
-    pub(super) fn known(&self) -> Known {
+    pub(super) fn known(&self) -> PassProgress {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Forgets everything, because the clock was moved.
     #[cfg(feature = "testing")]
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Known::default();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = PassProgress::default();
     }
 
     /// Records a page: `rest` is where it ended, if there may be more. Once the whole pass has

@@ -129,8 +129,8 @@ impl Store {
     /// Postpones what the probe found overdue and may not publish yet: each event is due again
     /// after this long, and not before its own time plus the grace. Nothing was tried in vain, so
     /// the back-off does not count it.
-    pub(crate) async fn put_off(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
-        in_memory!(self, put_off(later));
+    pub(crate) async fn postpone(&self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+        in_memory!(self, postpone(later));
         let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
             later.iter().map(|(id, wait)| (id.0, wait.as_secs_f64())).unzip();
         let mut session = self.session().await?;

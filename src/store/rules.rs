@@ -23,7 +23,7 @@ pub struct Rule {
 
 /// The outcome of adding a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Added {
+pub(crate) struct AddedRule {
     /// Whether there was none of its kind.
     pub(crate) new: bool,
     /// The rule as it is now.
@@ -34,7 +34,7 @@ pub(crate) struct Added {
 
 /// The outcome of lifting a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Lifted {
+pub(crate) struct LiftedRule {
     /// The job that wakes what waited; `None` if there was no such rule.
     pub(crate) job: Option<i64>,
     /// Whether a rule of the other kind is still in force.
@@ -55,7 +55,7 @@ impl Store {
         reason: Option<&str>,
         until: Option<Timestamp>,
         actor: &Actor,
-    ) -> Result<Added, StoreError> {
+    ) -> Result<AddedRule, StoreError> {
         in_memory!(self, add_rule(kind, scope, reason, until, actor));
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -108,7 +108,7 @@ impl Store {
             created_by: actor.name().into(),
             created_at: row.created_at,
         };
-        Ok(Added { new: row.new, rule, other_stands: row.other_stands })
+        Ok(AddedRule { new: row.new, rule, other_stands: row.other_stands })
     }
 
     /// Waits until every claim that may not have seen a committed rule has ended.
@@ -125,11 +125,11 @@ impl Store {
         kind: RuleKind,
         scope: &HandlerScope,
         actor: &Actor,
-    ) -> Result<Lifted, StoreError> {
+    ) -> Result<LiftedRule, StoreError> {
         in_memory!(self, lift_rule(kind, scope));
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
-            Lifted,
+            LiftedRule,
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
                ), lifted as (

@@ -11,7 +11,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Post
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
-use super::places::{Place, Places};
+use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::quotas::Quotas;
@@ -101,7 +101,7 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     lookups: PgPool,
-    places: Arc<Places>,
+    permits: Arc<ConnectionPermits>,
     pub(super) config: Arc<StoreConfig>,
     /// The worker in whose name claims are made.
     pub(super) worker: Option<Arc<Name>>,
@@ -141,7 +141,7 @@ impl Store {
             pool: statements,
             renewals,
             lookups,
-            places: Arc::new(Places::among(config.max_connections)),
+            permits: Arc::new(ConnectionPermits::new(config.max_connections)),
             config: Arc::new(config),
             worker: None,
             probe: Arc::default(),
@@ -215,7 +215,7 @@ impl Store {
             pool,
             renewals,
             lookups,
-            places: Arc::new(Places::among(config.max_connections)),
+            permits: Arc::new(ConnectionPermits::new(config.max_connections)),
             config: Arc::new(config),
             worker: None,
             probe: Arc::default(),
@@ -275,9 +275,9 @@ impl Store {
                 "a store in memory does not support this: give the test kit a database",
             ));
         }
-        let place = self.places.take().await;
+        let permit = self.permits.take().await;
         let mut session = Session::of(&self.pool, self.config.statement_timeout).await?;
-        session.place = place;
+        session.permit = permit;
         Ok(session)
     }
 
@@ -414,7 +414,7 @@ fn answer_limit(statement_timeout: Duration) -> Duration {
 pub(super) struct Session {
     connection: Option<PoolConnection<Postgres>>,
     /// The permit of the canvas on whose behalf it is used.
-    place: Option<Place>,
+    permit: Option<ConnectionPermit>,
     limit: Duration,
 }
 
@@ -425,7 +425,7 @@ impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
         // Whatever the server's reason to refuse a connection, to the caller it is unavailable.
         let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
-        Ok(Self { connection: Some(connection), place: None, limit: answer_limit(statement_timeout) })
+        Ok(Self { connection: Some(connection), permit: None, limit: answer_limit(statement_timeout) })
     }
 
     /// Extends the time limit to a transaction of this many statements.
@@ -473,7 +473,7 @@ impl Drop for Session {
         if let Some(connection) = self.connection.take() {
             drop(connection.detach());
         }
-        drop(self.place.take());
+        drop(self.permit.take());
     }
 }
 

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::insert::insert_pages;
 use super::queues::Emission;
 use super::session::interval;
-use super::{Inserted, NewEvent, Store, StoreError};
+use super::{InsertOutcome, NewEvent, Store, StoreError};
 use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, Notification, Timestamp, Traceparent};
 
 /// Most crons in one transaction.
@@ -55,7 +55,7 @@ pub(crate) enum CronStep {
 
 /// The outcome of a transaction of ticks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ticked {
+pub(crate) struct TickOutcome {
     /// Notifications to publish, of the events that are due soon and their copies.
     pub(crate) notifications: Vec<Notification>,
     /// Copies in queues of the events that are due soon.
@@ -69,7 +69,7 @@ pub(crate) struct Ticked {
 }
 
 /// A cron whose step was taken.
-struct Moved {
+struct CronMove {
     canvas: Uuid,
     name: String,
     seen: Timestamp,
@@ -81,7 +81,7 @@ struct Moved {
 /// What one transaction writes.
 #[derive(Default)]
 struct Batch {
-    moved: Vec<Moved>,
+    moved: Vec<CronMove>,
     events: Vec<NewEvent>,
     /// Those events that are emitted ahead, each with its tick and the position of its cron.
     ahead: Vec<(Uuid, (Timestamp, i64))>,
@@ -104,7 +104,7 @@ impl Store {
         only: Option<(CanvasId, &Name)>,
         but: &[(CanvasId, Name)],
         step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
-    ) -> Result<Ticked, StoreError> {
+    ) -> Result<TickOutcome, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let (emission, ahead) = (self.emission(), self.cron_ahead());
         let ticked = session.limit(|connection| tick(connection, only, but, emission, ahead, step)).await;
@@ -151,7 +151,7 @@ async fn tick(
     emission: Emission<'_>,
     ahead: Duration,
     mut step: impl FnMut(&CronDue, Timestamp, usize) -> CronStep + Send,
-) -> Result<Ticked, sqlx::Error> {
+) -> Result<TickOutcome, sqlx::Error> {
     let (canvases, names): (Vec<_>, Vec<_>) =
         but.iter().map(|(canvas, name)| (canvas.0, name.to_string())).unzip();
     let mut transaction = connection.begin().await?;
@@ -201,25 +201,25 @@ async fn tick(
     }
     if batch.moved.is_empty() {
         transaction.rollback().await?;
-        return Ok(Ticked { more: more && !left.is_empty(), left, ..Ticked::default() });
+        return Ok(TickOutcome { more: more && !left.is_empty(), left, ..TickOutcome::default() });
     }
     let inserted = batch.write(&mut transaction, emission).await?;
     transaction.commit().await?;
     let notifications = due_soon(&batch.events, &inserted);
-    let copies = inserted.iter().flat_map(Inserted::due_copies).copied().collect();
-    Ok(Ticked { notifications, copies, events: batch.events, left, more })
+    let copies = inserted.iter().flat_map(InsertOutcome::due_copies).copied().collect();
+    Ok(TickOutcome { notifications, copies, events: batch.events, left, more })
 }
 
 /// Notifications of the events that are due within the horizon, and of their copies.
-fn due_soon(events: &[NewEvent], inserted: &[Inserted]) -> Vec<Notification> {
+fn due_soon(events: &[NewEvent], inserted: &[InsertOutcome]) -> Vec<Notification> {
     let due_soon = events.iter().zip(inserted).filter(|(_, inserted)| match inserted {
-        Inserted::New { due_soon, .. } => *due_soon,
-        Inserted::Known => false,
+        InsertOutcome::New { due_soon, .. } => *due_soon,
+        InsertOutcome::Known => false,
     });
     let ids = due_soon.flat_map(|(event, inserted)| {
         let canvas = event.address.scope.canvas;
         std::iter::once(&event.id)
-            .chain(inserted.told_copies())
+            .chain(inserted.notified_copies())
             .map(move |id| Notification { id: *id, canvas })
     });
     ids.collect()
@@ -244,7 +244,7 @@ impl Batch {
         now: Timestamp,
     ) {
         let position = self.moved.len() as i64 + 1;
-        self.moved.push(Moved {
+        self.moved.push(CronMove {
             canvas: due.canvas.0,
             name: due.name.to_string(),
             seen: due.next_at,
@@ -276,7 +276,7 @@ impl Batch {
         &self,
         connection: &mut PgConnection,
         emission: Emission<'_>,
-    ) -> Result<Vec<Inserted>, sqlx::Error> {
+    ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
         let chosen = vec![false; self.events.len()];
         let inserted = insert_pages(&mut *connection, &self.events, &chosen, emission).await?;
         self.moves(connection).await?;

@@ -13,9 +13,9 @@ use std::time::Duration;
 use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge, UpDownCounter};
 use opentelemetry::{KeyValue, global};
 
-use super::Processed;
+use super::AttemptResult;
 #[cfg(feature = "http")]
-use super::Requested;
+use super::RequestInfo;
 use super::labels::Labels;
 use crate::event::{Cause, HandlerScope, Name};
 
@@ -110,8 +110,8 @@ impl Default for RunMetrics {
 
 impl RunMetrics {
     /// A handler ended, or was cut off.
-    pub(crate) fn processed(&self, processed: Processed<'_>) {
-        let Processed { scope, queue, took, fault } = processed;
+    pub(crate) fn processed(&self, processed: AttemptResult<'_>) {
+        let AttemptResult { scope, queue, took, fault } = processed;
         let destination = KeyValue::new("messaging.destination.name", self.labels.of(scope));
         let name = KeyValue::new("messaging.operation.name", "process");
         let mut attributes = vec![system(), name, destination];
@@ -272,7 +272,7 @@ impl HttpMetrics {
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&self, request: &Requested<'_>, status: u16, took: Duration) {
+    pub(crate) fn answered(&self, request: &RequestInfo<'_>, status: u16, took: Duration) {
         let mut attributes = vec![
             KeyValue::new("http.request.method", request.method),
             KeyValue::new("url.scheme", "http"),

@@ -93,7 +93,7 @@ macro_rules! request_span {
 pub(crate) use request_span;
 
 /// A call that emits events.
-pub(crate) struct Sending<'a> {
+pub(crate) struct EmitCall<'a> {
     /// The handler of the events, if they have the same.
     pub(crate) scope: Option<&'a HandlerScope>,
     /// The number of events, if the call is a batch.
@@ -104,7 +104,7 @@ pub(crate) struct Sending<'a> {
 
 /// A request, as its span and its duration describe it.
 #[cfg(feature = "http")]
-pub(crate) struct Requested<'a> {
+pub(crate) struct RequestInfo<'a> {
     pub(crate) method: &'static str,
     /// The route's template, if there is one.
     pub(crate) route: Option<&'a str>,
@@ -112,7 +112,7 @@ pub(crate) struct Requested<'a> {
 }
 
 /// One attempt at an event.
-pub(crate) struct Attempted<'a> {
+pub(crate) struct AttemptInfo<'a> {
     pub(crate) event: EventId,
     pub(crate) address: &'a HandlerAddress,
     pub(crate) attempt: u32,
@@ -122,7 +122,7 @@ pub(crate) struct Attempted<'a> {
 
 /// How an attempt ended.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Processed<'a> {
+pub(crate) struct AttemptResult<'a> {
     pub(crate) scope: &'a HandlerScope,
     /// The queue of a copy.
     pub(crate) queue: Option<&'a Name>,

@@ -4,18 +4,18 @@ use std::time::Instant;
 
 use tracing::Span;
 
-use super::{Attempted, Processed, Sending};
+use super::{AttemptInfo, AttemptResult, EmitCall};
 use crate::event::{Cause, EventId, HandlerScope, Name, Traceparent};
 
-pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
-    let Sending { scope: _, batch: _, cause: _ } = sending;
+pub(crate) fn send_span(sending: &EmitCall<'_>) -> Span {
+    let EmitCall { scope: _, batch: _, cause: _ } = sending;
     Span::none()
 }
 
 pub(crate) fn sends(_: EventId) {}
 
-pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
-    let Attempted { event: _, address: _, attempt: _, emitted_by: _ } = attempted;
+pub(crate) fn process_span(attempted: &AttemptInfo<'_>) -> Span {
+    let AttemptInfo { event: _, address: _, attempt: _, emitted_by: _ } = attempted;
     Span::none()
 }
 
@@ -40,8 +40,8 @@ impl SendMetrics {
 pub(crate) struct RunMetrics;
 
 impl RunMetrics {
-    pub(crate) fn processed(&self, processed: Processed<'_>) {
-        let Processed { scope: _, queue: _, took: _, fault: _ } = processed;
+    pub(crate) fn processed(&self, processed: AttemptResult<'_>) {
+        let AttemptResult { scope: _, queue: _, took: _, fault: _ } = processed;
     }
 
     pub(crate) fn outcome(&self, _: &'static str) {}
@@ -84,10 +84,10 @@ mod http {
     use tracing::Span;
 
     use crate::event::Name;
-    use crate::telemetry::Requested;
+    use crate::telemetry::RequestInfo;
 
-    pub(crate) fn server_span(request: &Requested<'_>) -> Span {
-        let Requested { method: _, route: _, cause: _ } = request;
+    pub(crate) fn server_span(request: &RequestInfo<'_>) -> Span {
+        let RequestInfo { method: _, route: _, cause: _ } = request;
         Span::none()
     }
 
@@ -112,7 +112,7 @@ mod http {
             Self
         }
 
-        pub(crate) fn answered(&self, _: &Requested<'_>, _: u16, _: Duration) {}
+        pub(crate) fn answered(&self, _: &RequestInfo<'_>, _: u16, _: Duration) {}
     }
 }
 

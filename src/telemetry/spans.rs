@@ -10,11 +10,11 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::{Attempted, Sending, TRACES};
+use super::{AttemptInfo, EmitCall, TRACES};
 use crate::event::{EventId, HandlerScope, Traceparent};
 
 /// The span of a call that emits: `send MODULE/name`.
-pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
+pub(crate) fn send_span(sending: &EmitCall<'_>) -> Span {
     let span = tracing::trace_span!(
         target: TRACES,
         "send",
@@ -53,7 +53,7 @@ pub(crate) fn send_span(sending: &Sending<'_>) -> Span {
 
 /// The span of a request: `POST /v1/…`, with the route's template.
 #[cfg(feature = "http")]
-pub(crate) fn server_span(request: &super::Requested<'_>) -> Span {
+pub(crate) fn server_span(request: &super::RequestInfo<'_>) -> Span {
     let span = tracing::trace_span!(
         target: TRACES,
         "request",
@@ -96,7 +96,7 @@ pub(crate) fn answered(span: &Span, status: u16) {
 /// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event,
 /// wherever it runs; an attempt after the first is also linked to that span, so that retries can be
 /// found.
-pub(crate) fn process_span(attempted: &Attempted<'_>) -> Span {
+pub(crate) fn process_span(attempted: &AttemptInfo<'_>) -> Span {
     let span = tracing::trace_span!(
         target: TRACES,
         "process",
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn without_a_recorder_there_is_no_span_and_no_trace() {
-        let span = send_span(&Sending { scope: None, batch: None, cause: None });
+        let span = send_span(&EmitCall { scope: None, batch: None, cause: None });
         assert!(span.is_disabled());
         assert_eq!((span_trace(&span), current()), (None, None));
     }

@@ -19,7 +19,7 @@ const RUNS_SHOWN: usize = 50;
 /// What a drain did. Its `Display` lists the runs, for the message of an assertion:
 /// `assert_eq!(drained.retried, 1, "{drained}")`.
 #[derive(Clone, Debug, Default)]
-pub struct Drained {
+pub struct DrainReport {
     /// Events that completed, including those whose handlers returned an error value.
     pub completed: usize,
     /// Attempts that failed and will be retried.
@@ -39,7 +39,7 @@ pub struct Drained {
     emitted_before: usize,
 }
 
-impl Drained {
+impl DrainReport {
     /// For a drain that starts after this many events were emitted.
     pub(super) fn after(emitted_before: usize) -> Self {
         Self { emitted_before, ..Self::default() }
@@ -116,7 +116,7 @@ impl Drained {
     }
 }
 
-impl fmt::Display for Drained {
+impl fmt::Display for DrainReport {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { completed, retried, died, parked, unknown, waiting, .. } = self;
         write!(
@@ -124,11 +124,11 @@ impl fmt::Display for Drained {
             "completed {completed}, retried {retried}, died {died}, parked {parked}, unknown {unknown}, waiting {waiting}:"
         )?;
         // If an attempt of the event is shown, that the event is not due adds nothing.
-        let told_before = |run: &RunReport| {
+        let adds_nothing = |run: &RunReport| {
             run.trail.last() == Some(&Outcome::DelayNotYet)
                 && self.of(run.notification.id).any(|run| run.attempt.is_some())
         };
-        let runs: Vec<&RunReport> = self.runs.iter().filter(|run| !told_before(run)).collect();
+        let runs: Vec<&RunReport> = self.runs.iter().filter(|run| !adds_nothing(run)).collect();
         if runs.is_empty() {
             return write!(formatter, "\n  nothing ran");
         }
@@ -136,12 +136,12 @@ impl fmt::Display for Drained {
         if left_out > 0 {
             write!(formatter, "\n  … {left_out} before these")?;
         }
-        runs[left_out..].iter().try_for_each(|run| write!(formatter, "\n  {}", told(run)))
+        runs[left_out..].iter().try_for_each(|run| write!(formatter, "\n  {}", describe(run)))
     }
 }
 
 /// A run in one line.
-fn told(run: &RunReport) -> String {
+fn describe(run: &RunReport) -> String {
     let who = run.address.as_ref().map_or_else(
         || format!("event {}", run.notification.id),
         |address| format!("{}/{}/{}", address.scope.module, address.scope.name, address.modifier),

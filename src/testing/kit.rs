@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::drained::Drained;
+use super::delay_queue::DelayQueue;
+use super::drained::DrainReport;
 use super::emitted::EmittedEvent;
-use super::lot::Lot;
 use super::notifier::MemoryNotifier;
 use super::stepper::Stepper;
 use crate::admin::{Admin, AdminError};
@@ -49,7 +49,7 @@ pub struct TestKit {
     silent: Queue,
     admin: Admin,
     stepper: Stepper,
-    lot: Lot,
+    delayed: DelayQueue,
 }
 
 /// Why a call of the kit failed.
@@ -122,7 +122,7 @@ impl TestKit {
     /// events.
     pub fn on(store: Store) -> Self {
         let mut kit = Self::over(store.remembering());
-        kit.lot = Lot::beside_a_database();
+        kit.delayed = DelayQueue::on_database_clock();
         kit
     }
 
@@ -165,7 +165,7 @@ impl TestKit {
             stepper: Stepper::without_handlers(&store, &notifier),
             store,
             notifier,
-            lot: Lot::default(),
+            delayed: DelayQueue::default(),
         }
     }
 
@@ -211,13 +211,13 @@ impl TestKit {
     /// earlier by this much, and [`TestKit::now`] remains the server's time.
     pub async fn advance(&self, by: Duration) -> Result<(), KitError> {
         self.store.advance(by).await?;
-        self.lot.advance(by);
+        self.delayed.advance(by);
         Ok(())
     }
 
     /// Runs everything that may run now, and what that emits, until nothing is left that may.
-    pub async fn drain(&self) -> Result<Drained, KitError> {
-        let mut drained = Drained::after(self.store.emitted().len());
+    pub async fn drain(&self) -> Result<DrainReport, KitError> {
+        let mut drained = DrainReport::after(self.store.emitted().len());
         self.drain_into(&mut drained).await?;
         Ok(drained)
     }
@@ -225,7 +225,7 @@ impl TestKit {
     /// Drains, moves the clock to the next time at which something happens, and repeats, for at
     /// most this long on that clock: retries and delayed events run at their time. It ends early
     /// when nothing waits for a time; as long as something does, all of that time passes. What
-    /// waits under a rule, for a handler, or for longer is in [`Drained::waiting`].
+    /// waits under a rule, for a handler, or for longer is in [`DrainReport::waiting`].
     ///
     /// ```
     /// # use std::time::{Duration, Instant};
@@ -241,16 +241,16 @@ impl TestKit {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn drain_for(&self, longest: Duration) -> Result<Drained, KitError> {
-        let mut drained = Drained::after(self.store.emitted().len());
+    pub async fn drain_for(&self, longest: Duration) -> Result<DrainReport, KitError> {
+        let mut drained = DrainReport::after(self.store.emitted().len());
         // By the kit's clock, which also runs by itself beside a database.
-        let end = self.lot.age().saturating_add(longest);
+        let end = self.delayed.age().saturating_add(longest);
         loop {
             // What fell due since then has not been run, even if its time has passed.
             let looked_at = self.drain_into(&mut drained).await?;
             let Some(next) = self.store.next_moment(looked_at).await? else { break };
             let step = (next - self.now().await?).to_std().unwrap_or_default();
-            let left = end.saturating_sub(self.lot.age());
+            let left = end.saturating_sub(self.delayed.age());
             if step > left {
                 self.advance(left).await?;
                 break;
@@ -318,10 +318,10 @@ impl TestKit {
     }
 
     /// Works in waves: wakes what is due, as an operator who wakes everything does, and what has
-    /// waited in the lot; then runs everything that is published. A wave is the last if no handler
+    /// been delayed; then runs everything that is published. A wave is the last if no handler
     /// ran and nothing fell due meanwhile: what it met waits for something else. Returns when that
     /// wave began, because the clock of a database has moved on since.
-    async fn drain_into(&self, drained: &mut Drained) -> Result<Timestamp, KitError> {
+    async fn drain_into(&self, drained: &mut DrainReport) -> Result<Timestamp, KitError> {
         self.stepper.register().await?;
         let mut subscription = self.notifier.subscribe(1).await?;
         let mut idle_waves = 0;
@@ -329,7 +329,7 @@ impl TestKit {
             let looked_at = self.now().await?;
             let attempts = drained.attempts();
             self.admin.wake(true).await?;
-            self.notifier.publish(&self.lot.due()).await?;
+            self.notifier.publish(&self.delayed.due()).await?;
             // An event that is named twice is looked at once: what changes meanwhile is for the
             // next wave.
             let mut named = BTreeSet::new();
@@ -343,18 +343,18 @@ impl TestKit {
                     continue;
                 };
                 // Never later than its time: the run reads the clock after this.
-                let before = self.lot.age();
+                let before = self.delayed.age();
                 let report = self.stepper.run(notification).await;
                 if let Verdict::Waits(wait) = report.verdict {
-                    self.lot.keep(notification, before.saturating_add(wait.max(A_MOMENT)));
+                    self.delayed.keep(notification, before.saturating_add(wait.max(A_MOMENT)));
                 } else if matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing)) {
-                    self.lot.forget(notification.id);
+                    self.delayed.forget(notification.id);
                 }
                 drained.add(report)?;
                 delivery.acknowledge();
             }
             let is_idle = drained.attempts() == attempts;
-            if is_idle && !self.lot.has_due() {
+            if is_idle && !self.delayed.has_due() {
                 break looked_at;
             }
             idle_waves = if is_idle { idle_waves + 1 } else { 0 };

@@ -50,10 +50,10 @@
 //! ```
 
 mod asserts;
+mod delay_queue;
 mod drained;
 mod emitted;
 mod kit;
-mod lot;
 mod notifier;
 mod stepper;
 mod system;
@@ -61,7 +61,7 @@ mod system;
 pub use crate::{assert_dead, assert_emitted};
 #[doc(hidden)]
 pub use asserts::{Expected, check_dead, check_emitted};
-pub use drained::Drained;
+pub use drained::DrainReport;
 pub use emitted::EmittedEvent;
 pub use kit::{KitError, TestKit};
 pub use notifier::{Faults, MemoryNotifier};

@@ -44,7 +44,7 @@ const REMEMBERED_MAX: usize = 100_000;
 #[derive(Clone, Debug)]
 pub struct MemoryNotifier {
     mailbox: Mailbox,
-    mishaps: Arc<Mutex<Mishaps>>,
+    injector: Arc<Mutex<FaultInjector>>,
     broadcasts: Option<Broadcasts>,
     signals: Signals,
 }
@@ -94,9 +94,9 @@ impl MemoryNotifier {
 
     /// A notifier with faults, which depend only on the seed and the order of publishing.
     pub fn hostile(seed: u64, faults: Faults) -> Self {
-        let mishaps = Mishaps { published: VecDeque::new(), faults, random: SplitMix(seed) };
-        let (mailbox, mishaps) = (Mailbox::new(RETRY_DELAY), Arc::new(Mutex::new(mishaps)));
-        Self { mailbox, mishaps, broadcasts: None, signals: Signals::alone() }
+        let injector = FaultInjector { published: VecDeque::new(), faults, random: SplitMix(seed) };
+        let (mailbox, injector) = (Mailbox::new(RETRY_DELAY), Arc::new(Mutex::new(injector)));
+        Self { mailbox, injector, broadcasts: None, signals: Signals::alone() }
     }
 
     /// Also broadcasts what is emitted, to the listeners of this process.
@@ -112,17 +112,17 @@ impl MemoryNotifier {
 
     /// The last 100,000 notifications that were published, in order, whatever became of them.
     pub fn published(&self) -> Vec<Notification> {
-        self.mishaps().published.iter().copied().collect()
+        self.injector().published.iter().copied().collect()
     }
 
     /// How many messages wait to be delivered, now or later.
     pub fn pending(&self) -> usize {
-        self.mailbox.look(|messages| messages.waiting())
+        self.mailbox.read(|messages| messages.waiting())
     }
 
     /// How many deliveries are unanswered.
     pub fn unanswered(&self) -> usize {
-        self.mailbox.look(|messages| messages.unanswered())
+        self.mailbox.read(|messages| messages.unanswered())
     }
 
     /// Returns once no message waits and no delivery is unanswered.
@@ -170,29 +170,29 @@ impl MemoryNotifier {
 
     /// What to call if nothing is handed out.
     pub(super) fn remedy(&self) -> Option<&'static str> {
-        self.mailbox.look(|messages| match (&messages.broken, messages.deliveries_left) {
+        self.mailbox.read(|messages| match (&messages.broken, messages.deliveries_left) {
             (Some(_), _) => Some("it was broken, call `kit.notifier().mend()`"),
             (None, Some(0)) => Some("it was paused, call `kit.notifier().resume()`"),
             (None, Some(_) | None) => None,
         })
     }
 
-    fn mishaps(&self) -> MutexGuard<'_, Mishaps> {
-        self.mishaps.lock().unwrap_or_else(PoisonError::into_inner)
+    fn injector(&self) -> MutexGuard<'_, FaultInjector> {
+        self.injector.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[async_trait]
 impl Notifier for MemoryNotifier {
     async fn publish(&self, notifications: &[Notification]) -> Result<(), NotifyError> {
-        let mut mishaps = self.mishaps();
+        let mut injector = self.injector();
         self.mailbox.change(|messages| {
             if let Some(words) = &messages.broken {
                 return Err(NotifyError::new(words.clone()));
             }
             for notification in notifications {
-                mishaps.remember(*notification);
-                mishaps.mistreat(messages, *notification);
+                injector.remember(*notification);
+                injector.push_with_faults(messages, *notification);
             }
             Ok(())
         })
@@ -213,13 +213,13 @@ impl Notifier for MemoryNotifier {
 
 /// The faults of a notifier, and their random numbers.
 #[derive(Debug)]
-struct Mishaps {
+struct FaultInjector {
     published: VecDeque<Notification>,
     faults: Faults,
     random: SplitMix,
 }
 
-impl Mishaps {
+impl FaultInjector {
     fn remember(&mut self, notification: Notification) {
         if self.published.len() == REMEMBERED_MAX {
             self.published.pop_front();
@@ -229,7 +229,7 @@ impl Mishaps {
 
     /// Adds a published message, with the faults that it meets. Every random number is always
     /// drawn, so that a change of one probability does not affect the other faults.
-    fn mistreat(&mut self, messages: &mut Messages, notification: Notification) {
+    fn push_with_faults(&mut self, messages: &mut Messages, notification: Notification) {
         let faults = self.faults;
         let [lose, double, delay, reorder, forge] =
             [faults.lose, faults.double, faults.delay, faults.reorder, faults.forge]

@@ -22,7 +22,7 @@ const HELD_MAX: usize = 100_000;
 /// Ends with its pass, or when it is dropped.
 pub(super) struct Backlog {
     waker: Waker,
-    canvases: HashMap<CanvasId, Behind>,
+    canvases: HashMap<CanvasId, CanvasBacklog>,
     jobs: HashSet<i64>,
     /// Held events of all canvases.
     held: Arc<AtomicUsize>,
@@ -31,7 +31,7 @@ pub(super) struct Backlog {
 }
 
 /// A canvas with more overdue events than may be published at once.
-struct Behind {
+struct CanvasBacklog {
     given: mpsc::Sender<Notification>,
     held: Arc<AtomicUsize>,
     /// Events that were left to a later pass.
@@ -40,7 +40,7 @@ struct Behind {
 
 /// A page of overdue events, divided into those to publish now and those that wait.
 #[derive(Default)]
-pub(super) struct Shared {
+pub(super) struct PageSplit {
     pub(super) now: Vec<Notification>,
     /// Events that wait, and how long to postpone their promises.
     pub(super) later: Vec<(EventId, Duration)>,
@@ -61,19 +61,19 @@ impl Backlog {
     /// Divides a page into what may be published at once and what waits. Waiting events whose turn
     /// comes within this pass are held, with a promise in case this process dies; the promises of
     /// the others are moved to their turns.
-    pub(super) fn share(&mut self, page: Vec<Notification>) -> Shared {
+    pub(super) fn split(&mut self, page: Vec<Notification>) -> PageSplit {
         let mut canvases: BTreeMap<CanvasId, Vec<Notification>> = BTreeMap::new();
         for notification in page {
             canvases.entry(notification.canvas).or_default().push(notification);
         }
-        let mut shared = Shared::default();
+        let mut split = PageSplit::default();
         for (canvas, mut events) in canvases {
             let waits = self.canvases.get(&canvas).is_some_and(|behind| behind.position() > 0);
             let taken = if waits { 0 } else { self.waker.pace.take(canvas, events.len()) };
-            shared.later.extend(self.wait(canvas, events.split_off(taken)));
-            shared.now.append(&mut events);
+            split.later.extend(self.wait(canvas, events.split_off(taken)));
+            split.now.append(&mut events);
         }
-        shared
+        split
     }
 
     /// Makes events of a canvas wait; returns how long to postpone their promises.
@@ -90,7 +90,7 @@ impl Backlog {
         later
     }
 
-    fn hold(&self, behind: &mut Behind, event: Notification) -> Duration {
+    fn hold(&self, behind: &mut CanvasBacklog, event: Notification) -> Duration {
         let timing = self.waker.store.timing();
         let within = self.waker.until.map_or(timing.probe_period, |until| until - Instant::now());
         let wait = self.waker.pace.time_of(event.canvas, behind.position() + 1);
@@ -107,7 +107,7 @@ impl Backlog {
     }
 
     /// Starts publishing the held events of a canvas.
-    fn begin(&mut self, canvas: CanvasId) -> Behind {
+    fn begin(&mut self, canvas: CanvasId) -> CanvasBacklog {
         let (given, mut held_events) = mpsc::channel(HELD_MAX);
         let (waker, woken) = (self.waker.clone(), Arc::clone(&self.woken));
         let held = Arc::new(AtomicUsize::new(0));
@@ -126,7 +126,7 @@ impl Backlog {
             }
             Ok(())
         });
-        Behind { given, held, left: 0 }
+        CanvasBacklog { given, held, left: 0 }
     }
 
     /// Continues resume jobs, for one period at most: then the next pass of any process does.
@@ -161,7 +161,7 @@ impl Backlog {
     }
 }
 
-impl Behind {
+impl CanvasBacklog {
     /// How many events are ahead of the next one.
     fn position(&self) -> usize {
         self.held.load(Ordering::Relaxed) + self.left

@@ -8,9 +8,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{PAGE_PERIOD, WakeError, Waker};
-use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, Missed, Moment, plan};
+use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, MissedTicks, Moment, plan};
 use crate::event::{CanvasId, Name, Timestamp};
-use crate::store::{CronDue, CronStep, Inserted, NewEvent};
+use crate::store::{CronDue, CronStep, InsertOutcome, NewEvent};
 
 /// A tick found within this time is late rather than missed, however short the passes' period.
 const LATE_LEAST: Duration = Duration::from_secs(60);
@@ -81,8 +81,9 @@ impl Waker {
     /// Broadcasts committed ticks to listeners.
     fn broadcast(&self, events: &[NewEvent]) {
         let Some(broadcasts) = self.notifier.broadcasts() else { return };
-        let emitted = Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
-        events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|told| broadcasts.send(told));
+        let emitted =
+            InsertOutcome::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
+        events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|one| broadcasts.send(one));
     }
 
     /// Like [`Self::tick`], for a cron that was just put or resumed. The change itself is
@@ -99,7 +100,7 @@ impl Waker {
 fn step(due: &CronDue, at: Moment, room: usize) -> Result<CronStep, InvalidSchedule> {
     crate::fault::point("cron.planned");
     let schedule = CronSchedule::new(&due.expression, &due.zone)?;
-    let missed = due.missed.parse::<Missed>().unwrap_or_default();
+    let missed = due.missed.parse::<MissedTicks>().unwrap_or_default();
     let planned = plan(&schedule, missed, due.next_at, &at, room);
     if let Some(from) = planned.left_out {
         log_left_out(due, missed, from, planned.ticks.first().copied().or(planned.next));
@@ -107,7 +108,7 @@ fn step(due: &CronDue, at: Moment, room: usize) -> Result<CronStep, InvalidSched
     Ok(CronStep::Emit(planned.ticks, planned.next))
 }
 
-fn log_left_out(due: &CronDue, missed: Missed, from: Timestamp, until: Option<Timestamp>) {
+fn log_left_out(due: &CronDue, missed: MissedTicks, from: Timestamp, until: Option<Timestamp>) {
     let until = until.map(|until| until.to_rfc3339());
     tracing::warn!(
         canvas = %due.canvas, cron = %due.name, %missed, %from, until, make_up_max = MAKE_UP_MAX,

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, TestRunner};
 
 use super::handlers::{Handlers, Registry, Route};
 use crate::event::{CanvasId, EventId, RuleKind, Turn};
-use crate::machine::{Effect, Input, Policy, State, look};
+use crate::machine::{Effect, Input, Policy, State, check_schedule};
 use crate::store::tests::{Row, Table, told};
 use crate::store::{ClaimLimits, LoadedEvent};
 
@@ -19,7 +19,7 @@ const LEASE_MS: i64 = 60_000;
 
 /// Which handler a worker has for a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+enum HandlerMatch {
     No,
     ForEveryCanvas,
     ForThisCanvas,
@@ -32,18 +32,18 @@ fn around(moment_ms: i64) -> impl Strategy<Value = i64> {
     proptest::sample::select(near.map(|offset| moment_ms + offset).to_vec())
 }
 
-fn rows() -> impl Strategy<Value = (Row, Known)> {
+fn rows() -> impl Strategy<Value = (Row, HandlerMatch)> {
     let due = prop_oneof![3 => Just(-1000), 1 => around(0)];
     let locked =
         prop_oneof![3 => Just(None), 3 => around(-LEASE_MS).prop_map(Some), 1 => around(0).prop_map(Some)];
     let kind = prop_oneof![Just(RuleKind::Pause), Just(RuleKind::Block)];
     let until = prop_oneof![1 => Just(None), 2 => around(0).prop_map(Some)];
     let rule = prop_oneof![3 => Just(None), 2 => (kind, until).prop_map(Some)];
-    let known = prop_oneof![
-        1 => Just(Known::No),
-        3 => Just(Known::ForEveryCanvas),
-        2 => Just(Known::ForThisCanvas),
-        1 => Just(Known::ForAnotherCanvas),
+    let handler_match = prop_oneof![
+        1 => Just(HandlerMatch::No),
+        3 => Just(HandlerMatch::ForEveryCanvas),
+        2 => Just(HandlerMatch::ForThisCanvas),
+        1 => Just(HandlerMatch::ForAnotherCanvas),
     ];
     let turn = prop_oneof![
         4 => Just(None),
@@ -51,9 +51,11 @@ fn rows() -> impl Strategy<Value = (Row, Known)> {
         1 => Just(Some(Turn::Behind)),
         1 => Just(Some(Turn::Halted)),
     ];
-    (due, locked, 0..5, rule, known, turn).prop_map(|(due_ms, locked_ms, losses, rule, known, turn)| {
-        (Row { name: String::new(), due_ms, locked_ms, losses, rule, turn }, known)
-    })
+    (due, locked, 0..5, rule, handler_match, turn).prop_map(
+        |(due_ms, locked_ms, losses, rule, handler_match, turn)| {
+            (Row { name: String::new(), due_ms, locked_ms, losses, rule, turn }, handler_match)
+        },
+    )
 }
 
 /// Whether the machine gets from the load's answer to the claim.
@@ -83,15 +85,15 @@ fn reaches_the_claim(event: &LoadedEvent, registry: &Registry) -> bool {
     }
 }
 
-fn registry(knowns: &[Known]) -> Registry {
+fn registry(handler_matches: &[HandlerMatch]) -> Registry {
     let mut handlers = Handlers::new();
-    for (index, known) in knowns.iter().enumerate() {
+    for (index, handler_match) in handler_matches.iter().enumerate() {
         let route = Route::new(&format!("h{index}"));
-        let route = match known {
-            Known::No => continue,
-            Known::ForEveryCanvas => route,
-            Known::ForThisCanvas => route.canvas(CanvasId::DEFAULT),
-            Known::ForAnotherCanvas => route.canvas(CanvasId(uuid::Uuid::from_u128(7))),
+        let route = match handler_match {
+            HandlerMatch::No => continue,
+            HandlerMatch::ForEveryCanvas => route,
+            HandlerMatch::ForThisCanvas => route.canvas(CanvasId::DEFAULT),
+            HandlerMatch::ForAnotherCanvas => route.canvas(CanvasId(uuid::Uuid::from_u128(7))),
         };
         handlers = handlers.on(route, |_event| async { Ok(()) });
     }
@@ -101,11 +103,11 @@ fn registry(knowns: &[Known]) -> Registry {
 /// Every row has a twin. The row is loaded, then claimed, then its twin is loaded. Time can only
 /// make a row claimable, so the claim must succeed if the first load finds the row claimable, and
 /// the second load must find the twin claimable if the claim succeeds.
-async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
-    let (rows, knowns): (Vec<Row>, Vec<Known>) = drawn.into_iter().unzip();
+async fn agree(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> (usize, usize) {
+    let (rows, handler_matches): (Vec<Row>, Vec<HandlerMatch>) = drawn.into_iter().unzip();
     let named = rows.into_iter().enumerate().map(|(index, row)| Row { name: format!("h{index}"), ..row });
     let rows: Vec<Row> = named.flat_map(|row| [row.clone(), row]).collect();
-    let registry = registry(&knowns);
+    let registry = registry(&handler_matches);
     let limits = ClaimLimits {
         handlers: registry.any_canvas(),
         canvas_handlers: registry.one_canvas(),
@@ -127,12 +129,12 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
         assert!(
             !early || claimed[at].is_some(),
             "the machine lets it through, the claim does not: {row:?}, {:?}",
-            knowns[at]
+            handler_matches[at]
         );
         assert!(
             claimed[at].is_none() || late,
             "the claim lets it through, the machine does not: {row:?}, {:?}",
-            knowns[at]
+            handler_matches[at]
         );
         if let Some(event) = &claimed[at] {
             won += 1;
@@ -144,7 +146,7 @@ async fn agree(table: &Table, drawn: Vec<(Row, Known)>) -> (usize, usize) {
 }
 
 /// The states in a list are those of the machine for the same rows at the same moment.
-async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
+async fn listed(table: &Table, drawn: Vec<(Row, HandlerMatch)>) -> BTreeSet<String> {
     let named = drawn.into_iter().enumerate();
     let rows: Vec<Row> = named.map(|(index, (row, _))| Row { name: format!("h{index}"), ..row }).collect();
     table.set(&rows).await;
@@ -158,7 +160,7 @@ async fn listed(table: &Table, drawn: Vec<(Row, Known)>) -> BTreeSet<String> {
     let ahead = rows.iter().filter(|row| row.turn == Some(Turn::Behind)).count();
     assert_eq!(all.len(), rows.len() + ahead);
     for event in &all {
-        assert_eq!(look(event.schedule, &policy).as_str(), event.state, "{event:?}");
+        assert_eq!(check_schedule(event.schedule, &policy).as_str(), event.state, "{event:?}");
     }
     all.into_iter().map(|event| event.state).collect()
 }

@@ -6,15 +6,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::onward::{self, Others};
+use super::republisher::{self, RepublishSender};
 use crate::notify::{Delivery, Notifier, NotifyError, Subscription};
 
 /// Longer than any handler runs.
 const ANSWERED: Duration = Duration::from_secs(7 * 24 * 3_600);
 
-type Opened = Result<Box<dyn Subscription>, NotifyError>;
+type OpenResult = Result<Box<dyn Subscription>, NotifyError>;
 
-pub(super) struct Ahead {
+pub(super) struct PrefetchStream {
     notifier: Arc<dyn Notifier>,
     /// Most unanswered notifications of this stream.
     size: usize,
@@ -24,11 +24,11 @@ pub(super) struct Ahead {
 
 enum Stream {
     Closed,
-    Opening(AbortOnDropHandle<Opened>),
+    Opening(AbortOnDropHandle<OpenResult>),
     Open(Box<dyn Subscription>),
 }
 
-impl Ahead {
+impl PrefetchStream {
     /// Closed; with a size of 0 it stays closed.
     pub(super) fn new(notifier: Arc<dyn Notifier>, size: usize) -> Self {
         Self { notifier, size, stream: Stream::Closed, closing: JoinSet::new() }
@@ -39,13 +39,13 @@ impl Ahead {
     }
 
     /// How many more notifications may be held because of this stream.
-    pub(super) fn room(&self) -> usize {
+    pub(super) fn extra(&self) -> usize {
         if matches!(self.stream, Stream::Open(_)) { self.size } else { 0 }
     }
 
     /// Opens or closes the stream. Deliveries that a closed stream has handed out can still be
     /// answered; those that it has not are left to the other workers.
-    pub(super) fn keep_open(&mut self, wanted: bool, others: Others) {
+    pub(super) fn keep_open(&mut self, wanted: bool, sender: RepublishSender) {
         while self.closing.try_join_next().is_some() {}
         match (std::mem::replace(&mut self.stream, Stream::Closed), wanted && self.size > 0) {
             (Stream::Closed, true) => {
@@ -53,7 +53,9 @@ impl Ahead {
                 let opening = tokio::spawn(async move { notifier.subscribe(size).await });
                 self.stream = Stream::Opening(AbortOnDropHandle::new(opening));
             }
-            (Stream::Open(stream), false) => _ = self.closing.spawn(onward::close(stream, others, ANSWERED)),
+            (Stream::Open(stream), false) => {
+                _ = self.closing.spawn(republisher::close(stream, sender, ANSWERED))
+            }
             (stream @ (Stream::Opening(_) | Stream::Open(_)), true) => self.stream = stream,
             (Stream::Closed | Stream::Opening(_), false) => {}
         }
@@ -87,8 +89,8 @@ impl Ahead {
     }
 
     /// Closes the stream. The returned tasks end once every delivery it handed out is answered.
-    pub(super) fn close(&mut self, others: Others) -> JoinSet<()> {
-        self.keep_open(false, others);
+    pub(super) fn close(&mut self, sender: RepublishSender) -> JoinSet<()> {
+        self.keep_open(false, sender);
         std::mem::take(&mut self.closing)
     }
 }

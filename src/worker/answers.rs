@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::machine::Ran;
+use crate::machine::HandlerEnd;
 
 /// The result of a handler: `Ok` completes the event.
 pub type HandlerResult = Result<(), HandlerError>;
@@ -92,12 +92,12 @@ impl HandlerError {
     }
 
     /// The machine's input for a run in which the handler returned this error.
-    pub(super) fn ran(&self) -> Ran {
+    pub(super) fn end(&self) -> HandlerEnd {
         match self.kind {
-            ErrorKind::Operational(delay) => Ran::Failed(delay),
-            ErrorKind::Value => Ran::Completed,
-            ErrorKind::NotYet(delay) => Ran::NotYet(delay),
-            ErrorKind::Gone => Ran::Gone,
+            ErrorKind::Operational(delay) => HandlerEnd::Failed(delay),
+            ErrorKind::Value => HandlerEnd::Completed,
+            ErrorKind::NotYet(delay) => HandlerEnd::NotYet(delay),
+            ErrorKind::Gone => HandlerEnd::Gone,
         }
     }
 }
@@ -122,10 +122,10 @@ mod tests {
     #[test]
     fn errors_are_operational_unless_they_are_values() {
         let from_error = HandlerError::from("x".parse::<i32>().unwrap_err());
-        assert_eq!(from_error.ran(), Ran::Failed(None));
-        assert_eq!(HandlerError::value("done").ran(), Ran::Completed);
+        assert_eq!(from_error.end(), HandlerEnd::Failed(None));
+        assert_eq!(HandlerError::value("done").end(), HandlerEnd::Completed);
         let later = HandlerError::operational("busy").retry_after(Duration::from_secs(3));
-        assert_eq!(later.ran(), Ran::Failed(Some(Duration::from_secs(3))));
-        assert_eq!(HandlerError::not_yet(Duration::MAX).ran(), Ran::NotYet(Duration::MAX));
+        assert_eq!(later.end(), HandlerEnd::Failed(Some(Duration::from_secs(3))));
+        assert_eq!(HandlerError::not_yet(Duration::MAX).end(), HandlerEnd::NotYet(Duration::MAX));
     }
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::event::{Cause, HandlerAddress, Name, Notification};
 use crate::machine::Outcome;
-use crate::telemetry::{Processed, RunMetrics};
+use crate::telemetry::{AttemptResult, RunMetrics};
 
 /// Counts since the worker was created.
 #[derive(Debug, Default)]
 pub struct Counters {
     malformed: AtomicU64,
-    doubled: AtomicU64,
+    duplicates: AtomicU64,
     outcomes: Mutex<BTreeMap<Outcome, u64>>,
     metrics: RunMetrics,
 }
@@ -26,8 +26,8 @@ impl Counters {
 
     /// Notifications that were duplicates: the event was already waiting here, or had ended before
     /// the notification's turn came.
-    pub fn doubled(&self) -> u64 {
-        self.doubled.load(Ordering::Relaxed)
+    pub fn duplicates(&self) -> u64 {
+        self.duplicates.load(Ordering::Relaxed)
     }
 
     /// How often runs took an edge of the chart.
@@ -40,8 +40,8 @@ impl Counters {
         self.malformed.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn count_doubled(&self) {
-        self.doubled.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn count_duplicate(&self) {
+        self.duplicates.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a run that ended. `fault` is what went wrong with its handler, if anything.
@@ -50,7 +50,7 @@ impl Counters {
         let Some(address) = &report.address else { return };
         if let Some(took) = report.took {
             let (scope, queue) = (&address.scope, report.queue.as_ref());
-            self.metrics.processed(Processed { scope, queue, took, fault });
+            self.metrics.processed(AttemptResult { scope, queue, took, fault });
         }
         let took = |edge| report.trail.contains(&edge);
         if took(Outcome::RetryAllowed) {

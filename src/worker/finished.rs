@@ -5,27 +5,27 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 use super::counters::{RunReport, Verdict};
-use super::room::{Room, RoomKind};
+use super::permits::{PermitKind, Permits};
 use crate::event::Notification;
 use crate::machine::{Answer, When};
 use crate::store::StoreError;
 
 /// Why a run ended.
 #[derive(Debug)]
-pub(super) enum Halt {
+pub(super) enum RunEnd {
     Wait(When),
     Answer(Answer),
-    /// It needs this many permits of a room that has too few left.
-    Room(RoomKind, Arc<Semaphore>, u32),
+    /// It needs this many permits of a semaphore that has too few left.
+    NeedsPermits(PermitKind, Arc<Semaphore>, u32),
     /// Postgres did not answer.
     Failed(StoreError),
 }
 
 /// The result of a run.
-pub(super) struct Finished {
-    pub(super) halt: Halt,
+pub(super) struct FinishedRun {
+    pub(super) end: RunEnd,
     /// The permits that it held and may need again.
-    pub(super) room: Room,
+    pub(super) permits: Permits,
     pub(super) report: RunReport,
     /// What went wrong with the handler, as one word for metrics.
     pub(super) fault: Option<&'static str>,
@@ -36,19 +36,19 @@ pub(super) struct Finished {
     pub(super) again: Option<Notification>,
 }
 
-impl Halt {
+impl RunEnd {
     pub(super) fn verdict(&self) -> Verdict {
         match self {
             Self::Answer(Answer::Acknowledge) => Verdict::Acknowledged,
             Self::Answer(Answer::PutBack) | Self::Wait(When::Soon) => Verdict::PutBack,
             Self::Wait(When::In(wait)) => Verdict::Waits(*wait),
-            Self::Room(..) => Verdict::WaitsForRoom,
+            Self::NeedsPermits(..) => Verdict::WaitsForRoom,
             Self::Failed(error) => Verdict::Failed(error.to_string()),
         }
     }
 }
 
-impl Finished {
+impl FinishedRun {
     pub(super) fn log(&self) {
         let report = &self.report;
         let trail = report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");

@@ -288,9 +288,10 @@ fn handler(called: &str, route: Route, run: BoxedHandler) -> Result<Handler, Inv
     if route.concurrency == Some(0) {
         return Err(InvalidRoute::NoConcurrency(called.to_owned()));
     }
-    let room = route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
+    let concurrency =
+        route.concurrency.map(|limit| Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS))));
     let Route { retry, timeout, halts, patience, .. } = route;
-    Ok(Handler { run, retry, timeout, room, share: None, halts, patience, revision: None })
+    Ok(Handler { run, retry, timeout, concurrency, share: None, halts, patience, revision: None })
 }
 
 /// A registered handler, or a target.
@@ -299,7 +300,7 @@ pub(super) struct Handler {
     pub(super) retry: RetryPolicy,
     pub(super) timeout: Option<Duration>,
     /// Limits how many of its events run at a time.
-    pub(super) room: Option<Arc<Semaphore>>,
+    pub(super) concurrency: Option<Arc<Semaphore>>,
     /// Limits how many targets of its canvas, or of its queue, are called at a time, for the sake
     /// of others; `None` for a function.
     pub(super) share: Option<Arc<Semaphore>>,
@@ -351,13 +352,14 @@ impl Registry {
     /// one replaces it on some canvas.
     pub(super) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
         let limited: Vec<String> =
-            self.keys(|of_one_canvas, handler| of_one_canvas && handler.room.is_some());
+            self.keys(|of_one_canvas, handler| of_one_canvas && handler.concurrency.is_some());
         let replaced = |key: &str| {
             limited.iter().any(|limited| limited.split_once('/').is_some_and(|(_, rest)| rest == key))
         };
-        let mut any_canvas = self.keys(|of_one_canvas, handler| !of_one_canvas && handler.room.is_none());
+        let mut any_canvas =
+            self.keys(|of_one_canvas, handler| !of_one_canvas && handler.concurrency.is_none());
         any_canvas.retain(|key| !replaced(key));
-        (any_canvas, self.keys(|of_one_canvas, handler| of_one_canvas && handler.room.is_none()))
+        (any_canvas, self.keys(|of_one_canvas, handler| of_one_canvas && handler.concurrency.is_none()))
     }
 
     fn keys(&self, wanted: impl Fn(bool, &Handler) -> bool) -> Vec<String> {

@@ -15,14 +15,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::WorkerConfig;
-use super::ahead::Ahead;
+use super::ahead::PrefetchStream;
 use super::counters::{Counters, RunReport};
-use super::finished::{Finished, Halt};
-use super::lot::Lot;
+use super::finished::{FinishedRun, RunEnd};
+use super::lot::ParkingLot;
 use super::offers::Offers;
-use super::onward::{self, Onward};
 use super::pace::Pace;
-use super::room::{Room, RoomKind, RoomQueues};
+use super::permits::{PermitKind, PermitQueues, Permits};
+use super::republisher::{self, Republisher};
 use super::rotation::Rotation;
 use super::run::Runner;
 use crate::event::{CanvasId, EventId, Notification};
@@ -41,21 +41,21 @@ const ABORT_WAIT: Duration = Duration::from_millis(250);
 const TROUBLE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs a notification to its end: the machine, or a replacement in tests.
-pub(super) trait Runs: Send + Sync + 'static {
-    fn run(&self, notification: Notification, room: Room) -> impl Future<Output = Finished> + Send;
+pub(super) trait NotificationRunner: Send + Sync + 'static {
+    fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send;
 }
 
-impl Runs for Runner {
-    fn run(&self, notification: Notification, room: Room) -> impl Future<Output = Finished> + Send {
-        self.run(notification, room)
+impl NotificationRunner for Runner {
+    fn run(&self, notification: Notification, permits: Permits) -> impl Future<Output = FinishedRun> + Send {
+        self.run(notification, permits)
     }
 }
 
 /// A notification that waits for its start, with the permits that it already holds.
-struct Waits {
+struct PendingRun {
     notification: Notification,
     delivery: Delivery,
-    room: Room,
+    permits: Permits,
 }
 
 pub(super) struct Intake<R> {
@@ -65,16 +65,16 @@ pub(super) struct Intake<R> {
     /// the second stream.
     held_max: usize,
     lot_max: usize,
-    ahead: Ahead,
+    ahead: PrefetchStream,
     pace: Pace,
     shutdown_grace: Duration,
-    lot: Lot,
+    lot: ParkingLot,
     offers: Offers,
-    onward: Onward,
-    waiting: Rotation<CanvasId, Waits>,
-    running: JoinSet<(Delivery, Finished)>,
-    entering: JoinSet<(Notification, Room)>,
-    rooms: Arc<RoomQueues>,
+    republisher: Republisher,
+    waiting: Rotation<CanvasId, PendingRun>,
+    running: JoinSet<(Delivery, FinishedRun)>,
+    acquiring: JoinSet<(Notification, Permits)>,
+    permit_queues: Arc<PermitQueues>,
     counters: Arc<Counters>,
     reports: Option<mpsc::Sender<RunReport>>,
     trouble: watch::Sender<Option<String>>,
@@ -82,7 +82,7 @@ pub(super) struct Intake<R> {
     stopping: bool,
 }
 
-impl<R: Runs> Intake<R> {
+impl<R: NotificationRunner> Intake<R> {
     pub(super) fn new(
         runner: Arc<R>,
         notifier: Arc<dyn Notifier>,
@@ -92,8 +92,8 @@ impl<R: Runs> Intake<R> {
         trouble: watch::Sender<Option<String>>,
     ) -> Self {
         let held_max = config.held_max();
-        let ahead = Ahead::new(Arc::clone(&notifier), config.ahead_max());
-        let onward_max = 2 * (held_max + ahead.size() + config.lot_max);
+        let ahead = PrefetchStream::new(Arc::clone(&notifier), config.ahead_max());
+        let republish_max = 2 * (held_max + ahead.size() + config.lot_max);
         Self {
             runner,
             capacity: config.capacity,
@@ -102,13 +102,13 @@ impl<R: Runs> Intake<R> {
             ahead,
             pace: Pace::new(config.capacity, Instant::now()),
             shutdown_grace: config.shutdown_grace,
-            lot: Lot::new(config.lot_max),
+            lot: ParkingLot::new(config.lot_max),
             offers: Offers::new(config.capacity),
-            onward: Onward::start(notifier, onward_max),
+            republisher: Republisher::start(notifier, republish_max),
             waiting: Rotation::new(),
             running: JoinSet::new(),
-            entering: JoinSet::new(),
-            rooms: Arc::default(),
+            acquiring: JoinSet::new(),
+            permit_queues: Arc::default(),
             counters,
             reports,
             trouble,
@@ -129,14 +129,14 @@ impl<R: Runs> Intake<R> {
         loop {
             let starts = self.running.len() < self.capacity && !self.waiting.is_empty();
             // Without handed-over ones: chains must not hold back at the broker what others emit.
-            let holds_more = self.held() < self.room();
+            let holds_more = self.held() < self.held_limit();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 // Ready only once a second, so it delays no other branch; further down it would
                 // starve under load.
                 _ = looks.tick() => {
-                    self.tell(subscription.trouble());
+                    self.report(subscription.trouble());
                     self.offer();
                     self.look_ahead();
                 }
@@ -146,7 +146,7 @@ impl<R: Runs> Intake<R> {
                     self.pace.ended();
                     self.ended(ended);
                 }
-                Some(entered) = self.entering.join_next() => self.entered(entered),
+                Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
                 () = std::future::ready(()), if starts => self.start_next(),
                 delivery = subscription.next(), if holds_more => match delivery {
@@ -156,13 +156,13 @@ impl<R: Runs> Intake<R> {
                 delivery = self.ahead.next(), if holds_more => self.receive(delivery),
             }
         }
-        let told_to = stop.is_cancelled();
-        self.tell(Some("the worker is shutting down".into()));
+        let was_stopped = stop.is_cancelled();
+        self.report(Some("the worker is shutting down".into()));
         self.stop(subscription, kill).await;
-        told_to
+        was_stopped
     }
 
-    fn tell(&self, trouble: Option<String>) {
+    fn report(&self, trouble: Option<String>) {
         self.gauges.receives(trouble.is_none());
         self.gauges.show(self.running.len(), self.lot.len() + self.waiting.len());
         self.trouble.send_if_modified(|known| {
@@ -178,8 +178,8 @@ impl<R: Runs> Intake<R> {
     }
 
     /// The current limit of `held`.
-    fn room(&self) -> usize {
-        self.held_max + self.ahead.room()
+    fn held_limit(&self) -> usize {
+        self.held_max + self.ahead.extra()
     }
 
     /// Most handed-over notifications that may wait here now; those that would wait for long are
@@ -195,7 +195,7 @@ impl<R: Runs> Intake<R> {
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());
         let is_quick = self.pace.is_quick(self.ahead.size());
-        self.ahead.keep_open(is_quick, self.onward.others());
+        self.ahead.keep_open(is_quick, self.republisher.sender());
         self.shed();
     }
 
@@ -207,27 +207,27 @@ impl<R: Runs> Intake<R> {
 
     /// Queues a notification for its turn.
     fn wait(&mut self, notification: Notification, delivery: Delivery) {
-        let waits = Waits { notification, delivery, room: Room::default() };
-        self.waiting.push(notification.canvas, waits);
+        let pending = PendingRun { notification, delivery, permits: Permits::default() };
+        self.waiting.push(notification.canvas, pending);
         self.shed();
     }
 
     /// Leaves to other workers what exceeds the limits: the last of the canvas with the most.
     fn shed(&mut self) {
-        while self.held() > self.room()
-            && let Some(waits) = self.waiting.shed()
+        while self.held() > self.held_limit()
+            && let Some(pending) = self.waiting.shed()
         {
-            self.leave(waits);
+            self.republish(pending);
         }
         while self.waiting.links() > self.links_max()
-            && let Some(waits) = self.waiting.shed_link()
+            && let Some(pending) = self.waiting.shed_link()
         {
-            self.leave(waits);
+            self.republish(pending);
         }
     }
 
-    fn leave(&self, waits: Waits) {
-        self.onward.leave(waits.notification, waits.delivery);
+    fn republish(&self, pending: PendingRun) {
+        self.republisher.republish(pending.notification, pending.delivery);
     }
 
     /// Puts back a notification for which this worker has done nothing. A worker that is stopping
@@ -235,31 +235,31 @@ impl<R: Runs> Intake<R> {
     /// that come back here.
     fn put_back(&self, notification: Notification, delivery: Delivery) {
         if self.stopping {
-            self.onward.leave(notification, delivery);
+            self.republisher.republish(notification, delivery);
         } else {
             delivery.put_back();
         }
     }
 
-    fn double(&self, delivery: Delivery) {
-        self.counters.count_doubled();
+    fn acknowledge_duplicate(&self, delivery: Delivery) {
+        self.counters.count_duplicate();
         delivery.acknowledge();
     }
 
-    fn start(&mut self, Waits { notification, delivery, room }: Waits) {
+    fn start(&mut self, PendingRun { notification, delivery, permits }: PendingRun) {
         let runner = Arc::clone(&self.runner);
         self.pace.ran(Instant::now(), self.running.len());
-        self.running.spawn(async move { (delivery, runner.run(notification, room).await) });
+        self.running.spawn(async move { (delivery, runner.run(notification, permits).await) });
     }
 
     fn start_next(&mut self) {
-        let Some(waits) = self.waiting.pop() else { return };
+        let Some(pending) = self.waiting.pop() else { return };
         // If the event waits for its time, it is run all the same: it may have become due
         // (`run_now`).
-        if self.lot.waits_openly(waits.notification.id) {
-            self.double(waits.delivery);
+        if self.lot.waits_for_permit(pending.notification.id) {
+            self.acknowledge_duplicate(pending.delivery);
         } else {
-            self.start(waits);
+            self.start(pending);
         }
     }
 
@@ -272,17 +272,17 @@ impl<R: Runs> Intake<R> {
 
     /// Starts first within its canvas, because it already holds a permit that others wait for, but
     /// not ahead of other canvases.
-    fn entered(&mut self, entered: Result<(Notification, Room), tokio::task::JoinError>) {
-        let Ok((notification, room)) = entered else { return };
+    fn acquired(&mut self, acquired: Result<(Notification, Permits), tokio::task::JoinError>) {
+        let Ok((notification, permits)) = acquired else { return };
         if let Some(delivery) = self.lot.take(notification.id) {
-            self.waiting.push_first(notification.canvas, Waits { notification, delivery, room });
+            self.waiting.push_first(notification.canvas, PendingRun { notification, delivery, permits });
             self.shed();
         }
     }
 
     /// Answers the notification of a run. If the run panicked, which is a bug in wakeq, dropping
     /// its delivery puts it back.
-    fn ended(&mut self, ended: Result<(Delivery, Finished), tokio::task::JoinError>) {
+    fn ended(&mut self, ended: Result<(Delivery, FinishedRun), tokio::task::JoinError>) {
         let (delivery, finished) = match ended {
             Ok(ended) => ended,
             Err(error) => {
@@ -290,34 +290,36 @@ impl<R: Runs> Intake<R> {
                 return;
             }
         };
-        let Finished { halt, room, report, fault, next, again } = finished;
+        let FinishedRun { end, permits, report, fault, next, again } = finished;
         let notification = report.notification;
         // If another event took the turn, that event gets a delivery of its own, and the
         // notification that asked runs again.
         let (delivery, asker) = match again {
-            Some(asker) => (self.onward.delivery(notification), Some((asker, delivery))),
+            Some(asker) => (self.republisher.delivery(notification), Some((asker, delivery))),
             None => (delivery, None),
         };
         self.counters.count(&report, fault);
         let gone = matches!(report.ending(), Some(Outcome::Deleted | Outcome::EventMissing));
-        match halt {
-            Halt::Answer(Answer::Acknowledge) => delivery.acknowledge(),
-            Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => self.put_back(notification, delivery),
-            Halt::Wait(When::In(wait)) => self.park(notification, delivery, wait),
-            Halt::Failed(_) => self.try_again(notification, delivery),
-            Halt::Room(kind, semaphore, places) => {
-                self.wait_for_room(notification, delivery, room, (kind, semaphore, places));
+        match end {
+            RunEnd::Answer(Answer::Acknowledge) => delivery.acknowledge(),
+            RunEnd::Answer(Answer::PutBack) | RunEnd::Wait(When::Soon) => {
+                self.put_back(notification, delivery)
+            }
+            RunEnd::Wait(When::In(wait)) => self.park(notification, delivery, wait),
+            RunEnd::Failed(_) => self.try_again(notification, delivery),
+            RunEnd::NeedsPermits(kind, semaphore, count) => {
+                self.wait_for_permits(notification, delivery, permits, (kind, semaphore, count));
             }
         }
         if let Some(other) = gone.then(|| self.lot.take(notification.id)).flatten() {
-            self.double(other);
+            self.acknowledge_duplicate(other);
         }
         if let Some((asker, delivery)) = asker {
-            self.go_on(asker, delivery, Rotation::push);
+            self.enqueue_ready(asker, delivery, Rotation::push);
         }
         for next in next {
-            let delivery = self.onward.delivery(next);
-            self.go_on(next, delivery, Rotation::push_link);
+            let delivery = self.republisher.delivery(next);
+            self.enqueue_ready(next, delivery, Rotation::push_link);
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; runs do not wait for it.
@@ -328,19 +330,19 @@ impl<R: Runs> Intake<R> {
     /// Queues a notification that may run because another run ended. The next event of an object or
     /// a facet does not queue behind later arrivals: it has waited already, and no other process
     /// knows that it may run.
-    fn go_on(
+    fn enqueue_ready(
         &mut self,
         next: Notification,
         delivery: Delivery,
-        push: fn(&mut Rotation<CanvasId, Waits>, CanvasId, Waits),
+        push: fn(&mut Rotation<CanvasId, PendingRun>, CanvasId, PendingRun),
     ) {
         if self.stopping {
             delivery.put_back();
-        } else if self.lot.waits_openly(next.id) {
+        } else if self.lot.waits_for_permit(next.id) {
             delivery.acknowledge();
         } else {
-            let waits = Waits { notification: next, delivery, room: Room::default() };
-            push(&mut self.waiting, next.canvas, waits);
+            let pending = PendingRun { notification: next, delivery, permits: Permits::default() };
+            push(&mut self.waiting, next.canvas, pending);
             self.shed();
         }
     }
@@ -349,15 +351,15 @@ impl<R: Runs> Intake<R> {
     /// or has no room for it, the row's promise wakes the event.
     fn park(&mut self, notification: Notification, delivery: Delivery, wait: Duration) {
         if self.stopping {
-            return self.onward.leave(notification, delivery);
+            return self.republisher.republish(notification, delivery);
         }
         if self.lot.contains(notification.id) {
             self.lot.hasten(notification.id, wait);
-            return self.double(delivery);
+            return self.acknowledge_duplicate(delivery);
         }
         delivery.acknowledge();
-        if self.lot.has_room(notification.canvas, Some(wait)) {
-            self.lot.park(notification, self.onward.delivery(notification), wait);
+        if self.lot.make_room(notification.canvas, Some(wait)) {
+            self.lot.park(notification, self.republisher.delivery(notification), wait);
         }
     }
 
@@ -368,8 +370,8 @@ impl<R: Runs> Intake<R> {
             delivery.put_back();
         } else if self.lot.contains(notification.id) {
             self.lot.hasten(notification.id, FAILED_WAIT);
-            self.double(delivery);
-        } else if self.lot.has_room(notification.canvas, Some(FAILED_WAIT)) {
+            self.acknowledge_duplicate(delivery);
+        } else if self.lot.make_room(notification.canvas, Some(FAILED_WAIT)) {
             self.lot.park(notification, delivery, FAILED_WAIT);
         } else {
             delivery.put_back();
@@ -378,32 +380,32 @@ impl<R: Runs> Intake<R> {
 
     /// Keeps a notification until there is room, one per event. It is acknowledged like those that
     /// wait for their time.
-    fn wait_for_room(
+    fn wait_for_permits(
         &mut self,
         notification: Notification,
         delivery: Delivery,
-        mut room: Room,
-        (kind, semaphore, places): (RoomKind, Arc<tokio::sync::Semaphore>, u32),
+        mut permits: Permits,
+        (kind, semaphore, count): (PermitKind, Arc<tokio::sync::Semaphore>, u32),
     ) {
         if self.stopping {
-            return self.onward.leave(notification, delivery);
+            return self.republisher.republish(notification, delivery);
         }
-        if self.lot.waits_openly(notification.id) {
-            return self.double(delivery);
+        if self.lot.waits_for_permit(notification.id) {
+            return self.acknowledge_duplicate(delivery);
         }
         if let Some(other) = self.lot.take(notification.id) {
-            self.double(other);
-        } else if !self.lot.has_room(notification.canvas, None) {
+            self.acknowledge_duplicate(other);
+        } else if !self.lot.make_room(notification.canvas, None) {
             return delivery.put_back();
         }
         delivery.acknowledge();
         self.offers.waits_here(notification.id);
-        let rooms = Arc::clone(&self.rooms);
-        let entering = self.entering.spawn(async move {
-            room.hold(kind, rooms.enter(notification.canvas, semaphore, places).await);
-            (notification, room)
+        let permit_queues = Arc::clone(&self.permit_queues);
+        let acquiring = self.acquiring.spawn(async move {
+            permits.hold(kind, permit_queues.acquire(notification.canvas, semaphore, count).await);
+            (notification, permits)
         });
-        self.lot.park_open(notification, self.onward.delivery(notification), entering);
+        self.lot.park_for_permit(notification, self.republisher.delivery(notification), acquiring);
     }
 
     /// Offers notifications that wait for room to other workers: the latest of the canvas with the
@@ -411,10 +413,10 @@ impl<R: Runs> Intake<R> {
     fn offer(&mut self) {
         let kept = self.held_max - self.capacity;
         for _ in 0..self.offers.next() {
-            if self.lot.open_len() <= kept {
+            if self.lot.permit_waiters() <= kept {
                 return;
             }
-            let Some((id, delivery)) = self.lot.take_last_open() else { return };
+            let Some((id, delivery)) = self.lot.take_last_permit_waiter() else { return };
             self.offers.offer(id);
             delivery.put_back();
         }
@@ -426,14 +428,14 @@ impl<R: Runs> Intake<R> {
         self.stopping = true;
         let deadline = Instant::now() + self.shutdown_grace;
         tracing::info!(running = self.running.len(), grace = ?self.shutdown_grace, "shutting down");
-        self.entering.shutdown().await;
+        self.acquiring.shutdown().await;
         self.lot.clear();
-        while let Some(waits) = self.waiting.pop() {
-            self.leave(waits);
+        while let Some(pending) = self.waiting.pop() {
+            self.republish(pending);
         }
         let grace = self.shutdown_grace + CLOSE_WAIT;
-        let mut streams = self.ahead.close(self.onward.others());
-        streams.spawn(onward::close(subscription, self.onward.others(), grace));
+        let mut streams = self.ahead.close(self.republisher.sender());
+        streams.spawn(republisher::close(subscription, self.republisher.sender(), grace));
         let closing = tokio::spawn(tokio::time::timeout(grace, streams.join_all()));
         self.drain(deadline).await;
         if !self.running.is_empty() {
@@ -447,10 +449,10 @@ impl<R: Runs> Intake<R> {
         // Not awaited indefinitely: a handler that blocks its thread can't be cut off.
         self.running.abort_all();
         self.drain(Instant::now() + ABORT_WAIT).await;
-        let Self { running, onward, .. } = self;
+        let Self { running, republisher, .. } = self;
         drop(running);
         let last = deadline + CLOSE_WAIT;
-        onward.close(last.saturating_duration_since(Instant::now()).max(ABORT_WAIT)).await;
+        republisher.close(last.saturating_duration_since(Instant::now()).max(ABORT_WAIT)).await;
         if closing.await.is_err() {
             tracing::error!("closing the subscription failed");
         }

@@ -23,7 +23,7 @@ const RETRY_WAIT_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Leases {
     lease: Duration,
-    care: Mutex<Care>,
+    state: Mutex<LeaseState>,
     /// Notified when a new claim expires before the watcher's next wake-up.
     sooner: Notify,
     /// Notified when a page of renewals was answered or failed.
@@ -31,7 +31,7 @@ pub(super) struct Leases {
 }
 
 #[derive(Debug)]
-struct Care {
+struct LeaseState {
     held: HashMap<EventId, Entry>,
     /// The watcher's next wake-up.
     watched: Instant,
@@ -44,16 +44,16 @@ struct Entry {
     lost: CancellationToken,
     /// Its last write is in progress. If a renewal finds no claim now, that may be the effect of
     /// this write, whose own answer decides; until then only the deadline ends the claim.
-    ends: bool,
+    in_last_write: bool,
     /// A renewal that includes it is in progress.
-    asked: bool,
+    renewing: bool,
     /// That renewal took effect although the claim had been given up in the meantime.
     revived: bool,
 }
 
 /// A claim that is renewed until this is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldClaim {
     leases: Arc<Leases>,
     claim: Claim,
     lost: CancellationToken,
@@ -61,65 +61,66 @@ pub(super) struct Held {
 
 impl Leases {
     pub(super) fn new(lease: Duration) -> Self {
-        let care = Care { held: HashMap::new(), watched: Instant::now() + lease };
-        Self { lease, care: Mutex::new(care), sooner: Notify::new(), answered: Notify::new() }
+        let state = LeaseState { held: HashMap::new(), watched: Instant::now() + lease };
+        Self { lease, state: Mutex::new(state), sooner: Notify::new(), answered: Notify::new() }
     }
 
     /// Keeps a claim, whose statement was sent at `sent`, renewed.
-    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> Held {
+    pub(super) fn hold(self: &Arc<Self>, claim: Claim, sent: Instant) -> HeldClaim {
         let lost = CancellationToken::new();
         let deadline = sent + self.lease;
         if deadline <= Instant::now() {
             // The answer took longer than the lease, or the process was suspended in the meantime.
             lost.cancel();
         }
-        let mut care = self.care();
+        let mut state = self.state();
         let (claims, lost_too) = (claim.claims, lost.clone());
-        let entry = Entry { claims, deadline, lost: lost_too, ends: false, asked: false, revived: false };
-        if let Some(earlier) = care.held.insert(claim.id, entry) {
+        let entry =
+            Entry { claims, deadline, lost: lost_too, in_last_write: false, renewing: false, revived: false };
+        if let Some(earlier) = state.held.insert(claim.id, entry) {
             earlier.lost.cancel();
         }
-        if deadline < care.watched {
+        if deadline < state.watched {
             self.sooner.notify_one();
         }
-        Held { leases: Arc::clone(self), claim, lost }
+        HeldClaim { leases: Arc::clone(self), claim, lost }
     }
 
     fn claims(&self) -> Vec<Claim> {
-        let care = self.care();
-        care.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
+        let state = self.state();
+        state.held.iter().map(|(id, entry)| Claim { id: *id, claims: entry.claims }).collect()
     }
 
     /// Marks those of the claims that still stand here, and returns them: a renewal is about to be
     /// sent, and would revive a claim that was given up.
-    fn ask(&self, claims: &[Claim]) -> Vec<Claim> {
-        let mut care = self.care();
+    fn begin_renewal(&self, claims: &[Claim]) -> Vec<Claim> {
+        let mut state = self.state();
         let mut stands = |claim: &Claim| {
-            let entry = care.entry(*claim).filter(|entry| !entry.lost.is_cancelled());
-            entry.map(|entry| entry.asked = true).is_some()
+            let entry = state.entry(*claim).filter(|entry| !entry.lost.is_cancelled());
+            entry.map(|entry| entry.renewing = true).is_some()
         };
         claims.iter().copied().filter(|claim| stands(claim)).collect()
     }
 
     fn renewed(&self, claim: Claim, sent: Instant) {
-        if let Some(entry) = self.care().entry(claim) {
+        if let Some(entry) = self.state().entry(claim) {
             entry.deadline = sent + self.lease;
             entry.revived = entry.lost.is_cancelled();
         }
     }
 
     fn lost(&self, claim: Claim) {
-        if let Some(entry) = self.care().entry(claim).filter(|entry| !entry.ends) {
+        if let Some(entry) = self.state().entry(claim).filter(|entry| !entry.in_last_write) {
             entry.lost.cancel();
         }
     }
 
     /// The renewal of these claims has ended, whatever its result.
-    fn answered(&self, claims: &[Claim]) {
-        let mut care = self.care();
+    fn end_renewal(&self, claims: &[Claim]) {
+        let mut state = self.state();
         for claim in claims {
-            if let Some(entry) = care.entry(*claim) {
-                entry.asked = false;
+            if let Some(entry) = state.entry(*claim) {
+                entry.renewing = false;
             }
         }
         self.answered.notify_waiters();
@@ -127,34 +128,34 @@ impl Leases {
 
     /// Gives up the claims that are past their deadline; returns the next deadline of the others.
     fn expire(&self, now: Instant) -> Instant {
-        let mut care = self.care();
+        let mut state = self.state();
         let (expired, alive): (Vec<&Entry>, Vec<&Entry>) =
-            care.held.values().partition(|entry| entry.deadline <= now);
+            state.held.values().partition(|entry| entry.deadline <= now);
         expired.iter().for_each(|entry| entry.lost.cancel());
-        care.watched = alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease);
-        care.watched
+        state.watched = alive.iter().map(|entry| entry.deadline).min().unwrap_or(now + self.lease);
+        state.watched
     }
 
-    fn care(&self) -> MutexGuard<'_, Care> {
-        self.care.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    fn state(&self) -> MutexGuard<'_, LeaseState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
-impl Care {
+impl LeaseState {
     fn entry(&mut self, claim: Claim) -> Option<&mut Entry> {
         self.held.get_mut(&claim.id).filter(|entry| entry.claims == claim.claims)
     }
 }
 
-impl Held {
+impl HeldClaim {
     pub(super) fn claim(&self) -> Claim {
         self.claim
     }
 
     /// Marks that its last write is about to be sent.
-    pub(super) fn ends(&self) {
-        if let Some(entry) = self.leases.care().entry(self.claim) {
-            entry.ends = true;
+    pub(super) fn begin_last_write(&self) {
+        if let Some(entry) = self.leases.state().entry(self.claim) {
+            entry.in_last_write = true;
         }
     }
 
@@ -164,8 +165,8 @@ impl Held {
     pub(super) async fn was_revived(&self) -> bool {
         loop {
             let answered = self.leases.answered.notified();
-            match self.leases.care().entry(self.claim) {
-                Some(entry) if entry.asked => {}
+            match self.leases.state().entry(self.claim) {
+                Some(entry) if entry.renewing => {}
                 Some(entry) => return entry.revived,
                 None => return false,
             }
@@ -179,11 +180,11 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldClaim {
     fn drop(&mut self) {
-        let mut care = self.leases.care();
-        if care.entry(self.claim).is_some() {
-            care.held.remove(&self.claim.id);
+        let mut state = self.leases.state();
+        if state.entry(self.claim).is_some() {
+            state.held.remove(&self.claim.id);
         }
     }
 }
@@ -206,16 +207,16 @@ pub(super) async fn renew(leases: Arc<Leases>, store: Store) {
 /// another session costs the other claims one wait, however many such rows there are: the second
 /// try skips them.
 async fn renew_page(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
-    let page = leases.ask(page);
+    let page = leases.begin_renewal(page);
     if page.is_empty() {
         return true;
     }
-    let renewed = renew_asked(leases, store, &page).await;
-    leases.answered(&page);
+    let renewed = renew_claims(leases, store, &page).await;
+    leases.end_renewal(&page);
     renewed
 }
 
-async fn renew_asked(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
+async fn renew_claims(leases: &Leases, store: &Store, page: &[Claim]) -> bool {
     let (mut sent, mut renewed) = (Instant::now(), store.renew(page).await.map(known));
     if renewed.as_ref().is_err_and(StoreError::is_contention) {
         (sent, renewed) = (Instant::now(), store.renew_free(page).await);
@@ -290,7 +291,7 @@ mod tests {
         let claims: Vec<Claim> = claimed.into_iter().map(|event| event.unwrap().claim).collect();
         let leases = Arc::new(Leases::new(Duration::from_secs(60)));
         let taken = Instant::now();
-        let _held: Vec<Held> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
+        let _held: Vec<HeldClaim> = claims.iter().map(|claim| leases.hold(*claim, taken)).collect();
         let (held_by_others, gone): (Vec<_>, _) = (ids.iter().step_by(10).copied().collect(), claims[1]);
         table.store.complete(&[gone]).await.unwrap();
         let stranger = table.hold_rows(&held_by_others).await;
@@ -298,10 +299,10 @@ mod tests {
         let all = tokio::time::timeout(Duration::from_secs(10), renewing).await.expect("a wait for each");
         assert!(!all, "they are tried again soon");
         let renewed = |leases: &Leases| {
-            let care = leases.care();
-            let later = care.held.values().filter(|entry| entry.deadline > taken + leases.lease).count();
+            let state = leases.state();
+            let later = state.held.values().filter(|entry| entry.deadline > taken + leases.lease).count();
             let lost: Vec<EventId> =
-                care.held.iter().filter(|(_, entry)| entry.lost.is_cancelled()).map(|(id, _)| *id).collect();
+                state.held.iter().filter(|(_, entry)| entry.lost.is_cancelled()).map(|(id, _)| *id).collect();
             (later, lost)
         };
         assert_eq!(renewed(&leases), (PAGE - held_by_others.len() - 1, vec![gone.id]));
@@ -316,7 +317,7 @@ mod tests {
         let lease = Duration::from_secs(60);
         let leases = Arc::new(Leases::new(lease));
         let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
-        held.ends();
+        held.begin_last_write();
         leases.lost(held.claim);
         assert!(
             tokio::time::timeout(lease / 2, held.lost()).await.is_err(),
@@ -334,20 +335,20 @@ mod tests {
         for is_carried_out in [true, false] {
             let leases = Arc::new(Leases::new(lease));
             let held = leases.hold(Claim { id: EventId::new(), claims: 1 }, Instant::now());
-            let (asked, sent) = (leases.ask(&[held.claim]), Instant::now());
+            let (asked, sent) = (leases.begin_renewal(&[held.claim]), Instant::now());
             assert_eq!(asked, [held.claim]);
             tokio::time::advance(lease).await;
             leases.expire(Instant::now());
             held.lost().await;
-            assert_eq!(leases.ask(&[held.claim]), [], "what is given up is not renewed again");
-            let told = held.was_revived();
-            tokio::pin!(told);
+            assert_eq!(leases.begin_renewal(&[held.claim]), [], "what is given up is not renewed again");
+            let revived = held.was_revived();
+            tokio::pin!(revived);
             if is_carried_out {
                 leases.renewed(held.claim, sent);
             }
-            assert!(tokio::time::timeout(lease, &mut told).await.is_err(), "there is no answer yet");
-            leases.answered(&asked);
-            assert_eq!(told.await, is_carried_out);
+            assert!(tokio::time::timeout(lease, &mut revived).await.is_err(), "there is no answer yet");
+            leases.end_renewal(&asked);
+            assert_eq!(revived.await, is_carried_out);
         }
     }
 }

@@ -14,12 +14,12 @@ mod leases;
 mod lot;
 mod name;
 mod offers;
-mod onward;
 mod pace;
+mod permits;
 mod process;
 mod push;
 mod remote;
-mod room;
+mod republisher;
 mod rotation;
 mod run;
 mod signal;
@@ -49,7 +49,7 @@ use crate::store::{Retention, Store, StoreError};
 use crate::wake::{CANVAS_EVENT_RATE, Waker};
 use handlers::Registry;
 use leases::Leases;
-use room::Room;
+use permits::Permits;
 use run::Runner;
 use statements::Statements;
 use values::Values;
@@ -400,10 +400,10 @@ impl Driver {
     /// Runs one notification to its end. If it has to wait, for its time or for room, that is up to
     /// the caller. The next event of an object is published.
     pub(crate) async fn run(&self, notification: Notification) -> RunReport {
-        let finished = self.runner.run(notification, Room::default()).await;
+        let finished = self.runner.run(notification, Permits::default()).await;
         self.counters.count(&finished.report, finished.fault);
         for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
-            onward::publish(self.notifier.as_ref(), *next).await;
+            republisher::publish(self.notifier.as_ref(), *next).await;
         }
         finished.report
     }

@@ -8,31 +8,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::answers::HandlerResult;
 use super::handlers::{Execution, Handler};
-use super::leases::Held;
+use super::leases::HeldClaim;
 use crate::event::Traceparent;
-use crate::machine::Ran;
+use crate::machine::HandlerEnd;
 use crate::telemetry::{self, faults};
 
 /// Longest error text that is kept with an event, in characters.
 const ERROR_MAX: usize = 4000;
 
 /// How a handler ended, and its error message.
-pub(super) struct Ended {
-    pub(super) ran: Ran,
+pub(super) struct HandlerReport {
+    pub(super) end: HandlerEnd,
     pub(super) error: Option<String>,
     /// What went wrong, as one word for metrics; `None` for an error value.
     pub(super) fault: Option<&'static str>,
 }
 
-impl Ended {
+impl HandlerReport {
     /// "Not yet" is an operational error for an event that is older than its handler's patience.
     pub(super) fn at_age(self, age: Duration, patience: Duration) -> Self {
-        let Ran::NotYet(delay) = self.ran else { return self };
+        let HandlerEnd::NotYet(delay) = self.end else { return self };
         if age <= patience {
             return self;
         }
         let error = format!("not yet, and it was emitted more than {patience:?} ago");
-        Self { ran: Ran::Failed(Some(delay)), ..failed(error, faults::ERROR) }
+        Self { end: HandlerEnd::Failed(Some(delay)), ..failed(error, faults::ERROR) }
     }
 }
 
@@ -40,57 +40,61 @@ impl Ended {
 pub(super) async fn process(
     handler: &Handler,
     execution: Execution,
-    held: &Held,
+    held: &HeldClaim,
     kill: &CancellationToken,
-) -> Ended {
+) -> HandlerReport {
     let trace = execution.traceparent.clone().unwrap_or_else(Traceparent::root);
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
         biased;
-        () = held.lost() => Ended { ran: Ran::LeaseLost, error: None, fault: Some(faults::LEASE_LOST) },
-        ended = within(handler.timeout, run) => ended,
-        () = kill.cancelled() => Ended { ran: Ran::ShutDown, error: None, fault: Some(faults::SHUTDOWN) },
+        () = held.lost() => {
+            HandlerReport { end: HandlerEnd::LeaseLost, error: None, fault: Some(faults::LEASE_LOST) }
+        }
+        report = within(handler.timeout, run) => report,
+        () = kill.cancelled() => {
+            HandlerReport { end: HandlerEnd::ShutDown, error: None, fault: Some(faults::SHUTDOWN) }
+        }
     }
 }
 
-async fn within<F>(timeout: Option<Duration>, run: F) -> Ended
+async fn within<F>(timeout: Option<Duration>, run: F) -> HandlerReport
 where
     F: Future<Output = std::thread::Result<HandlerResult>>,
 {
     let Some(timeout) = timeout else {
-        return ended(run.await);
+        return report(run.await);
     };
     match tokio::time::timeout(timeout, run).await {
-        Ok(result) => ended(result),
+        Ok(result) => report(result),
         Err(_) => failed(format!("timed out after {timeout:?}"), faults::TIMEOUT),
     }
 }
 
-fn ended(result: std::thread::Result<HandlerResult>) -> Ended {
+fn report(result: std::thread::Result<HandlerResult>) -> HandlerReport {
     match result {
-        Ok(Ok(())) => Ended { ran: Ran::Completed, error: None, fault: None },
+        Ok(Ok(())) => HandlerReport { end: HandlerEnd::Completed, error: None, fault: None },
         Ok(Err(error)) => {
-            let ran = error.ran();
-            Ended { ran, error: Some(text(error.message())), fault: fault(ran) }
+            let end = error.end();
+            HandlerReport { end, error: Some(text(error.message())), fault: fault(end) }
         }
         Err(panic) => failed(format!("panicked: {}", panic_message(panic.as_ref())), faults::PANIC),
     }
 }
 
-fn fault(ran: Ran) -> Option<&'static str> {
-    match ran {
-        Ran::Completed | Ran::NotYet(_) => None,
-        Ran::Failed(_) => Some(faults::ERROR),
-        Ran::Gone => Some(faults::GONE),
-        Ran::LeaseLost => Some(faults::LEASE_LOST),
-        Ran::ShutDown => Some(faults::SHUTDOWN),
+fn fault(end: HandlerEnd) -> Option<&'static str> {
+    match end {
+        HandlerEnd::Completed | HandlerEnd::NotYet(_) => None,
+        HandlerEnd::Failed(_) => Some(faults::ERROR),
+        HandlerEnd::Gone => Some(faults::GONE),
+        HandlerEnd::LeaseLost => Some(faults::LEASE_LOST),
+        HandlerEnd::ShutDown => Some(faults::SHUTDOWN),
     }
 }
 
-fn failed(error: String, fault: &'static str) -> Ended {
-    Ended { ran: Ran::Failed(None), error: Some(text(&error)), fault: Some(fault) }
+fn failed(error: String, fault: &'static str) -> HandlerReport {
+    HandlerReport { end: HandlerEnd::Failed(None), error: Some(text(&error)), fault: Some(fault) }
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

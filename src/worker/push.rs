@@ -13,10 +13,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::counters::{Counters, RunReport};
-use super::finished::Halt;
+use super::finished::RunEnd;
 use super::leases::Leases;
-use super::onward;
-use super::room::{Room, RoomQueues};
+use super::permits::{PermitQueues, Permits};
+use super::republisher;
 use super::run::Runner;
 use super::{QueueWorker, WorkerError};
 use crate::event::{EventId, Notification};
@@ -88,11 +88,11 @@ struct Inner {
     runner: Runner,
     notifier: Arc<dyn Notifier>,
     /// Limits how many runs are active at a time.
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     capacity: usize,
     /// Limits how many requests wait for room at their handlers at a time.
     waiting: Semaphore,
-    rooms: RoomQueues,
+    permit_queues: PermitQueues,
     gauges: WorkerGauges,
     /// Held while the gauges are set, so that the last to set them was also the last to read.
     showing: Mutex<()>,
@@ -142,10 +142,10 @@ impl QueueWorker {
         let inner = Inner {
             runner,
             notifier: self.notifier,
-            places: Arc::new(Semaphore::new(self.config.capacity)),
+            slots: Arc::new(Semaphore::new(self.config.capacity)),
             capacity: self.config.capacity,
             waiting: Semaphore::new((self.config.capacity / WAITING_SHARE).max(1)),
-            rooms: RoomQueues::default(),
+            permit_queues: PermitQueues::default(),
             gauges: WorkerGauges::new(),
             showing: Mutex::default(),
             promises,
@@ -213,76 +213,78 @@ impl Inner {
     async fn run(&self, notification: Notification) -> Result<(), PushError> {
         let latest = Instant::now() + WAIT_MAX;
         let id = notification.id;
-        let mut room = Room::default();
+        let mut permits = Permits::default();
         loop {
             // The slot is released while the event waits, so that others can run.
-            let entering = async { Arc::clone(&self.places).acquire_owned().await.ok() };
-            let Some(place) = self.enter(entering, latest).await? else {
-                return self.leave(id, SOON).await;
+            let acquiring = async { Arc::clone(&self.slots).acquire_owned().await.ok() };
+            let Some(slot) = self.acquire(acquiring, latest).await? else {
+                return self.leave_to_promise(id, SOON).await;
             };
             self.show();
-            let finished = self.runner.run(notification, room).await;
-            drop(place);
+            let finished = self.runner.run(notification, permits).await;
+            drop(slot);
             self.show();
             self.counters.count(&finished.report, finished.fault);
             let ran = finished.report.notification.id;
-            self.tell(finished.report);
+            self.report(finished.report);
             for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
-                onward::publish(self.notifier.as_ref(), *next).await;
+                republisher::publish(self.notifier.as_ref(), *next).await;
             }
-            room = Room::default();
+            permits = Permits::default();
             if finished.again.is_some() {
                 // Another event took this one's turn, and this one's notification was republished.
-                return match finished.halt {
-                    Halt::Answer(Answer::Acknowledge) => Ok(()),
-                    Halt::Wait(When::In(wait)) => self.leave(ran, wait).await,
-                    Halt::Answer(Answer::PutBack)
-                    | Halt::Wait(When::Soon)
-                    | Halt::Failed(_)
-                    | Halt::Room(..) => self.leave(ran, SOON).await,
+                return match finished.end {
+                    RunEnd::Answer(Answer::Acknowledge) => Ok(()),
+                    RunEnd::Wait(When::In(wait)) => self.leave_to_promise(ran, wait).await,
+                    RunEnd::Answer(Answer::PutBack)
+                    | RunEnd::Wait(When::Soon)
+                    | RunEnd::Failed(_)
+                    | RunEnd::NeedsPermits(..) => self.leave_to_promise(ran, SOON).await,
                 };
             }
-            match finished.halt {
-                Halt::Answer(Answer::Acknowledge) => return Ok(()),
-                Halt::Failed(error) => return Err(error.into()),
-                Halt::Answer(Answer::PutBack) | Halt::Wait(When::Soon) => return self.leave(id, SOON).await,
-                Halt::Wait(When::In(wait)) => {
+            match finished.end {
+                RunEnd::Answer(Answer::Acknowledge) => return Ok(()),
+                RunEnd::Failed(error) => return Err(error.into()),
+                RunEnd::Answer(Answer::PutBack) | RunEnd::Wait(When::Soon) => {
+                    return self.leave_to_promise(id, SOON).await;
+                }
+                RunEnd::Wait(When::In(wait)) => {
                     let due = Instant::now() + wait;
                     if due > latest {
-                        return self.leave(id, wait).await;
+                        return self.leave_to_promise(id, wait).await;
                     }
                     self.unless_stopped(tokio::time::sleep_until(due)).await?;
                 }
-                Halt::Room(kind, full, places) => {
+                RunEnd::NeedsPermits(kind, semaphore, count) => {
                     // A waiting request occupies one of the deployment's, in which an event of
                     // another handler could run.
                     let Ok(_waits) = self.waiting.try_acquire() else {
-                        return self.leave(id, SOON).await;
+                        return self.leave_to_promise(id, SOON).await;
                     };
-                    let entering = self.rooms.enter(notification.canvas, full, places);
-                    let Some(entered) = self.enter(entering, latest).await? else {
-                        return self.leave(id, SOON).await;
+                    let acquiring = self.permit_queues.acquire(notification.canvas, semaphore, count);
+                    let Some(acquired) = self.acquire(acquiring, latest).await? else {
+                        return self.leave_to_promise(id, SOON).await;
                     };
-                    room = finished.room;
-                    room.hold(kind, Some(entered));
+                    permits = finished.permits;
+                    permits.hold(kind, Some(acquired));
                 }
             }
         }
     }
 
     /// A permit, if one is free in time.
-    async fn enter(
+    async fn acquire(
         &self,
-        entering: impl Future<Output = Option<OwnedSemaphorePermit>>,
+        acquiring: impl Future<Output = Option<OwnedSemaphorePermit>>,
         latest: Instant,
     ) -> Result<Option<OwnedSemaphorePermit>, PushError> {
-        Ok(self.unless_stopped(tokio::time::timeout_at(latest, entering)).await?.ok().flatten())
+        Ok(self.unless_stopped(tokio::time::timeout_at(latest, acquiring)).await?.ok().flatten())
     }
 
     /// Leaves the event to the promise on its row, which is brought forward to this long from now
     /// at the latest. During a shutdown the notification is given back instead: another process may
     /// start it immediately.
-    async fn leave(&self, id: EventId, wait: Duration) -> Result<(), PushError> {
+    async fn leave_to_promise(&self, id: EventId, wait: Duration) -> Result<(), PushError> {
         if self.stop.is_cancelled() {
             return Err(PushError::Stopping);
         }
@@ -295,10 +297,10 @@ impl Inner {
 
     fn show(&self) {
         let _one_after_the_other = self.showing.lock().unwrap_or_else(PoisonError::into_inner);
-        self.gauges.show(self.capacity.saturating_sub(self.places.available_permits()), 0);
+        self.gauges.show(self.capacity.saturating_sub(self.slots.available_permits()), 0);
     }
 
-    fn tell(&self, report: RunReport) {
+    fn report(&self, report: RunReport) {
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; runs do not wait for it.
             let _ = reports.try_send(report);

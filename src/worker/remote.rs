@@ -34,7 +34,7 @@ pub struct RemoteHandler {
     /// Longest duration of a call; then it is cut off as an operational error.
     pub timeout: Duration,
     /// Limits how many of its events run at a time.
-    pub limit: Option<Arc<Semaphore>>,
+    pub concurrency: Option<Arc<Semaphore>>,
     /// Limits how many handlers of its tenant run at a time, for the sake of the others.
     pub share: Arc<Semaphore>,
     /// Whether the death of an event halts its lane.
@@ -45,12 +45,12 @@ pub struct RemoteHandler {
 
 impl From<RemoteHandler> for Handler {
     fn from(handler: RemoteHandler) -> Self {
-        let RemoteHandler { run, retry, timeout, limit, share, halts, revision } = handler;
+        let RemoteHandler { run, retry, timeout, concurrency, share, halts, revision } = handler;
         Self {
             run,
             retry,
             timeout: Some(timeout),
-            room: limit,
+            concurrency,
             share: Some(share),
             halts,
             patience: PATIENCE,

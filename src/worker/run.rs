@@ -14,16 +14,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::counters::RunReport;
-use super::finished::{Finished, Halt};
+use super::finished::{FinishedRun, RunEnd};
 use super::handlers::{Execution, Handler, Registry, canvas_key};
-use super::leases::{Held, Leases};
+use super::leases::{HeldClaim, Leases};
+use super::permits::{PermitKind, Permits};
 use super::process::process;
 use super::remote::RemoteHandlers;
-use super::room::{Room, RoomKind};
-use super::statements::{Alone, Statements};
+use super::statements::{SoloClaim, Statements};
 use super::values::Values;
 use crate::event::{CopyOf, HandlerAddress, Notification, Place, Schedule, Turn, target_of_queue};
-use crate::machine::{Answer, Claimed, Effect, Input, Outcome, Policy, Ran, State};
+use crate::machine::{Answer, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, State};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
 
@@ -51,11 +51,11 @@ pub(super) struct Runner {
 
 impl Runner {
     /// Runs one notification to its end.
-    pub(super) async fn run(&self, notification: Notification, mut room: Room) -> Finished {
+    pub(super) async fn run(&self, notification: Notification, mut permits: Permits) -> FinishedRun {
         let span = telemetry::run_span!(notification);
         let mut round = 1;
         loop {
-            let finished = self.round(notification, room).instrument(span.clone()).await;
+            let finished = self.round(notification, permits).instrument(span.clone()).await;
             let met_a_change = matches!(
                 finished.report.trail.last(),
                 Some(Outcome::LockClaimFailed | Outcome::RuleLifted | Outcome::FacetRecalled)
@@ -65,7 +65,7 @@ impl Runner {
                 return finished;
             }
             round += 1;
-            room = finished.room;
+            permits = finished.permits;
         }
     }
 
@@ -75,14 +75,14 @@ impl Runner {
         Ok(found.map(|handler| Arc::new(handler.into())))
     }
 
-    async fn round(&self, notification: Notification, room: Room) -> Finished {
-        let mut run = Run { runner: self, notification, room, facts: Facts::default() };
+    async fn round(&self, notification: Notification, permits: Permits) -> FinishedRun {
+        let mut run = Run { runner: self, notification, permits, facts: Facts::default() };
         let mut state = State::EventLoad;
         let mut trail = Vec::new();
-        let halt = loop {
+        let end = loop {
             let input = match run.perform(state.effect()).await {
                 Ok(input) => input,
-                Err(halt) => break halt,
+                Err(end) => break end,
             };
             match state.step(input, &self.policy) {
                 Ok(transition) => {
@@ -94,12 +94,12 @@ impl Runner {
                         error = &unexpected as &dyn std::error::Error,
                         "unexpected state transition (bug in wakeq)"
                     );
-                    break Halt::Answer(Answer::PutBack);
+                    break RunEnd::Answer(Answer::PutBack);
                 }
             }
         };
         let freed = run.room_in_facet().await;
-        let Run { facts, room, .. } = run;
+        let Run { facts, permits, .. } = run;
         let ran = facts.turn.unwrap_or(notification);
         let report = RunReport {
             notification: ran,
@@ -109,12 +109,12 @@ impl Runner {
             attempt: facts.attempt,
             error: facts.error,
             took: facts.took,
-            verdict: halt.verdict(),
+            verdict: end.verdict(),
         };
         let again = (ran != notification).then_some(notification);
-        Finished {
-            halt,
-            room,
+        FinishedRun {
+            end,
+            permits,
             report,
             fault: facts.fault,
             next: facts.next.into_iter().chain(freed).collect(),
@@ -127,7 +127,7 @@ impl Runner {
 struct Run<'a> {
     runner: &'a Runner,
     notification: Notification,
-    room: Room,
+    permits: Permits,
     facts: Facts,
 }
 
@@ -149,7 +149,7 @@ struct Facts {
     turn: Option<Notification>,
     is_limited: bool,
     next: Option<Notification>,
-    held: Option<Held>,
+    held: Option<HeldClaim>,
     /// Until when the run may look for the events that have their turn after it.
     looks_end: Option<Instant>,
     attempt: Option<u32>,
@@ -159,23 +159,23 @@ struct Facts {
 }
 
 impl Run<'_> {
-    async fn perform(&mut self, effect: Effect) -> Result<Input, Halt> {
+    async fn perform(&mut self, effect: Effect) -> Result<Input, RunEnd> {
         let id = self.notification.id;
         let statements = &self.runner.statements;
         Ok(match effect {
-            Effect::LoadEvent => Input::Loaded(self.load().await.map_err(Halt::Failed)?),
+            Effect::LoadEvent => Input::Loaded(self.load().await.map_err(RunEnd::Failed)?),
             Effect::Decide => Input::Decide,
             Effect::Recall => {
-                statements.recalls.call(id).await.map_err(Halt::Failed)?;
+                statements.recalls.call(id).await.map_err(RunEnd::Failed)?;
                 Input::Recalled
             }
-            Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(Halt::Failed)?),
+            Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(RunEnd::Failed)?),
             Effect::FindHandler => {
-                self.facts.handler = self.find_handler().await.map_err(Halt::Failed)?;
+                self.facts.handler = self.find_handler().await.map_err(RunEnd::Failed)?;
                 Input::Handler(self.facts.handler.as_ref().map(|handler| handler.retry))
             }
             Effect::Defer => {
-                statements.defers.call(id).await.map_err(Halt::Failed)?;
+                statements.defers.call(id).await.map_err(RunEnd::Failed)?;
                 Input::Deferred
             }
             Effect::ClaimLock => Input::Claimed(self.claim().await?),
@@ -215,8 +215,8 @@ impl Run<'_> {
                 self.facts.next = self.next().await;
                 Input::HandedOver
             }
-            Effect::Wait(when) => return Err(Halt::Wait(when)),
-            Effect::Answer(answer) => return Err(Halt::Answer(answer)),
+            Effect::Wait(when) => return Err(RunEnd::Wait(when)),
+            Effect::Answer(answer) => return Err(RunEnd::Answer(answer)),
         })
     }
 
@@ -232,8 +232,8 @@ impl Run<'_> {
         let loaded = statements.loads.call(self.notification.id).await?;
         // Anyone can publish a message: one that names an event of another canvas is treated as
         // naming no event.
-        let told_truly = |event: &LoadedEvent| event.address.scope.canvas == self.notification.canvas;
-        let Some(event) = loaded.filter(told_truly) else {
+        let is_same_canvas = |event: &LoadedEvent| event.address.scope.canvas == self.notification.canvas;
+        let Some(event) = loaded.filter(is_same_canvas) else {
             return Ok(None);
         };
         self.facts.losses =
@@ -273,9 +273,9 @@ impl Run<'_> {
         }
     }
 
-    async fn claim(&mut self) -> Result<Option<Claimed>, Halt> {
+    async fn claim(&mut self) -> Result<Option<Claimed>, RunEnd> {
         if self.facts.event.is_none() {
-            self.claim_with_room().await?;
+            self.claim_with_permits().await?;
         }
         Ok(self.facts.event.as_ref().map(|event| Claimed {
             claim: event.claim,
@@ -284,46 +284,46 @@ impl Run<'_> {
         }))
     }
 
-    async fn claim_with_room(&mut self) -> Result<(), Halt> {
+    async fn claim_with_permits(&mut self) -> Result<(), RunEnd> {
         // A suspect may wait long for its turn: it must not hold its handler's permit meanwhile.
         let suspect = self.facts.losses >= self.runner.suspect_losses;
         if suspect {
-            self.enter(RoomKind::Suspect, &self.runner.suspects, 1)?;
+            self.acquire(PermitKind::Suspect, &self.runner.suspects, 1)?;
         }
         if let Some(handler) = self.facts.handler.clone() {
-            if let Some(room) = &handler.room {
-                self.enter(RoomKind::Handler, room, 1)?;
+            if let Some(limit) = &handler.concurrency {
+                self.acquire(PermitKind::Handler, limit, 1)?;
             }
             // Last, so that an event that waits for its handler takes nothing from the canvas's
             // other handlers.
             if let Some(share) = &handler.share {
-                self.enter(RoomKind::Canvas, share, 1)?;
+                self.acquire(PermitKind::Canvas, share, 1)?;
             }
         }
         // Nothing else is waited for once there is room for the value.
-        let large = self.runner.values.places_of(self.facts.value_bytes);
-        if let Some(places) = large {
-            self.enter(RoomKind::Value, &self.runner.values.room, places)?;
+        let large = self.runner.values.permits_for(self.facts.value_bytes);
+        if let Some(count) = large {
+            self.acquire(PermitKind::Value, &self.runner.values.semaphore, count)?;
         }
-        let (told, alone) = (self.notification, Alone { suspect, large: large.is_some() });
+        let (notification, alone) = (self.notification, SoloClaim { suspect, large: large.is_some() });
         let sent = Instant::now();
         let key = self.facts.key_of_target();
         let statements = &self.runner.statements;
         let claimed = match &self.facts.copy_of {
-            Some(copy) => statements.take_turn(&copy.queue, told.id, alone).await,
-            None => statements.claim(told, key, alone).await,
+            Some(copy) => statements.take_turn(&copy.queue, notification.id, alone).await,
+            None => statements.claim(notification, key, alone).await,
         };
-        if let Some(event) = claimed.map_err(Halt::Failed)? {
+        if let Some(event) = claimed.map_err(RunEnd::Failed)? {
             self.take(event, sent);
         }
         Ok(())
     }
 
-    fn enter(&mut self, kind: RoomKind, room: &Arc<Semaphore>, places: u32) -> Result<(), Halt> {
-        if self.room.enter(kind, room, places) {
+    fn acquire(&mut self, kind: PermitKind, semaphore: &Arc<Semaphore>, count: u32) -> Result<(), RunEnd> {
+        if self.permits.try_acquire(kind, semaphore, count) {
             Ok(())
         } else {
-            Err(Halt::Room(kind, Arc::clone(room), places))
+            Err(RunEnd::NeedsPermits(kind, Arc::clone(semaphore), count))
         }
     }
 
@@ -340,11 +340,11 @@ impl Run<'_> {
         self.facts.event = Some(event);
     }
 
-    async fn process(&mut self) -> Ran {
+    async fn process(&mut self) -> HandlerEnd {
         let (Some(event), Some(handler), Some(held)) =
             (self.facts.event.take(), &self.facts.handler, &self.facts.held)
         else {
-            return Ran::LeaseLost;
+            return HandlerEnd::LeaseLost;
         };
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
@@ -362,7 +362,7 @@ impl Run<'_> {
             span.record("trace_id", trace.trace_id());
         }
         self.facts.attempt = Some(attempt);
-        let processing = telemetry::process_span(&telemetry::Attempted {
+        let processing = telemetry::process_span(&telemetry::AttemptInfo {
             event: event.claim.id,
             address: &event.address,
             attempt,
@@ -373,18 +373,18 @@ impl Run<'_> {
         execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
         let started = Instant::now();
         let running = process(handler, execution, held, &self.runner.kill);
-        let ended = running.instrument(processing.clone()).await;
+        let report = running.instrument(processing.clone()).await;
         let took = started.elapsed();
-        if ended.ran == Ran::LeaseLost {
+        if report.end == HandlerEnd::LeaseLost {
             self.give_up(held).await;
         }
         self.facts.took = Some(took);
-        let ended = ended.at_age(waited + took, handler.patience);
-        if let Some(fault) = ended.fault {
-            telemetry::failed(&processing, fault, ended.error.as_deref().unwrap_or_default());
+        let report = report.at_age(waited + took, handler.patience);
+        if let Some(fault) = report.fault {
+            telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
-        (self.facts.error, self.facts.fault) = (ended.error, ended.fault);
-        ended.ran
+        (self.facts.error, self.facts.fault) = (report.error, report.fault);
+        report.end
     }
 
     /// Pauses the handler of this run, whose target was removed; returns whether the database

@@ -8,7 +8,8 @@ use uuid::Uuid;
 use super::handlers::Registry;
 use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, Taken, TakenTurn,
+    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, TurnOutcome,
+    TurnRequest,
 };
 
 /// The actor in the audit log when a handler is paused because its target was removed.
@@ -24,14 +25,14 @@ pub(super) struct Statements {
     /// Claims events whose handlers are not registered in this worker, each with its handler's key.
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
     /// Claims the next events of queues: as many as asked, but not necessarily those that asked.
-    turns: Coalescer<TakenTurn, Taken>,
+    turns: Coalescer<TurnRequest, TurnOutcome>,
     pub(super) completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// The next events of lanes whose first event was removed.
     pub(super) firsts: Coalescer<Lane, Option<Notification>>,
     /// The copies that may run now because another one of their canvas has ended.
-    pub(super) rooms: Coalescer<(Name, CanvasId), Vec<Notification>>,
+    pub(super) next_copies: Coalescer<(Name, CanvasId), Vec<Notification>>,
     /// Recalls copies that turns have passed over, so that they are found when there is room.
     pub(super) recalls: Coalescer<EventId, ()>,
     pub(super) retries: Coalescer<Arc<Retry>, bool>,
@@ -45,16 +46,16 @@ pub(super) struct Statements {
     claims_any_ahead: bool,
 }
 
-/// Why an event is claimed in a statement of its own.
+/// Why an event is claimed alone, in a statement of its own.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Alone {
+pub(super) struct SoloClaim {
     /// It is a suspect: claims on it were lost.
     pub(super) suspect: bool,
     /// Its value is large.
     pub(super) large: bool,
 }
 
-impl Alone {
+impl SoloClaim {
     /// The bounds on losses and value size with which it may be claimed.
     fn bounds(self, usual: (i32, i32)) -> (i32, i32) {
         let bound = |beyond, usual| if beyond { i32::MAX } else { usual };
@@ -86,12 +87,12 @@ impl Statements {
             claims_ahead: claims(store, limits(ahead)),
             claims: claims(store, every.clone()),
             claims_elsewhere: store.batched(move |store, asked: Vec<(Notification, String)>| async move {
-                let (told, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
-                store.claim(&told, &of_one_canvas(keys, (trusted, value_max))).await
+                let (notifications, keys): (Vec<Notification>, Vec<String>) = asked.into_iter().unzip();
+                store.claim(&notifications, &of_one_canvas(keys, (trusted, value_max))).await
             }),
             turns: Coalescer::new(BATCH_MAX, 1, {
                 let store = store.clone();
-                move |turns: Vec<TakenTurn>| {
+                move |turns: Vec<TurnRequest>| {
                     let store = store.clone();
                     async move { Ok(store.take_turns(&turns, trusted, value_max).await) }
                 }
@@ -100,7 +101,7 @@ impl Statements {
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),
-            rooms: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
+            next_copies: store.batched(|store, ended| async move { store.room_in_facets_of(&ended).await }),
             recalls: store.batched(|store, ids| async move {
                 store.recall_held(&ids).await.map(|()| vec![(); ids.len()])
             }),
@@ -119,24 +120,27 @@ impl Statements {
 
     /// Claims an event of a function without further checks, if this worker has any function
     /// without a limit.
-    pub(super) async fn claim_ahead(&self, told: Notification) -> Result<Option<ClaimedEvent>, StoreError> {
-        if self.claims_any_ahead { self.claims_ahead.call(told).await } else { Ok(None) }
+    pub(super) async fn claim_ahead(
+        &self,
+        notification: Notification,
+    ) -> Result<Option<ClaimedEvent>, StoreError> {
+        if self.claims_any_ahead { self.claims_ahead.call(notification).await } else { Ok(None) }
     }
 
     /// Claims an event that was loaded. `key` is its handler's, if this worker has not registered
     /// it.
     pub(super) async fn claim(
         &self,
-        told: Notification,
+        notification: Notification,
         key: Option<String>,
-        alone: Alone,
+        alone: SoloClaim,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         if alone.suspect || alone.large {
-            return self.claim_alone(told, key, alone).await;
+            return self.claim_alone(notification, key, alone).await;
         }
         match key {
-            Some(key) => self.claims_elsewhere.call((told, key)).await,
-            None => self.claims.call(told).await,
+            Some(key) => self.claims_elsewhere.call((notification, key)).await,
+            None => self.claims.call(notification).await,
         }
     }
 
@@ -145,29 +149,29 @@ impl Statements {
         &self,
         queue: &Name,
         asks: EventId,
-        alone: Alone,
+        alone: SoloClaim,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         if alone.suspect || alone.large {
             let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
             self.store.take_alone(queue, asks, losses_below, value_max).await
         } else {
-            self.turns.call(TakenTurn { queue: queue.clone(), asks }).await?
+            self.turns.call(TurnRequest { queue: queue.clone(), asks }).await?
         }
     }
 
     /// Claims an event whatever its losses or its size; the run holds the permits for that.
     async fn claim_alone(
         &self,
-        told: Notification,
+        notification: Notification,
         key: Option<String>,
-        alone: Alone,
+        alone: SoloClaim,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
         let limits = match key {
             Some(key) => of_one_canvas(vec![key], (losses_below, value_max)),
             None => ClaimLimits { losses_below, value_max, ..self.every.clone() },
         };
-        Ok(self.store.claim(&[told], &limits).await?.into_iter().next().flatten())
+        Ok(self.store.claim(&[notification], &limits).await?.into_iter().next().flatten())
     }
 
     /// Pauses a handler whose target was removed, unless it was replaced. Rare, so not batched.
@@ -209,8 +213,8 @@ fn of_one_canvas(mut keys: Vec<String>, (losses_below, value_max): (i32, i32)) -
 
 fn claims(store: &Store, limits: ClaimLimits) -> Coalescer<Notification, Option<ClaimedEvent>> {
     let limits = Arc::new(limits);
-    store.batched(move |store, told| {
+    store.batched(move |store, notifications| {
         let limits = Arc::clone(&limits);
-        async move { store.claim(&told, &limits).await }
+        async move { store.claim(&notifications, &limits).await }
     })
 }

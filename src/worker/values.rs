@@ -1,5 +1,5 @@
-//! Room for the values of running events: small values always have it, large ones wait for it
-//! before they are claimed.
+//! Limits the bytes of large values of running events: a large value waits for permits before its
+//! event is claimed. Small ones need none.
 //!
 //! It counts bytes and does not read values.
 
@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 /// Largest small value in bytes, whatever the capacity: the library's usual limit.
 const SMALL_MAX: usize = 256 * 1024;
-/// Bytes per permit.
-const PLACE: usize = 1024;
+/// How many bytes of a value a permit is for.
+const BYTES_PER_PERMIT: usize = 1024;
 
 /// Limits how many bytes of large values are here at a time.
 pub(super) struct Values {
-    pub(super) room: Arc<Semaphore>,
-    places: u32,
+    pub(super) semaphore: Arc<Semaphore>,
+    permits: u32,
     small_max: i32,
 }
 
@@ -23,11 +23,11 @@ impl Values {
     /// A value is small if `capacity` values of its size fit into `bytes_max` together, and it does
     /// not exceed `SMALL_MAX`.
     pub(super) fn new(bytes_max: usize, capacity: usize) -> Self {
-        let places = (bytes_max / PLACE).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let permits = (bytes_max / BYTES_PER_PERMIT).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         let small_max = SMALL_MAX.min(bytes_max / capacity.max(1));
         Self {
-            room: Arc::new(Semaphore::new(places)),
-            places: u32::try_from(places).unwrap_or(u32::MAX),
+            semaphore: Arc::new(Semaphore::new(permits)),
+            permits: u32::try_from(permits).unwrap_or(u32::MAX),
             small_max: i32::try_from(small_max).unwrap_or(i32::MAX),
         }
     }
@@ -37,10 +37,11 @@ impl Values {
         self.small_max
     }
 
-    /// How many permits a value needs, if it is large; all of them, if it exceeds the room.
-    pub(super) fn places_of(&self, bytes: i32) -> Option<u32> {
-        let places = || u32::try_from(bytes).unwrap_or(0).div_ceil(PLACE as u32).min(self.places);
-        (bytes > self.small_max).then(places)
+    /// How many permits a value needs, if it is large; all of them, if it exceeds the limit.
+    pub(super) fn permits_for(&self, bytes: i32) -> Option<u32> {
+        let permits =
+            || u32::try_from(bytes).unwrap_or(0).div_ceil(BYTES_PER_PERMIT as u32).min(self.permits);
+        (bytes > self.small_max).then(permits)
     }
 }
 
@@ -53,9 +54,9 @@ mod tests {
     #[test]
     fn what_is_small_fits_together_and_what_is_large_is_counted() {
         let values = Values::new(64 * MIB as usize, 64);
-        assert_eq!((values.small_max(), values.places_of(256 * 1024)), (256 * 1024, None));
-        assert_eq!(values.places_of(256 * 1024 + 1), Some(257));
-        assert_eq!(values.places_of(16 * MIB), Some(16 * 1024));
+        assert_eq!((values.small_max(), values.permits_for(256 * 1024)), (256 * 1024, None));
+        assert_eq!(values.permits_for(256 * 1024 + 1), Some(257));
+        assert_eq!(values.permits_for(16 * MIB), Some(16 * 1024));
         let many = Values::new(64 * MIB as usize, 50_000);
         assert!(i64::from(many.small_max()) * 50_000 <= i64::from(64 * MIB));
     }
@@ -63,7 +64,7 @@ mod tests {
     #[test]
     fn one_that_is_larger_than_the_room_gets_all_of_it() {
         let values = Values::new(MIB as usize, 1);
-        assert_eq!(values.places_of(16 * MIB), Some(1024));
-        assert_eq!(values.room.available_permits(), 1024);
+        assert_eq!(values.permits_for(16 * MIB), Some(1024));
+        assert_eq!(values.semaphore.available_permits(), 1024);
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use uuid::Uuid;
 use wakeq::access::{
-    Access, AccessConfig, AccessError, ApiKey, Clock, CreatedKey, Denied, KeyState, LIFETIME_MAX, NewKey,
-    Principal, Reach, Refusal, Scope, Scopes, Unauthenticated, Unchecked, Within, authorize,
+    Access, AccessConfig, AccessError, ApiKey, Clock, CreatedKey, CredentialFilter, Denied, KeyState,
+    LIFETIME_MAX, NewKey, Principal, Reach, Refusal, Scope, Scopes, Unauthenticated, VerifierUnavailable,
+    authorize,
 };
 use wakeq::{Actor, CanvasId};
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 const CANVAS: CanvasId = CanvasId(Uuid::from_u128(0xca9));
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e));
@@ -109,7 +110,7 @@ async fn wrong_keys_are_told_apart_in_the_log_only() {
     change(&stage, &swapped, "secret_sha256 = sha256('another')").await;
     change(&stage, &nobody, "id = 'ffffffffffff'").await;
     for _ in 0..2 {
-        assert_eq!(refusal(ask(&access, &mixed).await), Refusal::MadeUp(mine.id()));
+        assert_eq!(refusal(ask(&access, &mixed).await), Refusal::WrongCheck(mine.id()));
         assert_eq!(refusal(ask(&access, &swapped).await), Refusal::WrongSecret(swapped.id()));
         assert_eq!(refusal(ask(&access, &nobody).await), Refusal::NoSuchKey(nobody.id()));
     }
@@ -174,7 +175,7 @@ async fn a_revocation_counts_at_once_here_and_within_the_caches_time_elsewhere()
         !here.revoke_key(OTHER.into(), key.id(), &by("cli:ada")).await.unwrap(),
         "another canvas's admin"
     );
-    let every = Within::Reach(Reach::EveryCanvas);
+    let every = CredentialFilter::Reach(Reach::EveryCanvas);
     assert!(!here.revoke_key(every, key.id(), &by("cli:ada")).await.unwrap());
     assert!(here.revoke_key(CANVAS.into(), key.id(), &by("cli:ada")).await.unwrap());
     assert!(!here.revoke_key(CANVAS.into(), key.id(), &by("cli:bo")).await.unwrap(), "twice");
@@ -237,7 +238,7 @@ async fn without_the_database_what_is_remembered_counts_for_a_while() {
         (create(&access, &new_key("a")).await.key, create(&access, &new_key("b")).await.key);
     ask(&access, &known).await.unwrap();
     stage.store.close().await;
-    let away = |answer| matches!(answer, Err(Unauthenticated::Unavailable(Unchecked::Store(_))));
+    let away = |answer| matches!(answer, Err(Unauthenticated::Unavailable(VerifierUnavailable::Store(_))));
     assert!(away(ask(&access, &unknown).await));
     clock.advance(Duration::from_secs(40));
     ask(&access, &known).await.unwrap();
@@ -254,7 +255,7 @@ async fn the_use_of_a_key_is_noted() {
     assert_eq!(listed().await.last_used_at, None);
     ask(&access, &key).await.unwrap();
     let noted = async { while listed().await.last_used_at.is_none() {} };
-    tokio::time::timeout(PATIENCE, noted).await.expect("nothing was noted");
+    tokio::time::timeout(TIMEOUT, noted).await.expect("nothing was noted");
 }
 
 #[tokio::test]
@@ -277,8 +278,8 @@ async fn keys_are_listed_newest_first_and_page_by_page() {
         listed.extend(page.iter().map(|key| key.id));
     }
     assert_eq!(listed, made);
-    assert_eq!(access.keys(Within::Everything, None, 1000).await.unwrap().len(), 7);
-    let every = access.keys(Within::Reach(Reach::EveryCanvas), None, 1000).await.unwrap();
+    assert_eq!(access.keys(CredentialFilter::Everything, None, 1000).await.unwrap().len(), 7);
+    let every = access.keys(CredentialFilter::Reach(Reach::EveryCanvas), None, 1000).await.unwrap();
     assert_eq!(every.iter().map(|key| key.holder.as_str()).collect::<Vec<_>>(), ["everywhere"]);
 }
 
@@ -304,7 +305,7 @@ async fn what_makes_no_sense_is_refused() {
     for name in ["", "a\0", &"x".repeat(201)] {
         assert!(matches!(access.create_key(&new_key("a"), &by(name)).await, Err(AccessError::Invalid(_))));
     }
-    assert_eq!(access.keys(Within::Everything, None, 10).await.unwrap(), []);
+    assert_eq!(access.keys(CredentialFilter::Everything, None, 10).await.unwrap(), []);
     create(&access, &lives(LIFETIME_MAX)).await;
     create(&access, &new_key(&"山".repeat(190))).await;
 

@@ -8,7 +8,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 use uuid::Uuid;
-use wakeq::access::{Access, AccessConfig, Reach, Refusal, Scope, Unauthenticated, Within};
+use wakeq::access::{Access, AccessConfig, CredentialFilter, Reach, Refusal, Scope, Unauthenticated};
 use wakeq::http::HttpConfig;
 use wakeq::{Actor, CanvasId};
 
@@ -39,13 +39,13 @@ async fn a_made_up_key_is_refused_without_the_database() {
     stage.store.close().await;
     for _ in 0..100 {
         let refused = ask(&made_up()).await;
-        assert!(matches!(refused, Err(Unauthenticated::Unknown(Refusal::MadeUp(_)))), "{refused:?}");
+        assert!(matches!(refused, Err(Unauthenticated::Unknown(Refusal::WrongCheck(_)))), "{refused:?}");
     }
     let mut mistyped = unseen.clone();
     let last = if mistyped.pop() == Some('0') { '1' } else { '0' };
     mistyped.push(last);
     let refused = ask(&mistyped).await;
-    assert!(matches!(refused, Err(Unauthenticated::Unknown(Refusal::MadeUp(_)))), "{refused:?}");
+    assert!(matches!(refused, Err(Unauthenticated::Unknown(Refusal::WrongCheck(_)))), "{refused:?}");
     assert!(matches!(ask(&unseen).await, Err(Unauthenticated::Unavailable(_))), "it has to be looked up");
     ask(&key).await.unwrap();
 }
@@ -65,7 +65,9 @@ async fn a_flood_of_keys_that_do_not_count_keeps_no_real_key_out() {
     let service = Service::with(HttpConfig::default()).await;
     let revoked = service.key("revoked", OTHER, &Scope::ALL).await;
     let id = revoked.split('_').nth(1).unwrap().parse().unwrap();
-    assert!(service.access.revoke_key(Within::from(OTHER), id, &Actor::admin("tests")).await.unwrap());
+    assert!(
+        service.access.revoke_key(CredentialFilter::from(OTHER), id, &Actor::admin("tests")).await.unwrap()
+    );
     for flood in [Flood::Malformed, Flood::MadeUp, Flood::Revoked] {
         let answered = Arc::new(AtomicUsize::new(0));
         let mut clients = JoinSet::new();

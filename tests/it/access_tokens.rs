@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::{
-    Access, AccessConfig, AccessError, Clock, Denied, FetchError, InvalidToken, Principal, Reach, Refusal,
-    Scope, Unauthenticated, Unchecked, Within, authorize,
+    Access, AccessConfig, AccessError, Clock, CredentialFilter, Denied, FetchError, InvalidToken, Principal,
+    Reach, Refusal, Scope, Unauthenticated, VerifierUnavailable, authorize,
 };
 use wakeq::{Actor, CanvasId};
 use wiremock::ResponseTemplate;
@@ -82,7 +82,7 @@ fn by(name: &str) -> Actor {
 
 fn fetch_error(answer: Result<Principal, Unauthenticated>) -> FetchError {
     match answer {
-        Err(Unauthenticated::Unavailable(Unchecked::Keys(error))) => error,
+        Err(Unauthenticated::Unavailable(VerifierUnavailable::Keys(error))) => error,
         other => panic!("{other:?}"),
     }
 }
@@ -227,7 +227,7 @@ async fn only_listed_accounts_are_let_in_whatever_the_case() {
     let principal = service.ask(&token_of(stranger)).await.unwrap();
     assert_eq!(authorize(&principal, CANVAS, Scope::Admin), Ok(()));
     assert_eq!(authorize(&principal, CANVAS, Scope::Emit), Ok(()), "from the grant for every canvas");
-    assert_eq!(access.accounts(Within::Everything).await.unwrap().len(), 3);
+    assert_eq!(access.accounts(CredentialFilter::Everything).await.unwrap().len(), 3);
     assert_eq!(access.accounts(CANVAS.into()).await.unwrap().len(), 2);
 
     assert!(access.remove_account(stranger, Reach::EveryCanvas, &by("a")).await.unwrap());

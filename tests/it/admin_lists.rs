@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 
 use wakeq::{
-    Actor, AdminError, CanvasId, Cursor, DeadFilter, Event, EventFilter, EventId, EventSummary, Explanation,
-    HandlerScope, RuleKind, Standing, Stop,
+    Actor, AdminError, CanvasId, CheckResult, Cursor, DeadFilter, Event, EventFilter, EventId, EventSummary,
+    Explanation, HandlerScope, RuleKind, Stop,
 };
 
 use crate::support::{Stage, scope};
 
-const STANDINGS: [Standing; 7] = [
-    Standing::Ready,
-    Standing::Behind,
-    Standing::Halted,
-    Standing::Delayed,
-    Standing::Running,
-    Standing::Held(RuleKind::Pause),
-    Standing::Held(RuleKind::Block),
+const STATES: [CheckResult; 7] = [
+    CheckResult::Ready,
+    CheckResult::Behind,
+    CheckResult::Halted,
+    CheckResult::Delayed,
+    CheckResult::Running,
+    CheckResult::Held(RuleKind::Pause),
+    CheckResult::Held(RuleKind::Block),
 ];
 
 /// Every page of a list, with cursors as text; a page never exceeds `limit`.
@@ -80,10 +80,10 @@ async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
     assert_eq!(all.len(), 184);
     assert_eq!(all_events(&stage, &EventFilter::default(), 7).await, all);
     let mut seen = 0;
-    for state in STANDINGS {
+    for state in STATES {
         let filter = EventFilter { state: Some(state), ..EventFilter::default() };
         let found = all_events(&stage, &filter, 3).await;
-        let meant: Vec<_> = all.iter().filter(|event| event.standing == state).cloned().collect();
+        let meant: Vec<_> = all.iter().filter(|event| event.state == state).cloned().collect();
         assert!(!meant.is_empty());
         assert_eq!(found, meant, "{state:?}");
         seen += found.len();
@@ -91,8 +91,8 @@ async fn pages_hold_every_event_once_and_states_are_those_of_the_machine() {
         else {
             panic!("it is there")
         };
-        assert_eq!((live.standing, live.delay_until), (state, meant[0].delay_until));
-        assert_eq!(Standing::parse(state.as_str()), Some(state));
+        assert_eq!((live.state, live.delay_until), (state, meant[0].delay_until));
+        assert_eq!(CheckResult::parse(state.as_str()), Some(state));
     }
     assert_eq!(seen, all.len());
 }
@@ -143,7 +143,7 @@ async fn a_page_may_be_empty_and_have_a_next_one() {
     .execute(&stage.pool)
     .await
     .unwrap();
-    let delayed = EventFilter { state: Some(Standing::Delayed), ..EventFilter::default() };
+    let delayed = EventFilter { state: Some(CheckResult::Delayed), ..EventFilter::default() };
     let first = stage.admin.events(CanvasId::DEFAULT, &delayed, None, 100).await.unwrap();
     assert_eq!(first.items, []);
     let second = stage.admin.events(CanvasId::DEFAULT, &delayed, first.next.as_ref(), 100).await.unwrap();
@@ -158,7 +158,7 @@ async fn the_depth_is_what_is_free_to_run() {
     let (stage, _) = Stage::memory().await;
     varied(&stage).await;
     let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
-    let ready = EventFilter { state: Some(Standing::Ready), ..EventFilter::default() };
+    let ready = EventFilter { state: Some(CheckResult::Ready), ..EventFilter::default() };
     let ready = all_events(&stage, &ready, 1000).await;
     assert_eq!((depth.depth, depth.capped), (ready.len() as u64, false));
     assert_eq!(depth.oldest_due, ready.iter().map(|event| event.delay_until).min());

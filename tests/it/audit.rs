@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope, Within};
+use wakeq::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 use wakeq::{
     Actor, AdminError, AuditEntry, AuditOutcome, CanvasId, DeadFilter, EventId, Refusal, Retention, Stop,
     WorkerConfig,
 };
 
-use crate::support::{PATIENCE, Stage, scope};
+use crate::support::{Stage, TIMEOUT, scope};
 
 async fn record(stage: &Stage) -> Vec<AuditEntry> {
     stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
@@ -105,8 +105,8 @@ async fn keys_and_accounts_are_recorded() {
         let id = access.create_key(&new, &ada).await.unwrap().key.id();
         access.create_key(&new, &ada).await.unwrap();
         assert!(access.create_key(&new, &ada).await.is_err(), "a third");
-        assert!(access.revoke_key(Within::Everything, id, &ada).await.unwrap());
-        assert!(!access.revoke_key(Within::Everything, id, &ada).await.unwrap());
+        assert!(access.revoke_key(CredentialFilter::Everything, id, &ada).await.unwrap());
+        assert!(!access.revoke_key(CredentialFilter::Everything, id, &ada).await.unwrap());
         for new in [true, false] {
             assert_eq!(access.allow_account(robot, reach, read, &ada).await.unwrap(), new);
         }
@@ -123,17 +123,17 @@ async fn keys_and_accounts_are_recorded() {
     assert_eq!(lines.len(), 12);
     for (lines, (canvas, id)) in lines.chunks(6).zip([Some(CanvasId::DEFAULT.0), None].into_iter().zip(ids)) {
         assert!(lines.iter().all(|line| line.0 == canvas && line.3 == "cli:ada" && line.4 == "r-1"));
-        let told: Vec<String> = lines.iter().map(|line| format!("{} {}", line.1, line.2)).collect();
+        let described: Vec<String> = lines.iter().map(|line| format!("{} {}", line.1, line.2)).collect();
         let with = "with wakeq_0123456789ab;";
-        assert_eq!(told[0], format!("create-key {with} {id:?} for ci: emit read"));
-        assert!(told[1].starts_with("create-key "));
+        assert_eq!(described[0], format!("create-key {with} {id:?} for ci: emit read"));
+        assert!(described[1].starts_with("create-key "));
         let rest = [
             format!("revoke-key {with} {id:?} of ci"),
             format!("allow-account {with} {robot}: emit read"),
             format!("allow-account {with} it was let in already; {robot}: emit read"),
             format!("remove-account {with} {robot}"),
         ];
-        assert_eq!(told[2..], rest);
+        assert_eq!(described[2..], rest);
     }
     assert_eq!(record(&stage).await.len(), 6, "the canvas's own");
 }
@@ -197,11 +197,11 @@ async fn a_change_and_its_record_are_one() {
     let new = NewKey { holder: "eve".into(), reach, scopes, lifetime: None };
     assert!(access.create_key(&new, &eve).await.is_err());
     let kept = access.create_key(&new, &Actor::admin("ada")).await.unwrap().key.id();
-    assert!(access.revoke_key(Within::Everything, kept, &eve).await.is_err());
+    assert!(access.revoke_key(CredentialFilter::Everything, kept, &eve).await.is_err());
     assert!(access.allow_account("r@p.iam.gserviceaccount.com", reach, scopes, &eve).await.is_err());
-    let keys = access.keys(Within::Everything, None, 10).await.unwrap();
+    let keys = access.keys(CredentialFilter::Everything, None, 10).await.unwrap();
     assert_eq!((keys.len(), keys[0].revoked_at), (1, None));
-    assert_eq!(access.accounts(Within::Everything).await.unwrap(), []);
+    assert_eq!(access.accounts(CredentialFilter::Everything).await.unwrap(), []);
     let wrong = Actor::user("");
     assert!(matches!(stage.admin.cancel(CanvasId::DEFAULT, id, &wrong).await, Err(AdminError::Invalid(_))));
     assert_eq!(lines(&stage).await, ["pause h done x1"]);
@@ -229,7 +229,7 @@ async fn the_record_is_kept_for_its_time() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, expired).await.expect("it was not expired");
+    tokio::time::timeout(TIMEOUT, expired).await.expect("it was not expired");
     assert_eq!(lines(&stage).await, ["pause new done x1"]);
     let keys: Vec<String> =
         sqlx::query_scalar("select key from wakeq.idempotency_keys").fetch_all(&stage.pool).await.unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::{Semaphore, mpsc};
 use wakeq::{CanvasId, Event, Execution, Handlers, ObjectKey, Outcome, Timing};
 
 use crate::brokers::Broker;
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 use crate::theatre::{figure, is_full, size};
 
 const CANVASES: usize = 2;
@@ -23,7 +23,7 @@ const LASTS: Duration = Duration::from_millis(5);
 const STILL_MAX: Duration = Duration::from_secs(1);
 
 /// A run of a handler.
-struct Ran {
+struct HandlerRun {
     canvas: CanvasId,
     object: ObjectKey,
     link: i64,
@@ -35,13 +35,13 @@ fn canvas(number: usize) -> CanvasId {
     CanvasId(uuid::Uuid::from_u128(number as u128 + 1))
 }
 
-async fn work(event: Execution, done: mpsc::Sender<Ran>) -> wakeq::HandlerResult {
+async fn work(event: Execution, done: mpsc::Sender<HandlerRun>) -> wakeq::HandlerResult {
     let began = Instant::now();
     // Simulates the work.
     tokio::time::sleep(LASTS).await;
     let place = event.place.expect("it is on an object");
     let (canvas, ended) = (event.address.scope.canvas, Instant::now());
-    Ok(done.send(Ran { canvas, object: place.object, link: place.link.id, began, ended }).await?)
+    Ok(done.send(HandlerRun { canvas, object: place.object, link: place.link.id, began, ended }).await?)
 }
 
 /// Emits events on each of a few objects in turn, with up to `WAITING_MAX` not done; returns when
@@ -65,7 +65,7 @@ async fn emit(stage: &Stage, count: usize, objects: usize, waiting: &Semaphore) 
 
 /// For each event that was emitted before its predecessor ended: how long after that end it began.
 /// Fails if an object's events ran out of order.
-fn waits(mut ran: Vec<Ran>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
+fn waits(mut ran: Vec<HandlerRun>, emitted: &HashMap<i64, Instant>) -> Vec<Duration> {
     ran.sort_by_key(|run| (run.canvas.0, run.object.to_string(), run.link));
     let pairs =
         ran.windows(2).filter(|pair| (pair[0].canvas, &pair[0].object) == (pair[1].canvas, &pair[1].object));
@@ -98,7 +98,7 @@ async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
     let running = async {
         let mut runs = Vec::with_capacity(count);
         while runs.len() < count {
-            runs.push(tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it goes on").unwrap());
+            runs.push(tokio::time::timeout(TIMEOUT, ran.recv()).await.expect("it goes on").unwrap());
             waiting.add_permits(1);
         }
         runs
@@ -107,18 +107,18 @@ async fn a_busy_worker_loses_nothing_and_no_object_stands_still() {
     let took = began.elapsed();
     let waits = waits(runs, &emitted);
     let counters = std::sync::Arc::clone(&worker.counters);
-    let told = |outcome| counters.outcome(outcome);
+    let outcome_count = |outcome| counters.outcome(outcome);
     figure("events, objects", format!("{count}, {objects} in {took:.1?}"));
     let outcomes =
         [Outcome::EarlierLeft, Outcome::EventMissing, Outcome::LockClaimFailed, Outcome::HandedOver];
-    figure("outcomes", format!("{:?}", outcomes.map(|outcome| (outcome, told(outcome)))));
+    figure("outcomes", format!("{:?}", outcomes.map(|outcome| (outcome, outcome_count(outcome)))));
     let at = |percent: usize| waits[(waits.len() - 1) * percent / 100];
     figure(
         "an object's next event began after",
         format!("p50 {:.1?}, p99 {:.1?}, longest {:.1?} of {}", at(50), at(99), at(100), waits.len()),
     );
     worker.stop().await;
-    assert_eq!((told(Outcome::FencedOut), told(Outcome::LeaseLost)), (0, 0));
-    assert_eq!((told(Outcome::Deleted), stage.rows().await), (count as u64, 0));
+    assert_eq!((outcome_count(Outcome::FencedOut), outcome_count(Outcome::LeaseLost)), (0, 0));
+    assert_eq!((outcome_count(Outcome::Deleted), stage.rows().await), (count as u64, 0));
     assert!(!is_full() || at(100) <= STILL_MAX, "{:?}", at(100));
 }

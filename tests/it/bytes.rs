@@ -19,9 +19,9 @@ use wakeq::{
     StreamId, Verdict, WorkerConfig,
 };
 
-use crate::door::{Door, telling};
+use crate::door::{Door, recording};
 use crate::service::{Answer, Service, make_key};
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 const MIB: usize = 1024 * 1024;
 const LARGE: usize = 250_000;
@@ -135,7 +135,7 @@ async fn ask_and_wait(service: &Service, key: &str, canvas: CanvasId) -> TcpStre
     let request = format!("GET /v1{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut head = [0; 12];
-    timeout(PATIENCE, stream.read_exact(&mut head)).await.expect("no answer").unwrap();
+    timeout(TIMEOUT, stream.read_exact(&mut head)).await.expect("no answer").unwrap();
     assert_eq!(&head, b"HTTP/1.1 200");
     stream
 }
@@ -159,14 +159,13 @@ async fn answers_that_nobody_reads_hold_their_bytes_and_only_their_canvas_waits_
     drop(unread);
     let served =
         async { while service.ask(&service.key, Method::GET, &first, Value::Null).await.status != 200 {} };
-    timeout(PATIENCE, served).await.expect("it is not given back");
+    timeout(TIMEOUT, served).await.expect("it is not given back");
     service.stop().await;
 }
 
 #[tokio::test]
 async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_its_share() {
-    let patient =
-        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let config = HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() };
     let service = Service::over(patient, config).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
@@ -177,7 +176,7 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
     sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
     let large = json!({"name": "a", "value": "x".repeat(LARGE)});
     let mut own: FuturesUnordered<_> = (0..3).map(|_| service.post("/events", large.clone())).collect();
-    let refused = timeout(PATIENCE, own.next()).await.expect("each waits with its bytes").unwrap();
+    let refused = timeout(TIMEOUT, own.next()).await.expect("each waits with its bytes").unwrap();
     assert_eq!(refused.problem(), (429, "too-many-requests".into()));
     assert_eq!(refused.headers["retry-after"], "1");
     let path = format!("/v1/canvases/{OTHER}/events");
@@ -199,8 +198,7 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
 /// they arrive.
 #[tokio::test]
 async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
-    let patient =
-        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let service = Service::over(patient, HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() }).await;
     let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
@@ -216,7 +214,7 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     };
     let canvases = [OTHER, CanvasId::DEFAULT, CanvasId(Uuid::from_u128(8))];
     let mut own: FuturesUnordered<_> = canvases.iter().map(|canvas| emit(&wide, *canvas, LARGE)).collect();
-    let refused = timeout(PATIENCE, own.next()).await.expect("each waits with its bytes").unwrap();
+    let refused = timeout(TIMEOUT, own.next()).await.expect("each waits with its bytes").unwrap();
     assert_eq!(refused.problem(), (429, "too-many-requests".into()));
     assert!(refused.text.contains("this credential sends more than"), "{}", refused.text);
     let free = async {
@@ -240,7 +238,7 @@ impl Stage {
                 tokio::task::yield_now().await;
             }
         };
-        timeout(PATIENCE, waiting).await.expect("nothing waits for a lock");
+        timeout(TIMEOUT, waiting).await.expect("nothing waits for a lock");
     }
 }
 
@@ -262,7 +260,7 @@ async fn large_values_run_as_far_as_they_fit_and_small_ones_of_others_beside_the
         queue.emit(large("large", CanvasId::DEFAULT, bytes)).await.unwrap();
     }
     let (handler, mut door) = Door::new();
-    let (small, mut seen) = telling();
+    let (small, mut seen) = recording();
     let handlers = Handlers::new().on("large", handler).on("small", small);
     let config = WorkerConfig { value_bytes_max: MIB, capacity: 4, ..WorkerConfig::default() };
     let mut worker = stage.worker_with(handlers, config);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::simulation::{Faults, Simulation};
 use crate::theatre::{figure, size};
-use crate::world::emulated::Mishaps;
+use crate::world::emulated::BrokerFaults;
 use crate::world::{Defect, World};
 
 /// Each seed has its own mix of faults; one in four has all of them at their worst.
@@ -30,14 +30,14 @@ fn play(seed: u64, of: Faults, defect: Option<Defect>, traced: bool) -> (Vec<Str
 
 /// Totals over this many worlds.
 #[derive(Debug, Default)]
-struct Seen {
-    mishaps: Mishaps,
+struct Totals {
+    broker_faults: BrokerFaults,
     completed: u32,
     lost_claims: u32,
 }
 
-fn check(worlds: usize, of: Faults) -> Seen {
-    let mut seen = Seen::default();
+fn check(worlds: usize, of: Faults) -> Totals {
+    let mut totals = Totals::default();
     for seed in 0..worlds as u64 {
         let play = |traced| play(seed, of, None, traced);
         let (violations, world) = play(false);
@@ -45,32 +45,32 @@ fn check(worlds: usize, of: Faults) -> Seen {
             let trace = play(true).1.trace.unwrap_or_default().join("\n  ");
             panic!("seed {seed}, {of:?}: {}\n  {trace}", violations.join("; "));
         }
-        seen.mishaps.add(world.broker.emulated.as_ref().unwrap().mishaps());
-        seen.completed += world.records.values().filter(|record| record.completions > 0).count() as u32;
-        seen.lost_claims += world.records.values().map(|record| record.last.losses).sum::<u32>();
+        totals.broker_faults.add(world.broker.emulated.as_ref().unwrap().broker_faults());
+        totals.completed += world.records.values().filter(|record| record.completions > 0).count() as u32;
+        totals.lost_claims += world.records.values().map(|record| record.last.losses).sum::<u32>();
     }
-    figure(&format!("{worlds} worlds with faults {of:?}"), format_args!("{seen:?}"));
-    let Mishaps { published, lost, repeated, overtaken, forgotten, struck } = seen.mishaps;
-    let sums = [published, lost, repeated, overtaken, forgotten, seen.completed as usize];
-    let struck = [struck.lost, struck.duplicated, struck.delayed, struck.reordered];
+    figure(&format!("{worlds} worlds with faults {of:?}"), format_args!("{totals:?}"));
+    let BrokerFaults { published, lost, repeated, overtaken, forgotten, injected } = totals.broker_faults;
+    let sums = [published, lost, repeated, overtaken, forgotten, totals.completed as usize];
+    let injected = [injected.lost, injected.duplicated, injected.delayed, injected.reordered];
     // Each of them occurs more than once per four worlds.
     let enough = |sum: usize| sum * 4 > worlds;
-    assert!(sums.into_iter().all(enough), "too quiet: {seen:?}");
-    assert!(struck.into_iter().all(|sum| enough(sum as usize)), "too quiet: {seen:?}");
-    seen
+    assert!(sums.into_iter().all(enough), "too quiet: {totals:?}");
+    assert!(injected.into_iter().all(|sum| enough(sum as usize)), "too quiet: {totals:?}");
+    totals
 }
 
 /// EV2-15, EV2-52.
 #[test]
 fn no_event_is_lost_or_runs_twice_whatever_the_emulator_does_to_notifications() {
-    let seen = check(size(100, 1_000), Faults::OfMessages);
-    assert_eq!(seen.lost_claims, 0);
+    let totals = check(size(100, 1_000), Faults::OfMessages);
+    assert_eq!(totals.lost_claims, 0);
 }
 
 #[test]
 fn no_event_is_lost_when_processes_die_and_stall_as_well() {
-    let seen = check(size(100, 1_000), Faults::OfProcesses);
-    assert!(seen.lost_claims > 0);
+    let totals = check(size(100, 1_000), Faults::OfProcesses);
+    assert!(totals.lost_claims > 0);
 }
 
 /// The checks above can fail: they notice an event that is lost, and one that runs twice.

@@ -16,18 +16,18 @@ use wakeq::{
     Admin, EmitError, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
     QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
 };
-use wakeq_services::{Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, Guard, Launch};
 
 use crate::entities;
-use crate::support::{PATIENCE, durability, fit, scope};
-use crate::theatre::patience;
+use crate::support::{TIMEOUT, durability, fit, scope};
+use crate::theatre::time_limit;
 
 const VARIABLE: &str = "WAKEQ_TEST_CHILD";
 const MARK: &str = "@ ";
 
 /// The services that a child connects to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct Services {
     pub(crate) database_url: String,
     pub(crate) emulator_host: String,
     pub(crate) topic: String,
@@ -123,7 +123,7 @@ impl Durations {
     }
 }
 
-impl Place {
+impl Services {
     pub(crate) fn pubsub(&self) -> PubSubConfig {
         let mut config = PubSubConfig::new("tests");
         config.topic = self.topic.clone();
@@ -148,18 +148,18 @@ impl Place {
 
 /// A running child, and the lines that it prints.
 pub(crate) struct Process {
-    pub(crate) child: Guarded,
+    pub(crate) child: ChildProcess,
     lines: Mutex<mpsc::Receiver<String>>,
 }
 
 impl Process {
     /// Starts this binary again; `fault` is the point at which it kills itself.
-    pub(crate) fn start(guard: &Guard, place: &Place, role: &Role, fault: Option<&str>) -> Self {
+    pub(crate) fn start(guard: &Guard, services: &Services, role: &Role, fault: Option<&str>) -> Self {
         let (sender, lines) = mpsc::channel(100_000);
-        let told = serde_json::to_string(&(place, role)).unwrap();
+        let parameters = serde_json::to_string(&(services, role)).unwrap();
         let mut launch = Launch::new(std::env::current_exe().unwrap())
             .arguments(["--exact", "children::child", "--ignored", "--nocapture"])
-            .environment(VARIABLE, told)
+            .environment(VARIABLE, parameters)
             .environment(durability().0, durability().1)
             .on_line(move |line| {
                 if let Some(words) = line.strip_prefix(MARK) {
@@ -188,7 +188,7 @@ impl Process {
                 }
             }
         };
-        let line = tokio::time::timeout(patience(), found).await;
+        let line = tokio::time::timeout(time_limit(), found).await;
         line.unwrap_or_else(|_| panic!("no {words:?} from the child:\n{}", self.child.last_lines()))
     }
 }
@@ -196,10 +196,10 @@ impl Process {
 #[test]
 #[ignore = "a role in the crash tests, which start it themselves"]
 fn child() {
-    let told = std::env::var(VARIABLE).expect("only the crash tests start this");
-    let (place, role): (Place, Role) = serde_json::from_str(&told).unwrap();
+    let parameters = std::env::var(VARIABLE).expect("only the crash tests start this");
+    let (services, role): (Services, Role) = serde_json::from_str(&parameters).unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(perform(place, role));
+    runtime.block_on(perform(services, role));
     // A handler that blocks its thread must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_millis(100));
 }
@@ -209,35 +209,35 @@ pub(crate) fn say(words: &str) {
     println!("\n{MARK}{words}");
 }
 
-async fn perform(place: Place, role: Role) {
-    let store = place.store().await;
-    let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(place.pubsub()).await.unwrap());
+async fn perform(services: Services, role: Role) {
+    let store = services.store().await;
+    let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(services.pubsub()).await.unwrap());
     match role {
         Role::Worker { capacity, shutdown_grace_ms } => {
             let shutdown_grace = Duration::from_millis(shutdown_grace_ms);
             let config = WorkerConfig { capacity, shutdown_grace, ..WorkerConfig::default() };
-            work(store, notifier, &place, config).await;
+            work(store, notifier, &services, config).await;
         }
         Role::Emitter { count, work } => {
-            emit(&Place::queue(&store, &notifier), count, &work).await;
+            emit(&Services::queue(&store, &notifier), count, &work).await;
             say(&format!("emitted {count}"));
         }
         Role::EmitterOn { name, objects, each, work } => {
-            emit_on(&Place::queue(&store, &notifier), name, objects, each, &work).await;
+            emit_on(&Services::queue(&store, &notifier), name, objects, each, &work).await;
             say(&format!("emitted {}", objects * each));
         }
         Role::EmitterWithin => {
-            emit_within(&Place::queue(&store, &notifier), &place.database_url).await;
+            emit_within(&Services::queue(&store, &notifier), &services.database_url).await;
         }
         Role::EmitterToQueue { canvases, each, work } => {
-            emit_to_queue(&Place::queue(&store, &notifier), canvases, each, &work).await;
+            emit_to_queue(&Services::queue(&store, &notifier), canvases, each, &work).await;
             say(&format!("emitted {}", canvases * each));
         }
         Role::Accounts { epoch, snapshot_every } => {
-            let queue = Place::queue(&store, &notifier);
+            let queue = Services::queue(&store, &notifier);
             entities::own_accounts(store, queue, epoch, snapshot_every, say).await;
         }
-        Role::GroupNode(work) => crate::groups::node::perform(&place, store, notifier, work).await,
+        Role::GroupNode(work) => crate::groups::node::perform(&services, store, notifier, work).await,
         Role::Unpause => {
             let resumed =
                 Admin::new(store, notifier).unpause(&scope(WORK), &wakeq::Actor::user("test")).await.unwrap();
@@ -302,9 +302,9 @@ async fn emit_within(queue: &Queue, url: &str) {
     std::future::pending::<()>().await;
 }
 
-async fn work(store: Store, notifier: Arc<dyn Notifier>, place: &Place, config: WorkerConfig) {
+async fn work(store: Store, notifier: Arc<dyn Notifier>, services: &Services, config: WorkerConfig) {
     let signal = wakeq::shutdown_signal().unwrap();
-    let mut worker = QueueWorker::new(store, notifier, handlers(place).await, config).unwrap();
+    let mut worker = QueueWorker::new(store, notifier, handlers(services).await, config).unwrap();
     let (reports, counters, stop) = (worker.reports(), worker.counters(), worker.stop_token());
     tokio::spawn(async move {
         signal.await;
@@ -329,15 +329,15 @@ async fn tell(mut reports: mpsc::Receiver<RunReport>, counters: Arc<wakeq::Count
         if let Some(outcome) = report.trail.last() {
             say(&format!("ended {} {outcome}", report.notification.id));
         }
-        say(&format!("seen {}", acknowledged + counters.doubled()));
+        say(&format!("seen {}", acknowledged + counters.duplicates()));
     }
 }
 
-async fn handlers(place: &Place) -> Handlers {
+async fn handlers(services: &Services) -> Handlers {
     let pool = sqlx::postgres::PgPoolOptions::new()
         .max_connections(6)
         .acquire_timeout(Duration::from_secs(10))
-        .connect(&place.database_url)
+        .connect(&services.database_url)
         .await
         .unwrap();
     let soon = RetryPolicy { retries: 1_000, delay: Duration::from_millis(200), ..RetryPolicy::default() };
@@ -416,6 +416,6 @@ pub(crate) async fn all_seen(workers: &[Process], at_least: u64) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    let done = tokio::time::timeout(PATIENCE, counted).await;
+    let done = tokio::time::timeout(TIMEOUT, counted).await;
     done.unwrap_or_else(|_| panic!("fewer deliveries than {at_least} were answered"));
 }

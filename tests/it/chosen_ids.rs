@@ -9,7 +9,7 @@ use wakeq::{
     IdempotencyKey, Idempotent, NewQueue, Notification, Outcome, RetryPolicy, Route,
 };
 
-use crate::support::{Running, Stage};
+use crate::support::{RunningWorker, Stage};
 
 const MINE: CanvasId = CanvasId::DEFAULT;
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -23,7 +23,7 @@ fn debit(canvas: CanvasId, object: &str) -> Event {
 }
 
 /// A worker on which every debit dies and halts its object.
-fn failing(stage: &Stage) -> Running {
+fn failing(stage: &Stage) -> RunningWorker {
     let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let route = Route::new("debit").retry(never).halt_on_death();
     stage.worker(
@@ -32,7 +32,7 @@ fn failing(stage: &Stage) -> Running {
 }
 
 /// Emits an event that dies; returns its id.
-async fn dies(stage: &Stage, worker: &mut Running, event: Event) -> EventId {
+async fn dies(stage: &Stage, worker: &mut RunningWorker, event: Event) -> EventId {
     let emitted = stage.queue.emit(event).await.unwrap();
     assert!(!emitted.duplicate, "it is nobody's on its canvas");
     worker.until(emitted.id, Outcome::HandedOver).await;

@@ -4,7 +4,7 @@ use wakeq::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 use wakeq::{CanvasId, Timing};
 
 use crate::cli::Terminal;
-use crate::support::{PATIENCE, connect, database};
+use crate::support::{TIMEOUT, connect, database};
 
 /// The key is alone on standard output, so that `KEY=$(wakeq keys create …)` works.
 #[tokio::test]
@@ -37,7 +37,7 @@ async fn a_key_is_made_listed_and_revoked() {
     let noted = async {
         while access.keys(CanvasId::DEFAULT.into(), None, 1).await.unwrap()[0].last_used_at.is_none() {}
     };
-    tokio::time::timeout(PATIENCE, noted).await.expect("nothing was noted");
+    tokio::time::timeout(TIMEOUT, noted).await.expect("nothing was noted");
     let listed = terminal.prints(&["keys", "list"]).await;
     let mut lines = listed.lines();
     let head =

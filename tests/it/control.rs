@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use wakeq::{
-    Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Outcome, Resumed, Rule, RuleKind,
-    Stop, Timing, Verdict, WorkerConfig,
+    Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Outcome, ResumeResult, Rule,
+    RuleKind, Stop, Timing, Verdict, WorkerConfig,
 };
 
-use crate::door::{Door, Seen, telling};
-use crate::support::{Running, Stage, quick, scope};
+use crate::door::{Door, Recording, recording};
+use crate::support::{RunningWorker, Stage, quick, scope};
 
 fn ada() -> Actor {
     Actor::user("ada")
@@ -25,7 +25,7 @@ async fn put(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> bool {
     }
 }
 
-async fn lift(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> Resumed {
+async fn lift(stage: &Stage, kind: RuleKind, scope: &HandlerScope) -> ResumeResult {
     match kind {
         RuleKind::Pause => stage.admin.unpause(scope, &ada()).await.unwrap(),
         RuleKind::Block => stage.admin.unblock(scope, &operations()).await.unwrap(),
@@ -51,8 +51,8 @@ fn assert_each_ran_once(emitted: &[EventId], ran: &[wakeq::Execution]) {
 /// rule runs them all.
 async fn check_holds(kind: RuleKind) {
     let (stage, notifier) = Stage::memory().await;
-    let (held, mut seen) = telling();
-    let (free, mut others) = telling();
+    let (held, mut seen) = recording();
+    let (free, mut others) = recording();
     let mut emitted = stage.emit_many("greet", 3).await;
     assert!(put(&stage, kind, &scope("greet")).await);
     let published = notifier.published().len();
@@ -72,11 +72,11 @@ async fn check_holds(kind: RuleKind) {
     notifier.drained().await;
 
     let resumed = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(resumed, Resumed { lifted: true, still: None, woken: 6, waking: false });
+    assert_eq!(resumed, ResumeResult { lifted: true, still: None, woken: 6, waking: false });
     assert_each_ran_once(&emitted, &seen.take(6).await);
     worker.until_count(6, Outcome::Deleted).await;
     let again = lift(&stage, kind, &scope("greet")).await;
-    assert_eq!(again, Resumed { lifted: false, still: None, woken: 0, waking: false });
+    assert_eq!(again, ResumeResult { lifted: false, still: None, woken: 0, waking: false });
     worker.stop().await;
 }
 
@@ -128,7 +128,7 @@ async fn only_admins_block_and_unblock() {
 #[tokio::test]
 async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let greet = scope("greet");
     put(&stage, RuleKind::Pause, &greet).await;
     put(&stage, RuleKind::Block, &greet).await;
@@ -138,11 +138,17 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RuleBlocked).await;
     let unpaused = lift(&stage, RuleKind::Pause, &greet).await;
-    assert_eq!(unpaused, Resumed { lifted: true, still: Some(RuleKind::Block), woken: 1, waking: false });
+    assert_eq!(
+        unpaused,
+        ResumeResult { lifted: true, still: Some(RuleKind::Block), woken: 1, waking: false }
+    );
     worker.until(id, Outcome::RuleBlocked).await;
     put(&stage, RuleKind::Pause, &greet).await;
     let unblocked = lift(&stage, RuleKind::Block, &greet).await;
-    assert_eq!(unblocked, Resumed { lifted: true, still: Some(RuleKind::Pause), woken: 1, waking: false });
+    assert_eq!(
+        unblocked,
+        ResumeResult { lifted: true, still: Some(RuleKind::Pause), woken: 1, waking: false }
+    );
     worker.until(id, Outcome::RulePaused).await;
     notifier.drained().await;
     assert!(seen.rest().is_empty());
@@ -156,7 +162,7 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
 #[tokio::test]
 async fn quick_toggling_runs_each_event_once() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let greet = scope("greet");
     put(&stage, RuleKind::Pause, &greet).await;
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
@@ -186,7 +192,7 @@ async fn quick_toggling_runs_each_event_once() {
 #[tokio::test]
 async fn toggling_under_load_runs_each_event_once() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let greet = scope("greet");
     let worker = stage.worker_with(
         Handlers::new().on("greet", handler),
@@ -208,7 +214,7 @@ async fn toggling_under_load_runs_each_event_once() {
 /// Pauses this many events, and lifts the rule: all are published, in pages, and run.
 async fn check_pages(kind: RuleKind, count: usize) {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen): (_, Seen<wakeq::Execution>) = telling();
+    let (handler, mut seen): (_, Recording<wakeq::Execution>) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     put(&stage, kind, &scope("greet")).await;
     let emitted = stage.emit_many("greet", count).await;
@@ -216,7 +222,7 @@ async fn check_pages(kind: RuleKind, count: usize) {
     let before = notifier.published().len();
     assert_eq!(
         lift(&stage, kind, &scope("greet")).await,
-        Resumed { lifted: true, still: None, woken: count, waking: false }
+        ResumeResult { lifted: true, still: None, woken: count, waking: false }
     );
     let mut published: Vec<_> = notifier.published()[before..].iter().map(|message| message.id).collect();
     published.sort();
@@ -256,7 +262,7 @@ async fn a_pause_outlasts_all_messages() {
     let (stage, notifier) = Stage::memory().await;
     put(&stage, RuleKind::Pause, &scope("greet")).await;
     let emitted = stage.emit_many("greet", 50).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     worker.until_count(50, Outcome::RulePaused).await;
     notifier.forget_everything();
@@ -271,7 +277,7 @@ async fn a_pause_outlasts_all_messages() {
 #[tokio::test]
 async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     put(&stage, RuleKind::Pause, &scope("greet")).await;
     let emitted = stage.emit_many("greet", 20).await;
@@ -293,7 +299,7 @@ async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
 async fn a_pause_ends_by_itself() {
     let timing = Timing { probe_period: std::time::Duration::from_millis(300), ..quick() };
     let (stage, _) = Stage::memory_with(timing).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let greet = scope("greet");
     let now = stage.admin.clock().await.unwrap();
     let past = Stop { until: Some(now), ..Stop::default() };
@@ -365,7 +371,7 @@ async fn actors_and_reasons_are_limited() {
 async fn a_running_handler_is_not_stopped_by_a_pause() {
     let (stage, _) = Stage::memory().await;
     let (handler, mut door) = Door::new();
-    let mut worker: Running = stage.worker(Handlers::new().on("greet", handler));
+    let mut worker: RunningWorker = stage.worker(Handlers::new().on("greet", handler));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     put(&stage, RuleKind::Pause, &scope("greet")).await;
@@ -379,7 +385,7 @@ async fn a_running_handler_is_not_stopped_by_a_pause() {
 #[tokio::test]
 async fn a_rule_is_about_one_canvas() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let canvas = CanvasId(uuid::Uuid::new_v4());
     put(&stage, RuleKind::Pause, &HandlerScope::worker(canvas, "greet").unwrap()).await;
     let mut worker = stage.worker(Handlers::new().on("greet", handler));

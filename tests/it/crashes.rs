@@ -223,7 +223,7 @@ impl Flow {
                 ticks.tick().await;
             }
         };
-        tokio::time::timeout(crate::theatre::patience(), reached).await.expect("the flow has stopped");
+        tokio::time::timeout(crate::theatre::time_limit(), reached).await.expect("the flow has stopped");
     }
 
     async fn stop(self) -> Vec<EventId> {

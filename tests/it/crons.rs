@@ -7,22 +7,22 @@ use serde_json::json;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Actor, Admin, AdminError, CanvasId, CronSchedule, Handlers, Missed, Name, NewCron, Route, Store,
+    Actor, Admin, AdminError, CanvasId, CronSchedule, Handlers, MissedTicks, Name, NewCron, Route, Store,
     StoreConfig, StoreError, Timestamp,
 };
 use wakeq_services::TestDatabase;
 
-use crate::support::{PATIENCE, Stage, database, fit, quick};
+use crate::support::{Stage, TIMEOUT, database, fit, quick};
 
 /// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read it.
-pub(crate) struct Clockwork {
+pub(crate) struct FakeClockDatabase {
     pub(crate) url: String,
     /// With the real clock.
     pub(crate) pool: sqlx::PgPool,
     _database: TestDatabase,
 }
 
-impl Clockwork {
+impl FakeClockDatabase {
     pub(crate) async fn at(moment: &str) -> Self {
         let database = database().await;
         let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
@@ -92,7 +92,7 @@ pub(crate) async fn put(admin: &Admin, cron: &NewCron) {
 // Shows: EV2-48
 #[tokio::test]
 async fn a_tick_is_one_event_and_one_notification() {
-    let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:58:00Z").await;
     let (admin, notifier) = clockwork.process().await;
     put(&admin, &new("report", "0 8 * * *", "UTC").modifier("daily").unwrap()).await;
     assert_eq!((clockwork.ticks().await.len(), notifier.published().len()), (0, 0), "not yet");
@@ -116,7 +116,7 @@ async fn a_tick_is_one_event_and_one_notification() {
 /// tick is emitted. A broker that is down holds up no tick.
 #[tokio::test]
 async fn what_is_overdue_is_published_before_ticks() {
-    let clockwork = Clockwork::at("2027-03-01T07:58:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:58:00Z").await;
     let (admin, notifier) = clockwork.process().await;
     put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
     clockwork
@@ -149,7 +149,7 @@ async fn what_is_overdue_is_published_before_ticks() {
 // Shows: EV2-49
 #[tokio::test]
 async fn crons_do_not_read_events() {
-    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:00"]);
@@ -167,7 +167,7 @@ async fn crons_do_not_read_events() {
 /// Putting the same cron again changes nothing: nothing is taken back or recorded.
 #[tokio::test]
 async fn the_same_again_changes_nothing() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     let cron = new("often", "* * * * *", "UTC");
     assert!(admin.put_cron(CANVAS, &cron, &ada()).await.unwrap().new);
@@ -182,9 +182,9 @@ async fn the_same_again_changes_nothing() {
 /// After a night without any process, each policy for missed ticks applies when a process starts.
 #[tokio::test]
 async fn missed_ticks_after_a_restart() {
-    let clockwork = Clockwork::at("2027-03-01T20:30:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T20:30:00Z").await;
     let (admin, _) = clockwork.process().await;
-    for missed in [Missed::Skip, Missed::Once, Missed::All] {
+    for missed in [MissedTicks::Skip, MissedTicks::Once, MissedTicks::All] {
         put(&admin, &new(missed.as_str(), "0 * * * *", "UTC").missed(missed)).await;
     }
     drop(admin);
@@ -202,7 +202,7 @@ async fn missed_ticks_after_a_restart() {
 /// More ticks than a transaction emits, and more crons than one looks at.
 #[tokio::test]
 async fn many_crons_tick_together() {
-    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
     let (admin, _) = clockwork.process().await;
     clockwork
         .run(
@@ -237,7 +237,7 @@ async fn many_crons_tick_together() {
 /// no other, however many there are.
 #[tokio::test]
 async fn an_unreadable_schedule_stops_only_itself() {
-    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
     let (admin, _) = clockwork.process().await;
     clockwork
         .run(
@@ -264,7 +264,7 @@ async fn an_unreadable_schedule_stops_only_itself() {
 /// again.
 #[tokio::test]
 async fn an_unreadable_cron_stays_paused() {
-    let clockwork = Clockwork::at("2027-03-01T07:59:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
     admin.pause_cron(CANVAS, &name("gone"), None, &ada()).await.unwrap();
@@ -282,7 +282,7 @@ async fn an_unreadable_cron_stays_paused() {
 /// Every change has a line in the record, and nothing else does.
 #[tokio::test]
 async fn every_change_of_a_cron_is_recorded() {
-    let clockwork = Clockwork::at("2027-03-01T07:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     let report = name("report");
     let ada = ada().request("r1").credential("with k");
@@ -322,7 +322,7 @@ async fn every_change_of_a_cron_is_recorded() {
 /// A canvas neither sees the crons of another nor affects their events.
 #[tokio::test]
 async fn crons_stay_on_their_canvas() {
-    let clockwork = Clockwork::at("2027-03-01T07:59:30Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:30Z").await;
     let (admin, _) = clockwork.process().await;
     let other = CanvasId(uuid::Uuid::from_u128(7));
     let cron = new("report", "0 8 * * *", "UTC");
@@ -350,7 +350,7 @@ async fn a_function_runs_what_a_cron_emits() {
     put(&stage.admin, &new("tick", "* * * * * *", "Europe/Berlin")).await;
     let mut ids = std::collections::HashSet::new();
     for _ in 0..4 {
-        let (id, value) = tokio::time::timeout(PATIENCE, runs.recv()).await.unwrap().unwrap();
+        let (id, value) = tokio::time::timeout(TIMEOUT, runs.recv()).await.unwrap().unwrap();
         assert!(ids.insert(id), "each tick has an event of its own");
         assert_eq!(value, json!({"for": "tick"}));
     }

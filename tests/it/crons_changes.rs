@@ -1,17 +1,17 @@
 //! Which of a cron's ticks a change or a pause takes back, which it can't, and that no tick comes
 //! twice.
 
-use wakeq::{CronSchedule, Missed, NewCron, Timestamp};
+use wakeq::{CronSchedule, MissedTicks, NewCron, Timestamp};
 
-use crate::crons::{CANVAS, Clockwork, ada, name, new, put};
+use crate::crons::{CANVAS, FakeClockDatabase, ada, name, new, put};
 
 /// A pause takes back what was emitted ahead; what is due stays; ticks during the pause are not
 /// made up for.
 #[tokio::test]
 async fn a_pause_takes_back_what_is_ahead() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, notifier) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC").missed(Missed::All)).await;
+    put(&admin, &new("often", "*/20 * * * * *", "UTC").missed(MissedTicks::All)).await;
     clockwork.passes(20).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
     let paused = admin.pause_cron(CANVAS, &name("often"), Some("inventory"), &ada()).await.unwrap();
@@ -23,7 +23,7 @@ async fn a_pause_takes_back_what_is_ahead() {
     clockwork.passes(3600).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
     // It stays paused when it is replaced.
-    put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(Missed::All)).await;
+    put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(MissedTicks::All)).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
     let before = notifier.published().len();
     let unpaused = admin.unpause_cron(CANVAS, &name("often"), &ada()).await.unwrap();
@@ -40,7 +40,7 @@ async fn a_pause_takes_back_what_is_ahead() {
 /// Another schedule takes back the old one's ticks ahead; another value applies to all of those.
 #[tokio::test]
 async fn a_change_takes_back_what_is_ahead() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
     clockwork.passes(20).await;
@@ -70,7 +70,7 @@ async fn a_change_takes_back_what_is_ahead() {
 /// A tick that has run already, early or at its time, is not emitted again by a change.
 #[tokio::test]
 async fn a_change_repeats_no_tick() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("often", "* * * * *", "UTC")).await;
     clockwork.passes(60).await;
@@ -84,7 +84,7 @@ async fn a_change_repeats_no_tick() {
 /// change nor a pause gives it another, while earlier ticks that were taken back still come.
 #[tokio::test]
 async fn a_tick_that_was_hurried_comes_once() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
@@ -138,7 +138,7 @@ async fn a_tick_that_was_hurried_comes_once() {
 /// the ticks it could not take back; another change must not forget those.
 #[tokio::test]
 async fn two_changes_before_a_pass_repeat_no_tick() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("often", "* * * * *", "UTC")).await;
     clockwork.run("delete from wakeq.events_v2").await;
@@ -153,7 +153,7 @@ async fn two_changes_before_a_pass_repeat_no_tick() {
 /// A late tick survives a change of the value, and a pause drops it.
 #[tokio::test]
 async fn a_late_tick_survives_another_value() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("hourly", "0 * * * *", "UTC")).await;
     clockwork.passes(3610).await;

@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use wakeq::{Admin, AdminError, Missed};
+use wakeq::{Admin, AdminError, MissedTicks};
 
 use crate::children::{Durations, Role};
-use crate::crons::{CANVAS, Clockwork, ada, new};
-use crate::support::{PATIENCE, is_skipped};
+use crate::crons::{CANVAS, FakeClockDatabase, ada, new};
+use crate::support::{TIMEOUT, is_skipped};
 use crate::theatre::{Theatre, figure};
 
 /// Polls a future up to this many times, then drops it wherever it is: like a killed process, it
@@ -46,13 +46,13 @@ async fn pass(admin: &Admin, random: &mut u64, kills: &mut u32) {
 // Shows: EV2-48
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
-    let clockwork = Clockwork::at("2027-03-28T00:20:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-28T00:20:00Z").await;
     if is_skipped("two sessions at a time") {
         return;
     }
     let (one, _) = clockwork.process().await;
     let (other, _) = clockwork.process().await;
-    let cron = new("often", "*/6 * * * * *", "Europe/Berlin").missed(Missed::All);
+    let cron = new("often", "*/6 * * * * *", "Europe/Berlin").missed(MissedTicks::All);
     one.put_cron(CANVAS, &cron, &ada()).await.unwrap();
     let (mut random, mut kills) = ((7_u64, 8_u64), (0, 0));
     for _ in 0..100 {
@@ -67,7 +67,7 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
             one.wake(false).await.ok();
         }
     };
-    tokio::time::timeout(PATIENCE, ending).await.expect("ticks are left");
+    tokio::time::timeout(TIMEOUT, ending).await.expect("ticks are left");
     let ticks =
         "from wakeq.events_v2 where module = 'CRON' and delay_until <= (select moment from clockwork.shows)";
     let count = sqlx::AssertSqlSafe(format!("select count(*), count(distinct delay_until) {ticks}"));
@@ -86,7 +86,7 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
 /// A pause amid passes: once it has returned, no tick is left ahead of its time, and none comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pause_amid_passes_leaves_nothing_ahead() {
-    let clockwork = Clockwork::at("2027-03-01T08:00:00Z").await;
+    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     if is_skipped("two sessions at a time") {
         return;
     }
@@ -120,11 +120,11 @@ async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
     }
     let theatre = Theatre::new("crons", Durations::quick()).await;
     let role = Role::Worker { capacity: 4, shutdown_grace_ms: 100 };
-    let cron = new("often", "* * * * * *", "UTC").missed(Missed::All);
+    let cron = new("often", "* * * * * *", "UTC").missed(MissedTicks::All);
     theatre.admin.put_cron(CANVAS, &cron, &ada()).await.unwrap();
     for point in ["cron.planned", "cron.ticked", "cron.planned"] {
         let killed = theatre.start(&role, Some(point));
-        tokio::time::timeout(PATIENCE, killed.child.ended()).await.expect("it does not reach the point");
+        tokio::time::timeout(TIMEOUT, killed.child.ended()).await.expect("it does not reach the point");
     }
     let before = theatre.count("select max(ticks) from wakeq.cron_records").await;
     let _worker = theatre.worker(4).await;

@@ -7,17 +7,17 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use wakeq::{Execution, HandlerError, HandlerResult};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// More than any test makes happen.
 const MANY: usize = 100_000;
 
 /// What a handler did, in order.
-pub(crate) struct Seen<T>(mpsc::Receiver<T>);
+pub(crate) struct Recording<T>(mpsc::Receiver<T>);
 
-impl<T> Seen<T> {
+impl<T> Recording<T> {
     pub(crate) async fn next(&mut self) -> T {
-        let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
+        let next = tokio::time::timeout(TIMEOUT, self.0.recv()).await;
         next.expect("it did not happen in time").expect("nobody is left who could tell")
     }
 
@@ -40,7 +40,7 @@ type Boxed = BoxFuture<'static, HandlerResult>;
 /// A handler that reports each execution and returns the given answer.
 pub(crate) fn answering<F>(
     answer: F,
-) -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>)
+) -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Recording<Execution>)
 where
     F: Fn(&Execution) -> HandlerResult + Send + Sync + Clone + 'static,
 {
@@ -50,20 +50,21 @@ where
         let _ = sender.try_send(event);
         Box::pin(async { answer })
     };
-    (handler, Seen(seen))
+    (handler, Recording(seen))
 }
 
 /// A handler that reports each execution and completes.
-pub(crate) fn telling() -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Seen<Execution>) {
+pub(crate) fn recording()
+-> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Recording<Execution>) {
     answering(|_| Ok(()))
 }
 
 /// Executions wait behind it until the test lets them out.
 pub(crate) struct Door {
     /// Executions that arrived.
-    pub(crate) arrived: Seen<Execution>,
+    pub(crate) arrived: Recording<Execution>,
     /// Executions that ended: `true` if the door was opened for them, `false` if they were dropped.
-    pub(crate) left: Seen<bool>,
+    pub(crate) left: Recording<bool>,
     verdicts: mpsc::Sender<HandlerResult>,
     most: Arc<AtomicUsize>,
 }
@@ -75,7 +76,8 @@ impl Door {
         let (verdicts, taken) = mpsc::channel::<HandlerResult>(MANY);
         let taken = Arc::new(tokio::sync::Mutex::new(taken));
         let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let door = Self { arrived: Seen(arrived), left: Seen(left), verdicts, most: Arc::clone(&most) };
+        let door =
+            Self { arrived: Recording(arrived), left: Recording(left), verdicts, most: Arc::clone(&most) };
         let handler = move |event: Execution| -> Boxed {
             let (arrive, taken) = (arrive.clone(), Arc::clone(&taken));
             let mut visit = Visit { inside: Arc::clone(&inside), leave: leave.clone(), let_out: false };

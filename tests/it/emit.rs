@@ -12,7 +12,7 @@ use wakeq::{
     Queue, QueueConfig, Traceparent,
 };
 
-use crate::door::{answering, telling};
+use crate::door::{answering, recording};
 use crate::support::{Stage, is_skipped, quick};
 
 #[derive(Debug, PartialEq, sqlx::FromRow)]
@@ -202,7 +202,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 #[tokio::test]
 async fn values_arrive_as_they_were_emitted() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let worker = stage.worker(Handlers::new().on("echo", handler));
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut values: Vec<Value> = (0..200)
@@ -233,7 +233,7 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     if is_skipped("another session while a transaction is open") {
         return;
     }
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     sqlx::query("create table orders (id int)").execute(&stage.pool).await.unwrap();
     let event = || Event::new("greet", "x").unwrap();
@@ -246,12 +246,12 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
 
     let mut transaction = stage.pool.begin().await.unwrap();
     sqlx::query("insert into orders values (2)").execute(&mut *transaction).await.unwrap();
-    let told = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
+    let pending = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
     let forgotten = stage.queue.emit_in(&mut transaction, event()).await.unwrap();
     assert_eq!((stage.rows().await, notifier.published().len()), (0, 0), "not before the commit");
-    let ids = [told.id(), forgotten.id()];
+    let ids = [pending.id(), forgotten.id()];
     transaction.commit().await.unwrap();
-    let emitted = told.notify().await;
+    let emitted = pending.notify().await;
     assert_eq!(emitted, Emitted { id: ids[0], duplicate: false, link: None, copies: 0, notified: true });
     assert_eq!(seen.next().await.id, ids[0]);
     drop(forgotten);
@@ -283,7 +283,7 @@ async fn a_chosen_id_makes_one_event() {
     let receipt = stage.queue.emit_in(&mut connection, event()).await.unwrap();
     assert_eq!(receipt.notify().await, again);
     assert_eq!((stage.rows().await, notifier.published().len()), (2, 2));
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     worker.until_count(2, Outcome::Deleted).await;
     assert_eq!(stage.queue.emit(event()).await.unwrap(), again, "it completed, and is remembered");
@@ -304,7 +304,7 @@ async fn a_broker_that_is_away_is_no_error() {
     assert!(!emitted.notified);
     notifier.mend();
     assert!(notifier.published().is_empty());
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let worker = stage.worker(Handlers::new().on("greet", handler));
     let mut ran = [seen.next().await.id, seen.next().await.id];
     ran.sort();
@@ -318,12 +318,12 @@ async fn a_trace_is_given_inherited_or_new() {
     let (stage, _) = Stage::memory().await;
     let given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let queue = stage.queue.clone();
-    let (child, mut children) = telling();
-    let (told, mut parents) = answering(|_| Ok(()));
+    let (child, mut children) = recording();
+    let (record, mut parents) = answering(|_| Ok(()));
     let handlers = Handlers::new().on("child", child).on("parent", move |event| {
-        let (queue, told) = (queue.clone(), told.clone());
+        let (queue, record) = (queue.clone(), record.clone());
         async move {
-            told(event).await?;
+            record(event).await?;
             queue.emit(Event::new("child", "inherits")?).await?;
             Ok(())
         }

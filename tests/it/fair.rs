@@ -6,7 +6,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, Event, EventId, Handlers, WorkerConfig};
 
 use crate::door::Door;
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 const NOISE: usize = 5_000;
 
@@ -27,7 +27,7 @@ async fn all_held(notifier: &MemoryNotifier) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, held).await.expect("the worker takes all of it");
+    tokio::time::timeout(TIMEOUT, held).await.expect("the worker takes all of it");
 }
 
 /// One canvas has flooded the worker: what others emit afterwards starts within a round over the

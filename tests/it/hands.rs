@@ -11,7 +11,7 @@ use wakeq::{
 };
 
 use crate::children::{Durations, WORK, Work};
-use crate::support::{Running, Stage, scope};
+use crate::support::{RunningWorker, Stage, scope};
 use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -71,7 +71,7 @@ impl Stage {
     }
 
     async fn hands_on(&self, canvas: CanvasId) -> Vec<InHand> {
-        self.admin.in_hand(canvas, &key()).await.unwrap()
+        self.admin.running(canvas, &key()).await.unwrap()
     }
 }
 
@@ -96,7 +96,8 @@ async fn whoever_works_on_an_object_is_shown() {
     // Each is notified only of its own events: a worker without the handler would defer them.
     let (own, store) = (Arc::new(MemoryNotifier::new()), stage.store.clone());
     let queue = Queue::new(store.clone(), own.clone(), QueueConfig::default());
-    let workers = [stage.worker_with(first, named("one")), Running::start(store, own, second, named("two"))];
+    let workers =
+        [stage.worker_with(first, named("one")), RunningWorker::start(store, own, second, named("two"))];
     let mut emitted = stage.queue.emit_all(vec![on("index"), on("index")]).await.unwrap();
     emitted.extend(queue.emit_all(vec![on("mail"), event("free")]).await.unwrap());
     let ids: Vec<EventId> = emitted.iter().map(|emitted| emitted.id).collect();
@@ -159,7 +160,7 @@ async fn what_is_given_up_is_nobody_s() {
     let by = wakeq::Actor::user("ada");
     stage.admin.pause(&scope("index"), &by, &wakeq::Stop::default()).await.unwrap();
     let (waits, _, _gate) = waiting(&["index"]);
-    let mut worker: Running = stage.worker_with(waits, named("two"));
+    let mut worker: RunningWorker = stage.worker_with(waits, named("two"));
     stage.admin.wake(true).await.unwrap();
     worker.until(cut, Outcome::RulePaused).await;
     assert_eq!((stage.worker_of(cut).await, stage.hands_on(CanvasId::DEFAULT).await), (None, vec![]));
@@ -183,13 +184,13 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     theatre.until_at_least("select count(*) from runs", 2).await;
     let after = owner().await.expect("it is the heir's");
     assert_ne!(before, after);
-    let shown = theatre.admin.in_hand(CanvasId::DEFAULT, &key()).await.unwrap();
+    let shown = theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap();
     assert_eq!(
         shown.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect::<Vec<_>>(),
         [Some(&*after)]
     );
     theatre.until_empty().await;
-    assert_eq!(theatre.admin.in_hand(CanvasId::DEFAULT, &key()).await.unwrap(), []);
+    assert_eq!(theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
 
 /// A canvas sees who works on its own object of that name, but not on another's; copies only if
@@ -214,7 +215,7 @@ async fn a_canvas_sees_its_own_hands_only() {
     sqlx::query(claim).execute(&stage.pool).await.unwrap();
     stage.queue.emit(on("d")).await.unwrap();
     let seen = async |admin: &wakeq::Admin, canvas| {
-        let hands = admin.in_hand(canvas, &key()).await.unwrap();
+        let hands = admin.running(canvas, &key()).await.unwrap();
         hands
             .into_iter()
             .map(|hand| {

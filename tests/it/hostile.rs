@@ -17,7 +17,7 @@ use wakeq_emulator::{Emulator, Options};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
-use crate::door::{Seen, answering};
+use crate::door::{Recording, answering};
 use crate::support::{Stage, database, quick, scope};
 use crate::theatre::{figure, size};
 use crate::world::emulated::add;
@@ -77,7 +77,7 @@ fn fails(event: &Execution) -> bool {
     event.attempt == 1 && event.value::<u64>().unwrap().is_multiple_of(5)
 }
 
-fn handlers() -> (Handlers, Seen<Execution>) {
+fn handlers() -> (Handlers, Recording<Execution>) {
     let (handler, seen) =
         answering(|event| if fails(event) { Err(HandlerError::operational("not yet")) } else { Ok(()) });
     let retry = RetryPolicy { delay: Duration::from_millis(100), ..RetryPolicy::default() };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{AccessConfig, Clock, KeyId, Reach, Scope, Within};
+use wakeq::access::{AccessConfig, Clock, CredentialFilter, KeyId, Reach, Scope};
 use wakeq::http::HttpConfig;
 use wakeq::{Actor, CanvasId};
 
@@ -103,8 +103,8 @@ async fn a_revocation_elsewhere_counts_within_the_caches_time() {
     let key = service.key("robot", CanvasId::DEFAULT, &[Scope::Read]).await;
     assert_eq!(look(&service, &key).await, 200);
     let id: KeyId = key.split('_').nth(1).unwrap().parse().unwrap();
-    let within = Within::Reach(Reach::Canvas(CanvasId::DEFAULT));
-    assert!(service.access.revoke_key(within, id, &Actor::admin("cli:ada")).await.unwrap());
+    let filter = CredentialFilter::Reach(Reach::Canvas(CanvasId::DEFAULT));
+    assert!(service.access.revoke_key(filter, id, &Actor::admin("cli:ada")).await.unwrap());
     clock.advance(Duration::from_secs(30));
     assert_eq!(look(&service, &key).await, 401);
     service.stop().await;
@@ -183,7 +183,7 @@ async fn the_record_says_who_did_what() {
     // These are written a few seconds later.
     lines.retain(|line| text(line, "action") != "sign-in");
     let short = |line: &Value| format!("{} {}", text(line, "actor"), text(line, "action"));
-    let told: Vec<String> = lines.iter().map(|line| short(line)).collect();
+    let summaries: Vec<String> = lines.iter().map(|line| short(line)).collect();
     let expected = [
         "tests create-key",
         "tests create-key",
@@ -196,7 +196,7 @@ async fn the_record_says_who_did_what() {
         "key:tests create-key",
         "key:tests revoke-key",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(summaries, expected);
     let requests: Vec<&Value> = lines[2..8].iter().map(|line| &line["request_id"]).collect();
     assert_eq!(json!(requests), json!(["r-1", "r-2", "r-3", "r-4", "r-5", "r-6"]));
     for (line, key) in [(lines[2], &ada), (lines[3], &service.key), (lines[7], &ada)] {

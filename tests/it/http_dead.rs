@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use wakeq::{CanvasId, Handlers, Outcome};
 
-use crate::door::telling;
+use crate::door::recording;
 use crate::service::Service;
 
 /// Inserts this many dead events of a handler, which died an hour ago, a second apart.
@@ -89,7 +89,7 @@ async fn one_is_brought_back() {
     assert_eq!(redrive(two).await.json(), json!({"id": two}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (0, 2));
     service.notifier.mend();
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
     assert_eq!(seen.next().await.id.to_string(), one);
     worker.until_count(1, Outcome::Deleted).await;

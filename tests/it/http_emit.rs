@@ -8,13 +8,13 @@ use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, EventId, StoreConfig};
 
 use crate::service::{Answer, Service};
-use crate::support::{PATIENCE, is_skipped};
+use crate::support::{TIMEOUT, is_skipped};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 /// A server that waits for locks as long as a test holds them, with two statements at a time.
 async fn patient() -> Service {
-    let (lock_timeout, statement_timeout) = (PATIENCE, PATIENCE);
+    let (lock_timeout, statement_timeout) = (TIMEOUT, TIMEOUT);
     let store = StoreConfig { lock_timeout, statement_timeout, max_connections: 2, ..StoreConfig::default() };
     Service::over(store, HttpConfig::default()).await
 }
@@ -63,7 +63,7 @@ async fn until_waiting(service: &Service, count: i64) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("nothing waits");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("nothing waits");
 }
 
 /// EV2-32 over HTTP: the row has what the request says, and its notification is published once.

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use wakeq::access::Scope;
 use wakeq::{CanvasId, Handlers, Outcome};
 
-use crate::door::{Door, telling};
+use crate::door::{Door, recording};
 use crate::service::{Answer, Service};
 
 const NONE: Value = Value::Null;
@@ -80,7 +80,7 @@ async fn one_event_from_its_emit_to_its_end() {
 #[tokio::test]
 async fn what_is_emitted_over_http_is_run() {
     let service = Service::start().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let worker = service.stage.worker(Handlers::new().on("greet", handler));
     let events: Vec<Value> = (0..500).map(|index| json!({"name": "greet", "value": index})).collect();
     let emitted = service.post("/events:batch", json!({"events": events})).await.json();
@@ -133,18 +133,19 @@ async fn every_state_is_explained() {
         (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
         (&own, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
     ] {
-        let told = explain(&service, id).await;
-        let found = (&told["id"], &told["state"], &told["outcome"], &told["next"]);
+        let explanation = explain(&service, id).await;
+        let found =
+            (&explanation["id"], &explanation["state"], &explanation["outcome"], &explanation["next"]);
         assert_eq!(found, (&json!(id), &json!(state), &outcome, &json!(next)));
-        assert!(told.get("value").is_none(), "{told}");
+        assert!(explanation.get("value").is_none(), "{explanation}");
     }
-    let told = explain(&service, &paused).await;
+    let explanation = explain(&service, &paused).await;
     assert_eq!(
-        (&told["rule"]["kind"], &told["rule"]["reason"]),
+        (&explanation["rule"]["kind"], &explanation["rule"]["reason"]),
         (&json!("pause"), &json!("mail server down"))
     );
-    let told = explain(&service, &dead).await;
-    assert_eq!((&told["retries"], &told["last_error"]), (&json!(2), &json!("no such mailbox")));
+    let explanation = explain(&service, &dead).await;
+    assert_eq!((&explanation["retries"], &explanation["last_error"]), (&json!(2), &json!("no such mailbox")));
     for id in [&ready, &dead] {
         let full = service.get(&format!("/events/{id}?view=full")).await;
         assert!(full.text.contains(&format!("\"value\":{LITERAL}")), "{}", full.text);
@@ -171,10 +172,10 @@ async fn an_event_of_another_canvas_is_not_there() {
     let key = service.key("elsewhere", elsewhere, &Scope::ALL).await;
     let never = Uuid::new_v4().to_string();
     let body = |answer: Answer| {
-        let told = answer.problem();
+        let problem = answer.problem();
         let mut body: Value = serde_json::from_str(&answer.text).unwrap();
         body["request_id"] = NONE;
-        (told, body)
+        (problem, body)
     };
     for (method, path) in [
         (Method::GET, "/events/ID"),

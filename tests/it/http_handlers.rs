@@ -8,9 +8,9 @@ use wakeq::access::Scope;
 use wakeq::http::HttpConfig;
 use wakeq::{AuditOutcome, CanvasId, Handlers, Outcome, StoreConfig};
 
-use crate::door::telling;
+use crate::door::recording;
 use crate::service::{Answer, Service};
-use crate::support::{PATIENCE, is_skipped};
+use crate::support::{TIMEOUT, is_skipped};
 
 const NONE: Value = Value::Null;
 
@@ -141,7 +141,7 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
 #[tokio::test]
 async fn after_the_answer_to_a_pause_nothing_starts() {
     let service = Service::start().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
     service.stage.emit_many("greet", 300).await;
     seen.next().await;
@@ -201,7 +201,7 @@ async fn what_a_pause_says_is_checked() {
 /// background.
 #[tokio::test]
 async fn a_long_waking_goes_on_after_the_answer() {
-    let store = StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let store = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let service = Service::over(store, HttpConfig::default()).await;
     if is_skipped("another session while a transaction is open") {
         return;
@@ -222,7 +222,7 @@ async fn a_long_waking_goes_on_after_the_answer() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, woken).await.expect("waking did not go on");
+    tokio::time::timeout(TIMEOUT, woken).await.expect("waking did not go on");
     service.stop().await;
 }
 

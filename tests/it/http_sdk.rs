@@ -12,7 +12,7 @@ use wakeq::CanvasId;
 use crate::service::Service;
 
 /// What the script reported of one request.
-struct Sent {
+struct ScriptReport {
     status: u64,
     body: Value,
 }
@@ -68,7 +68,7 @@ async fn the_official_sdk_emits() {
     assert_eq!(service.stop().await.rows().await, 9);
 }
 
-async fn run_script(service: &Service) -> BTreeMap<String, Sent> {
+async fn run_script(service: &Service) -> BTreeMap<String, ScriptReport> {
     let python = std::env::var("WAKEQ_SDK_PYTHON").expect("WAKEQ_SDK_PYTHON: the Python that has the SDK");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sdk/cloudevents_emit.py");
     let output = Command::new(python)
@@ -86,7 +86,7 @@ async fn run_script(service: &Service) -> BTreeMap<String, Sent> {
     lines
         .map(|line| {
             println!("{line}");
-            let sent = Sent { status: line["status"].as_u64().unwrap(), body: line["body"].clone() };
+            let sent = ScriptReport { status: line["status"].as_u64().unwrap(), body: line["body"].clone() };
             (line["case"].as_str().unwrap().to_owned(), sent)
         })
         .collect()

@@ -9,13 +9,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, HandlerError, HandlerResult, Handlers, LeasedCopy, NewQueue,
-    Outcome, PullPolicy, Release, Released, RetryPolicy, Route, Store, StoreConfig, Timing, Verdict,
+    Outcome, PullPolicy, Release, ReleaseResult, RetryPolicy, Route, Store, StoreConfig, Timing, Verdict,
     WorkerConfig,
 };
 
-use crate::door::{Door, answering, telling};
+use crate::door::{Door, answering, recording};
 use crate::queues;
-use crate::support::{PATIENCE, Running, Stage, connect, fit, is_skipped, quick};
+use crate::support::{RunningWorker, Stage, TIMEOUT, connect, fit, is_skipped, quick};
 
 /// What happens to the answer.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,9 @@ enum Answer {
 const ENDS: [&[u8]; 4] = [b"SELECT ", b"DELETE ", b"UPDATE ", b"INSERT 0 "];
 const RENEWAL: &[u8] = b"set locked_at = clock_timestamp()\n              where id = any";
 
-/// A proxy between a worker and Postgres. It does this once, to the answer of the first statement
-/// that contains a text.
-struct Between {
+/// A proxy between a worker and Postgres that interferes once: with the answer to the first
+/// statement that contains a text.
+struct AnswerProxy {
     url: String,
     shared: Arc<Shared>,
 }
@@ -44,7 +44,7 @@ struct Shared {
     text: &'static str,
     answer: Answer,
     found: AtomicBool,
-    kept: AtomicBool,
+    intercepted: AtomicBool,
     renewed: Notify,
 }
 
@@ -52,19 +52,19 @@ fn has(chunk: &[u8], text: &[u8]) -> bool {
     chunk.windows(text.len()).any(|window| window == text)
 }
 
-impl Between {
+impl AnswerProxy {
     async fn new(stage: &Stage, text: &'static str, answer: Answer) -> Self {
         let (server, database) = stage.database.url().rsplit_once('/').unwrap();
         let (credentials, address) = server.rsplit_once('@').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{credentials}@{}/{database}", listener.local_addr().unwrap());
-        let (found, kept, renewed) = Default::default();
-        let shared = Arc::new(Shared { text, answer, found, kept, renewed });
+        let (found, intercepted, renewed) = Default::default();
+        let shared = Arc::new(Shared { text, answer, found, intercepted, renewed });
         let (address, of_all) = (address.to_owned(), Arc::clone(&shared));
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let server = TcpStream::connect(&address).await.unwrap();
-                tokio::spawn(carry(Arc::clone(&of_all), client, server));
+                tokio::spawn(forward(Arc::clone(&of_all), client, server));
             }
         });
         Self { url, shared }
@@ -72,40 +72,40 @@ impl Between {
 
     /// Asserts that a statement had the text and its answer was treated like that.
     fn assert_found(&self) {
-        assert!(self.shared.kept.load(Ordering::SeqCst), "no statement says {:?}", self.shared.text);
+        assert!(self.shared.intercepted.load(Ordering::SeqCst), "no statement says {:?}", self.shared.text);
     }
 
-    async fn worker(&self, stage: &Stage, timing: Timing, handlers: Handlers) -> Running {
+    async fn worker(&self, stage: &Stage, timing: Timing, handlers: Handlers) -> RunningWorker {
         let store = connect(&self.url, timing).await;
-        Running::start(store, stage.notifier.clone(), handlers, WorkerConfig::default())
+        RunningWorker::start(store, stage.notifier.clone(), handlers, WorkerConfig::default())
     }
 }
 
-async fn carry(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStream) {
-    let (mut asked, mut told) = (vec![0; 65_536], vec![0; 65_536]);
+async fn forward(shared: Arc<Shared>, mut client: TcpStream, mut server: TcpStream) {
+    let (mut request, mut response) = (vec![0; 65_536], vec![0; 65_536]);
     let (mut awaited, mut renews, mut renews_later) = (false, false, false);
     loop {
         tokio::select! {
-            read = client.read(&mut asked) => {
+            read = client.read(&mut request) => {
                 let Ok(read @ 1..) = read else { return };
-                let words = &asked[..read];
+                let words = &request[..read];
                 awaited |= has(words, shared.text.as_bytes()) && !shared.found.swap(true, Ordering::SeqCst);
                 renews |= has(words, RENEWAL);
-                renews_later = renews && shared.kept.load(Ordering::SeqCst);
+                renews_later = renews && shared.intercepted.load(Ordering::SeqCst);
                 if server.write_all(words).await.is_err() { return }
             }
-            read = server.read(&mut told) => {
+            read = server.read(&mut response) => {
                 let Ok(read @ 1..) = read else { return };
-                let words = &told[..read];
+                let words = &response[..read];
                 let ends = ENDS.iter().any(|end| has(words, end));
                 if ends && std::mem::take(&mut awaited) {
-                    shared.kept.store(true, Ordering::SeqCst);
+                    shared.intercepted.store(true, Ordering::SeqCst);
                     match shared.answer {
                         Answer::AfterARenewal => shared.renewed.notified().await,
                         Answer::Lost => return,
                         Answer::Never => {
                             // Until the worker gives up.
-                            let _ = client.read(&mut asked).await;
+                            let _ = client.read(&mut request).await;
                             return;
                         }
                     }
@@ -131,14 +131,14 @@ const DEATH: &str = "insert into wakeq.dead_events";
 /// Runs one event; returns its run's outcome.
 async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) -> Outcome {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let between = Between::new(&stage, text, answer).await;
+    let proxy = AnswerProxy::new(&stage, text, answer).await;
     let (handler, _seen) =
         answering(move |_| if fails { Err(HandlerError::operational("no")) } else { Ok(()) });
     let route = Route::new("greet").retry(RetryPolicy { retries, ..RetryPolicy::default() });
-    let mut worker = between.worker(&stage, quick(), Handlers::new().on(route, handler)).await;
+    let mut worker = proxy.worker(&stage, quick(), Handlers::new().on(route, handler)).await;
     stage.emit("greet").await;
     let outcome = *worker.report().await.trail.last().unwrap();
-    between.assert_found();
+    proxy.assert_found();
     worker.stop().await;
     outcome
 }
@@ -173,9 +173,9 @@ async fn a_death_whose_answer_is_lost_is_told() {
 /// statement finds no claim.
 async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32) {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let between = Between::new(&stage, RETRY, Answer::Lost).await;
+    let proxy = AnswerProxy::new(&stage, RETRY, Answer::Lost).await;
     let (handler, _seen) = answering(move |_| Err(error()));
-    let mut worker = between.worker(&stage, quick(), Handlers::new().on("greet", handler)).await;
+    let mut worker = proxy.worker(&stage, quick(), Handlers::new().on("greet", handler)).await;
     let id = stage.emit("greet").await;
     let report = worker.report().await;
     assert_eq!((report.trail.last(), report.notification.id), (Some(&outcome), id));
@@ -183,7 +183,7 @@ async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32
     let row = "select retries, locked_at is null, delay_until > now() from wakeq.events_v2 where id = $1";
     let row: (i32, bool, bool) = sqlx::query_as(row).bind(id.0).fetch_one(&stage.pool).await.unwrap();
     assert_eq!(row, (retries, true, true));
-    between.assert_found();
+    proxy.assert_found();
     worker.stop().await;
 }
 
@@ -209,7 +209,7 @@ fn promised_late() -> Timing {
 async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult, outcome: Outcome) {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
-    let between = Between::new(&stage, text, answer).await;
+    let proxy = AnswerProxy::new(&stage, text, answer).await;
     let (handler, mut door) = Door::new();
     let route = Route::new("greet").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
     let waits = match answer {
@@ -217,7 +217,7 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
         Answer::Lost => Duration::ZERO,
         Answer::Never => timing.lease,
     };
-    let mut worker = between.worker(&stage, timing, Handlers::new().on(route, handler)).await;
+    let mut worker = proxy.worker(&stage, timing, Handlers::new().on(route, handler)).await;
     let events = (0..2).map(|at| Event::new("greet", &at).unwrap().on("lamp").unwrap()).collect();
     let emitted = stage.queue.emit_all(events).await.unwrap();
     door.arrived.next().await;
@@ -230,7 +230,7 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
     worker.until(emitted[0].id, outcome).await;
     door.open(1);
     worker.until(emitted[1].id, Outcome::HandedOver).await;
-    between.assert_found();
+    proxy.assert_found();
     worker.stop().await;
 }
 
@@ -272,9 +272,9 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     queues::register(&stage, 1, Some(1)).await;
-    let between = Between::new(&stage, ROOMS, Answer::Lost).await;
+    let proxy = AnswerProxy::new(&stage, ROOMS, Answer::Lost).await;
     let (handler, mut door) = Door::new();
-    let mut worker = between.worker(&stage, timing, Handlers::new().on_queue(queues::QUEUE, handler)).await;
+    let mut worker = proxy.worker(&stage, timing, Handlers::new().on_queue(queues::QUEUE, handler)).await;
     let events = (0..4).map(|at| queues::email(queues::canvas(1 + u128::from(at % 2)), at)).collect();
     stage.queue.emit_all(events).await.unwrap();
     door.arrived.take(2).await;
@@ -286,7 +286,7 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
     assert!(waited < Duration::from_secs(1), "one waited for its promise: {waited:?}");
     door.open(2);
     worker.until_count(4, Outcome::Deleted).await;
-    between.assert_found();
+    proxy.assert_found();
     worker.stop().await;
 }
 
@@ -315,10 +315,10 @@ where
     let first = lease().await;
     assert_eq!(first.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["0", "1"]);
     for copy in first {
-        let between = Between::new(&stage, text, Answer::Lost).await;
-        let store = connect(&between.url, timing.clone()).await;
+        let proxy = AnswerProxy::new(&stage, text, Answer::Lost).await;
+        let store = connect(&proxy.url, timing.clone()).await;
         end(Admin::new(store, stage.notifier.clone()), copy).await.unwrap();
-        between.assert_found();
+        proxy.assert_found();
     }
     let next = lease().await;
     assert_eq!(next.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["2", "3"]);
@@ -338,7 +338,7 @@ async fn a_copy_whose_death_gets_no_answer_makes_room() {
         let failed = Release { error: Some("no".into()), retry: None };
         let queue = queues::QUEUE.parse().unwrap();
         let released = admin.release_copy(&queue, copy.id, &copy.lease, &failed).await?;
-        assert_eq!(released, Released::Died);
+        assert_eq!(released, ReleaseResult::Died);
         Ok(())
     })
     .await;
@@ -355,18 +355,18 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() 
         if at < 2 { event.after(Duration::from_secs(3600)).unwrap() } else { event }
     };
     let emitted = stage.queue.emit_all((0..4).map(on_object).collect()).await.unwrap();
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     worker.until_count(2, Outcome::EarlierLeft).await;
     for (at, canvas) in canvases.into_iter().enumerate() {
-        let between = Between::new(&stage, "'cancel'", Answer::Lost).await;
-        let store = connect(&between.url, timing.clone()).await;
+        let proxy = AnswerProxy::new(&stage, "'cancel'", Answer::Lost).await;
+        let store = connect(&proxy.url, timing.clone()).await;
         let admin = Admin::new(store, stage.notifier.clone());
         let (id, operator) = (emitted[at].id, Actor::user("test"));
         let elsewhere = admin.cancel(canvases[1 - at], id, &operator).await;
         assert!(matches!(elsewhere, Err(AdminError::NotFound(_))), "{elsewhere:?}");
         assert_eq!(admin.cancel(canvas, id, &operator).await.unwrap(), id);
-        between.assert_found();
+        proxy.assert_found();
     }
     let began = Instant::now();
     let seen = seen.take(2).await;
@@ -386,14 +386,14 @@ async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     let patient = StoreConfig {
         timing: timing.clone(),
-        lock_timeout: PATIENCE,
-        statement_timeout: PATIENCE,
+        lock_timeout: TIMEOUT,
+        statement_timeout: TIMEOUT,
         ..StoreConfig::default()
     };
     let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
     let (handler, mut door) = Door::new();
     let handlers = Handlers::new().on("greet", handler);
-    let worker = Running::start(store, stage.notifier.clone(), handlers, WorkerConfig::default());
+    let worker = RunningWorker::start(store, stage.notifier.clone(), handlers, WorkerConfig::default());
     let event = Event::new("greet", "x").unwrap().canvas(CanvasId(uuid::Uuid::from_u128(7)));
     let ids = [stage.emit("greet").await, stage.queue.emit(event).await.unwrap().id];
     door.arrived.take(2).await;
@@ -415,9 +415,9 @@ async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
 #[tokio::test]
 async fn a_worker_behind_it_works() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let between = Between::new(&stage, "no statement says this", Answer::Lost).await;
-    let (handler, mut seen) = telling();
-    let mut worker = between.worker(&stage, quick(), Handlers::new().on("greet", handler)).await;
+    let proxy = AnswerProxy::new(&stage, "no statement says this", Answer::Lost).await;
+    let (handler, mut seen) = recording();
+    let mut worker = proxy.worker(&stage, quick(), Handlers::new().on("greet", handler)).await;
     stage.emit_many("greet", 20).await;
     worker.until_count(20, Outcome::Deleted).await;
     assert_eq!(seen.take(20).await.len(), 20);

@@ -19,7 +19,7 @@ const TAKEN_OVER: &str = "select count(*) from runs l where exists (
 async fn a_handler_of_three_leases_runs_once() {
     let theatre = Theatre::new("long", Durations::quick()).await;
     let (_one, _other) = (theatre.worker(4).await, theatre.worker(4).await);
-    theatre.emit(WORK, Work::lasting(3 * theatre.place.timing.lease_ms)).await;
+    theatre.emit(WORK, Work::lasting(3 * theatre.services.timing.lease_ms)).await;
     theatre.until_at_least(STARTED, 1).await;
     const OPEN: &str = "select count(*) from pg_stat_activity
                          where datname = current_database() and pid <> pg_backend_pid()
@@ -28,7 +28,7 @@ async fn a_handler_of_three_leases_runs_once() {
                                                                    and l.locktype in ('tuple', 'advisory')))";
     const RENEWED: &str = "select (extract(epoch from max(e.locked_at - r.claimed_at)) * 1000)::bigint
                              from wakeq.events_v2 e join runs r on r.event = e.id";
-    theatre.until_at_least(RENEWED, theatre.place.timing.lease_ms as i64).await;
+    theatre.until_at_least(RENEWED, theatre.services.timing.lease_ms as i64).await;
     assert_eq!(theatre.count(OPEN).await, 0);
     theatre.until_empty().await;
     assert_eq!((theatre.count(STARTED).await, theatre.completed().await), (1, 1));

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeq::{Actor, Handlers, Outcome, Stop};
 
-use crate::support::{PATIENCE, Stage, scope};
+use crate::support::{Stage, TIMEOUT, scope};
 
 /// A stage with a pause and this many parked events.
 async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::testing::MemoryNotifier>) {
@@ -23,7 +23,7 @@ async fn until_published(notifier: &wakeq::testing::MemoryNotifier, count: usize
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, published).await.expect("waking did not go on");
+    tokio::time::timeout(TIMEOUT, published).await.expect("waking did not go on");
 }
 
 /// A caller with little patience learns that waking continues, and it does, without the minute's
@@ -36,7 +36,7 @@ async fn waking_goes_on_after_the_callers_patience() {
         stage.admin.clone().patience(Duration::ZERO).unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
     assert!(resumed.lifted && resumed.waking && resumed.woken < 2500, "{resumed:?}");
     until_published(&notifier, before + 2500).await;
-    let patient = stage.admin.patience(PATIENCE);
+    let patient = stage.admin.patience(TIMEOUT);
     let again = patient.unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
     assert!(!again.lifted && !again.waking, "{again:?}");
 }

@@ -13,7 +13,7 @@ use wakeq_services::TestDatabase;
 use crate::cli::Terminal;
 use crate::processes::Process;
 use crate::service::make_key;
-use crate::support::{PATIENCE, Stage, connect, database, is_skipped, quick};
+use crate::support::{Stage, TIMEOUT, connect, database, is_skipped, quick};
 
 /// No broker is configured, so any call to one would fail.
 const LOCAL: [(&str, &str); 8] = [
@@ -41,7 +41,7 @@ impl Client {
         let access = Access::new(connect(database.url(), quick()).await, AccessConfig::default()).unwrap();
         let key = make_key(&access, port, Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
         let base = format!("http://127.0.0.1:{port}/v1/canvases/{}", CanvasId::DEFAULT);
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         Self { key, base, http }
     }
 

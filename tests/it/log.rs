@@ -13,7 +13,7 @@ use wakeq::{
 };
 
 use crate::service::{Answer, Service};
-use crate::support::{PATIENCE, Stage, is_skipped};
+use crate::support::{Stage, TIMEOUT, is_skipped};
 
 fn stream(name: &str) -> StreamId {
     StreamId::new(CanvasId::DEFAULT, "accounts", name).unwrap()
@@ -124,9 +124,9 @@ async fn a_stream_that_others_hold_is_busy() {
     assert!(matches!(emit, EmitError::ObjectBusy(_)), "{emit}");
     open.commit().await.unwrap();
     receipt.announce();
-    let told = log.append(&stream("a"), events(1), AppendCondition::Empty).await.unwrap_err();
+    let error = log.append(&stream("a"), events(1), AppendCondition::Empty).await.unwrap_err();
     assert_eq!(
-        told.to_string(),
+        error.to_string(),
         "the stream accounts/a is at position 0, but was expected to be empty: read on from \
          there, decide again, and append at the position that it has then"
     );
@@ -165,7 +165,7 @@ async fn the_log_is_what_consumers_read_from() {
     // Another handle of the same process, with the same notifier.
     let other = Log::new(stage.store.clone(), stage.notifier.as_ref());
     other.append(&stream("a"), events(3), AppendCondition::None).await.unwrap();
-    tokio::time::timeout(PATIENCE, grown.changed()).await.expect("no signal").unwrap();
+    tokio::time::timeout(TIMEOUT, grown.changed()).await.expect("no signal").unwrap();
     let two = PageLimit { events: 2, bytes: PageLimit::BYTES };
     let page = EventProvider::read(&log, &source, 0, two).await.unwrap();
     assert_eq!((page.events.len(), page.more), (2, true));
@@ -261,7 +261,8 @@ async fn who_holds_readers_back_is_named() {
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *open).await.unwrap();
     assert_eq!((appenders.len(), appenders[0].pid, appenders[0].floor), (1, Some(pid), 1));
     assert!(
-        appenders[0].who.starts_with("billing of ") && appenders[0].who.ends_with("(idle in transaction)")
+        appenders[0].session.starts_with("billing of ")
+            && appenders[0].session.ends_with("(idle in transaction)")
     );
     assert!(appenders[0].open_for.unwrap() < Duration::from_secs(60));
     open.rollback().await.unwrap();

@@ -9,7 +9,7 @@ use wakeq::{Actor, CanvasId, Handlers, Notification, QueueWorker, Stop, Timestam
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};
-use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::support::{Stage, TIMEOUT, quick, scope};
 use crate::theatre::{Theatre, figure, pace, size};
 
 // Shows: EV2-06
@@ -129,11 +129,11 @@ async fn without_its_topic_a_worker_says_what_to_create() {
     let task = tokio::spawn(worker.run());
     let missing =
         |words: &Option<String>| words.as_ref().is_some_and(|words| words.contains("does not exist"));
-    let words = tokio::time::timeout(PATIENCE, trouble.wait_for(missing)).await.unwrap().unwrap().clone();
+    let words = tokio::time::timeout(TIMEOUT, trouble.wait_for(missing)).await.unwrap().unwrap().clone();
     let words = words.unwrap();
     assert!(words.contains(&config.subscription) && words.contains("wakeq topics create"), "{words}");
     create_topics(&config).await.unwrap();
-    tokio::time::timeout(PATIENCE, trouble.wait_for(Option::is_none)).await.expect("not ready").unwrap();
+    tokio::time::timeout(TIMEOUT, trouble.wait_for(Option::is_none)).await.expect("not ready").unwrap();
     stage.emit("greet").await;
     let emptied = async {
         // no signal says when a row is gone
@@ -142,7 +142,7 @@ async fn without_its_topic_a_worker_says_what_to_create() {
             ticks.tick().await;
         }
     };
-    tokio::time::timeout(PATIENCE, emptied).await.expect("the event did not run");
+    tokio::time::timeout(TIMEOUT, emptied).await.expect("the event did not run");
     stop.cancel();
     task.await.unwrap().unwrap();
 }

@@ -13,7 +13,7 @@ use wakeq::{CanvasId, EventId, Notification};
 use crate::brokers::Broker;
 
 /// Far longer than anything here takes; a test that waits this long has failed.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 macro_rules! on_every_broker {
     ($($check:ident),* $(,)?) => {
@@ -67,8 +67,8 @@ pub(crate) async fn next(subscription: &mut dyn Subscription) -> (EventId, Deliv
 }
 
 async fn next_delivery(subscription: &mut dyn Subscription) -> Delivery {
-    let Ok(delivery) = timeout(PATIENCE, subscription.next()).await else {
-        panic!("nothing delivered in {PATIENCE:?}; trouble: {:?}", subscription.trouble());
+    let Ok(delivery) = timeout(TIMEOUT, subscription.next()).await else {
+        panic!("nothing delivered in {TIMEOUT:?}; trouble: {:?}", subscription.trouble());
     };
     delivery.expect("the subscription is open")
 }
@@ -92,7 +92,7 @@ async fn carries_2500_notifications(broker: Broker) {
     let all_ms = started.elapsed().as_millis();
     println!("{}: 2,500 published in {published_ms} ms, received after {all_ms} ms", broker.name);
     assert_eq!(received, ids(&sent));
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 async fn an_acknowledged_delivery_is_gone(broker: Broker) {
@@ -100,7 +100,7 @@ async fn an_acknowledged_delivery_is_gone(broker: Broker) {
     broker.notifier.publish(&notifications(1)).await.unwrap();
     next(&mut *first).await.1.acknowledge();
     // Returns before its grace only if it sent the acknowledgement.
-    timeout(PATIENCE, first.close(2 * PATIENCE)).await.expect("nothing is unanswered");
+    timeout(TIMEOUT, first.close(2 * TIMEOUT)).await.expect("nothing is unanswered");
 
     let mut second = broker.notifier.subscribe(10).await.unwrap();
     let mut markers = HashSet::new();
@@ -116,7 +116,7 @@ async fn an_acknowledged_delivery_is_gone(broker: Broker) {
     };
     assert!(markers.contains(&id), "what was acknowledged came again");
     delivery.acknowledge();
-    second.close(PATIENCE).await;
+    second.close(TIMEOUT).await;
 }
 
 async fn a_delivery_put_back_comes_again(broker: Broker) {
@@ -137,7 +137,7 @@ async fn comes_again(broker: Broker, give_back: fn(Delivery)) {
     let (id, delivery) = next(&mut *subscription).await;
     assert_eq!(id, sent[0].id);
     delivery.acknowledge();
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 async fn subscribers_share_the_work(broker: Broker) {
@@ -164,8 +164,8 @@ async fn subscribers_share_the_work(broker: Broker) {
         yield_now().await;
     }
     assert_eq!(by_first.union(&by_second).copied().collect::<HashSet<_>>(), sent);
-    first.close(PATIENCE).await;
-    second.close(PATIENCE).await;
+    first.close(TIMEOUT).await;
+    second.close(TIMEOUT).await;
 }
 
 async fn a_malformed_message_hurts_nobody(broker: Broker) {
@@ -187,7 +187,7 @@ async fn a_malformed_message_hurts_nobody(broker: Broker) {
         delivery.acknowledge();
     }
     assert_eq!((received, malformed), (ids(&sent), 1));
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 /// Google's emulator pushes more than that to the client, which Google's service does not; neither
@@ -208,7 +208,7 @@ async fn hands_out_no_more_than_max_outstanding(broker: Broker) {
         held.push(next(&mut *subscription).await.1);
     }
     held.into_iter().for_each(Delivery::acknowledge);
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 /// What it no longer hands out goes to another subscription, and nothing to both. Google's emulator
@@ -219,13 +219,13 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
     broker.notifier.publish(&sent).await.unwrap();
     let mut handed_out = vec![next(&mut *first).await];
     first.stop();
-    while let Some(delivery) = timeout(PATIENCE, first.next()).await.expect("it ends") {
+    while let Some(delivery) = timeout(TIMEOUT, first.next()).await.expect("it ends") {
         handed_out.push((delivery.notification.as_ref().unwrap().id, delivery));
     }
     assert!(handed_out.len() <= 100, "{} at once", handed_out.len());
     let mut received: HashSet<EventId> = handed_out.iter().map(|(id, _)| *id).collect();
     handed_out.into_iter().for_each(|(_, delivery)| delivery.acknowledge());
-    timeout(PATIENCE, first.close(2 * PATIENCE)).await.expect("nothing is unanswered");
+    timeout(TIMEOUT, first.close(2 * TIMEOUT)).await.expect("nothing is unanswered");
     let mut second = broker.notifier.subscribe(100).await.unwrap();
     let expected = if broker.forgets_closed_streams_late() { received.len() } else { sent.len() };
     while received.len() < expected {
@@ -234,7 +234,7 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
         delivery.acknowledge();
     }
     assert!(received.is_subset(&ids(&sent)));
-    second.close(PATIENCE).await;
+    second.close(TIMEOUT).await;
     broker.forget().await;
 }
 
@@ -252,7 +252,7 @@ async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
         held.insert(id);
         deliveries.push(delivery);
     }
-    let closing = tokio::spawn(first.close(4 * PATIENCE));
+    let closing = tokio::spawn(first.close(4 * TIMEOUT));
     let started = Instant::now();
     let expected = if broker.forgets_closed_streams_late() { 0 } else { 90 };
     let (sender, mut taken) = mpsc::channel(1000);
@@ -269,21 +269,21 @@ async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     }
     let mut given_back = HashSet::new();
     while given_back.len() < expected {
-        given_back.insert(timeout(2 * PATIENCE, taken.recv()).await.expect("given back").unwrap());
+        given_back.insert(timeout(2 * TIMEOUT, taken.recv()).await.expect("given back").unwrap());
     }
     let (count, elapsed_ms) = (given_back.len(), started.elapsed().as_millis());
     println!("{}: {count} of 90 given back and taken by another in {elapsed_ms} ms", broker.name);
     assert!(given_back.is_disjoint(&held), "what is handed out stays with its holder");
     assert!(!closing.is_finished(), "ten deliveries are unanswered");
     deliveries.into_iter().for_each(Delivery::acknowledge);
-    timeout(PATIENCE, closing).await.expect("all answered").unwrap();
+    timeout(TIMEOUT, closing).await.expect("all answered").unwrap();
     takers.shutdown().await;
     broker.forget().await;
 }
 
 async fn closing_without_deliveries_is_quick(broker: Broker) {
     let subscription = broker.notifier.subscribe(10).await.unwrap();
-    timeout(PATIENCE, subscription.close(2 * PATIENCE)).await.expect("nothing to wait for");
+    timeout(TIMEOUT, subscription.close(2 * TIMEOUT)).await.expect("nothing to wait for");
 }
 
 async fn a_max_outstanding_of_zero_is_refused(broker: Broker) {

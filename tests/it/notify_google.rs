@@ -9,7 +9,7 @@ use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics
 use wakeq_services::GoogleEmulator;
 
 use crate::brokers::Broker;
-use crate::notify::{PATIENCE, next, notifications};
+use crate::notify::{TIMEOUT, next, notifications};
 
 #[tokio::test]
 async fn the_body_on_the_wire_is_as_agreed() {
@@ -26,7 +26,7 @@ async fn the_body_on_the_wire_is_as_agreed() {
         .unwrap();
     let path = format!("projects/{}/subscriptions/{}", config.project, config.subscription);
     let mut stream = subscriber.subscribe(path).build();
-    let (message, handler) = timeout(PATIENCE, stream.next()).await.unwrap().unwrap().unwrap();
+    let (message, handler) = timeout(TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
     handler.ack();
     let expected = format!(r#"{{"id":"{}","canvasID":"{}"}}"#, sent[0].id, sent[0].canvas);
     assert_eq!(std::str::from_utf8(&message.data).unwrap(), expected);
@@ -74,7 +74,7 @@ async fn a_missing_subscription_is_trouble_until_somebody_creates_it() {
     notifier.publish(&notifications(1)).await.unwrap();
     next(&mut *subscription).await.1.acknowledge();
     assert_eq!(subscription.trouble(), None);
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn publishing_creates_what_is_missing_where_that_is_allowed() {
     for _ in 0..5 {
         next(&mut *subscription).await.1.acknowledge();
     }
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 // Shows: CARD-07
@@ -129,7 +129,7 @@ async fn a_broker_killed_and_restarted_is_used_again() {
     until(|| subscription.trouble().is_none()).await;
     delivery.acknowledge();
     held.acknowledge();
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
     emulator.stop().await.unwrap();
 }
 
@@ -146,7 +146,7 @@ async fn a_subscription_deleted_under_an_open_stream_is_noticed() {
     until_created(&config).await;
     notifier.publish(&notifications(1)).await.unwrap();
     next(&mut *subscription).await.1.acknowledge();
-    subscription.close(PATIENCE).await;
+    subscription.close(TIMEOUT).await;
 }
 
 async fn until(condition: impl Fn() -> bool) {
@@ -156,7 +156,7 @@ async fn until(condition: impl Fn() -> bool) {
             ticks.tick().await;
         }
     };
-    timeout(PATIENCE, reached).await.expect("it did not happen");
+    timeout(TIMEOUT, reached).await.expect("it did not happen");
 }
 
 async fn until_created(config: &wakeq::notify::PubSubConfig) {
@@ -166,5 +166,5 @@ async fn until_created(config: &wakeq::notify::PubSubConfig) {
             ticks.tick().await;
         }
     };
-    timeout(PATIENCE, created).await.expect("it was not created again");
+    timeout(TIMEOUT, created).await.expect("it was not created again");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use wakeq::{Actor, AdminError, CanvasId, DeadFilter, Event, EventId, HandlerStats, Outcome, RuleKind, Stop};
 
-use crate::support::{PATIENCE, Stage, scope};
+use crate::support::{Stage, TIMEOUT, scope};
 
 impl Stage {
     async fn sql(&self, sql: &'static str) -> u64 {
@@ -203,7 +203,7 @@ async fn dead_events_are_listed_and_brought_back() {
     assert_eq!(count(&all).await, 1, "who wakes by hand does not know how long they are kept");
     stage.sql("update wakeq.chores set next_at = now() where name = 'minute'").await;
     let worker = stage.worker(wakeq::Handlers::new());
-    let deadline = tokio::time::Instant::now() + PATIENCE;
+    let deadline = tokio::time::Instant::now() + TIMEOUT;
     while count(&all).await > 0 {
         assert!(tokio::time::Instant::now() < deadline, "a worker keeps them for 30 days");
     }

@@ -7,8 +7,8 @@ use wakeq::{
     Outcome, RetryPolicy, Route,
 };
 
-use crate::door::{Door, answering, telling};
-use crate::support::{Running, Stage, is_skipped, scope};
+use crate::door::{Door, answering, recording};
+use crate::support::{RunningWorker, Stage, is_skipped, scope};
 
 fn once(name: &str) -> Route {
     Route::new(name).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() })
@@ -40,7 +40,7 @@ async fn emit_later(stage: &Stage, name: &str) -> EventId {
 }
 
 /// A worker under which this many events of the handler died.
-async fn dying(stage: &Stage, name: &str, count: usize) -> (Running, Vec<EventId>) {
+async fn dying(stage: &Stage, name: &str, count: usize) -> (RunningWorker, Vec<EventId>) {
     let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
     let mut worker = stage.worker(Handlers::new().on(once(name), handler));
     let ids = stage.emit_many(name, count).await;
@@ -177,7 +177,7 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
     let (stage, _) = Stage::memory().await;
     let (worker, ids) = dying(&stage, "greet", 3).await;
     worker.stop().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let nobody = DeadFilter { scope: Some(scope("other")), ..DeadFilter::default() };
     assert_eq!(redrive(&stage, &nobody).await, 0);
@@ -252,7 +252,7 @@ async fn waking_all_replaces_every_lost_message() {
     let (stage, notifier) = Stage::memory().await;
     let ids = stage.emit_many("greet", 1200).await;
     notifier.forget_everything();
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let pass = stage.admin.wake(true).await.unwrap();
     assert_eq!(pass.woken, 1200);
     let worker = stage.worker(Handlers::new().on("greet", handler));

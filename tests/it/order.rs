@@ -10,12 +10,12 @@ use wakeq::machine::{Consumption, consume};
 use wakeq::notify::Notifier;
 use wakeq::testing::TestKit;
 use wakeq::{
-    Actor, CanvasId, EmitError, Event, EventError, EventId, Execution, Explanation, HandlerError, Handlers,
-    Lane, Link, Notification, ObjectKey, Outcome, Place, Queue, QueueConfig, RetryPolicy, Route, Standing,
-    Store, StoreConfig, WorkerConfig,
+    Actor, CanvasId, CheckResult, EmitError, Event, EventError, EventId, Execution, Explanation,
+    HandlerError, Handlers, Lane, Link, Notification, ObjectKey, Outcome, Place, Queue, QueueConfig,
+    RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
 };
 
-use crate::support::{PATIENCE, Stage, is_skipped, quick, scope};
+use crate::support::{Stage, TIMEOUT, is_skipped, quick, scope};
 use crate::theatre::{figure, size};
 
 const HANDLER: &str = "index";
@@ -103,7 +103,7 @@ async fn events_of_an_object_run_in_their_order() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("all of them run");
     let chains = log.chains();
     assert_eq!(chains.len(), objects as usize);
     chains.values().for_each(|links| assert_chain(links, each as usize));
@@ -144,7 +144,7 @@ async fn a_slow_object_delays_no_other() {
     let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, behind).await.unwrap() else {
         panic!("it is there")
     };
-    assert_eq!(live.standing, Standing::Behind);
+    assert_eq!(live.state, CheckResult::Behind);
     assert!(live.first.is_some_and(|(first, _)| first != behind));
     gate.add_permits(1);
     assert_eq!(starts.recv().await, Some(2), "its turn");
@@ -194,7 +194,7 @@ async fn a_long_chain_lets_others_in() {
         async move { Ok(other.send(at).await?) }
     });
     let worker = stage.worker_with(handlers, WorkerConfig { capacity: 1, ..WorkerConfig::default() });
-    let at = tokio::time::timeout(PATIENCE, others.recv()).await.unwrap().unwrap();
+    let at = tokio::time::timeout(TIMEOUT, others.recv()).await.unwrap().unwrap();
     assert!(at < 200, "it ran after {at} of the chain");
     worker.stop().await;
 }
@@ -232,7 +232,7 @@ async fn an_object_stands_still_until_somebody_decides() {
     let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, emitted[1].id).await.unwrap() else {
         panic!("it is there")
     };
-    assert_eq!((live.standing, live.standing.outcome()), (Standing::Halted, Outcome::ObjectHalted));
+    assert_eq!((live.state, live.state.outcome()), (CheckResult::Halted, Outcome::ObjectHalted));
     // The first is mended and redriven: it runs before those that waited. The second dies in its
     // turn.
     broken.lock().unwrap().remove(&0);

@@ -9,7 +9,7 @@ use wakeq::machine::{Consumption, consume};
 use wakeq::{Actor, CanvasId, Event, EventId, Lane, Link, Notification};
 
 use crate::children::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
-use crate::support::{PATIENCE, scope};
+use crate::support::{TIMEOUT, scope};
 use crate::theatre::{Theatre, figure, list, size};
 
 const ENDED: &str =
@@ -281,7 +281,7 @@ async fn an_emitter_dies_within_its_transaction() {
             }
         }
     };
-    let after = tokio::time::timeout(PATIENCE, freed).await.expect("the object is free");
+    let after = tokio::time::timeout(TIMEOUT, freed).await.expect("the object is free");
     assert_eq!(after.prev, before.id);
     let object = theatre.queue.object(CanvasId::DEFAULT, "work:1").await.unwrap().unwrap();
     assert_eq!((object.last_id, object.state), (after.id, None));

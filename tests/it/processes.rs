@@ -15,19 +15,19 @@ use wakeq::{
     StreamId,
 };
 use wakeq_services::TestDatabase;
-use wakeq_services::{Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, Guard, Launch};
 
 use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::receiver::Receiver;
-use crate::support::{PATIENCE, SECRET_KEY, Stage, database, durability, is_skipped, quick};
+use crate::support::{SECRET_KEY, Stage, TIMEOUT, database, durability, is_skipped, quick};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
 
 /// A process, and the lines that it prints.
 pub(crate) struct Process {
-    pub(crate) child: Guarded,
+    pub(crate) child: ChildProcess,
     lines: mpsc::Receiver<String>,
     _guard: Guard,
 }
@@ -102,13 +102,13 @@ impl Process {
                 }
             }
         };
-        let line = tokio::time::timeout(PATIENCE, found).await;
+        let line = tokio::time::timeout(TIMEOUT, found).await;
         line.unwrap_or_else(|_| panic!("it does not say {words:?}:\n{}", self.child.last_lines()))
     }
 
     /// Its exit code, and the number of further lines that contain these words.
     pub(crate) async fn ends(mut self, words: &str) -> (Option<i32>, usize) {
-        let status = tokio::time::timeout(PATIENCE, self.child.ended()).await.expect("it does not end");
+        let status = tokio::time::timeout(TIMEOUT, self.child.ended()).await.expect("it does not end");
         let mut count = 0;
         while let Some(line) = self.lines.recv().await {
             count += usize::from(line.contains(words));
@@ -117,7 +117,7 @@ impl Process {
     }
 
     pub(crate) async fn stop(self) -> Option<i32> {
-        self.child.stop(PATIENCE).await.unwrap();
+        self.child.stop(TIMEOUT).await.unwrap();
         self.ends("").await.0
     }
 }
@@ -142,8 +142,8 @@ async fn consume(parts: &wakeq::cli::Parts) -> Result<(), wakeq::cli::BoxError> 
     let broker = EventBroker::single(BrokerBacking::Postgres(store.clone()), BrokerConfig::default())?;
     let skips = ConsumerConfig { on_error: ErrorStrategy::skip(), ..ConsumerConfig::default() };
     for (group, processor, config) in [
-        ("printed", Arc::new(Printed) as Arc<dyn EventProcessor>, ConsumerConfig::default()),
-        ("choosy", Arc::new(Choosy), skips),
+        ("printed", Arc::new(PrintingProcessor) as Arc<dyn EventProcessor>, ConsumerConfig::default()),
+        ("choosy", Arc::new(FailingProcessor), skips),
     ] {
         let (group, source) = (group.parse()?, EventSource::category("companies")?);
         let consumer = Consumer::new(group, source, log.clone(), Arc::new(store.clone()), processor, config)?;
@@ -159,10 +159,10 @@ async fn consume(parts: &wakeq::cli::Parts) -> Result<(), wakeq::cli::BoxError> 
     Ok(())
 }
 
-struct Printed;
+struct PrintingProcessor;
 
 #[async_trait::async_trait]
-impl EventProcessor for Printed {
+impl EventProcessor for PrintingProcessor {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
         println!("\nconsumed {}", event.id);
         Ok(())
@@ -170,10 +170,10 @@ impl EventProcessor for Printed {
 }
 
 /// Fails on events that say `broken`, which are then given up.
-struct Choosy;
+struct FailingProcessor;
 
 #[async_trait::async_trait]
-impl EventProcessor for Choosy {
+impl EventProcessor for FailingProcessor {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
         if event.payload == "\"broken\"" { Err("it is broken".into()) } else { Ok(()) }
     }
@@ -210,7 +210,7 @@ async fn a_process_without_handlers_only_wakes() {
     let silent: uuid::Uuid = sqlx::query_scalar(silent).fetch_one(&stage.pool).await.unwrap();
     expected.insert(wakeq::EventId(silent));
     while !expected.is_empty() {
-        let delivery = tokio::time::timeout(PATIENCE, subscription.next()).await.expect("nothing more comes");
+        let delivery = tokio::time::timeout(TIMEOUT, subscription.next()).await.expect("nothing more comes");
         let delivery = delivery.unwrap();
         expected.remove(&delivery.notification.as_ref().unwrap().id);
         delivery.acknowledge();
@@ -259,7 +259,7 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, done).await.expect("it did not complete");
+    tokio::time::timeout(TIMEOUT, done).await.expect("it did not complete");
     assert_eq!(second.stop().await, Some(0));
 }
 

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::{Reach, Scope};
 use wakeq::{
-    Actor, CanvasId, Event, EventId, Execution, Explanation, HandlerScope, Handlers, Name, NewQueue, Outcome,
-    RuleKind, Standing, Stop,
+    Actor, CanvasId, CheckResult, Event, EventId, Execution, Explanation, HandlerScope, Handlers, Name,
+    NewQueue, Outcome, RuleKind, Stop,
 };
 
 use crate::service::{Service, make_key};
@@ -197,7 +197,7 @@ async fn rules_of_a_canvas_hold_no_copies() {
     let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, copy).await.unwrap() else {
         panic!("it waits");
     };
-    assert_eq!((live.standing, live.rule), (Standing::Ready, None));
+    assert_eq!((live.state, live.rule), (CheckResult::Ready, None));
     let done = |_: Execution| async { Ok(()) };
     let mut worker = stage.worker(Handlers::new().on_queue("billing", done));
     worker.until(copy, Outcome::Deleted).await;
@@ -224,7 +224,7 @@ async fn a_queue_that_takes_its_copies_back_wakes_them() {
     let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, copy).await.unwrap() else {
         panic!("it is held");
     };
-    assert_eq!((live.standing, live.notify_at), (Standing::Held(RuleKind::Pause), None));
+    assert_eq!((live.state, live.notify_at), (CheckResult::Held(RuleKind::Pause), None));
     stage.admin.put_queue(&billing(), &queue(false), &ada()).await.unwrap();
     stage.admin.wake(true).await.unwrap();
     worker.until(copy, Outcome::Deleted).await;

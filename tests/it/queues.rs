@@ -7,11 +7,11 @@ use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
 use wakeq::notify::Notifier;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, Execution, Explanation, HandlerError, Handlers, NewQueue, Outcome,
-    Place, RetryPolicy, Route, Standing,
+    Actor, CanvasId, CheckResult, Event, EventId, Execution, Explanation, HandlerError, Handlers, NewQueue,
+    Outcome, Place, RetryPolicy, Route,
 };
 
-use crate::support::{PATIENCE, Stage, quick};
+use crate::support::{Stage, TIMEOUT, quick};
 
 pub(crate) const QUEUE: &str = "emails";
 
@@ -68,7 +68,7 @@ async fn until_empty(stage: &Stage) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("all of them run");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("all of them run");
 }
 
 /// Events that match a registered queue are copied, and its workers run them, each copy once; an
@@ -204,7 +204,7 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     let Explanation::Live(live) = stage.admin.explain(canvas(1), EventId(copy)).await.unwrap() else {
         panic!("it is there")
     };
-    assert_eq!((live.standing, live.copy_of.unwrap().queue.as_str()), (Standing::Ready, QUEUE));
+    assert_eq!((live.state, live.copy_of.unwrap().queue.as_str()), (CheckResult::Ready, QUEUE));
     worker.stop().await;
 }
 
@@ -254,7 +254,7 @@ async fn consumers_beside_one_another_see_the_same_order() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, others).await.expect("nobody waits for the third");
+    tokio::time::timeout(TIMEOUT, others).await.expect("nobody waits for the third");
     assert!(seen[2].lock().unwrap().is_empty());
     gate.close();
     until_empty(&stage).await;

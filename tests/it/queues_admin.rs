@@ -7,12 +7,12 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError,
     Handlers, Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, Store,
-    StoreConfig, TargetPolicy, Waiting, WorkerConfig,
+    StoreConfig, TargetPolicy, WaitingCopies, WorkerConfig,
 };
 use wiremock::ResponseTemplate;
 
 use crate::receiver::{Receiver, answering, to_loopback};
-use crate::support::{PATIENCE, Running, Stage, quick};
+use crate::support::{RunningWorker, Stage, TIMEOUT, quick};
 
 fn name() -> Name {
     "email_events".parse().unwrap()
@@ -112,7 +112,7 @@ async fn what_no_queue_can_have_is_refused_in_words() {
         let refused = stage.admin.put_queue(&name(), &queue, &ada()).await.unwrap_err();
         assert!(refused.to_string().contains(words), "{refused}");
     }
-    let absent = || async { stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await };
+    let absent = || async { stage.admin.delete_queue(&name(), WaitingCopies::Drain, &ada()).await };
     assert!(matches!(absent().await, Err(AdminError::NoQueue(_))));
     assert!(matches!(stage.admin.queue(&name()).await, Err(AdminError::NoQueue(_))));
     assert!(matches!(stage.admin.facets(&name(), None, 10).await, Err(AdminError::NoQueue(_))));
@@ -193,8 +193,7 @@ async fn registrations_at_once_are_all_done() {
 #[tokio::test]
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (stage, _) = Stage::memory().await;
-    let patient =
-        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let store = Store::connect(stage.database.url(), patient).await.unwrap();
     let admin = Admin::new(store, stage.notifier.clone());
     let mut others = stage.pool.begin().await.unwrap();
@@ -279,7 +278,9 @@ async fn replacing_a_queue_lets_it_go_on() {
         Handlers::new(),
         WorkerConfig::default(),
     );
-    let mut worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
+    let mut worker = RunningWorker::of(
+        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
+    );
     worker.until_count(2, Outcome::Deferred).await;
     let with_target = NewQueue { target: Some(to(&receiver.url)), ..emails() };
     let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
@@ -321,7 +322,9 @@ async fn a_queues_target_that_is_gone_has_failed() {
         Handlers::new(),
         WorkerConfig::default(),
     );
-    let mut worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
+    let mut worker = RunningWorker::of(
+        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
+    );
     emit(&stage, canvas(1), 1).await;
     worker.until_count(1, Outcome::Deleted).await;
     assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);
@@ -340,7 +343,7 @@ async fn a_queue_goes_with_its_last_copy() {
     let with_target = NewQueue { target: Some(to("http://127.0.0.1:1/")), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     emit(&stage, canvas(1), 3).await;
-    let deleted = stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await.unwrap();
+    let deleted = stage.admin.delete_queue(&name(), WaitingCopies::Drain, &ada()).await.unwrap();
     assert!(!deleted.gone);
     assert!(stage.admin.queue(&name()).await.unwrap().0.draining);
     let late = Event::new("opened_email", &0).unwrap().module("email_event").unwrap().only_to_queues();
@@ -357,10 +360,10 @@ async fn a_queue_goes_with_its_last_copy() {
 
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     emit(&stage, canvas(1), 2100).await;
-    assert!(!stage.admin.delete_queue(&name(), Waiting::Drain, &ada()).await.unwrap().gone);
-    assert!(stage.admin.delete_queue(&name(), Waiting::Drop, &ada()).await.unwrap().gone);
+    assert!(!stage.admin.delete_queue(&name(), WaitingCopies::Drain, &ada()).await.unwrap().gone);
+    assert!(stage.admin.delete_queue(&name(), WaitingCopies::Drop, &ada()).await.unwrap().gone);
     assert_eq!(stage.rows().await, 0);
-    let refused = stage.admin.delete_queue(&name(), Waiting::Drop, &ada()).await;
+    let refused = stage.admin.delete_queue(&name(), WaitingCopies::Drop, &ada()).await;
     assert!(matches!(refused, Err(AdminError::NoQueue(_))));
     let actions = "select string_agg(action, ' ' order by id) from wakeq.audit_log where canvas_id = $1";
     let actions: String = sqlx::query_scalar(actions).bind(Uuid::nil()).fetch_one(&stage.pool).await.unwrap();

@@ -18,18 +18,18 @@ use wakeq::delivery::DeliveryConfig;
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 pub(crate) struct Receiver {
     /// The URL to which events are sent.
     pub(crate) url: String,
-    requests: mpsc::Receiver<Arrived>,
+    requests: mpsc::Receiver<PendingRequest>,
     _serving: AbortOnDropHandle<()>,
 }
 
 /// A request that has not been answered. Dropping it closes its connection without an answer.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct PendingRequest {
     /// Method and path.
     pub(crate) line: String,
     pub(crate) headers: BTreeMap<String, String>,
@@ -51,8 +51,8 @@ impl Receiver {
     }
 
     /// The next request.
-    pub(crate) async fn next(&mut self) -> Arrived {
-        let next = tokio::time::timeout(PATIENCE, self.requests.recv()).await;
+    pub(crate) async fn next(&mut self) -> PendingRequest {
+        let next = tokio::time::timeout(TIMEOUT, self.requests.recv()).await;
         next.expect("no request came in time").expect("it serves as long as it is there")
     }
 
@@ -79,7 +79,7 @@ pub(crate) fn to_loopback() -> DeliveryConfig {
 }
 
 /// Reads one request and answers it, then closes the connection.
-async fn take(mut stream: TcpStream, requests: mpsc::Sender<Arrived>) -> Option<()> {
+async fn take(mut stream: TcpStream, requests: mpsc::Sender<PendingRequest>) -> Option<()> {
     let mut bytes = Vec::new();
     let end = loop {
         if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -104,13 +104,16 @@ async fn take(mut stream: TcpStream, requests: mpsc::Sender<Arrived>) -> Option<
         }
     }
     let (answer, answered) = oneshot::channel();
-    requests.send(Arrived { line, headers, body: String::from_utf8(body).ok()?, answer }).await.ok()?;
+    requests
+        .send(PendingRequest { line, headers, body: String::from_utf8(body).ok()?, answer })
+        .await
+        .ok()?;
     let answer = answered.await.ok()?;
     stream.write_all(answer.as_bytes()).await.ok()?;
     stream.shutdown().await.ok()
 }
 
-impl Arrived {
+impl PendingRequest {
     /// Answers with a status (`204 No Content`) and headers (`retry-after: 7`).
     pub(crate) fn answer(self, status: &str, headers: &[&str]) {
         let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();

@@ -10,7 +10,7 @@ use wakeq::{
     Stop, Store, StoreConfig, StreamId, WorkerConfig,
 };
 
-use crate::support::{Running, Stage, connect, is_skipped, login, quick, scope};
+use crate::support::{RunningWorker, Stage, connect, is_skipped, login, quick, scope};
 
 /// A stage whose API and workers log in as roles of their own.
 struct Roles {
@@ -132,7 +132,8 @@ async fn the_api_and_a_worker_share_the_work() {
     let (ada, other) = (Actor::user("ada"), CanvasId(uuid::Uuid::from_u128(7)));
     let never_again = Route::new("fail").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
     let handlers = Handlers::new().on("done", done).on(never_again, fail);
-    let mut running = Running::start(worker.clone(), notifier.clone(), handlers, WorkerConfig::default());
+    let mut running =
+        RunningWorker::start(worker.clone(), notifier.clone(), handlers, WorkerConfig::default());
 
     admin.pause(&scope("done"), &ada, &Stop::default()).await.unwrap();
     let event = |name| Event::new(name, &1).unwrap();

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, EmitError, Event, EventId, Queue, QueueConfig, Store, StoreConfig, StoreError};
 
-use crate::support::{PATIENCE, cluster, fit};
+use crate::support::{TIMEOUT, cluster, fit};
 
 const ROLE: &str = "rotating";
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
@@ -24,7 +24,7 @@ async fn ask_for_the_password(owner: &mut PgConnection, wrong: &PgConnectOptions
     std::fs::write(&rules, format!("host all {ROLE} all scram-sha-256\n{others}")).unwrap();
     say(owner, "select pg_reload_conf()").await;
     let refused = async { while PgConnection::connect_with(wrong).await.is_ok() {} };
-    tokio::time::timeout(PATIENCE, refused).await.expect("the server asks for the password");
+    tokio::time::timeout(TIMEOUT, refused).await.expect("the server asks for the password");
 }
 
 fn queue(store: &Store) -> Queue {
@@ -69,29 +69,29 @@ async fn a_password_changes_amid_emits() {
     let connect = async || {
         Store::connect_with(options.clone().password("first"), fit(StoreConfig::default())).await.unwrap()
     };
-    let (told, untold) = (connect().await, connect().await);
+    let (updated, stale) = (connect().await, connect().await);
     let (emitted, mut seen) = watch::channel(0);
     let (end, ends) = watch::channel(false);
-    let emitting = tokio::spawn(emit_on(queue(&told), emitted, ends));
+    let emitting = tokio::spawn(emit_on(queue(&updated), emitted, ends));
     seen.wait_for(|count| *count >= 100).await.unwrap();
 
     say(&mut owner, &format!("alter role {ROLE} password 'second'")).await;
     let elsewhere = options.clone().password("second").database("template1");
-    let refused = told.set_connect_options(elsewhere).unwrap_err().to_string();
+    let refused = updated.set_connect_options(elsewhere).unwrap_err().to_string();
     assert!(refused.contains("connect another store"), "{refused}");
-    told.set_connect_options(options.clone().password("second")).unwrap();
+    updated.set_connect_options(options.clone().password("second")).unwrap();
     let lost = format!("select pg_terminate_backend(pid) from pg_stat_activity where usename = '{ROLE}'");
     say(&mut owner, &lost).await;
     let before = *seen.borrow_and_update();
     let more = seen.wait_for(|count| *count >= before + 100);
-    tokio::time::timeout(PATIENCE, more).await.expect("it goes on").unwrap();
+    tokio::time::timeout(TIMEOUT, more).await.expect("it goes on").unwrap();
     end.send_replace(true);
     let (ids, failed) = emitting.await.unwrap();
     assert!(failed <= 10, "{failed} emits failed, more than there were connections");
 
-    let untold = queue(&untold);
+    let stale = queue(&stale);
     for attempt in 0..3 {
-        let refused = untold.emit(Event::new("greet", &attempt).unwrap()).await.unwrap_err();
+        let refused = stale.emit(Event::new("greet", &attempt).unwrap()).await.unwrap_err();
         assert!(matches!(refused, EmitError::Store(StoreError::Unavailable(_))), "{refused}");
     }
     let there = "select count(*) from wakeq.events_v2 where id = any ($1)";

@@ -18,7 +18,7 @@ use wakeq::access::Scope;
 use wakeq::{CanvasId, Event, EventId, Execution, Handlers, WorkerConfig};
 
 use crate::service::{Answer, Service};
-use crate::support::{PATIENCE, Running, Stage};
+use crate::support::{RunningWorker, Stage, TIMEOUT};
 use crate::theatre::{figure, is_full, size};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
@@ -31,9 +31,9 @@ fn settings() -> Settings {
     Settings::of(&deployed("components/depth-autoscaling/scaler.yaml"))
 }
 
-/// The executions of all workers: they begin, wait at the door of their worker, and end.
+/// Counts the executions of all workers.
 #[derive(Default)]
-struct Floor {
+struct Executions {
     inside: watch::Sender<usize>,
     completed: Mutex<Vec<EventId>>,
     /// Executions that were cut off.
@@ -42,44 +42,44 @@ struct Floor {
 
 /// A worker, and the door at which its executions wait.
 struct Worker {
-    running: Running,
+    running: RunningWorker,
     door: Arc<Semaphore>,
     inside: Arc<AtomicUsize>,
 }
 
 struct Visit {
-    floor: Arc<Floor>,
+    executions: Arc<Executions>,
     inside: Arc<AtomicUsize>,
     let_out: bool,
 }
 
 impl Visit {
-    fn begin(floor: &Arc<Floor>, inside: &Arc<AtomicUsize>) -> Self {
+    fn begin(executions: &Arc<Executions>, inside: &Arc<AtomicUsize>) -> Self {
         inside.fetch_add(1, Ordering::SeqCst);
-        floor.inside.send_modify(|all| *all += 1);
-        Self { floor: Arc::clone(floor), inside: Arc::clone(inside), let_out: false }
+        executions.inside.send_modify(|all| *all += 1);
+        Self { executions: Arc::clone(executions), inside: Arc::clone(inside), let_out: false }
     }
 
     fn complete(&mut self, id: EventId) {
         self.let_out = true;
-        self.floor.completed.lock().unwrap().push(id);
+        self.executions.completed.lock().unwrap().push(id);
     }
 }
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        self.floor.cut_off.fetch_add(usize::from(!self.let_out), Ordering::SeqCst);
+        self.executions.cut_off.fetch_add(usize::from(!self.let_out), Ordering::SeqCst);
         self.inside.fetch_sub(1, Ordering::SeqCst);
-        self.floor.inside.send_modify(|all| *all -= 1);
+        self.executions.inside.send_modify(|all| *all -= 1);
     }
 }
 
 impl Worker {
-    fn start(stage: &Stage, floor: &Arc<Floor>, capacity: usize, shutdown_grace: Duration) -> Self {
+    fn start(stage: &Stage, executions: &Arc<Executions>, capacity: usize, shutdown_grace: Duration) -> Self {
         let (door, inside) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
-        let (floor, closed, counted) = (Arc::clone(floor), Arc::clone(&door), Arc::clone(&inside));
+        let (executions, closed, counted) = (Arc::clone(executions), Arc::clone(&door), Arc::clone(&inside));
         let handlers = Handlers::new().on("greet", move |event: Execution| {
-            let (mut visit, closed) = (Visit::begin(&floor, &counted), Arc::clone(&closed));
+            let (mut visit, closed) = (Visit::begin(&executions, &counted), Arc::clone(&closed));
             async move {
                 closed.acquire().await?.forget();
                 visit.complete(event.id);
@@ -116,7 +116,7 @@ struct Deployment {
     service: Service,
     key: String,
     scaler: Scaler,
-    floor: Arc<Floor>,
+    executions: Arc<Executions>,
     capacity: usize,
     workers: Vec<Worker>,
     started: usize,
@@ -134,7 +134,7 @@ impl Deployment {
             service,
             key,
             scaler: Scaler::new(settings),
-            floor: Arc::default(),
+            executions: Arc::default(),
             capacity,
             workers: Vec::new(),
             started: 0,
@@ -154,7 +154,7 @@ impl Deployment {
     }
 
     fn completed(&self) -> usize {
-        self.floor.completed.lock().unwrap().len()
+        self.executions.completed.lock().unwrap().len()
     }
 
     /// Events that are left, running or not.
@@ -167,9 +167,9 @@ impl Deployment {
     async fn settled(&self) {
         let all = self.workers.len() * self.capacity;
         let expected = self.left().min(all);
-        let mut inside = self.floor.inside.subscribe();
-        let settled = tokio::time::timeout(PATIENCE, inside.wait_for(|inside| *inside == expected)).await;
-        settled.unwrap_or_else(|_| panic!("{} of {expected} run", *self.floor.inside.borrow())).unwrap();
+        let mut inside = self.executions.inside.subscribe();
+        let settled = tokio::time::timeout(TIMEOUT, inside.wait_for(|inside| *inside == expected)).await;
+        settled.unwrap_or_else(|_| panic!("{} of {expected} run", *self.executions.inside.borrow())).unwrap();
         if expected == all {
             assert!(self.workers.iter().all(|worker| worker.inside() == self.capacity));
         }
@@ -188,7 +188,7 @@ impl Deployment {
     async fn look(&mut self, busily: bool) {
         self.settled().await;
         let depth = self.depth().await;
-        let expected = self.left() - *self.floor.inside.borrow();
+        let expected = self.left() - *self.executions.inside.borrow();
         assert_eq!(depth, expected as u64, "what waits, and nothing that runs or is another canvas's");
         let wanted = self.scaler.step(self.now, &[Some(depth)], self.workers.len());
         if busily && wanted < self.workers.len() {
@@ -205,11 +205,11 @@ impl Deployment {
 
     /// Ends everything that runs now.
     async fn let_out(&self) {
-        let completed = self.completed() + *self.floor.inside.borrow();
+        let completed = self.completed() + *self.executions.inside.borrow();
         self.workers.iter().for_each(Worker::let_out);
-        let mut inside = self.floor.inside.subscribe();
+        let mut inside = self.executions.inside.subscribe();
         let ended = inside.wait_for(|_| self.completed() == completed);
-        tokio::time::timeout(PATIENCE, ended).await.expect("not all of them ended").unwrap();
+        tokio::time::timeout(TIMEOUT, ended).await.expect("not all of them ended").unwrap();
     }
 
     async fn scale(&mut self, wanted: usize) {
@@ -217,7 +217,7 @@ impl Deployment {
             // Every second one is stopped without a grace, like one whose handlers take longer than
             // that.
             let grace = Duration::from_secs(28) * u32::from(self.started.is_multiple_of(2));
-            let worker = Worker::start(&self.service.stage, &self.floor, self.capacity, grace);
+            let worker = Worker::start(&self.service.stage, &self.executions, self.capacity, grace);
             self.workers.push(worker);
             self.started += 1;
         }
@@ -272,10 +272,10 @@ async fn workers_follow_the_depth_up_once_and_down_once() {
     assert!(history[top..].is_sorted_by(|one, next| one >= next), "one fall: {history:?}");
 
     deployment.settled().await;
-    let completed = deployment.floor.completed.lock().unwrap().clone();
+    let completed = deployment.executions.completed.lock().unwrap().clone();
     let once: BTreeSet<EventId> = completed.iter().copied().collect();
     assert_eq!((completed.len(), once.len()), (deployment.emitted, deployment.emitted), "each once");
-    let cut_off = deployment.floor.cut_off.load(Ordering::SeqCst);
+    let cut_off = deployment.executions.cut_off.load(Ordering::SeqCst);
     assert_eq!(cut_off, 7 * capacity, "of 14 that went, every second one had no grace");
     deployment.service.notifier.drained().await;
     assert_eq!(deployment.service.stage.rows().await, 50, "the other canvas's");

@@ -10,7 +10,7 @@ use wakeq::{Handlers, Outcome, WorkerConfig};
 use crate::brokers::Broker;
 use crate::children::{Durations, WORK, Work};
 use crate::door::Door;
-use crate::support::{PATIENCE, Stage, quick};
+use crate::support::{Stage, TIMEOUT, quick};
 use crate::theatre::{Theatre, figure, is_full, list, size};
 
 /// EV2-19, EV2-06: one worker is at capacity, and a second one that starts later is at once, too,
@@ -110,13 +110,13 @@ async fn eight_workers_share_a_backlog_evenly() {
         let in_step = !is_full() && left > 5 * 8 * capacity;
         let all = u32::try_from(left.min(8 * capacity)).unwrap();
         if in_step || left == count {
-            let full = tokio::time::timeout(PATIENCE, begun.acquire_many(all)).await;
+            let full = tokio::time::timeout(TIMEOUT, begun.acquire_many(all)).await;
             full.expect("each is full").unwrap().forget();
         }
         let ending = if in_step { all as usize } else { left };
         may_end.add_permits(ending);
         for _ in 0..ending {
-            let number = tokio::time::timeout(PATIENCE, ran.recv()).await.expect("it goes on").unwrap();
+            let number = tokio::time::timeout(TIMEOUT, ran.recv()).await.expect("it goes on").unwrap();
             shares[number] += 1;
         }
         left -= ending;

@@ -5,11 +5,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use wakeq::machine::{Cause, Ran, Removal, State};
+use wakeq::machine::{Cause, HandlerEnd, Removal, State};
 use wakeq::{EventId, RuleKind};
 
 use crate::world::World;
-use crate::world::worker::{Line, Moved, Worker, pass};
+use crate::world::worker::{Line, Progress, Worker, pass};
 
 /// A story being played.
 struct Stage {
@@ -18,7 +18,7 @@ struct Stage {
 }
 
 /// Why a story failed at a line.
-type Wrong = String;
+type StepError = String;
 
 /// Plays one story. The error is the trace and the line that did not hold.
 fn play(story: &str) -> Result<(), String> {
@@ -49,7 +49,7 @@ impl Stage {
         format!("line {number}, {line:?}: {wrong}\n  {trace}\n")
     }
 
-    fn check_world(&mut self) -> Result<(), Wrong> {
+    fn check_world(&mut self) -> Result<(), StepError> {
         self.world.check_rows();
         match self.world.violations.first() {
             Some(violation) => Err(violation.clone()),
@@ -58,7 +58,7 @@ impl Stage {
     }
 
     /// The whole language.
-    fn act(&mut self, words: &[&str]) -> Result<(), Wrong> {
+    fn act(&mut self, words: &[&str]) -> Result<(), StepError> {
         match words {
             ["worker", name, "knows", handlers @ ..] => {
                 let handlers = handlers.iter().map(|handler| (*handler).to_owned());
@@ -99,14 +99,14 @@ impl Stage {
             [name, "takes", label] => self.take(name, label, None)?,
             [name, "takes", label, "until", state] => self.take(name, label, Some(state))?,
             [name, "continues", label] => self.go_on(name, label, None)?,
-            [name, "completes", label] => self.end(name, label, Ran::Completed, None)?,
+            [name, "completes", label] => self.end(name, label, HandlerEnd::Completed, None)?,
             [name, "completes", label, "until", state] => {
-                self.end(name, label, Ran::Completed, Some(state))?;
+                self.end(name, label, HandlerEnd::Completed, Some(state))?;
             }
-            [name, "hears", "gone", "for", label] => self.end(name, label, Ran::Gone, None)?,
-            [name, "fails", label] => self.end(name, label, Ran::Failed(None), None)?,
+            [name, "hears", "gone", "for", label] => self.end(name, label, HandlerEnd::Gone, None)?,
+            [name, "fails", label] => self.end(name, label, HandlerEnd::Failed(None), None)?,
             [name, "fails", label, "for", delay] => {
-                self.end(name, label, Ran::Failed(Some(duration(delay)?)), None)?;
+                self.end(name, label, HandlerEnd::Failed(Some(duration(delay)?)), None)?;
             }
             [name, "dies"] => self.with(name, Worker::die)?,
             [name, "shuts", "down"] => self.with(name, Worker::shut_down)?,
@@ -120,7 +120,7 @@ impl Stage {
         Ok(())
     }
 
-    fn expect(&mut self, words: &[&str]) -> Result<(), Wrong> {
+    fn expect(&mut self, words: &[&str]) -> Result<(), StepError> {
         match words {
             [label, "completed"] => same(self.removal(label)?, Some(Removal::Completed)),
             [label, "dead", "of", "retries"] => {
@@ -169,7 +169,7 @@ impl Stage {
     }
 
     /// Checks the last edges that a worker took.
-    fn did(&mut self, name: &str, edges: &[&str]) -> Result<(), Wrong> {
+    fn did(&mut self, name: &str, edges: &[&str]) -> Result<(), StepError> {
         let outcomes = &self.worker(name)?.outcomes;
         let last: Vec<&str> =
             outcomes.iter().rev().take(edges.len()).rev().map(|edge| edge.as_str()).collect();
@@ -183,7 +183,7 @@ impl Stage {
         object: Option<&str>,
         delay: &str,
         published: bool,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), StepError> {
         let id = self.world.emit(label, handler, object, duration(delay)?);
         if published {
             self.world.publish_if_due(id);
@@ -200,18 +200,18 @@ impl Stage {
     }
 
     /// Lets time pass; runs that return from the parking lot continue as far as they can.
-    fn wait(&mut self, text: &str) -> Result<(), Wrong> {
+    fn wait(&mut self, text: &str) -> Result<(), StepError> {
         pass(&mut self.world, &mut self.workers, duration(text)?, |world, workers| {
             for worker in workers {
                 for at in (0..worker.runs.len()).rev() {
-                    while worker.advance(world, at) == Moved::On {}
+                    while worker.advance(world, at) == Progress::Continues {}
                 }
             }
         });
         Ok(())
     }
 
-    fn take(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), Wrong> {
+    fn take(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), StepError> {
         let event = self.event(label)?;
         let worker = self.workers.iter_mut().find(|worker| worker.name == name && worker.alive);
         let worker = worker.ok_or_else(|| format!("no worker {name} is alive"))?;
@@ -221,25 +221,31 @@ impl Stage {
         self.go_on(name, label, until)
     }
 
-    fn go_on(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), Wrong> {
+    fn go_on(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), StepError> {
         let (_, at) = self.run(name, label)?;
         self.go_on_at(name, at, until)
     }
 
-    fn go_on_at(&mut self, name: &str, at: usize, until: Option<&str>) -> Result<(), Wrong> {
+    fn go_on_at(&mut self, name: &str, at: usize, until: Option<&str>) -> Result<(), StepError> {
         let position = self.workers.iter().position(|worker| worker.name == name).unwrap_or_default();
         let worker = &mut self.workers[position];
         loop {
             if until == Some(worker.runs[at].state.name()) {
                 return Ok(());
             }
-            if worker.advance(&mut self.world, at) != Moved::On {
+            if worker.advance(&mut self.world, at) != Progress::Continues {
                 return until.map_or(Ok(()), |state| Err(format!("it did not come to {state}")));
             }
         }
     }
 
-    fn end(&mut self, name: &str, label: &str, ran: Ran, until: Option<&str>) -> Result<(), Wrong> {
+    fn end(
+        &mut self,
+        name: &str,
+        label: &str,
+        ran: HandlerEnd,
+        until: Option<&str>,
+    ) -> Result<(), StepError> {
         let event = self.event(label)?;
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         let worker = worker.ok_or_else(|| format!("there is no worker {name}"))?;
@@ -250,52 +256,52 @@ impl Stage {
         self.go_on_at(name, at, until)
     }
 
-    fn with(&mut self, name: &str, act: fn(&mut Worker, &mut World)) -> Result<(), Wrong> {
+    fn with(&mut self, name: &str, act: fn(&mut Worker, &mut World)) -> Result<(), StepError> {
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         act(worker.ok_or_else(|| format!("there is no worker {name}"))?, &mut self.world);
         Ok(())
     }
 
-    fn worker(&mut self, name: &str) -> Result<&mut Worker, Wrong> {
+    fn worker(&mut self, name: &str) -> Result<&mut Worker, StepError> {
         let found = self.workers.iter_mut().find(|worker| worker.name == name);
         found.ok_or_else(|| format!("there is no worker {name}"))
     }
 
     /// The newest run of an event at a worker.
-    fn run(&mut self, name: &str, label: &str) -> Result<(&mut Worker, usize), Wrong> {
+    fn run(&mut self, name: &str, label: &str) -> Result<(&mut Worker, usize), StepError> {
         let event = self.event(label)?;
         let worker = self.worker(name)?;
         let found = worker.runs.iter().rposition(|run| run.event == event);
         found.map(|at| (worker, at)).ok_or_else(|| format!("{name} holds no notification for {label}"))
     }
 
-    fn event(&self, label: &str) -> Result<EventId, Wrong> {
+    fn event(&self, label: &str) -> Result<EventId, StepError> {
         let mut records = self.world.records.iter();
         let found = records.find(|(_, record)| record.label == label);
         found.map(|(id, _)| *id).ok_or_else(|| format!("there is no event {label}"))
     }
 
-    fn row(&self, label: &str) -> Result<crate::world::Row, Wrong> {
+    fn row(&self, label: &str) -> Result<crate::world::Row, StepError> {
         let id = self.event(label)?;
         let row = self.world.rows.get(&id).unwrap_or(&self.world.records[&id].last);
         Ok(row.clone())
     }
 
-    fn removal(&self, label: &str) -> Result<Option<Removal>, Wrong> {
+    fn removal(&self, label: &str) -> Result<Option<Removal>, StepError> {
         Ok(self.world.records[&self.event(label)?].removed)
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> Result<(), Wrong> {
+fn same<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> Result<(), StepError> {
     if found == expected { Ok(()) } else { Err(format!("found {found:?}, expected {expected:?}")) }
 }
 
-fn rule(word: &str) -> Result<RuleKind, Wrong> {
+fn rule(word: &str) -> Result<RuleKind, StepError> {
     word.parse()
 }
 
 /// Parses `3x`, or `never`, `once` and `twice`.
-fn number(word: &str) -> Result<usize, Wrong> {
+fn number(word: &str) -> Result<usize, StepError> {
     match word {
         "never" => Ok(0),
         "once" => Ok(1),
@@ -308,7 +314,7 @@ fn number(word: &str) -> Result<usize, Wrong> {
 }
 
 /// Parses `1ms`, `20s`, `5min`, `2h`.
-fn duration(word: &str) -> Result<Duration, Wrong> {
+fn duration(word: &str) -> Result<Duration, StepError> {
     let digits = word.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit_ms = match &word[digits.len()..] {
         "ms" => 1,

@@ -13,7 +13,7 @@ use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
 
-use crate::support::{PATIENCE, Stage, fit};
+use crate::support::{Stage, TIMEOUT, fit};
 
 /// A served API over a queue of its own. [`Service::stop`] shuts it down cleanly; dropping it
 /// aborts it.
@@ -49,15 +49,15 @@ impl Service {
 
     /// With a store of its own, as another process would have.
     pub(crate) async fn over(store: StoreConfig, config: HttpConfig) -> Self {
-        Self::told_by(MemoryNotifier::new(), store, config).await
+        Self::with_notifier(MemoryNotifier::new(), store, config).await
     }
 
     /// One that broadcasts what is emitted.
     pub(crate) async fn broadcasting(config: HttpConfig) -> Self {
-        Self::told_by(MemoryNotifier::new().broadcasting(), StoreConfig::default(), config).await
+        Self::with_notifier(MemoryNotifier::new().broadcasting(), StoreConfig::default(), config).await
     }
 
-    async fn told_by(notifier: MemoryNotifier, store: StoreConfig, config: HttpConfig) -> Self {
+    async fn with_notifier(notifier: MemoryNotifier, store: StoreConfig, config: HttpConfig) -> Self {
         let notifier = Arc::new(notifier);
         let stage = Stage::with(notifier.clone(), Timing::default()).await;
         let url = stage.database.url().to_owned();
@@ -79,7 +79,7 @@ impl Service {
         let server = HttpServer::bind(store, notifier.clone(), config).await.unwrap();
         let (address, stop) = (server.local_address(), server.stop_token());
         let running = tokio::spawn(server.run());
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         Self { stage, notifier, access, address, key, client, stop, running }
     }
 
@@ -129,7 +129,7 @@ impl Service {
     /// Shuts the server down, as SIGTERM does.
     pub(crate) async fn stop(mut self) -> Stage {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, &mut self.running).await.expect("no end in time").unwrap();
+        tokio::time::timeout(TIMEOUT, &mut self.running).await.expect("no end in time").unwrap();
         self.stage
     }
 }

@@ -7,7 +7,7 @@ use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Outcome, Timing};
 
 use crate::brokers::Broker;
-use crate::support::{Running, Stage, scope};
+use crate::support::{RunningWorker, Stage, scope};
 
 async fn complete(_event: Execution) -> HandlerResult {
     Ok(())
@@ -33,7 +33,7 @@ async fn services_with_subscriptions_of_their_own_do_not_wait_for_each_other() {
     let stage = Stage::with(Arc::clone(&mails), timing).await;
     let start = |notifier, name: &str| {
         let handlers = Handlers::new().on(name, complete);
-        Running::start(stage.store.clone(), notifier, handlers, Default::default())
+        RunningWorker::start(stage.store.clone(), notifier, handlers, Default::default())
     };
     let (mut mailing, mut paging) = (start(mails, "send-mail"), start(pages, "make-page"));
     let canvases = [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))];

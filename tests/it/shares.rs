@@ -17,12 +17,12 @@ use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, StoreConfig};
 
 use crate::service::{Answer, Service, make_key};
-use crate::support::{PATIENCE, is_skipped};
+use crate::support::{TIMEOUT, is_skipped};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));
 
 fn patient() -> StoreConfig {
-    StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() }
+    StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() }
 }
 
 /// How many statements wait for a lock.
@@ -138,7 +138,7 @@ async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
     let rest = Duration::from_secs(2);
     // One success is enough: with a rest, none would be answered this soon.
     let alone = async { while next_after_a_long_one().await >= rest {} };
-    tokio::time::timeout(PATIENCE, alone).await.expect("nothing rests for nobody's sake");
+    tokio::time::timeout(TIMEOUT, alone).await.expect("nothing rests for nobody's sake");
     service.get("/handlers").await.json();
     let beside = next_after_a_long_one().await;
     assert!(beside >= rest, "{beside:.1?} beside a neighbour");
@@ -305,7 +305,7 @@ async fn one_address_has_its_share_of_connections_and_a_trusted_proxy_has_all() 
         }
         let mut refused = TcpStream::connect(service.address).await.unwrap();
         let mut text = String::new();
-        tokio::time::timeout(PATIENCE, refused.read_to_string(&mut text)).await.unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, refused.read_to_string(&mut text)).await.unwrap().unwrap();
         let status = if most == 2 { "HTTP/1.1 429 " } else { "HTTP/1.1 503 " };
         assert!(text.starts_with(status) && text.contains("retry-after: 1\r\n"), "{text}");
         drop(open);
@@ -338,7 +338,7 @@ async fn the_record_says_who_came_from_where_and_read_what() {
     let rows = "select canvas_id, actor, action, outcome, detail, times from wakeq.audit_log
                  where actor not in ('tests') order by canvas_id, actor, action";
     let rows = sqlx::query(rows).fetch_all(&stage.pool).await.unwrap();
-    let told: Vec<_> = rows
+    let lines: Vec<_> = rows
         .iter()
         .map(|row| {
             let canvas = if row.get::<Uuid, _>(0) == OTHER.0 { "other" } else { "default" };
@@ -348,7 +348,7 @@ async fn the_record_says_who_came_from_where_and_read_what() {
         .collect();
     let from = "from 198.51.100.9";
     assert_eq!(
-        told,
+        lines,
         [
             format!("default key:tests show_event done x3: with {mine} {from}"),
             format!("default key:tests sign-in done x1: with {mine} {from}"),

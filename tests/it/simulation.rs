@@ -5,13 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use wakeq::machine::{Cause, Ran, Removal, State, Turn};
+use wakeq::machine::{Cause, HandlerEnd, Removal, State, Turn};
 use wakeq::{EventId, Outcome, RuleKind};
 
 use crate::world::dice::Dice;
-use crate::world::emulated::Emulated;
+use crate::world::emulated::EmulatedBroker;
 use crate::world::tally::Tally;
-use crate::world::worker::{Line, Moved, Worker, pass};
+use crate::world::worker::{Line, Progress, Worker, pass};
 use crate::world::{Defect, World};
 
 const HANDLERS: [&str; 2] = ["mail", "print"];
@@ -61,7 +61,7 @@ impl Simulation {
 
     /// Replaces the plain broker by the emulator's.
     pub(crate) fn over(mut self, faults: wakeq_emulator::Faults) -> Self {
-        self.world.broker.emulated = Some(Box::new(Emulated::new(faults, self.world.now)));
+        self.world.broker.emulated = Some(Box::new(EmulatedBroker::new(faults, self.world.now)));
         self
     }
 
@@ -154,7 +154,7 @@ impl Simulation {
         let moving = |state: &State| !matches!(state, State::Process(_));
         if let Some((worker, at)) = self.some_run(moving) {
             for _ in 0..=self.dice.below(8) {
-                if self.workers[worker].advance(&mut self.world, at) != Moved::On {
+                if self.workers[worker].advance(&mut self.world, at) != Progress::Continues {
                     break;
                 }
             }
@@ -165,13 +165,13 @@ impl Simulation {
         let Some((worker, at)) = self.some_run(|state| matches!(state, State::Process(_))) else { return };
         let after = self.dice.one_of(&[None, None, Some(Duration::from_secs(20))]);
         let ran = self.dice.one_of(&[
-            Ran::Completed,
-            Ran::Completed,
-            Ran::Completed,
-            Ran::Failed(after),
-            Ran::Failed(after),
-            Ran::NotYet(Duration::from_secs(20)),
-            Ran::Gone,
+            HandlerEnd::Completed,
+            HandlerEnd::Completed,
+            HandlerEnd::Completed,
+            HandlerEnd::Failed(after),
+            HandlerEnd::Failed(after),
+            HandlerEnd::NotYet(Duration::from_secs(20)),
+            HandlerEnd::Gone,
         ]);
         self.workers[worker].end_handler(&mut self.world, at, ran);
     }
@@ -329,10 +329,10 @@ impl Simulation {
     fn go_on_everywhere(&mut self) {
         for worker in &mut self.workers {
             for at in (0..worker.runs.len()).rev() {
-                let mut moved = Moved::On;
-                while moved == Moved::On {
+                let mut moved = Progress::Continues;
+                while moved == Progress::Continues {
                     moved = if let State::Process(_) = worker.runs[at].state {
-                        worker.end_handler(&mut self.world, at, Ran::Completed)
+                        worker.end_handler(&mut self.world, at, HandlerEnd::Completed)
                     } else {
                         worker.advance(&mut self.world, at)
                     };

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use wakeq::{
-    Actor, CanvasId, DeadFilter, Event, EventId, Explanation, HandlerAddress, HandlerError, HandlerScope,
-    HandlerStats, Handlers, Live, Name, Outcome, RetryPolicy, Route, Rule, RuleKind, Standing, Stop,
+    Actor, CanvasId, CheckResult, DeadFilter, Event, EventId, Explanation, HandlerAddress, HandlerError,
+    HandlerScope, HandlerStats, Handlers, LiveEvent, Name, Outcome, RetryPolicy, Route, Rule, RuleKind, Stop,
     Timestamp, WorkerConfig,
 };
 
-use crate::door::{Door, answering, telling};
+use crate::door::{Door, answering, recording};
 use crate::support::{Stage, scope};
 
 #[derive(Debug, sqlx::FromRow)]
@@ -26,7 +26,7 @@ async fn row(stage: &Stage, id: EventId) -> Row {
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
 }
 
-async fn live(stage: &Stage, id: EventId) -> Live {
+async fn live(stage: &Stage, id: EventId) -> LiveEvent {
     match stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap() {
         Explanation::Live(live) => *live,
         Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => panic!("it is there"),
@@ -34,13 +34,13 @@ async fn live(stage: &Stage, id: EventId) -> Live {
 }
 
 /// An answer about an event of handler `name` that is due, unclaimed, and was never attempted.
-fn ready(name: &str, row: &Row, now: Timestamp) -> Live {
-    Live {
+fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
+    LiveEvent {
         id: EventId(row.id),
         traceparent: row.traceparent.clone(),
         delay_until: row.delay_until,
         address: HandlerAddress { scope: scope(name), modifier: Name::no_modifier() },
-        standing: Standing::Ready,
+        state: CheckResult::Ready,
         since: row.delay_until,
         until: None,
         rule: None,
@@ -91,7 +91,7 @@ async fn waiting() {
     let row = row(&stage, ids[0]).await;
     let answer = live(&stage, ids[0]).await;
     assert_eq!(answer, ready("greet", &row, answer.now));
-    assert_eq!(answer.standing.outcome(), Outcome::RuleNone);
+    assert_eq!(answer.state.outcome(), Outcome::RuleNone);
     assert_eq!(answer.next(), "runs when a worker with free capacity receives its notification");
     let expected = HandlerStats { waiting: 5, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
@@ -107,14 +107,14 @@ async fn delayed() {
     let id = stage.queue.emit(event).await.unwrap().id;
     let row = row(&stage, id).await;
     let answer = live(&stage, id).await;
-    let expected = Live {
-        standing: Standing::Delayed,
+    let expected = LiveEvent {
+        state: CheckResult::Delayed,
         since: row.enqueued_at,
         until: Some(row.delay_until),
         ..ready("greet", &row, answer.now)
     };
     assert_eq!(answer, expected);
-    assert_eq!((answer.standing.outcome(), answer.next()), (Outcome::DelayNotYet, "runs when it is due"));
+    assert_eq!((answer.state.outcome(), answer.next()), (Outcome::DelayNotYet, "runs when it is due"));
     assert_eq!(row.notify_at, Some(row.delay_until - Duration::from_secs(600)));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
@@ -135,7 +135,7 @@ async fn held(kind: RuleKind) {
         RuleKind::Block => stage.admin.block(&scope("greet"), &ops, &stop).await.unwrap(),
     };
     let rules: Vec<Rule> = stage.admin.rules(None).await.unwrap();
-    let mut worker = stage.worker(Handlers::new().on("greet", telling().0));
+    let mut worker = stage.worker(Handlers::new().on("greet", recording().0));
     let id = stage.emit("greet").await;
     let (outcome, next) = match kind {
         RuleKind::Pause => (Outcome::RulePaused, "is woken when the handler is unpaused"),
@@ -144,8 +144,8 @@ async fn held(kind: RuleKind) {
     worker.until(id, outcome).await;
     let row = row(&stage, id).await;
     let answer = live(&stage, id).await;
-    let expected = Live {
-        standing: Standing::Held(kind),
+    let expected = LiveEvent {
+        state: CheckResult::Held(kind),
         since: row.enqueued_at,
         until: rules[0].until,
         rule: Some(rules[0].clone()),
@@ -153,7 +153,7 @@ async fn held(kind: RuleKind) {
         ..ready("greet", &row, answer.now)
     };
     assert_eq!(answer, expected);
-    assert_eq!((answer.standing.outcome(), answer.next()), (outcome, next));
+    assert_eq!((answer.state.outcome(), answer.next()), (outcome, next));
     let expected = HandlerStats { paused: 1, rules, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
     worker.stop().await;
@@ -204,15 +204,15 @@ async fn running() {
     let row = row(&stage, id).await;
     assert_eq!(row.locked_at, Some(claimed_at));
     let answer = live(&stage, id).await;
-    let expected = Live {
-        standing: Standing::Running,
+    let expected = LiveEvent {
+        state: CheckResult::Running,
         since: claimed_at,
         until: Some(claimed_at + stage.store.timing().lease),
         worker: Some(name),
         ..ready("greet", &row, answer.now)
     };
     assert_eq!(answer, expected);
-    assert_eq!(answer.standing.outcome(), Outcome::IsLocked);
+    assert_eq!(answer.state.outcome(), Outcome::IsLocked);
     assert_eq!(answer.next(), "ends when its handler returns, or is taken over when its lease expires");
     let expected = HandlerStats { running: 1, oldest_due: Some(row.delay_until), ..idle("greet") };
     assert_eq!(stats(&stage, "greet").await, expected);
@@ -233,8 +233,8 @@ async fn retrying() {
     worker.until(id, Outcome::RetryAllowed).await;
     let row = row(&stage, id).await;
     let answer = live(&stage, id).await;
-    let expected = Live {
-        standing: Standing::Delayed,
+    let expected = LiveEvent {
+        state: CheckResult::Delayed,
         since: row.enqueued_at,
         until: Some(row.delay_until),
         retries: 1,
@@ -267,7 +267,7 @@ async fn dead() {
 #[tokio::test]
 async fn gone_and_unknown() {
     let (stage, _) = Stage::memory().await;
-    let mut worker = stage.worker(Handlers::new().on("greet", telling().0));
+    let mut worker = stage.worker(Handlers::new().on("greet", recording().0));
     let chosen = EventId::new();
     stage.queue.emit(Event::new("greet", "x").unwrap().id(chosen)).await.unwrap();
     let made = stage.emit("greet").await;

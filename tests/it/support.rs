@@ -19,7 +19,7 @@ use wakeq::{
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 
 /// Longest wait for anything that must happen.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A queue on a database of its own.
 pub(crate) struct Stage {
@@ -131,12 +131,12 @@ impl Stage {
         sqlx::query_scalar("select count(*) from wakeq.events_v2").fetch_one(&self.pool).await.unwrap()
     }
 
-    pub(crate) fn worker(&self, handlers: Handlers) -> Running {
+    pub(crate) fn worker(&self, handlers: Handlers) -> RunningWorker {
         self.worker_with(handlers, WorkerConfig::default())
     }
 
-    pub(crate) fn worker_with(&self, handlers: Handlers, config: WorkerConfig) -> Running {
-        Running::start(self.store.clone(), self.notifier.clone(), handlers, config)
+    pub(crate) fn worker_with(&self, handlers: Handlers, config: WorkerConfig) -> RunningWorker {
+        RunningWorker::start(self.store.clone(), self.notifier.clone(), handlers, config)
     }
 }
 
@@ -192,14 +192,14 @@ pub(crate) fn is_skipped(needs: &str) -> bool {
 }
 
 /// A worker in this process.
-pub(crate) struct Running {
+pub(crate) struct RunningWorker {
     pub(crate) counters: Arc<Counters>,
     reports: mpsc::Receiver<RunReport>,
     stop: CancellationToken,
     task: Option<JoinHandle<Result<(), wakeq::WorkerError>>>,
 }
 
-impl Running {
+impl RunningWorker {
     pub(crate) fn start(
         store: Store,
         notifier: Arc<dyn Notifier>,
@@ -217,7 +217,7 @@ impl Running {
 
     /// The next report of a run.
     pub(crate) async fn report(&mut self) -> RunReport {
-        let report = tokio::time::timeout(PATIENCE, self.reports.recv()).await;
+        let report = tokio::time::timeout(TIMEOUT, self.reports.recv()).await;
         report.expect("no run ended in time").expect("the worker has ended")
     }
 
@@ -256,7 +256,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningWorker {
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();

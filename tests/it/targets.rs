@@ -16,7 +16,7 @@ use wakeq::{
 };
 use wiremock::ResponseTemplate;
 
-use crate::door::telling;
+use crate::door::recording;
 use crate::receiver::{Receiver, answering};
 use crate::support::{Stage, scope};
 
@@ -118,9 +118,9 @@ async fn a_target_that_is_gone_is_paused() {
     let mut running = worker(&service.stage, Handlers::new());
     put(&service, &target.uri(), json!({})).await;
     let id = service.stage.emit("greet").await;
-    let told = running.until(id, Outcome::Released).await;
+    let report = running.until(id, Outcome::Released).await;
     let ended = [Outcome::LockClaimed, Outcome::HandlerGone, Outcome::HandlerPaused, Outcome::Released];
-    assert_eq!(told.trail[told.trail.len() - 4..], ended);
+    assert_eq!(report.trail[report.trail.len() - 4..], ended);
     running.until(id, Outcome::RulePaused).await;
     let (retries, losses, _) = row(&service.stage, id).await;
     assert_eq!((retries, losses), (0, 0));
@@ -263,16 +263,16 @@ async fn both_secrets_sign_for_a_day_and_neither_is_told() {
     arrived.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
 
-    let mut told = service.admin(Method::GET, "/audit?limit=100", Value::Null).await.text;
+    let mut shown = service.admin(Method::GET, "/audit?limit=100", Value::Null).await.text;
     for path in [GREET, &format!("{GREET}/_"), "/handlers"] {
-        told.push_str(&service.get(path).await.text);
+        shown.push_str(&service.get(path).await.text);
     }
-    told.push_str(&service.put(GREET, json!({"url": "x", "secret": given})).await.text);
-    told.push_str(&service.put(GREET, json!({"url": receiver.url, "secret": &given[..20]})).await.text);
+    shown.push_str(&service.put(GREET, json!({"url": "x", "secret": given})).await.text);
+    shown.push_str(&service.put(GREET, json!({"url": receiver.url, "secret": &given[..20]})).await.text);
     for secret in [first.as_str(), second.as_str(), given] {
-        assert!(!told.contains(&secret[6..26]), "{told}");
+        assert!(!shown.contains(&secret[6..26]), "{shown}");
     }
-    assert!(told.contains("put-target") && told.contains("with a secret of its own"), "{told}");
+    assert!(shown.contains("put-target") && shown.contains("with a secret of its own"), "{shown}");
     running.stop().await;
     service.stop().await;
 }
@@ -306,7 +306,7 @@ async fn targets_are_registered_by_operators_who_may_read() {
 async fn a_target_is_of_one_canvas_and_a_function_goes_first() {
     let service = service().await;
     let (mut receiver, mut foreign) = (Receiver::start().await, Receiver::start().await);
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut running = worker(&service.stage, Handlers::new().on("local", handler));
     let other = CanvasId(Uuid::from_u128(7));
     let key = service.key("other", other, &Scope::ALL).await;

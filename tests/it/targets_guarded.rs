@@ -7,7 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::access::{AccessConfig, Scope};
-use wakeq::delivery::{Deliverer, Targets, DeliveryConfig};
+use wakeq::delivery::{Deliverer, DeliveryConfig, Targets};
 use wakeq::http::HttpConfig;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
@@ -16,17 +16,17 @@ use wakeq::{
 use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;
-use crate::receiver::{Arrived, Receiver, answering, to_loopback};
+use crate::receiver::{PendingRequest, Receiver, answering, to_loopback};
 use crate::service::{Answer, Service};
-use crate::support::{Running, Stage, fit};
+use crate::support::{RunningWorker, Stage, fit};
 
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
 const GREET: &str = "/handlers/WORKER/greet";
 
-fn worker(store: &Store, stage: &Stage) -> Running {
+fn worker(store: &Store, stage: &Stage) -> RunningWorker {
     let (notifier, config) = (stage.notifier.clone(), WorkerConfig::default());
     let worker = QueueWorker::new(store.clone(), notifier, Handlers::new(), config).unwrap();
-    Running::of(worker.remote_handlers(Targets::new(store, Deliverer::new(to_loopback()).unwrap())))
+    RunningWorker::of(worker.remote_handlers(Targets::new(store, Deliverer::new(to_loopback()).unwrap())))
 }
 
 fn new(url: &str, audience: Option<&str>) -> NewTarget {
@@ -66,11 +66,11 @@ async fn a_target_is_not_the_deployment_itself() {
     ] {
         let body = json!({"url": url, "audience": audience});
         let theirs = format!("/canvases/{THEIRS}{GREET}");
-        let told = [
+        let answers = [
             service.put(GREET, body.clone()).await,
             service.ask(&their_key, Method::PUT, &theirs, body).await,
         ];
-        for refused in told {
+        for refused in answers {
             assert_eq!(refused.problem(), (400, "bad-request".into()), "{url}");
             assert!(refused.text.contains("this deployment itself"), "{}", refused.text);
         }
@@ -162,7 +162,7 @@ async fn a_key_is_replaced_while_deliveries_run() {
         let config = StoreConfig { secret_keys: keys.parse().unwrap(), ..StoreConfig::default() };
         Store::connect(service.stage.database.url(), fit(config)).await.unwrap()
     };
-    let take = |arrived: Arrived| {
+    let take = |arrived: PendingRequest| {
         let canvas = arrived.header("ce-source").trim_start_matches("/canvases/").parse().unwrap();
         assert_eq!(arrived.signed_by(&secrets[&canvas]), (1, Some(0)));
         arrived.answer("200 OK", &[]);

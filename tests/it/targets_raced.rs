@@ -3,7 +3,7 @@
 use wakeq::{CanvasId, Outcome};
 
 use crate::receiver::Receiver;
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 use crate::targets_share::{put, worker};
 
 /// It is registered after the look for it and before the event is deferred: the event is due at
@@ -24,7 +24,7 @@ async fn a_target_registered_after_the_look_for_it_is_no_longer_missed() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, deferring).await.expect("nothing is put off");
+    tokio::time::timeout(TIMEOUT, deferring).await.expect("nothing is put off");
     put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
     held.rollback().await.unwrap();
     running.until(id, Outcome::Deferred).await;

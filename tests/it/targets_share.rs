@@ -6,17 +6,19 @@ use wakeq::{
     NewTarget, Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
 };
 
-use crate::door::telling;
-use crate::receiver::{Arrived, Receiver, to_loopback};
-use crate::support::{Running, Stage};
+use crate::door::recording;
+use crate::receiver::{PendingRequest, Receiver, to_loopback};
+use crate::support::{RunningWorker, Stage};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 /// A worker that runs eight at a time, with these functions.
-pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> Running {
+pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> RunningWorker {
     let config = WorkerConfig { capacity: 8, target_share, ..WorkerConfig::default() };
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    Running::of(worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())))
+    RunningWorker::of(
+        worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
+    )
 }
 
 pub(crate) async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {
@@ -33,7 +35,7 @@ async fn emit(stage: &Stage, canvas: CanvasId, name: &str) -> EventId {
 }
 
 /// Receives this many requests, none of which is answered yet.
-async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
+async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<PendingRequest> {
     let mut inside = Vec::new();
     while inside.len() < count {
         inside.push(receiver.next().await);
@@ -48,7 +50,7 @@ async fn unanswered(receiver: &mut Receiver, count: usize) -> Vec<Arrived> {
 async fn slow_targets_keep_neither_other_canvases_nor_functions_waiting() {
     let (stage, notifier) = Stage::memory().await;
     let (mut slow, mut quick) = (Receiver::start().await, Receiver::start().await);
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut running = worker(&stage, Handlers::new().on("local", handler), None);
     for name in ["greet", "part"] {
         put(&stage, CanvasId::DEFAULT, name, &slow).await;

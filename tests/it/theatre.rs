@@ -15,7 +15,7 @@ use wakeq_services::{Cluster, TestDatabase};
 use wakeq_services::{Guard, PubSub as PubSubEmulator};
 
 use crate::brokers::Broker;
-use crate::children::{Durations, Place, Process, Role, Work};
+use crate::children::{Durations, Process, Role, Services, Work};
 use crate::support;
 
 /// A run counts as in flight at a kill if it recorded its end less than this before: its row may
@@ -41,7 +41,7 @@ pub(crate) fn pace(usual: Duration) -> Duration {
 }
 
 /// Longest wait without progress.
-pub(crate) fn patience() -> Duration {
+pub(crate) fn time_limit() -> Duration {
     Duration::from_secs(if is_full() { 120 } else { 60 })
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn figure(name: &str, value: impl std::fmt::Display) {
 }
 
 pub(crate) struct Theatre {
-    pub(crate) place: Place,
+    pub(crate) services: Services,
     pub(crate) notifier: Arc<dyn Notifier>,
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,
@@ -75,14 +75,14 @@ impl Theatre {
     pub(crate) async fn new(name: &str, timing: Durations) -> Self {
         let config = Broker::pubsub_config(name).await;
         let database = support::database().await;
-        let place = Place {
+        let services = Services {
             database_url: database.url().to_owned(),
             emulator_host: config.emulator_host.unwrap(),
             topic: config.topic,
             subscription: config.subscription,
             timing,
         };
-        Self::at(place, Some(database)).await
+        Self::at(services, Some(database)).await
     }
 
     /// On a Postgres or an emulator of its own, which the test may kill.
@@ -106,23 +106,23 @@ impl Theatre {
                 (database.url().to_owned(), Some(database))
             }
         };
-        let place = Place {
+        let services = Services {
             database_url,
             emulator_host: config.emulator_host.unwrap(),
             topic: config.topic,
             subscription: config.subscription,
             timing,
         };
-        Self::at(place, database).await
+        Self::at(services, database).await
     }
 
-    async fn at(place: Place, database: Option<TestDatabase>) -> Self {
-        let store = place.store().await;
-        let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(place.pubsub()).await.unwrap());
-        wakeq::notify::create_topics(&place.pubsub()).await.unwrap();
-        let queue = Place::queue(&store, &notifier);
+    async fn at(services: Services, database: Option<TestDatabase>) -> Self {
+        let store = services.store().await;
+        let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(services.pubsub()).await.unwrap());
+        wakeq::notify::create_topics(&services.pubsub()).await.unwrap();
+        let queue = Services::queue(&store, &notifier);
         let admin = Admin::new(store.clone(), Arc::clone(&notifier));
-        let pool = PgPool::connect(&place.database_url).await.unwrap();
+        let pool = PgPool::connect(&services.database_url).await.unwrap();
         sqlx::raw_sql(
             "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz, claimed_at timestamptz,
                                 started_at timestamptz default clock_timestamp(), ended_at timestamptz,
@@ -134,12 +134,12 @@ impl Theatre {
         .unwrap();
         let guard = Guard::new(None).unwrap();
         let kills = std::sync::Mutex::default();
-        Self { place, notifier, queue, admin, pool, kills, guard, _database: database }
+        Self { services, notifier, queue, admin, pool, kills, guard, _database: database }
     }
 
     /// Starts a child; `fault` is the point at which it kills itself.
     pub(crate) fn start(&self, role: &Role, fault: Option<&str>) -> Process {
-        Process::start(&self.guard, &self.place, role, fault)
+        Process::start(&self.guard, &self.services, role, fault)
     }
 
     /// Starts a worker and waits until it is ready.
@@ -159,8 +159,8 @@ impl Theatre {
     /// sending messages to the streams of dead processes, each for ten seconds, and a test of
     /// workers need not wait for that.
     pub(crate) async fn forget_dead_streams(&self) {
-        Broker::delete_subscription(&self.place.pubsub()).await;
-        wakeq::notify::create_topics(&self.place.pubsub()).await.unwrap();
+        Broker::delete_subscription(&self.services.pubsub()).await;
+        wakeq::notify::create_topics(&self.services.pubsub()).await.unwrap();
     }
 
     /// Records a process that has died.
@@ -199,7 +199,11 @@ impl Theatre {
             {
                 (most, since) = (found, Instant::now());
             }
-            assert!(since.elapsed() < patience(), "{query}: {most} for {:?}, wanted {wanted}", patience());
+            assert!(
+                since.elapsed() < time_limit(),
+                "{query}: {most} for {:?}, wanted {wanted}",
+                time_limit()
+            );
             // A slow query is repeated less often, so that it does not become the load.
             sleep(POLL_PERIOD.max(asked.elapsed() * 10)).await;
         }

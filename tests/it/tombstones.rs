@@ -12,7 +12,7 @@ use wakeq::{
 };
 
 use crate::children::{Durations, Role, WORK_ONCE, Work};
-use crate::support::{PATIENCE, Stage, scope};
+use crate::support::{Stage, TIMEOUT, scope};
 use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -96,7 +96,7 @@ impl Stage {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, ended).await.expect("they end");
+        tokio::time::timeout(TIMEOUT, ended).await.expect("they end");
         worker.stop().await;
     }
 
@@ -178,7 +178,7 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, halted(1)).await.expect("it stands still");
+    tokio::time::timeout(TIMEOUT, halted(1)).await.expect("it stands still");
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     stage.admin.redrive(&DeadFilter::default(), &ada(), false).await.unwrap();
     let three = async {
@@ -187,7 +187,7 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
         }
         halted(1).await;
     };
-    tokio::time::timeout(PATIENCE, three).await.expect("it goes on, and stands still again");
+    tokio::time::timeout(TIMEOUT, three).await.expect("it goes on, and stands still again");
     assert_eq!(consumer.log(), ["consumed"; 3]);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     let lane = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().remove(0).lane;
@@ -197,7 +197,7 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.expect("it goes on");
+    tokio::time::timeout(TIMEOUT, ended).await.expect("it goes on");
     assert_eq!(consumer.log()[3..], ["dead", "consumed"]);
     worker.stop().await;
 }

@@ -10,15 +10,15 @@ use wakeq::{
     RetryPolicy, Route, Timing, Verdict, WorkerConfig,
 };
 
-use crate::door::{Door, telling};
-use crate::support::{PATIENCE, Stage, quick, scope};
+use crate::door::{Door, recording};
+use crate::support::{Stage, TIMEOUT, quick, scope};
 
 /// See also EV2-X11.
 // Shows: EV2-24, EV2-50, EV2-53
 #[tokio::test]
 async fn nonsense_is_acknowledged_and_hurts_nobody() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     for body in [&b""[..], b"{}", b"\xff\xfe", b"[1]", br#"{"id":"1","canvasID":"2"}"#] {
         notifier.inject(body);
@@ -59,9 +59,9 @@ async fn a_notification_is_two_ids_and_nothing_else() {
 async fn each_canvas_has_its_own_handler_of_a_name() {
     let (stage, _) = Stage::memory().await;
     let [one, other, third] = [(); 3].map(|()| CanvasId(Uuid::new_v4()));
-    let (handler_of_one, mut seen_by_one) = telling();
-    let (handler_of_other, mut seen_by_other) = telling();
-    let (handler_of_all, mut seen_by_all) = telling();
+    let (handler_of_one, mut seen_by_one) = recording();
+    let (handler_of_other, mut seen_by_other) = recording();
+    let (handler_of_all, mut seen_by_all) = recording();
     let handlers = Handlers::new()
         .on(Route::new("greet").canvas(one), handler_of_one)
         .on(Route::new("greet").canvas(other), handler_of_other)
@@ -84,7 +84,7 @@ async fn a_limit_of_one_canvas_is_kept_beside_an_unlimited_handler_for_all() {
     let (stage, _) = Stage::memory().await;
     let canvas = CanvasId(Uuid::new_v4());
     let (narrow, mut door) = Door::new();
-    let (wide, _seen) = telling();
+    let (wide, _seen) = recording();
     let handlers =
         Handlers::new().on(Route::new("greet").canvas(canvas).concurrency(1), narrow).on("greet", wide);
     let mut worker = stage.worker(handlers);
@@ -103,7 +103,7 @@ async fn a_limit_of_one_canvas_is_kept_beside_an_unlimited_handler_for_all() {
 async fn an_event_without_a_handler_waits_for_one() {
     let timing = Timing { unknown_handler_wait: std::time::Duration::from_secs(300), ..quick() };
     let (stage, notifier) = Stage::memory_with(timing).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler.clone()));
     let id = stage.queue.emit(Event::new("greet", "x").unwrap().modifier("loud").unwrap()).await.unwrap().id;
     let report = worker.until(id, Outcome::Deferred).await;
@@ -166,7 +166,7 @@ async fn a_worker_takes_no_more_than_it_has_room_for() {
 async fn a_full_handler_does_not_hold_up_others() {
     let (stage, notifier) = Stage::memory().await;
     let (narrow, mut door) = Door::new();
-    let (wide, mut seen) = telling();
+    let (wide, mut seen) = recording();
     let handlers = Handlers::new().on(Route::new("narrow").concurrency(2), narrow).on("wide", wide);
     let mut worker = stage.worker_with(handlers, WorkerConfig { capacity: 3, ..Default::default() });
     stage.emit_many("narrow", 8).await;
@@ -197,7 +197,7 @@ async fn a_running_handler_holds_nothing_in_postgres() {
         // What started with the worker may still be in flight.
         while sqlx::query_scalar::<_, i64>(held).fetch_one(&stage.pool).await.unwrap() > 0 {}
     };
-    tokio::time::timeout(PATIENCE, nothing_held).await.expect("the worker holds a transaction or a lock");
+    tokio::time::timeout(TIMEOUT, nothing_held).await.expect("the worker holds a transaction or a lock");
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
     worker.stop().await;
@@ -270,7 +270,7 @@ async fn many_deliveries_of_one_event_make_one_run() {
 async fn several_workers_share_the_work() {
     let (stage, _) = Stage::memory().await;
     let both = Arc::new(Barrier::new(2));
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let meeting = |count: usize| {
         let (both, handler) = (Arc::clone(&both), handler.clone());
         let first = Arc::new(std::sync::Once::new());
@@ -300,7 +300,7 @@ async fn several_workers_share_the_work() {
 #[tokio::test]
 async fn dequeue_runs_one_notification() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let handlers = Handlers::new().on("greet", handler);
     let worker =
         QueueWorker::new(stage.store.clone(), notifier.clone(), handlers, WorkerConfig::default()).unwrap();
@@ -325,7 +325,7 @@ async fn dequeue_puts_back_what_has_to_wait() {
     let worker = QueueWorker::new(
         stage.store.clone(),
         notifier.clone(),
-        Handlers::new().on("greet", telling().0),
+        Handlers::new().on("greet", recording().0),
         WorkerConfig::default(),
     )
     .unwrap();
@@ -346,10 +346,10 @@ async fn dequeue_puts_back_what_has_to_wait() {
 // Shows: EV2-51
 #[tokio::test]
 async fn dequeue_ends_with_its_subscription() {
-    struct Ended;
+    struct EndedSubscription;
 
     #[async_trait::async_trait]
-    impl Subscription for Ended {
+    impl Subscription for EndedSubscription {
         async fn next(&mut self) -> Option<Delivery> {
             None
         }
@@ -363,5 +363,5 @@ async fn dequeue_ends_with_its_subscription() {
     let (stage, notifier) = Stage::memory().await;
     let worker =
         QueueWorker::new(stage.store.clone(), notifier, Handlers::new(), WorkerConfig::default()).unwrap();
-    assert!(worker.dequeue(&mut Ended).await.is_none());
+    assert!(worker.dequeue(&mut EndedSubscription).await.is_none());
 }

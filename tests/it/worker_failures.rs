@@ -9,8 +9,8 @@ use wakeq::{
     RetryPolicy, Route, RunReport, Timestamp, Timing, Verdict,
 };
 
-use crate::door::{Door, Seen, answering, telling};
-use crate::support::{PATIENCE, Running, Stage, is_skipped, quick};
+use crate::door::{Door, Recording, answering, recording};
+use crate::support::{RunningWorker, Stage, TIMEOUT, is_skipped, quick};
 
 const DELAY: Duration = Duration::from_millis(200);
 
@@ -93,15 +93,15 @@ async fn an_error_is_tried_again_twice_and_then_the_event_is_dead() {
 #[tokio::test]
 async fn a_panic_counts_as_an_error() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let handlers = Handlers::new()
         .on(retried("at-once"), |event: Execution| -> std::future::Ready<wakeq::HandlerResult> {
             panic!("attempt {}", event.attempt)
         })
         .on(retried("later"), move |event: Execution| {
-            let told = handler(event);
+            let running = handler(event);
             async move {
-                told.await?;
+                running.await?;
                 panic!("nothing there")
             }
         });
@@ -228,7 +228,7 @@ async fn check_row_gone(verdict: wakeq::HandlerResult, trail: &[Outcome]) {
 #[tokio::test]
 async fn a_locked_event_costs_no_attempt() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let id = stage.queue.emit(Event::new("greet", "x").unwrap()).await.unwrap().id;
     // Another worker claimed it and died.
     sqlx::query("update wakeq.events_v2 set claims = 1, locked_at = now()")
@@ -315,7 +315,7 @@ async fn a_handler_may_run_longer_than_its_lease() {
             .unwrap()
         {}
     };
-    timeout(PATIENCE, renewed).await.expect("the lease was not renewed");
+    timeout(TIMEOUT, renewed).await.expect("the lease was not renewed");
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
     assert_eq!((door.most(), door.left.rest()), (1, vec![true]));
@@ -323,12 +323,12 @@ async fn a_handler_may_run_longer_than_its_lease() {
 }
 
 /// A database that accepts no connections until it is opened again.
-struct ShutOut<'a> {
+struct ClosedDatabase<'a> {
     stage: &'a Stage,
     server: sqlx::PgConnection,
 }
 
-impl<'a> ShutOut<'a> {
+impl<'a> ClosedDatabase<'a> {
     async fn new(stage: &'a Stage) -> Self {
         let (server, _) = stage.database.url().rsplit_once('/').unwrap();
         let mut server = sqlx::PgConnection::connect(&format!("{server}/postgres")).await.unwrap();
@@ -357,7 +357,7 @@ async fn a_completion_waits_for_the_database() {
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
-    let shut_out = ShutOut::new(&stage).await;
+    let shut_out = ClosedDatabase::new(&stage).await;
     door.open(1);
     door.left.next().await;
     let early = timeout(Duration::from_millis(500), worker.report()).await;
@@ -373,14 +373,14 @@ async fn a_completion_waits_for_the_database() {
 #[tokio::test]
 async fn without_a_database_runs_do_not_spin() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen): (_, Seen<Execution>) = telling();
+    let (handler, mut seen): (_, Recording<Execution>) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let first = stage.emit("greet").await;
     worker.until(first, Outcome::Deleted).await;
     seen.next().await;
     notifier.pause();
     stage.emit_many("greet", 5).await;
-    let shut_out = ShutOut::new(&stage).await;
+    let shut_out = ClosedDatabase::new(&stage).await;
     notifier.resume();
     for _ in 0..5 {
         assert_failed(&worker.report().await);
@@ -397,7 +397,7 @@ fn assert_failed(report: &RunReport) {
     assert!(matches!(report.verdict, Verdict::Failed(_)), "{report:?}");
 }
 
-async fn failures_within(worker: &mut Running, span: Duration) -> usize {
+async fn failures_within(worker: &mut RunningWorker, span: Duration) -> usize {
     let mut failed = 0;
     let count = async {
         loop {

@@ -8,7 +8,7 @@ use wakeq::{
     Route, Timing, Verdict, WorkerConfig,
 };
 
-use crate::door::{Door, telling};
+use crate::door::{Door, recording};
 use crate::support::{Stage, quick};
 
 /// On the database's clock: not before its time, and soon after.
@@ -30,7 +30,7 @@ fn notifications(id: EventId, count: usize) -> Vec<Notification> {
 #[tokio::test]
 async fn a_delayed_event_waits_and_starts_on_time() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let delay = Duration::from_millis(1500);
     let id = stage.queue.emit(later("greet", delay)).await.unwrap().id;
@@ -40,7 +40,7 @@ async fn a_delayed_event_waits_and_starts_on_time() {
         assert_eq!(report.trail, [Outcome::EventPresent, Outcome::DelayNotYet]);
         assert!(matches!(report.verdict, Verdict::Waits(left) if left <= delay), "{:?}", report.verdict);
     }
-    assert_eq!((notifier.unanswered(), notifier.pending(), worker.counters.doubled()), (0, 0, 3));
+    assert_eq!((notifier.unanswered(), notifier.pending(), worker.counters.duplicates()), (0, 0, 3));
     assert_punctual(&seen.next().await);
     worker.until(id, Outcome::Deleted).await;
     notifier.drained().await;
@@ -52,7 +52,7 @@ async fn a_delayed_event_waits_and_starts_on_time() {
 #[tokio::test]
 async fn a_parked_event_runs_now_when_told() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
     worker.until(id, Outcome::DelayNotYet).await;
@@ -87,7 +87,7 @@ async fn a_retry_does_not_wait_for_a_duplicate() {
 #[tokio::test]
 async fn a_full_lot_leaves_the_rest_to_the_promise() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let handlers = Handlers::new().on("greet", handler);
     let mut worker = stage.worker_with(handlers, WorkerConfig { lot_max: 2, ..WorkerConfig::default() });
     let events = (0..5).map(|_| later("greet", Duration::from_secs(1))).collect();
@@ -107,7 +107,7 @@ async fn a_far_off_event_is_published_in_time() {
     let timing =
         Timing { horizon: Duration::from_millis(1200), probe_period: Duration::from_millis(300), ..quick() };
     let (stage, notifier) = Stage::memory_with(timing).await;
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let emitted = stage.queue.emit(later("greet", Duration::from_secs(3))).await.unwrap();
     assert!(!emitted.notified && notifier.published().is_empty());
@@ -137,7 +137,7 @@ async fn a_month_is_kept_by_the_row_alone() {
     // The month passes.
     let passes = "update wakeq.events_v2 set delay_until = delay_until - $1, notify_at = notify_at - $1";
     sqlx::query(passes).bind(month).execute(&stage.pool).await.unwrap();
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     assert_eq!(seen.next().await.id, id);
     worker.until(id, Outcome::Deleted).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use wakeq::{Event, Handlers, Outcome, Route, WorkerConfig};
 
-use crate::door::{Door, telling};
+use crate::door::{Door, recording};
 use crate::support::Stage;
 
 async fn locked(stage: &Stage) -> i64 {
@@ -94,11 +94,11 @@ async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
     let (release, blocked) = std::sync::mpsc::channel::<()>();
     let blocked = std::sync::Mutex::new(blocked);
     let blocked = std::sync::Arc::new(blocked);
-    let (told, mut seen) = telling();
+    let (record, mut seen) = recording();
     let handlers = Handlers::new().on("greet", move |event| {
-        let (told, blocked) = (told.clone(), std::sync::Arc::clone(&blocked));
+        let (record, blocked) = (record.clone(), std::sync::Arc::clone(&blocked));
         async move {
-            told(event).await?;
+            record(event).await?;
             let _ = blocked.lock().map(|blocked| blocked.recv());
             Ok(())
         }
@@ -117,7 +117,7 @@ async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
 async fn an_idle_worker_stops_at_once() {
     let (stage, _) = Stage::memory().await;
     let mut worker =
-        stage.worker_with(Handlers::new().on("greet", telling().0), grace(Duration::from_secs(25)));
+        stage.worker_with(Handlers::new().on("greet", recording().0), grace(Duration::from_secs(25)));
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::Deleted).await;
     let started = Instant::now();

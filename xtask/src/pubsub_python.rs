@@ -12,7 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail, ensure};
 use tokio::sync::oneshot;
-use wakeq_services::{GoogleEmulator, Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
 
 use crate::{cargo, root, succeed};
 
@@ -45,7 +45,7 @@ pub(crate) fn run(google: bool) -> Result<()> {
 }
 
 /// Starts the binary of this tree on a free port.
-async fn ours() -> Result<(Guarded, String)> {
+async fn ours() -> Result<(ChildProcess, String)> {
     succeed(cargo().args(["build", "--quiet", "--bin", "pubsub-emulator"]))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let (sender, said) = oneshot::channel();

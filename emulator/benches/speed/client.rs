@@ -48,15 +48,15 @@ impl Client {
         let number = LAST.fetch_add(1, Ordering::Relaxed);
         let topic = format!("projects/speed/topics/topic-{number}");
         let subscription = format!("projects/speed/subscriptions/subscription-{number}");
-        let wish = Topic { name: topic.clone(), ..Topic::default() };
-        self.topics.clone().create_topic(wish).await.unwrap();
-        let wish = Subscription {
+        let resource = Topic { name: topic.clone(), ..Topic::default() };
+        self.topics.clone().create_topic(resource).await.unwrap();
+        let resource = Subscription {
             name: subscription.clone(),
             topic: topic.clone(),
             ack_deadline_seconds: 600,
             ..Subscription::default()
         };
-        self.subscriptions.clone().create_subscription(wish).await.unwrap();
+        self.subscriptions.clone().create_subscription(resource).await.unwrap();
         Pair { topic, subscription }
     }
 

@@ -3,10 +3,10 @@
 use std::sync::Mutex;
 
 use tokio::sync::oneshot;
-use wakeq_services::{GoogleEmulator, Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
 
 pub(crate) struct Emulators {
-    ours: Guarded,
+    ours: ChildProcess,
     host: String,
     _guard: Guard,
     pub(crate) google: GoogleEmulator,

@@ -18,7 +18,7 @@ impl Broker {
             // An entry that was due before it was scheduled is handled late, not in the past.
             moment = moment.max(due);
             match entry {
-                Entry::Subscription(name) => self.attend_due(moment, &name),
+                Entry::Subscription(name) => self.process_due(moment, &name),
                 Entry::Snapshot(name) => self.expire_snapshot(moment, &name),
                 Entry::Topic(name) => self.prune_topic(moment, &name),
                 Entry::Push(name) => self.wake(&name),
@@ -33,16 +33,16 @@ impl Broker {
 
     /// Must be called after any change that may affect what a subscription has to do and when:
     /// handles what is due at once, and schedules the rest.
-    pub(super) fn attend(&mut self, now: Time, name: &str) {
+    pub(super) fn reschedule(&mut self, now: Time, name: &str) {
         let Some(subscription) = self.subscriptions.get(name) else { return };
         match subscription.next_due() {
-            Some(due) if due <= now => self.attend_due(now, name),
+            Some(due) if due <= now => self.process_due(now, name),
             Some(due) => self.agenda.no_later(Entry::Subscription(subscription.name.clone()), due),
             None => {}
         }
     }
 
-    fn attend_due(&mut self, now: Time, name: &str) {
+    fn process_due(&mut self, now: Time, name: &str) {
         let Some(subscription) = self.subscriptions.get_mut(name) else { return };
         let name = subscription.name.clone();
         if subscription.expires().is_some_and(|expires| expires <= now) {
@@ -56,14 +56,14 @@ impl Broker {
         if advanced.deliverable {
             self.wake(&name);
         }
-        self.bury(now, &name, advanced.dead);
+        self.publish_dead_letters(now, &name, advanced.dead);
         if let Some(due) = self.subscriptions.get(&name).and_then(super::Subscription::next_due) {
             self.agenda.no_later(Entry::Subscription(name), due);
         }
     }
 
     /// Publishes dead letters to the topic of their subscription's policy.
-    fn bury(&mut self, now: Time, source: &Name, dead: Vec<DeadLetter>) {
+    fn publish_dead_letters(&mut self, now: Time, source: &Name, dead: Vec<DeadLetter>) {
         if dead.is_empty() {
             return;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use tonic::Code;
 
-use super::faults::Chance;
+use super::faults::SeededRng;
 use super::{Broker, Faults, Refusal};
 
 /// Defines an enum with the names that configurations use.
@@ -147,7 +147,7 @@ pub struct NextCalls {
 
 /// The faults of one call.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct CallFate {
+pub struct CallFaults {
     /// How much longer it takes.
     pub slow: Duration,
     /// The refusal, if there is one; the call is not carried out then.
@@ -175,11 +175,11 @@ impl Faults {
         self
     }
 
-    fn befall(&mut self, chance: &mut Chance, method: Method) -> CallFate {
+    fn draw_faults(&mut self, rng: &mut SeededRng, method: Method) -> CallFaults {
         let concerned = self.methods.is_empty() || self.methods.contains(&method);
         let slow = if concerned { self.slow } else { Duration::ZERO };
-        let code = self.use_up_next(method).or_else(|| concerned.then(|| self.draw(chance)).flatten());
-        CallFate { slow, refusal: code.map(injected) }
+        let code = self.use_up_next(method).or_else(|| concerned.then(|| self.draw(rng)).flatten());
+        CallFaults { slow, refusal: code.map(injected) }
     }
 
     fn use_up_next(&mut self, method: Method) -> Option<FaultCode> {
@@ -192,23 +192,23 @@ impl Faults {
         Some(code)
     }
 
-    fn draw(&self, chance: &mut Chance) -> Option<FaultCode> {
+    fn draw(&self, rng: &mut SeededRng) -> Option<FaultCode> {
         let faults = [
             (self.unavailable, FaultCode::Unavailable),
             (self.not_found, FaultCode::NotFound),
             (self.resource_exhausted, FaultCode::ResourceExhausted),
             (self.deadline_exceeded, FaultCode::DeadlineExceeded),
         ];
-        faults.into_iter().find_map(|(probability, code)| chance.strikes(probability).then_some(code))
+        faults.into_iter().find_map(|(probability, code)| rng.random_bool(probability).then_some(code))
     }
 }
 
 impl Broker {
     /// Decides the faults of a call. Must be called once per call, as it uses up the counted ones.
-    pub fn befall(&mut self, method: Method) -> CallFate {
-        let fate = self.faults.befall(&mut self.call_chance, method);
-        self.fault_counts.refused_calls += u64::from(fate.refusal.is_some());
-        fate
+    pub fn draw_faults(&mut self, method: Method) -> CallFaults {
+        let faults = self.faults.draw_faults(&mut self.call_rng, method);
+        self.fault_counts.refused_calls += u64::from(faults.refusal.is_some());
+        faults
     }
 }
 
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     fn codes(broker: &mut Broker, method: Method, calls: usize) -> Vec<Option<Code>> {
-        (0..calls).map(|_| broker.befall(method).refusal.map(|refusal| refusal.code)).collect()
+        (0..calls).map(|_| broker.draw_faults(method).refusal.map(|refusal| refusal.code)).collect()
     }
 
     fn broker(faults: Faults) -> Broker {
@@ -270,8 +270,8 @@ mod tests {
         let count = |code| first.iter().filter(|drawn| **drawn == code).count();
         assert!((250..350).contains(&count(Some(Code::Unavailable))), "{}", count(Some(Code::Unavailable)));
         assert!((160..260).contains(&count(Some(Code::NotFound))), "three tenths of what is left");
-        assert_eq!(broker(faults(1)).befall(Method::Pull), CallFate::default());
-        assert_eq!(broker(faults(1)).befall(Method::Publish).slow, Duration::from_millis(20));
+        assert_eq!(broker(faults(1)).draw_faults(Method::Pull), CallFaults::default());
+        assert_eq!(broker(faults(1)).draw_faults(Method::Publish).slow, Duration::from_millis(20));
     }
 
     #[test]
@@ -279,8 +279,12 @@ mod tests {
         let faults = Faults { unavailable: 0.5, methods: [Method::Publish].into(), ..Faults::default() };
         let (mut alone, mut disturbed) = (broker(faults.clone()), broker(faults));
         for call in 0..100 {
-            disturbed.befall(Method::Pull);
-            assert_eq!(alone.befall(Method::Publish), disturbed.befall(Method::Publish), "call {call}");
+            disturbed.draw_faults(Method::Pull);
+            assert_eq!(
+                alone.draw_faults(Method::Publish),
+                disturbed.draw_faults(Method::Publish),
+                "call {call}"
+            );
         }
     }
 

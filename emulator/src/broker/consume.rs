@@ -7,7 +7,7 @@ use std::time::Duration;
 use prost::Message as _;
 use tonic::Code;
 
-use super::delivery::{Acked, Delivered, Holder};
+use super::delivery::{AckResult, Holder, LeasedMessage};
 use super::snapshots::check_attached;
 use super::subscriptions::Subscription;
 use super::{Answer, Broker, Reason, Refusal, Time, limits};
@@ -29,7 +29,7 @@ impl Broker {
         if taken.is_empty() {
             // What is left is for other takers only: waking the waiters would make this pull retry
             // at once, forever.
-            self.attend(now, &request.subscription);
+            self.reschedule(now, &request.subscription);
         } else {
             self.settled(now, &request.subscription);
         }
@@ -46,7 +46,7 @@ impl Broker {
             return Ok(());
         }
         let acked = subscription.delivery.acknowledge(now, &request.ack_ids);
-        let answer = told(subscription, acked);
+        let answer = ack_response(subscription, acked);
         self.settled(now, &request.subscription);
         answer
     }
@@ -66,7 +66,7 @@ impl Broker {
         }
         let deadlines: Vec<_> = request.ack_ids.iter().map(|ack_id| (ack_id.clone(), deadline)).collect();
         let acked = subscription.delivery.modify_deadline(now, &deadlines);
-        let answer = told(subscription, acked);
+        let answer = ack_response(subscription, acked);
         self.settled(now, &request.subscription);
         answer
     }
@@ -89,7 +89,7 @@ impl Broker {
             let name = subscription.name.clone();
             self.wake(&name);
         }
-        self.attend(now, name);
+        self.reschedule(now, name);
     }
 }
 
@@ -122,7 +122,7 @@ pub(super) fn invalid_ack_id(ack_id: &str) -> Refusal {
 }
 
 /// A message in the form in which it is received.
-pub(super) fn received(delivered: Delivered) -> pubsub::ReceivedMessage {
+pub(super) fn received(delivered: LeasedMessage) -> pubsub::ReceivedMessage {
     let attempt = delivered.attempt.unwrap_or_default();
     pubsub::ReceivedMessage {
         ack_id: delivered.ack_id,
@@ -146,7 +146,7 @@ fn check_ack_ids(ack_ids: &[String], size: usize) -> Answer<()> {
 
 /// Reports the results. With exactly-once delivery, each failed id is named with the reason;
 /// without, only ids that were never issued are refused.
-fn told(subscription: &Subscription, acked: Acked) -> Answer<()> {
+fn ack_response(subscription: &Subscription, acked: AckResult) -> Answer<()> {
     if !subscription.delivery.settings().exactly_once {
         return acked.invalid.first().map_or(Ok(()), |ack_id| Err(invalid_ack_id(ack_id)));
     }

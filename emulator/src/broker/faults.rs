@@ -73,15 +73,15 @@ pub struct Faults {
 
 impl Faults {
     /// Decides what happens to a message on its way into one subscription; `None` if it is lost.
-    pub(crate) fn fate(&self, chance: &mut Chance) -> Option<Fate> {
-        if chance.strikes(self.lose) {
+    pub(crate) fn fate(&self, rng: &mut SeededRng) -> Option<Fate> {
+        if rng.random_bool(self.lose) {
             return None;
         }
-        Some(if chance.strikes(self.delay) {
-            Fate::Late(chance.up_to(self.longest_delay))
-        } else if chance.strikes(self.duplicate) {
+        Some(if rng.random_bool(self.delay) {
+            Fate::Late(rng.up_to(self.longest_delay))
+        } else if rng.random_bool(self.duplicate) {
             Fate::Twice
-        } else if chance.strikes(self.reorder) {
+        } else if rng.random_bool(self.reorder) {
             Fate::Ahead
         } else {
             Fate::OnTime
@@ -131,18 +131,18 @@ impl FaultCounts {
 
 /// A seeded random source (SplitMix64).
 #[derive(Clone, Debug)]
-pub(crate) struct Chance(u64);
+pub(crate) struct SeededRng(u64);
 
-impl Chance {
+impl SeededRng {
     /// Sources with the same seed but different purposes are independent.
     pub(crate) fn new(seed: u64, purpose: Purpose) -> Self {
-        let mut chance = Self(seed ^ purpose.salt());
-        chance.next();
-        chance
+        let mut rng = Self(seed ^ purpose.salt());
+        rng.next();
+        rng
     }
 
     /// Whether an event of this probability happens. Draws nothing for probabilities of 0 and 1.
-    pub(crate) fn strikes(&mut self, probability: f64) -> bool {
+    pub(crate) fn random_bool(&mut self, probability: f64) -> bool {
         if probability <= 0.0 || probability.is_nan() {
             return false;
         }
@@ -249,8 +249,8 @@ mod tests {
             longest_delay: Duration::from_secs(5),
             ..Faults::default()
         };
-        let mut chance = Chance::new(seed, Purpose::Messages);
-        (0..10_000).map(|_| faults.fate(&mut chance)).collect()
+        let mut rng = SeededRng::new(seed, Purpose::Messages);
+        (0..10_000).map(|_| faults.fate(&mut rng)).collect()
     }
 
     #[test]
@@ -272,10 +272,10 @@ mod tests {
 
     #[test]
     fn no_fault_is_the_default_and_draws_nothing() {
-        let mut chance = Chance::new(1, Purpose::Messages);
-        let before = chance.0;
-        assert_eq!(Faults::default().fate(&mut chance), Some(Fate::OnTime));
-        assert_eq!(chance.0, before);
+        let mut rng = SeededRng::new(1, Purpose::Messages);
+        let before = rng.0;
+        assert_eq!(Faults::default().fate(&mut rng), Some(Fate::OnTime));
+        assert_eq!(rng.0, before);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use agenda::Agenda;
-use faults::{Chance, Purpose};
+use faults::{Purpose, SeededRng};
 use policies::Policies;
 use push::Pushes;
 use snapshots::Snapshot;
@@ -44,7 +44,7 @@ use streams::Streams;
 use subscriptions::Subscription;
 use topics::Topic;
 
-pub use calls::{CallFate, FaultCode, Method, NextCalls};
+pub use calls::{CallFaults, FaultCode, Method, NextCalls};
 pub use delivery::Figures;
 pub use faults::{FaultCounts, Faults};
 pub use message::Message;
@@ -85,9 +85,9 @@ pub struct Broker {
     faults: Faults,
     fault_counts: FaultCounts,
     /// Decides the faults of messages.
-    chance: Chance,
+    rng: SeededRng,
     /// Decides the faults of calls.
-    call_chance: Chance,
+    call_rng: SeededRng,
     /// The number of the last message.
     last_message: u64,
     /// The number of the last resource: distinguishes a new one from a deleted one of the same
@@ -98,7 +98,7 @@ pub struct Broker {
 impl Broker {
     /// An empty broker.
     pub fn new(faults: Faults) -> Self {
-        let chance = Chance::new(faults.seed, Purpose::Messages);
+        let rng = SeededRng::new(faults.seed, Purpose::Messages);
         Self {
             topics: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
@@ -109,10 +109,10 @@ impl Broker {
             agenda: Agenda::default(),
             woken: BTreeSet::new(),
             streams: Streams::new(faults.seed),
-            call_chance: Chance::new(faults.seed, Purpose::Calls),
+            call_rng: SeededRng::new(faults.seed, Purpose::Calls),
             faults,
             fault_counts: FaultCounts::default(),
-            chance,
+            rng,
             last_message: 0,
             last_resource: 0,
         }
@@ -126,9 +126,9 @@ impl Broker {
 
     /// Replaces the faults. The random sequence restarts from their seed.
     pub fn set_faults(&mut self, faults: Faults) {
-        self.chance = Chance::new(faults.seed, Purpose::Messages);
+        self.rng = SeededRng::new(faults.seed, Purpose::Messages);
         self.streams.reseed(faults.seed);
-        self.call_chance = Chance::new(faults.seed, Purpose::Calls);
+        self.call_rng = SeededRng::new(faults.seed, Purpose::Calls);
         self.faults = faults;
     }
 

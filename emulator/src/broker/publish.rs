@@ -54,7 +54,7 @@ impl Broker {
                 if !subscription.admits(message) {
                     continue;
                 }
-                let mut fate = self.faults.fate(&mut self.chance);
+                let mut fate = self.faults.fate(&mut self.rng);
                 if exactly_once && fate == Some(Fate::Twice) {
                     fate = Some(Fate::OnTime);
                 }

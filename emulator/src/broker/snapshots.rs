@@ -173,7 +173,7 @@ impl Broker {
         }
         self.touch(now, &name);
         self.wake(&name);
-        self.attend(now, &name);
+        self.reschedule(now, &name);
         Ok(pubsub::SeekResponse {})
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tonic::Code;
 
 use super::consume::{ack_deadline, check_consumable, invalid_ack_id, received};
-use super::delivery::{Acked, Holder};
-use super::faults::{Chance, Purpose};
+use super::delivery::{AckResult, Holder};
+use super::faults::{Purpose, SeededRng};
 use super::subscriptions::Subscription;
 use super::{Answer, Broker, Name, Refusal, Time, limits};
 use crate::proto::pubsub;
@@ -57,7 +57,7 @@ pub(super) struct Streams {
     opened: u64,
     open: BTreeMap<StreamId, Stream>,
     /// Decides which ones break.
-    chance: Chance,
+    rng: SeededRng,
 }
 
 #[derive(Debug)]
@@ -75,12 +75,12 @@ struct Stream {
 
 impl Streams {
     pub(super) fn new(seed: u64) -> Self {
-        Self { opened: 0, open: BTreeMap::new(), chance: Chance::new(seed, Purpose::Streams) }
+        Self { opened: 0, open: BTreeMap::new(), rng: SeededRng::new(seed, Purpose::Streams) }
     }
 
     /// Restarts the random sequence.
     pub(super) fn reseed(&mut self, seed: u64) {
-        self.chance = Chance::new(seed, Purpose::Streams);
+        self.rng = SeededRng::new(seed, Purpose::Streams);
     }
 
     /// Closes all streams; ids continue.
@@ -225,11 +225,11 @@ impl Broker {
         let most = stream.max_messages.saturating_sub(messages).min(max_messages).min(share);
         let room = stream.max_bytes.saturating_sub(bytes);
         if most == 0 || room == 0 || !delivery.has_for(now, Holder::Stream(id)) {
-            self.attend(now, &name);
+            self.reschedule(now, &name);
             return Ok(None);
         }
         let deadline = stream.deadline;
-        if self.streams.chance.strikes(self.faults.break_streams) {
+        if self.streams.rng.random_bool(self.faults.break_streams) {
             self.fault_counts.broken_streams += 1;
             return Err(broken());
         }
@@ -242,7 +242,7 @@ impl Broker {
             subscription_properties: Some(properties(subscription)),
             ..Default::default()
         });
-        self.attend(now, &name);
+        self.reschedule(now, &name);
         Ok(response)
     }
 
@@ -289,7 +289,7 @@ fn settle(
     Ok(answers.then_some(response))
 }
 
-fn acknowledged(answer: Acked) -> AcknowledgeConfirmation {
+fn acknowledged(answer: AckResult) -> AcknowledgeConfirmation {
     AcknowledgeConfirmation {
         ack_ids: answer.acked,
         invalid_ack_ids: answer.invalid.into_iter().chain(answer.lapsed).collect(),
@@ -298,7 +298,7 @@ fn acknowledged(answer: Acked) -> AcknowledgeConfirmation {
     }
 }
 
-fn deadlines_changed(answer: Acked) -> ModifyAckDeadlineConfirmation {
+fn deadlines_changed(answer: AckResult) -> ModifyAckDeadlineConfirmation {
     ModifyAckDeadlineConfirmation {
         ack_ids: answer.acked,
         invalid_ack_ids: answer.invalid.into_iter().chain(answer.lapsed).collect(),

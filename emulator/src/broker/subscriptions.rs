@@ -156,7 +156,7 @@ impl Broker {
         // A client that waits on an earlier one of that name learns that it is another.
         self.follow_push_config(&name);
         self.wake(&name);
-        self.attend(now, &name);
+        self.reschedule(now, &name);
         Ok(config)
     }
 
@@ -300,7 +300,7 @@ impl Broker {
         self.agenda.forget(Entry::Subscription(name.clone()));
         self.follow_push_config(name);
         self.wake(name);
-        self.attend(now, name);
+        self.reschedule(now, name);
     }
 }
 

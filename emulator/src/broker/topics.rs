@@ -212,7 +212,7 @@ impl Broker {
                 subscription.config.topic_message_retention_duration = retention.map(limits::proto_duration);
                 subscription.configure(now);
             }
-            self.attend(now, &name);
+            self.reschedule(now, &name);
         }
     }
 }

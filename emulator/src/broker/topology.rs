@@ -63,7 +63,7 @@ impl Broker {
                 }
                 subscription.configure(now);
                 self.wake(&source);
-                self.attend(now, &source);
+                self.reschedule(now, &source);
             }
         }
     }

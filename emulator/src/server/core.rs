@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use super::waiting::{Place, Waiting};
+use super::waiting::{Bells, Waiter};
 use crate::broker::{Broker, Time};
 use crate::clock::Clock;
 
 pub(crate) struct Core {
     state: Mutex<State>,
     clock: Clock,
-    waiting: Arc<Waiting>,
+    bells: Arc<Bells>,
     /// Notified when the broker has something due before [`Core::drive`] would wake up.
     sooner: Notify,
     /// Notified when something happened in any subscription.
-    stirred: Notify,
+    activity: Notify,
     stop: CancellationToken,
 }
 
@@ -38,9 +38,9 @@ impl Core {
         Self {
             state: Mutex::new(State { broker, latest, alarm: None }),
             clock,
-            waiting: Arc::default(),
+            bells: Arc::default(),
             sooner: Notify::new(),
-            stirred: Notify::new(),
+            activity: Notify::new(),
             stop,
         }
     }
@@ -69,8 +69,8 @@ impl Core {
             self.sooner.notify_one();
         }
         if !woken.is_empty() {
-            self.waiting.ring(&woken);
-            self.stirred.notify_one();
+            self.bells.ring(&woken);
+            self.activity.notify_one();
         }
         answer
     }
@@ -96,15 +96,15 @@ impl Core {
         }
     }
 
-    /// A place at a subscription's bell.
-    pub(super) fn wait_at(&self, subscription: &str) -> Place {
-        self.waiting.at(subscription)
+    /// Starts to wait at a subscription's bell.
+    pub(super) fn wait_at(&self, subscription: &str) -> Waiter {
+        self.bells.at(subscription)
     }
 
     /// Waits until something has happened in any subscription since the last call; only one task
     /// may wait.
-    pub(super) async fn stirred(&self) {
-        self.stirred.notified().await;
+    pub(super) async fn activity(&self) {
+        self.activity.notified().await;
     }
 
     /// Cancelled when the emulator stops.

@@ -80,12 +80,12 @@ impl Server {
         let driver = Arc::clone(&self.core);
         tasks.spawn(async move { driver.drive().await });
         tasks.spawn(Pushing::new(Arc::clone(&self.core), Arc::clone(&self.tokens)).run());
-        let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        while let Some((stream, place)) = self.accept(&room).await {
+        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        while let Some((stream, permit)) = self.accept(&permits).await {
             let connection = connection(stream, port.clone(), self.core.stop().clone());
             tasks.spawn(async move {
                 connection.await;
-                drop(place);
+                drop(permit);
             });
         }
         drop(self.listener);
@@ -94,12 +94,12 @@ impl Server {
     }
 
     /// The next connection, once there is a permit for it; `None` once the core is stopped.
-    async fn accept(&self, room: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
+    async fn accept(&self, permits: &Arc<Semaphore>) -> Option<(TcpStream, OwnedSemaphorePermit)> {
         let next = async {
-            let place = Arc::clone(room).acquire_owned().await.ok()?;
+            let permit = Arc::clone(permits).acquire_owned().await.ok()?;
             loop {
                 match self.listener.0.accept().await {
-                    Ok((stream, _)) => return Some((stream, place)),
+                    Ok((stream, _)) => return Some((stream, permit)),
                     // The client has gone again, or the system is out of a resource: neither ends
                     // the server.
                     Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,

@@ -12,7 +12,7 @@ use hyper::body::Incoming;
 use tonic::Code;
 use tower_service::Service as _;
 
-use super::calls::{Calls, PutBack};
+use super::calls::{Calls, PullGuard};
 use super::origin::is_foreign;
 use super::{grpc, rest};
 use crate::broker::Refusal;
@@ -53,18 +53,18 @@ fn is_grpc(headers: &HeaderMap) -> bool {
 
 /// Tells a pull's guard when the response has been written.
 fn guarded(mut response: Response<Body>) -> Response<Body> {
-    match response.extensions_mut().remove::<PutBack>() {
+    match response.extensions_mut().remove::<PullGuard>() {
         None => response,
-        Some(put_back) => response.map(|inner| Body::new(Guarded { inner, put_back })),
+        Some(pull_guard) => response.map(|inner| Body::new(GuardedBody { inner, pull_guard })),
     }
 }
 
-struct Guarded {
+struct GuardedBody {
     inner: Body,
-    put_back: PutBack,
+    pull_guard: PullGuard,
 }
 
-impl http_body::Body for Guarded {
+impl http_body::Body for GuardedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -75,7 +75,7 @@ impl http_body::Body for Guarded {
         let this = self.get_mut();
         let frame = std::task::ready!(Pin::new(&mut this.inner).poll_frame(context));
         if frame.is_none() || this.inner.is_end_stream() {
-            this.put_back.sent();
+            this.pull_guard.sent();
         }
         Poll::Ready(frame)
     }

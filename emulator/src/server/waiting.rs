@@ -11,30 +11,30 @@ use tokio::sync::futures::Notified;
 
 /// The bells of the subscriptions that have waiters.
 #[derive(Debug, Default)]
-pub(super) struct Waiting(Mutex<HashMap<String, Bell>>);
+pub(super) struct Bells(Mutex<HashMap<String, Bell>>);
 
 /// A bell, and how many waiters it has.
 #[derive(Debug, Default)]
 struct Bell {
     bell: Arc<Notify>,
-    places: usize,
+    waiters: usize,
 }
 
-/// A waiter's place at a subscription's bell; given up when it is dropped.
+/// A waiter at a subscription's bell, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct Waiter {
     bell: Arc<Notify>,
     subscription: String,
-    waiting: Arc<Waiting>,
+    bells: Arc<Bells>,
 }
 
-impl Waiting {
-    pub(super) fn at(self: &Arc<Self>, subscription: &str) -> Place {
-        let mut bells = self.bells();
+impl Bells {
+    pub(super) fn at(self: &Arc<Self>, subscription: &str) -> Waiter {
+        let mut bells = self.lock();
         let entry = bells.entry(subscription.to_owned()).or_default();
-        entry.places += 1;
+        entry.waiters += 1;
         let bell = Arc::clone(&entry.bell);
-        Place { bell, subscription: subscription.to_owned(), waiting: Arc::clone(self) }
+        Waiter { bell, subscription: subscription.to_owned(), bells: Arc::clone(self) }
     }
 
     /// Wakes all present waiters of these subscriptions.
@@ -42,30 +42,30 @@ impl Waiting {
         if subscriptions.is_empty() {
             return;
         }
-        let bells = self.bells();
+        let bells = self.lock();
         for bell in subscriptions.iter().filter_map(|subscription| bells.get(subscription)) {
             bell.bell.notify_waiters();
         }
     }
 
-    fn bells(&self) -> MutexGuard<'_, HashMap<String, Bell>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Bell>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Place {
+impl Waiter {
     /// The next ring. To miss none: enable it, look, and only then await it.
     pub(super) fn rung(&self) -> Notified<'_> {
         self.bell.notified()
     }
 }
 
-impl Drop for Place {
+impl Drop for Waiter {
     fn drop(&mut self) {
-        let mut bells = self.waiting.bells();
+        let mut bells = self.bells.lock();
         let Some(bell) = bells.get_mut(&self.subscription) else { return };
-        bell.places -= 1;
-        if bell.places == 0 {
+        bell.waiters -= 1;
+        if bell.waiters == 0 {
             bells.remove(&self.subscription);
         }
     }
@@ -81,44 +81,44 @@ mod tests {
 
     #[test]
     fn a_ring_reaches_everybody_at_that_subscription_and_nobody_else() {
-        let waiting = Arc::new(Waiting::default());
-        let places = [waiting.at("orders"), waiting.at("orders"), waiting.at("bills")];
-        let mut rings = places.each_ref().map(|place| Box::pin(place.rung()));
+        let bells = Arc::new(Bells::default());
+        let waiters = [bells.at("orders"), bells.at("orders"), bells.at("bills")];
+        let mut rings = waiters.each_ref().map(|waiter| Box::pin(waiter.rung()));
         for ring in &mut rings {
             ring.as_mut().enable();
         }
-        waiting.ring(&["orders".to_owned(), "unknown".to_owned()]);
+        bells.ring(&["orders".to_owned(), "unknown".to_owned()]);
         assert_eq!(rings.map(|ring| ring.now_or_never().is_some()), [true, true, false]);
     }
 
     #[test]
     fn a_ring_between_looking_and_waiting_is_heard() {
-        let waiting = Arc::new(Waiting::default());
-        let place = waiting.at("orders");
-        let mut rung = pin!(place.rung());
+        let bells = Arc::new(Bells::default());
+        let waiter = bells.at("orders");
+        let mut rung = pin!(waiter.rung());
         rung.as_mut().enable();
-        waiting.ring(&["orders".to_owned()]);
+        bells.ring(&["orders".to_owned()]);
         assert!(rung.now_or_never().is_some());
     }
 
     #[test]
     fn of_two_who_leave_at_once_nothing_is_kept() {
-        let waiting = Arc::new(Waiting::default());
-        let place = waiting.at("orders");
+        let bells = Arc::new(Bells::default());
+        let waiter = bells.at("orders");
         // Held by another waiter that is just leaving.
-        let rest = Arc::clone(&place.bell);
-        drop(place);
-        assert!(waiting.bells().is_empty());
+        let rest = Arc::clone(&waiter.bell);
+        drop(waiter);
+        assert!(bells.lock().is_empty());
         drop(rest);
     }
 
     #[test]
     fn nothing_is_kept_of_those_who_left() {
-        let waiting = Arc::new(Waiting::default());
-        let (first, second) = (waiting.at("orders"), waiting.at("orders"));
+        let bells = Arc::new(Bells::default());
+        let (first, second) = (bells.at("orders"), bells.at("orders"));
         drop(first);
-        assert_eq!(waiting.bells().len(), 1);
+        assert_eq!(bells.lock().len(), 1);
         drop(second);
-        assert!(waiting.bells().is_empty());
+        assert!(bells.lock().is_empty());
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use wakeq_emulator::proto::pubsub::Topic;
 use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options, Provision};
 
-use crate::inbox::{Received, ask};
+use crate::inbox::{HttpMessage, ask};
 
 const TOPIC: &str = "GET /v1/projects/demo/topics/orders";
 
@@ -14,7 +14,7 @@ async fn emulator(provision: &str) -> Emulator {
     Emulator::start("127.0.0.1:0".parse().unwrap(), options).await.unwrap()
 }
 
-async fn request(emulator: &Emulator, line: &str) -> Received {
+async fn request(emulator: &Emulator, line: &str) -> HttpMessage {
     ask(emulator.address(), line, &[], "").await
 }
 
@@ -22,7 +22,7 @@ async fn status(emulator: &Emulator, line: &str) -> u16 {
     request(emulator, line).await.status()
 }
 
-async fn put_faults(emulator: &Emulator, faults: &Value) -> Received {
+async fn put_faults(emulator: &Emulator, faults: &Value) -> HttpMessage {
     ask(emulator.address(), "PUT /admin/faults", &[], &faults.to_string()).await
 }
 

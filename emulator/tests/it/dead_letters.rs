@@ -4,19 +4,19 @@ use wakeq_emulator::proto::pubsub::{DeadLetterPolicy, ReceivedMessage};
 
 use crate::stage::{Stage, message, texts, with};
 
-struct Dead {
+struct DeadLetterSetup {
     topic: String,
     subscription: String,
     /// The subscription to the dead-letter topic.
     letters: String,
 }
 
-async fn dead(stage: &Stage, max_delivery_attempts: i32) -> Dead {
+async fn dead(stage: &Stage, max_delivery_attempts: i32) -> DeadLetterSetup {
     let dead_letter_topic = stage.topic("dead").await;
     let letters = stage.subscribe(stage.to(&dead_letter_topic, "letters")).await;
     let policy = DeadLetterPolicy { dead_letter_topic, max_delivery_attempts };
-    let (topic, subscription) = stage.pair_with(|wish| wish.dead_letter_policy = Some(policy)).await;
-    Dead { topic, subscription, letters }
+    let (topic, subscription) = stage.pair_with(|resource| resource.dead_letter_policy = Some(policy)).await;
+    DeadLetterSetup { topic, subscription, letters }
 }
 
 /// Gives the only message back five times; returns what arrives at the dead-letter topic.
@@ -33,7 +33,7 @@ async fn fail(stage: &Stage, subscription: &str, letters: &str) -> ReceivedMessa
 
 cases! {
     async fn delivery_attempts_are_counted_from_one(stage) {
-        let Dead { topic, subscription, .. } = dead(&stage, 10).await;
+        let DeadLetterSetup { topic, subscription, .. } = dead(&stage, 10).await;
         stage.publish_texts(&topic, &["counted"]).await;
         for attempt in 1..=3 {
             let received = stage.pull_one(&subscription).await;
@@ -43,7 +43,7 @@ cases! {
     }
 
     async fn after_its_last_attempt_a_message_goes_to_the_dead_letter_topic(stage) {
-        let Dead { topic, subscription, letters } = dead(&stage, 5).await;
+        let DeadLetterSetup { topic, subscription, letters } = dead(&stage, 5).await;
         stage.publish(&topic, &[with("poison", &[("colour", "red")])]).await;
         let letter = fail(&stage, &subscription, &letters).await;
         let letter = message(&letter);
@@ -53,7 +53,7 @@ cases! {
     }
 
     async fn a_dead_letter_says_where_it_came_from(stage) {
-        let Dead { topic, subscription, letters } = dead(&stage, 5).await;
+        let DeadLetterSetup { topic, subscription, letters } = dead(&stage, 5).await;
         stage.publish_texts(&topic, &["poison"]).await;
         let letter = fail(&stage, &subscription, &letters).await;
         let attributes = &message(&letter).attributes;

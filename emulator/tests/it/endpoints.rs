@@ -11,7 +11,7 @@ use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken
 use wakeq_emulator::proto::pubsub::{PublishRequest, PubsubMessage, PushConfig, Subscription, Topic};
 use wakeq_emulator::{Emulator, ManualClock, Options, Provision};
 
-use crate::inbox::{Inbox, Received, ask};
+use crate::inbox::{HttpMessage, Inbox, ask};
 
 const TOPIC: &str = "projects/demo/topics/orders";
 
@@ -43,7 +43,7 @@ fn publish(emulator: &Emulator, text: &str) {
     emulator.broker(|broker, now| broker.publish(now, request)).unwrap();
 }
 
-fn id(received: &Received) -> String {
+fn id(received: &HttpMessage) -> String {
     received.json()["message"]["messageId"].as_str().unwrap().to_owned()
 }
 

@@ -9,7 +9,7 @@ use crate::streams::{Stream, acks, deadlines, first};
 const PERMANENT: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
 
 async fn exact(stage: &Stage) -> (String, String) {
-    stage.pair_with(|wish| wish.enable_exactly_once_delivery = true).await
+    stage.pair_with(|resource| resource.enable_exactly_once_delivery = true).await
 }
 
 /// The client libraries look for the ack id and its failure in the status details.
@@ -94,9 +94,9 @@ cases! {
 
     async fn a_stream_says_what_kind_of_subscription_it_is(stage) {
         let (topic, subscription) = stage
-            .pair_with(|wish| {
-                wish.enable_exactly_once_delivery = true;
-                wish.enable_message_ordering = true;
+            .pair_with(|resource| {
+                resource.enable_exactly_once_delivery = true;
+                resource.enable_message_ordering = true;
             })
             .await;
         let mut stream = stage.stream(first(&subscription)).await;

@@ -16,13 +16,13 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
 /// A request (its line is without the version) or an answer; header names are in lower case.
 #[derive(Debug)]
-pub(crate) struct Received {
+pub(crate) struct HttpMessage {
     pub(crate) line: String,
     pub(crate) headers: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Received {
+impl HttpMessage {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
@@ -59,7 +59,7 @@ impl Received {
     }
 }
 
-impl From<&Request> for Received {
+impl From<&Request> for HttpMessage {
     fn from(request: &Request) -> Self {
         let headers = request.headers.iter();
         let headers = headers.map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()));
@@ -70,7 +70,7 @@ impl From<&Request> for Received {
 
 pub(crate) struct Inbox {
     pub(crate) url: String,
-    requests: mpsc::Receiver<Received>,
+    requests: mpsc::Receiver<HttpMessage>,
     _server: Option<MockServer>,
 }
 
@@ -101,7 +101,7 @@ impl Inbox {
             let mut waiting = Vec::new();
             while let Ok((stream, _)) = listener.accept().await {
                 let mut stream = BufReader::new(stream);
-                let Ok(mut received) = Received::read(&mut stream).await else { continue };
+                let Ok(mut received) = HttpMessage::read(&mut stream).await else { continue };
                 received.line = received.line.strip_suffix(" HTTP/1.1").unwrap().to_owned();
                 stream.write_all(words.as_bytes()).await.unwrap();
                 waiting.push(stream);
@@ -113,7 +113,7 @@ impl Inbox {
         Self { url, requests, _server: None }
     }
 
-    pub(crate) async fn next(&mut self) -> Received {
+    pub(crate) async fn next(&mut self) -> HttpMessage {
         self.requests.recv().await.unwrap()
     }
 }
@@ -124,11 +124,11 @@ pub(crate) async fn ask(
     request: &str,
     headers: &[(&str, &str)],
     body: &str,
-) -> Received {
+) -> HttpMessage {
     let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}");
     let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.unwrap();
-    Received::read(&mut stream).await.unwrap()
+    HttpMessage::read(&mut stream).await.unwrap()
 }

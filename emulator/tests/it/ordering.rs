@@ -6,7 +6,7 @@ use crate::stage::{Stage, ack_ids, keyed, sorted, texts};
 use crate::streams::{acks, deadlines, first};
 
 async fn ordered(stage: &Stage) -> (String, String) {
-    stage.pair_with(|wish| wish.enable_message_ordering = true).await
+    stage.pair_with(|resource| resource.enable_message_ordering = true).await
 }
 
 cases! {

@@ -111,8 +111,8 @@ cases! {
     async fn id_and_time_are_the_servers(stage) {
         let (topic, subscription) = stage.pair().await;
         let publish_time = Some(Timestamp { seconds: 1, nanos: 0 });
-        let wish = PubsubMessage { message_id: "mine".to_owned(), publish_time, ..text("data") };
-        let ids = stage.publish(&topic, &[wish]).await;
+        let request = PubsubMessage { message_id: "mine".to_owned(), publish_time, ..text("data") };
+        let ids = stage.publish(&topic, &[request]).await;
         let received = stage.pull_one(&subscription).await;
         let message = message(&received);
         assert_eq!(message.message_id, ids[0]);

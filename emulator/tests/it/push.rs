@@ -3,10 +3,10 @@
 use wakeq_emulator::proto::pubsub::push_config::{NoWrapper, Wrapper};
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription};
 
-use crate::inbox::{Inbox, Received};
+use crate::inbox::{HttpMessage, Inbox};
 use crate::stage::{Stage, soon, with};
 
-async fn next(inbox: &mut Inbox) -> Received {
+async fn next(inbox: &mut Inbox) -> HttpMessage {
     soon("a push", inbox.next()).await
 }
 

@@ -19,8 +19,8 @@ cases! {
         let (topic, subscription) = (stage.topic_name("a-topic"), stage.subscription_name("a-subscription"));
         let (status, created) = ask(&stage, "PUT", &topic, Some(json!({ "labels": { "team": "shop" } }))).await;
         assert_eq!((status, &created["name"], &created["labels"]["team"]), (200, &json!(topic), &json!("shop")));
-        let wish = json!({ "topic": topic, "ackDeadlineSeconds": 42 });
-        let (status, created) = ask(&stage, "PUT", &subscription, Some(wish)).await;
+        let body = json!({ "topic": topic, "ackDeadlineSeconds": 42 });
+        let (status, created) = ask(&stage, "PUT", &subscription, Some(body)).await;
         assert_eq!((status, &created["ackDeadlineSeconds"]), (200, &json!(42)));
         let messages = json!({ "messages": [{ "data": "aGVsbG8=", "attributes": { "colour": "red" } }] });
         let (status, published) = ask(&stage, "POST", &format!("{topic}:publish"), Some(messages)).await;
@@ -65,9 +65,9 @@ cases! {
 
     async fn over_rest_an_update_has_its_mask_beside_the_resource(stage) {
         let (topic, subscription) = stage.pair().await;
-        let wish = json!({ "subscription": { "ackDeadlineSeconds": 99, "topic": topic },
+        let body = json!({ "subscription": { "ackDeadlineSeconds": 99, "topic": topic },
             "updateMask": "ackDeadlineSeconds" });
-        let (status, updated) = ask(&stage, "PATCH", &subscription, Some(wish)).await;
+        let (status, updated) = ask(&stage, "PATCH", &subscription, Some(body)).await;
         assert_eq!((status, &updated["ackDeadlineSeconds"]), (200, &json!(99)), "{updated}");
     }
 

@@ -8,7 +8,7 @@ use crate::streams::{deadlines, first};
 async fn patient(stage: &Stage, from: i64, to: i64) -> (String, String) {
     let retry_policy =
         Some(RetryPolicy { minimum_backoff: Some(seconds(from)), maximum_backoff: Some(seconds(to)) });
-    stage.pair_with(|wish| wish.retry_policy = retry_policy).await
+    stage.pair_with(|resource| resource.retry_policy = retry_policy).await
 }
 
 cases! {

@@ -42,7 +42,7 @@ cases! {
     }
 
     async fn seeking_to_the_past_brings_back_what_was_acknowledged_and_retained(stage) {
-        let (topic, subscription) = stage.pair_with(|wish| wish.retain_acked_messages = true).await;
+        let (topic, subscription) = stage.pair_with(|resource| resource.retain_acked_messages = true).await;
         stage.publish_texts(&topic, &["a", "b"]).await;
         let received = stage.pull_all(&subscription, 2).await;
         stage.acknowledge(&subscription, &received).await;
@@ -61,7 +61,7 @@ cases! {
     }
 
     async fn seeking_to_a_messages_time_brings_back_that_and_later_ones(stage) {
-        let (topic, subscription) = stage.pair_with(|wish| wish.retain_acked_messages = true).await;
+        let (topic, subscription) = stage.pair_with(|resource| resource.retain_acked_messages = true).await;
         stage.publish_texts(&topic, &["before"]).await;
         stage.publish_texts(&topic, &["from here"]).await;
         stage.publish_texts(&topic, &["after"]).await;

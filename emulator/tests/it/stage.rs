@@ -17,7 +17,7 @@ use wakeq_emulator::proto::pubsub::{
 };
 
 /// Nothing is expected to take this long.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 const LARGEST: usize = 64 << 20;
 
 /// An emulator, and a project that no other case uses.
@@ -31,11 +31,11 @@ pub(crate) struct Stage {
     pub(crate) project: String,
 }
 
-/// Fails if the future takes longer than [`PATIENCE`].
+/// Fails if the future takes longer than [`TIMEOUT`].
 #[track_caller]
 pub(crate) fn soon<T>(what: &str, future: impl Future<Output = T>) -> impl Future<Output = T> {
     let caller = std::panic::Location::caller();
-    async move { timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("nothing came of: {what} ({caller})")) }
+    async move { timeout(TIMEOUT, future).await.unwrap_or_else(|_| panic!("nothing came of: {what} ({caller})")) }
 }
 
 impl Stage {

@@ -112,13 +112,13 @@ cases! {
         ranges(
             &stage,
             &[
-                ("9 s", |wish| wish.ack_deadline_seconds = 9),
-                ("601 s", |wish| wish.ack_deadline_seconds = 601),
-                ("-1 s", |wish| wish.ack_deadline_seconds = -1),
+                ("9 s", |resource| resource.ack_deadline_seconds = 9),
+                ("601 s", |resource| resource.ack_deadline_seconds = 601),
+                ("-1 s", |resource| resource.ack_deadline_seconds = -1),
             ],
             &[
-                ("10 s", |wish| wish.ack_deadline_seconds = 10),
-                ("600 s", |wish| wish.ack_deadline_seconds = 600),
+                ("10 s", |resource| resource.ack_deadline_seconds = 10),
+                ("600 s", |resource| resource.ack_deadline_seconds = 600),
             ],
         )
         .await;
@@ -127,10 +127,10 @@ cases! {
     async fn a_subscription_keeps_messages_for_at_least_ten_minutes(stage) {
         ranges(
             &stage,
-            &[("9 min 59 s", |wish| wish.message_retention_duration = Some(seconds(599)))],
+            &[("9 min 59 s", |resource| resource.message_retention_duration = Some(seconds(599)))],
             &[
-                ("10 min", |wish| wish.message_retention_duration = Some(seconds(600))),
-                ("7 days", |wish| wish.message_retention_duration = Some(seconds(7 * DAY))),
+                ("10 min", |resource| resource.message_retention_duration = Some(seconds(600))),
+                ("7 days", |resource| resource.message_retention_duration = Some(seconds(7 * DAY))),
             ],
         )
         .await;
@@ -139,10 +139,10 @@ cases! {
     async fn a_subscription_keeps_messages_for_up_to_31_days(stage) {
         ranges(
             &stage,
-            &[("31 days and 1 s", |wish| wish.message_retention_duration = Some(seconds(31 * DAY + 1)))],
-            &[("31 days", |wish| {
-                wish.message_retention_duration = Some(seconds(31 * DAY));
-                wish.expiration_policy = Some(ExpirationPolicy { ttl: None });
+            &[("31 days and 1 s", |resource| resource.message_retention_duration = Some(seconds(31 * DAY + 1)))],
+            &[("31 days", |resource| {
+                resource.message_retention_duration = Some(seconds(31 * DAY));
+                resource.expiration_policy = Some(ExpirationPolicy { ttl: None });
             })],
         )
         .await;
@@ -151,16 +151,16 @@ cases! {
     async fn a_subscription_lives_for_at_least_a_day_or_for_ever(stage) {
         ranges(
             &stage,
-            &[("23:59:59", |wish| {
-                wish.message_retention_duration = Some(seconds(600));
-                wish.expiration_policy = expires(DAY - 1);
+            &[("23:59:59", |resource| {
+                resource.message_retention_duration = Some(seconds(600));
+                resource.expiration_policy = expires(DAY - 1);
             })],
             &[
-                ("a day", |wish| {
-                    wish.message_retention_duration = Some(seconds(600));
-                    wish.expiration_policy = expires(DAY);
+                ("a day", |resource| {
+                    resource.message_retention_duration = Some(seconds(600));
+                    resource.expiration_policy = expires(DAY);
                 }),
-                ("for ever", |wish| wish.expiration_policy = Some(ExpirationPolicy { ttl: None })),
+                ("for ever", |resource| resource.expiration_policy = Some(ExpirationPolicy { ttl: None })),
             ],
         )
         .await;
@@ -170,21 +170,21 @@ cases! {
         ranges(
             &stage,
             &[
-                ("601 s at least", |wish| wish.retry_policy = backoff(601, 601)),
-                ("601 s at most", |wish| wish.retry_policy = backoff(10, 601)),
-                ("-1 s", |wish| wish.retry_policy = backoff(-1, 10)),
+                ("601 s at least", |resource| resource.retry_policy = backoff(601, 601)),
+                ("601 s at most", |resource| resource.retry_policy = backoff(10, 601)),
+                ("-1 s", |resource| resource.retry_policy = backoff(-1, 10)),
             ],
-            &[("0 to 600 s", |wish| wish.retry_policy = backoff(0, 600))],
+            &[("0 to 600 s", |resource| resource.retry_policy = backoff(0, 600))],
         )
         .await;
     }
 
     async fn a_back_off_does_not_begin_above_its_end(stage) {
-        ranges(&stage, &[("20 to 10 s", |wish| wish.retry_policy = backoff(20, 10))], &[]).await;
+        ranges(&stage, &[("20 to 10 s", |resource| resource.retry_policy = backoff(20, 10))], &[]).await;
     }
 
     async fn a_back_off_is_10_to_600_seconds_by_default(stage) {
-        let (_, name) = stage.pair_with(|wish| wish.retry_policy = Some(RetryPolicy::default())).await;
+        let (_, name) = stage.pair_with(|resource| resource.retry_policy = Some(RetryPolicy::default())).await;
         assert_eq!(stage.subscription(&name).await.retry_policy, backoff(10, 600));
     }
 
@@ -192,15 +192,15 @@ cases! {
         let (topic, dead_letter_topic) = (stage.topic("a-topic").await, stage.topic("dead").await);
         for (id, max_delivery_attempts) in [("zero", 0), ("five", 5), ("hundred", 100)] {
             let policy = DeadLetterPolicy { dead_letter_topic: dead_letter_topic.clone(), max_delivery_attempts };
-            let wish = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
-            let kept = stage.try_subscribe(wish).await.unwrap().dead_letter_policy.unwrap();
+            let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
+            let kept = stage.try_subscribe(resource).await.unwrap().dead_letter_policy.unwrap();
             let expected = if max_delivery_attempts == 0 { 5 } else { max_delivery_attempts };
             assert_eq!(kept.max_delivery_attempts, expected);
         }
         for (id, max_delivery_attempts) in [("four", 4), ("hundred-one", 101), ("negative", -1)] {
             let policy = DeadLetterPolicy { dead_letter_topic: dead_letter_topic.clone(), max_delivery_attempts };
-            let wish = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
-            let status = stage.try_subscribe(wish).await.expect_err(id);
+            let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
+            let status = stage.try_subscribe(resource).await.expect_err(id);
             // The documentation does not say which of the two it is.
             assert!([Code::InvalidArgument, Code::OutOfRange].contains(&status.code()), "{id}: {status}");
         }
@@ -212,19 +212,19 @@ cases! {
             dead_letter_topic: stage.topic_name("nowhere"),
             max_delivery_attempts: 5,
         };
-        let wish = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, "orders") };
-        refused(stage.try_subscribe(wish).await, Code::NotFound);
+        let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, "orders") };
+        refused(stage.try_subscribe(resource).await, Code::NotFound);
     }
 
     async fn exactly_once_is_for_pulling_only(stage) {
         let topic = stage.topic("a-topic").await;
         let push_endpoint = "http://127.0.0.1:9/".to_owned();
-        let wish = Subscription {
+        let resource = Subscription {
             push_config: Some(PushConfig { push_endpoint, ..PushConfig::default() }),
             enable_exactly_once_delivery: true,
             ..stage.to(&topic, "orders")
         };
-        refused(stage.try_subscribe(wish).await, Code::InvalidArgument);
+        refused(stage.try_subscribe(resource).await, Code::InvalidArgument);
     }
 
     async fn subscriptions_are_listed_page_by_page(mut stage) {

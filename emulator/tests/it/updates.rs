@@ -25,55 +25,55 @@ fn subscription(subscription: Subscription, paths: &[&str]) -> UpdateSubscriptio
 async fn orders(stage: &Stage) -> Subscription {
     let retry_policy =
         Some(RetryPolicy { minimum_backoff: Some(seconds(11)), maximum_backoff: Some(seconds(22)) });
-    let (_, name) = stage.pair_with(|wish| wish.retry_policy = retry_policy).await;
+    let (_, name) = stage.pair_with(|resource| resource.retry_policy = retry_policy).await;
     stage.subscription(&name).await
 }
 
 cases! {
     async fn only_what_the_mask_names_of_a_topic_is_changed(mut stage) {
         let name = stage.topic("orders").await;
-        let wish = Topic {
+        let resource = Topic {
             name,
             labels: map(&[("team", "shop")]),
             message_retention_duration: Some(seconds(3_600)),
             ..Topic::default()
         };
-        let update = topic(wish.clone(), &["labels"]);
+        let update = topic(resource.clone(), &["labels"]);
         let updated = stage.publisher.update_topic(update).await.unwrap().into_inner();
-        assert_eq!((&updated.labels, updated.message_retention_duration), (&wish.labels, None));
-        let update = topic(wish, &["message_retention_duration"]);
+        assert_eq!((&updated.labels, updated.message_retention_duration), (&resource.labels, None));
+        let update = topic(resource, &["message_retention_duration"]);
         let updated = stage.publisher.update_topic(update).await.unwrap().into_inner();
         assert_eq!(updated.message_retention_duration, Some(seconds(3_600)));
     }
 
     async fn a_topics_update_needs_a_mask_of_known_fields(mut stage) {
-        let wish = Topic { name: stage.topic("orders").await, ..Topic::default() };
+        let resource = Topic { name: stage.topic("orders").await, ..Topic::default() };
         for (what, paths) in [("no path", &[][..]), ("no such field", &["colour"][..])] {
-            let answer = stage.publisher.update_topic(topic(wish.clone(), paths)).await;
+            let answer = stage.publisher.update_topic(topic(resource.clone(), paths)).await;
             refused_as(what, answer, Code::InvalidArgument);
         }
     }
 
     async fn a_topics_name_is_not_changed(mut stage) {
-        let wish = Topic { name: stage.topic("orders").await, ..Topic::default() };
-        refused(stage.publisher.update_topic(topic(wish, &["name"])).await, Code::InvalidArgument);
+        let resource = Topic { name: stage.topic("orders").await, ..Topic::default() };
+        refused(stage.publisher.update_topic(topic(resource, &["name"])).await, Code::InvalidArgument);
     }
 
     async fn a_topic_that_is_not_there_is_not_updated(mut stage) {
-        let wish = Topic { name: stage.topic_name("nowhere"), ..Topic::default() };
-        refused(stage.publisher.update_topic(topic(wish, &["labels"])).await, Code::NotFound);
+        let resource = Topic { name: stage.topic_name("nowhere"), ..Topic::default() };
+        refused(stage.publisher.update_topic(topic(resource, &["labels"])).await, Code::NotFound);
     }
 
     async fn only_what_the_mask_names_of_a_subscription_is_changed(mut stage) {
         let before = orders(&stage).await;
-        let wish = Subscription {
+        let resource = Subscription {
             name: before.name.clone(),
             ack_deadline_seconds: 99,
             labels: map(&[("team", "shop")]),
             retain_acked_messages: true,
             ..Subscription::default()
         };
-        let update = subscription(wish, &["ack_deadline_seconds", "labels"]);
+        let update = subscription(resource, &["ack_deadline_seconds", "labels"]);
         let updated = stage.subscriber.update_subscription(update).await.unwrap().into_inner();
         let labels = map(&[("team", "shop")]);
         assert_eq!(updated, Subscription { ack_deadline_seconds: 99, labels, ..before });
@@ -82,8 +82,8 @@ cases! {
 
     async fn what_the_mask_names_and_the_subscription_lacks_is_cleared(mut stage) {
         let before = orders(&stage).await;
-        let wish = Subscription { name: before.name.clone(), ..Subscription::default() };
-        let update = subscription(wish, &["retry_policy"]);
+        let resource = Subscription { name: before.name.clone(), ..Subscription::default() };
+        let update = subscription(resource, &["retry_policy"]);
         let updated = stage.subscriber.update_subscription(update).await.unwrap().into_inner();
         assert_eq!(updated, Subscription { retry_policy: None, ..before });
     }
@@ -91,14 +91,14 @@ cases! {
     async fn topic_filter_and_ordering_are_not_changed(mut stage) {
         let before = orders(&stage).await;
         for path in ["name", "topic", "filter", "enable_message_ordering"] {
-            let wish = Subscription {
+            let resource = Subscription {
                 name: before.name.clone(),
                 topic: before.topic.clone(),
                 filter: "attributes:colour".to_owned(),
                 enable_message_ordering: true,
                 ..Subscription::default()
             };
-            let answer = stage.subscriber.update_subscription(subscription(wish, &[path])).await;
+            let answer = stage.subscriber.update_subscription(subscription(resource, &[path])).await;
             refused_as(path, answer, Code::InvalidArgument);
         }
         assert_eq!(stage.subscription(&before.name).await, before);
@@ -114,8 +114,8 @@ cases! {
 
     async fn an_update_is_held_to_the_same_limits(mut stage) {
         let before = orders(&stage).await;
-        let wish = Subscription { ack_deadline_seconds: 601, ..before.clone() };
-        let update = subscription(wish, &["ack_deadline_seconds"]);
+        let resource = Subscription { ack_deadline_seconds: 601, ..before.clone() };
+        let update = subscription(resource, &["ack_deadline_seconds"]);
         refused(stage.subscriber.update_subscription(update).await, Code::InvalidArgument);
         assert_eq!(stage.subscription(&before.name).await, before);
     }

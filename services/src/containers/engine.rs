@@ -21,7 +21,7 @@ use super::remover::Remover;
 use super::sweep::sweep;
 use super::thread::EngineThread;
 use super::{Container, ContainerError};
-use crate::choice::set;
+use crate::choice::env_value;
 use crate::process::free_port;
 use crate::pubsub::first_answer;
 
@@ -34,13 +34,13 @@ const SHARED_MEMORY_BYTES: u64 = 256 * 1024 * 1024;
 const WORDS_SHOWN_BYTES: usize = 2_000;
 const ENGINE_VARIABLE: &str = "DOCKER_HOST";
 
-type Running = ContainerAsync<GenericImage>;
+type EngineContainer = ContainerAsync<GenericImage>;
 
 /// Keeps a container alive. Dropping it removes the container twice over: from the engine's thread,
 /// and by the remover, which also works when that thread has ended.
 #[derive(Debug)]
-pub(super) struct Held {
-    _wanted: oneshot::Sender<()>,
+pub(super) struct ContainerGuard {
+    _in_use: oneshot::Sender<()>,
     _remover: Remover,
 }
 
@@ -58,14 +58,14 @@ async fn start_on(thread: EngineThread, plan: Plan) -> Result<Container, Contain
         false => plan.usual_port(),
     };
     let running = request(&plan, &name, port).start().await.map_err(|error| plan.refused(&error))?;
-    let (host, port) = place(&running, &plan, port).await.map_err(|error| plan.refused(&error))?;
-    let (wanted, unwanted) = oneshot::channel();
-    let held = Held { _wanted: wanted, _remover: remover };
+    let (host, port) = server_address(&running, &plan, port).await.map_err(|error| plan.refused(&error))?;
+    let (in_use, dropped) = oneshot::channel();
+    let guard = ContainerGuard { _in_use: in_use, _remover: remover };
     let Plan { kind, image, password, .. } = plan;
-    let container = Container { image, host, port, password, _held: held };
+    let container = Container { image, host, port, password, _guard: guard };
     container.await_answer(kind, &running).await?;
     thread.leave(async {
-        let _ = unwanted.await;
+        let _ = dropped.await;
         // The remover tries the same; whichever comes second fails.
         let _ = running.rm().await;
     });
@@ -97,7 +97,7 @@ fn request(plan: &Plan, name: &str, port: u16) -> ContainerRequest<GenericImage>
 
 /// Whether the engine is reached through a socket of this machine.
 fn is_engine_here() -> bool {
-    set(ENGINE_VARIABLE).is_none_or(|address| address.starts_with("unix:"))
+    env_value(ENGINE_VARIABLE).is_none_or(|address| address.starts_with("unix:"))
 }
 
 fn publish_on_loopback(config: &mut HostConfig, port: u16) {
@@ -106,7 +106,11 @@ fn publish_on_loopback(config: &mut HostConfig, port: u16) {
     config.port_bindings = Some(HashMap::from([(format!("{port}/tcp"), Some(vec![binding]))]));
 }
 
-async fn place(running: &Running, plan: &Plan, port: u16) -> Result<(String, u16), TestcontainersError> {
+async fn server_address(
+    running: &EngineContainer,
+    plan: &Plan,
+    port: u16,
+) -> Result<(String, u16), TestcontainersError> {
     if plan.is_on_host() {
         return Ok(("127.0.0.1".to_owned(), port));
     }
@@ -114,14 +118,14 @@ async fn place(running: &Running, plan: &Plan, port: u16) -> Result<(String, u16
     Ok((host, running.get_host_port_ipv4(port).await?))
 }
 
-async fn last_words(running: &Running) -> String {
+async fn last_words(running: &EngineContainer) -> String {
     let mut words = running.stdout_to_vec().await.unwrap_or_default();
     words.extend(running.stderr_to_vec().await.unwrap_or_default());
     String::from_utf8_lossy(&words[words.len().saturating_sub(WORDS_SHOWN_BYTES)..]).into_owned()
 }
 
 impl Container {
-    async fn await_answer(&self, kind: Kind, running: &Running) -> Result<(), ContainerError> {
+    async fn await_answer(&self, kind: Kind, running: &EngineContainer) -> Result<(), ContainerError> {
         let answered = async {
             while running.is_running().await.unwrap_or(false) {
                 let answers = match kind {

@@ -21,7 +21,7 @@ mod thread;
 use std::fmt;
 use std::io;
 
-use crate::choice::set;
+use crate::choice::env_value;
 use plan::Plan;
 
 /// Selects the image of Postgres.
@@ -99,20 +99,20 @@ pub struct Container {
     port: u16,
     password: Option<String>,
     #[cfg(feature = "containers")]
-    _held: engine::Held,
+    _guard: engine::ContainerGuard,
 }
 
 impl Container {
     /// Starts a Postgres from the image in `TEST_PG_IMAGE`; by default `postgres:17-alpine`.
     pub(crate) async fn postgres() -> Result<Self, ContainerError> {
-        let image = set(POSTGRES_IMAGE_VARIABLE).unwrap_or_else(|| POSTGRES_IMAGE.to_owned());
-        Self::start(Plan::postgres(image, set(NETWORK_VARIABLE))).await
+        let image = env_value(POSTGRES_IMAGE_VARIABLE).unwrap_or_else(|| POSTGRES_IMAGE.to_owned());
+        Self::start(Plan::postgres(image, env_value(NETWORK_VARIABLE))).await
     }
 
     /// Starts a Pub/Sub emulator from the image in `TEST_PUBSUB_IMAGE`; by default Google's.
     pub(crate) async fn pubsub() -> Result<Self, ContainerError> {
-        let image = set(PUBSUB_IMAGE_VARIABLE).unwrap_or_else(|| PUBSUB_IMAGE.to_owned());
-        Self::start(Plan::pubsub(image, set(NETWORK_VARIABLE))).await
+        let image = env_value(PUBSUB_IMAGE_VARIABLE).unwrap_or_else(|| PUBSUB_IMAGE.to_owned());
+        Self::start(Plan::pubsub(image, env_value(NETWORK_VARIABLE))).await
     }
 
     #[cfg(feature = "containers")]

@@ -77,8 +77,8 @@ impl Plan {
             .flat_map(|setting| ["-c".to_owned(), setting])
             .collect(),
             Kind::PubSub if self.has_gcloud() => {
-                let place = format!("--host-port={interface}:{port}");
-                let words = ["gcloud", "beta", "emulators", "pubsub", "start", &place];
+                let host_port = format!("--host-port={interface}:{port}");
+                let words = ["gcloud", "beta", "emulators", "pubsub", "start", &host_port];
                 words.map(str::to_owned).into()
             }
             Kind::PubSub => vec![format!("--host={interface}"), format!("--port={port}")],

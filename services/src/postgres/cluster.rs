@@ -15,10 +15,10 @@ use tokio::time::{sleep, timeout};
 
 use super::PostgresError;
 use super::installed::{Binaries, unprivileged};
-use super::kept::{DATA, kept_folder, refuse_a_running_one};
+use super::kept::{DATA, persistent_folder, refuse_a_running_one};
 use super::scratch;
 use crate::choice::say;
-use crate::process::{Ending, Guard, Guarded, Launch, RunAs, free_port};
+use crate::process::{ChildProcess, Ending, Guard, Launch, RunAs, free_port};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ pub enum Folder {
     /// files.
     Memory,
     /// Kept, and used again by the next start.
-    Kept(PathBuf),
+    Persistent(PathBuf),
 }
 
 /// Options of a cluster.
@@ -67,8 +67,8 @@ pub struct ClusterOptions {
 /// ```
 #[derive(Debug)]
 pub struct Cluster {
-    process: Guarded,
-    place: Place,
+    process: ChildProcess,
+    setup: ClusterSetup,
     port: u16,
 }
 
@@ -76,12 +76,12 @@ impl Cluster {
     /// Creates the data folder if it is missing, starts the server and waits until it accepts
     /// connections.
     pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
-        let place = Place::prepare(&options).await?;
+        let setup = ClusterSetup::prepare(&options).await?;
         let mut attempt = 1;
         loop {
-            let port = options.port.map_or_else(free_port, Ok).map_err(at(&place.data))?;
-            match place.launch(port).await {
-                Ok(process) => return Ok(Self { process, place, port }),
+            let port = options.port.map_or_else(free_port, Ok).map_err(at(&setup.data))?;
+            match setup.launch(port).await {
+                Ok(process) => return Ok(Self { process, setup, port }),
                 Err(PostgresError::Ended(words))
                     if options.port.is_none()
                         && attempt < PORTS_TRIED
@@ -112,7 +112,7 @@ impl Cluster {
 
     /// The URL of a database on this server; `postgres` always exists.
     pub fn url(&self, database: &str) -> String {
-        self.place.url(self.port, database)
+        self.setup.url(self.port, database)
     }
 
     /// The port on 127.0.0.1.
@@ -128,12 +128,12 @@ impl Cluster {
     /// The folder of the data. It is not always in the given one, which Postgres's user may be
     /// unable to reach if we run as root.
     pub fn data_folder(&self) -> &Path {
-        &self.place.data
+        &self.setup.data
     }
 
     /// The server's log file.
     pub fn log_file(&self) -> &Path {
-        &self.place.log
+        &self.setup.log
     }
 
     /// Kills all its processes at once and waits until they have ended.
@@ -144,7 +144,7 @@ impl Cluster {
     /// Starts the server after [`kill_9`](Self::kill_9), with the same data at the same address.
     pub async fn start_again(&mut self) -> Result<(), PostgresError> {
         self.process.kill_9().await?;
-        self.process = self.place.launch(self.port).await?;
+        self.process = self.setup.launch(self.port).await?;
         Ok(())
     }
 
@@ -156,27 +156,27 @@ impl Cluster {
 
 impl fmt::Display for Cluster {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Binaries { folder, version, .. } = &self.place.binaries;
-        let (programs, data) = (folder.display(), self.place.data.display());
+        let Binaries { folder, version, .. } = &self.setup.binaries;
+        let (programs, data) = (folder.display(), self.setup.data.display());
         write!(formatter, "Postgres: {version} from {programs}, on port {}, its data in {data}", self.port)
     }
 }
 
 /// Everything that outlives a restart of the server.
 #[derive(Debug)]
-struct Place {
+struct ClusterSetup {
     binaries: Binaries,
     run_as: Option<RunAs>,
     data: PathBuf,
     log: PathBuf,
     /// Whether the data is kept, and so has a password.
-    is_kept: bool,
+    is_persistent: bool,
     /// Holds the sockets and all temporary files.
     scratch: PathBuf,
     guard: Guard,
 }
 
-impl Place {
+impl ClusterSetup {
     async fn prepare(options: &ClusterOptions) -> Result<Self, PostgresError> {
         let binaries = Binaries::find()?;
         let run_as = unprivileged()?;
@@ -185,15 +185,15 @@ impl Place {
         make_folder(&scratch, run_as)?;
         let home = match &options.folder {
             Folder::Temporary | Folder::Memory => scratch.clone(),
-            Folder::Kept(folder) => kept_folder(folder, run_as)?,
+            Folder::Persistent(folder) => persistent_folder(folder, run_as)?,
         };
         let (data, log) = (home.join(DATA), home.join(LOG_FILE));
-        let is_kept = matches!(options.folder, Folder::Kept(_));
-        let place = Self { binaries, run_as, data, log, is_kept, scratch, guard };
-        refuse_a_running_one(&place.data).await?;
-        place.initialise().await?;
-        File::create(&place.log).map_err(at(&place.log))?;
-        Ok(place)
+        let is_persistent = matches!(options.folder, Folder::Persistent(_));
+        let setup = Self { binaries, run_as, data, log, is_persistent, scratch, guard };
+        refuse_a_running_one(&setup.data).await?;
+        setup.initialise().await?;
+        File::create(&setup.log).map_err(at(&setup.log))?;
+        Ok(setup)
     }
 
     /// Initialises another folder first and renames it, so that an interrupted `initdb` is never
@@ -216,7 +216,7 @@ impl Place {
         let options = ["--no-sync", "--username=postgres", "--encoding=UTF8", "--locale=C"];
         let mut launch = self.program("initdb").arguments(options).argument("-D").argument(&unfinished);
         let password = self.scratch.join(PASSWORD);
-        launch = if self.is_kept {
+        launch = if self.is_persistent {
             let mut file = File::options();
             let file =
                 file.write(true).create_new(true).mode(0o600).open(&password).map_err(at(&password))?;
@@ -230,7 +230,7 @@ impl Place {
         if !initdb.ended().await.success() {
             return Err(PostgresError::Initialise(initdb.last_lines()));
         }
-        if self.is_kept {
+        if self.is_persistent {
             // In the data folder, which only its owner can read, and moved into place with it.
             let kept = unfinished.join(PASSWORD);
             fs::copy(&password, &kept).map_err(at(&kept))?;
@@ -240,7 +240,7 @@ impl Place {
         fs::rename(&unfinished, &self.data).map_err(at(&self.data))
     }
 
-    async fn launch(&self, port: u16) -> Result<Guarded, PostgresError> {
+    async fn launch(&self, port: u16) -> Result<ChildProcess, PostgresError> {
         let log = File::options().append(true).create(true).open(&self.log).map_err(at(&self.log))?;
         let launch =
             self.program("postgres").arguments(self.arguments(port)).errors_to(log).ending(Ending::Quit);

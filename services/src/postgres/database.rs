@@ -47,7 +47,7 @@ pub enum DatabaseError {
 pub struct TestDatabase {
     name: String,
     url: String,
-    _live: Live,
+    _template_ref: TemplateRef,
 }
 
 impl TestDatabase {
@@ -63,24 +63,24 @@ impl TestDatabase {
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         let server = Server::shared().await?;
-        let live = Live::on(server);
+        let template_ref = TemplateRef::on(server);
         let template = server.template(state, migrate).await?;
-        Self::of(&template, server, live).await
+        Self::of(&template, server, template_ref).await
     }
 
-    async fn of(template: &str, server: &Server, live: Live) -> Result<Self, DatabaseError> {
+    async fn of(template: &str, server: &Server, template_ref: TemplateRef) -> Result<Self, DatabaseError> {
         let name = server.next_name();
         // A copy through the log would be twice the work.
         let create = format!("create database {name} template {template} strategy file_copy");
         server.keeper.run(create).await?;
         let url = server.postgres.url(&name);
-        Ok(Self { name, url, _live: live })
+        Ok(Self { name, url, _template_ref: template_ref })
     }
 
     /// A copy with the same rows. This database must have no connections meanwhile.
     pub async fn copy(&self) -> Result<Self, DatabaseError> {
         let server = Server::shared().await?;
-        Self::of(&self.name, server, Live::on(server)).await
+        Self::of(&self.name, server, TemplateRef::on(server)).await
     }
 
     /// The URL of the database.
@@ -103,7 +103,7 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         if let Some(server) = SERVER.get() {
-            server.undertaker.run_blocking(drop_database(&self.name), server.patience());
+            server.dropper.run_blocking(drop_database(&self.name), server.drop_timeout());
         }
     }
 }
@@ -111,29 +111,29 @@ impl Drop for TestDatabase {
 /// Keeps the templates. On a server that was given, the last one to be dropped removes them; a
 /// server of our own goes with the process.
 #[derive(Debug)]
-struct Live(&'static Server);
+struct TemplateRef(&'static Server);
 
-impl Live {
+impl TemplateRef {
     fn on(server: &'static Server) -> Self {
-        server.live.fetch_add(1, Ordering::SeqCst);
+        server.template_refs.fetch_add(1, Ordering::SeqCst);
         Self(server)
     }
 }
 
-impl Drop for Live {
+impl Drop for TemplateRef {
     fn drop(&mut self) {
         let Self(server) = self;
-        let was_last = server.live.fetch_sub(1, Ordering::SeqCst) == 1;
+        let was_last = server.template_refs.fetch_sub(1, Ordering::SeqCst) == 1;
         if !was_last || !server.postgres.stays() {
             return;
         }
         // A test that started meanwhile is either already counted, or finds no template and creates
         // one.
         if let Ok(mut templates) = server.templates.try_lock()
-            && server.live.load(Ordering::SeqCst) == 0
+            && server.template_refs.load(Ordering::SeqCst) == 0
         {
             for (_, name) in templates.drain() {
-                server.undertaker.run_blocking(drop_database(&name), DROPPED_WITHIN);
+                server.dropper.run_blocking(drop_database(&name), DROPPED_WITHIN);
             }
         }
     }
@@ -150,10 +150,10 @@ struct Server {
     keeper: Keeper,
     /// Separate, because dropping a database waits for a checkpoint, which creating one should not
     /// wait for.
-    undertaker: Keeper,
+    dropper: Keeper,
     run: String,
     databases_made: AtomicU64,
-    live: AtomicUsize,
+    template_refs: AtomicUsize,
     templates: Mutex<HashMap<u64, String>>,
 }
 
@@ -169,10 +169,10 @@ impl Server {
         let run = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let options = PgConnectOptions::from_str(&postgres.maintenance_url())?;
         let keeper = Keeper::start(options.clone(), run.clone()).await?;
-        let undertaker = Keeper::start(options.clone(), run.clone()).await?;
+        let dropper = Keeper::start(options.clone(), run.clone()).await?;
         let embedded = is_embedded(&options).await?;
-        let (databases_made, live, templates) = Default::default();
-        Ok(Self { postgres, embedded, keeper, undertaker, run, databases_made, live, templates })
+        let (databases_made, template_refs, templates) = Default::default();
+        Ok(Self { postgres, embedded, keeper, dropper, run, databases_made, template_refs, templates })
     }
 
     /// A template is created under another name and renamed once it is complete and has no
@@ -208,7 +208,7 @@ impl Server {
 
     /// On a server that was given, the database has to be dropped before the process may end; a
     /// server of our own goes with it.
-    fn patience(&self) -> Duration {
+    fn drop_timeout(&self) -> Duration {
         if self.postgres.stays() { DROPPED_WITHIN } else { Duration::ZERO }
     }
 }

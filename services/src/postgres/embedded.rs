@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::kept::PREDECESSOR_GONE_WITHIN;
 use super::{Folder, PostgresError};
 use crate::choice::say;
-use crate::process::{Ending, Guard, Guarded, Launch};
+use crate::process::{ChildProcess, Ending, Guard, Launch};
 
 /// Beside this crate, outside its workspace.
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../embedded-postgres/Cargo.toml");
@@ -34,19 +34,19 @@ const IN_USE: &str = "already in use";
 /// database share one session, transaction by transaction; `embedded-postgres/README.md` lists what
 /// that gives up.
 #[derive(Debug)]
-pub struct Embedded {
-    process: Guarded,
+pub struct EmbeddedPostgres {
+    process: ChildProcess,
     port: u16,
     folder: PathBuf,
     _guard: Guard,
 }
 
-impl Embedded {
+impl EmbeddedPostgres {
     /// Builds the program if necessary, starts it and waits until it accepts connections.
     pub async fn start(folder: &Folder) -> Result<Self, PostgresError> {
         let program = build().await?;
         let (folder, temporary) = match folder {
-            Folder::Kept(folder) => (folder.clone(), None),
+            Folder::Persistent(folder) => (folder.clone(), None),
             Folder::Temporary | Folder::Memory => {
                 let name = format!("wakeq-embedded-{:016x}", RandomState::new().hash_one(std::process::id()));
                 let folder = std::env::temp_dir().join(name);
@@ -85,7 +85,7 @@ impl Embedded {
     }
 }
 
-impl fmt::Display for Embedded {
+impl fmt::Display for EmbeddedPostgres {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { port, folder, .. } = self;
         write!(formatter, "Postgres: the embedded one, in {}, on port {port}", folder.display())
@@ -93,7 +93,7 @@ impl fmt::Display for Embedded {
 }
 
 /// Starts the program; returns it with its port.
-async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(Guarded, u16), PostgresError> {
+async fn launch(guard: &Guard, program: &Path, folder: &Path) -> Result<(ChildProcess, u16), PostgresError> {
     let (port, mut ports) = watch::channel(None);
     let launch = Launch::new(program)
         .argument("--data")

@@ -89,7 +89,7 @@ fn candidates() -> Vec<PathBuf> {
     let on_path = program_on_path("initdb").and_then(|initdb| initdb.canonicalize().ok());
     folders.extend(on_path.and_then(|initdb| initdb.parent().map(Path::to_path_buf)));
     folders.extend(versions_in("/usr/lib/postgresql", "", "bin"));
-    folders.extend(asked(Path::new("pg_config"), "--bindir"));
+    folders.extend(pg_config_value(Path::new("pg_config"), "--bindir"));
     for prefix in ["/opt/homebrew/opt", "/usr/local/opt"] {
         folders.extend(versions_in(prefix, "postgresql@", "bin"));
         folders.push(Path::new(prefix).join("postgresql/bin"));
@@ -123,13 +123,13 @@ fn version(folder: &Path) -> Option<String> {
 
 fn has_library(folder: &Path, library: &str) -> bool {
     let beside = ["../lib", "../lib/postgresql"].map(|libraries| folder.join(libraries));
-    let named = asked(&folder.join("pg_config"), "--pkglibdir");
+    let named = pg_config_value(&folder.join("pg_config"), "--pkglibdir");
     beside.into_iter().chain(named).any(|libraries| {
         ["so", "dylib"].iter().any(|ending| libraries.join(library).with_extension(ending).is_file())
     })
 }
 
-fn asked(pg_config: &Path, option: &str) -> Option<PathBuf> {
+fn pg_config_value(pg_config: &Path, option: &str) -> Option<PathBuf> {
     let output = Command::new(pg_config).arg(option).output().ok()?;
     let folder = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     (output.status.success() && !folder.is_empty()).then(|| folder.into())

@@ -55,10 +55,10 @@ impl Keeper {
     }
 
     /// Runs one statement for a `Drop`: without a runtime, and ignoring its result.
-    pub(crate) fn run_blocking(&self, statement: String, patience: Duration) {
+    pub(crate) fn run_blocking(&self, statement: String, limit: Duration) {
         let (reply, answer) = mpsc::channel();
         let _ = self.orders.send((statement, Reply::Drop(reply)));
-        let _ = answer.recv_timeout(patience);
+        let _ = answer.recv_timeout(limit);
     }
 }
 

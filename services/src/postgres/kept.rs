@@ -30,7 +30,7 @@ const NAME_SHOWN_BYTES: usize = 100;
 
 /// The given folder, or its substitute in `/var/tmp` if we run as root and Postgres's user cannot
 /// reach it.
-pub(super) fn kept_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf, PostgresError> {
+pub(super) fn persistent_folder(folder: &Path, owner: Option<RunAs>) -> Result<PathBuf, PostgresError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     let folder = folder.canonicalize().map_err(at(folder))?;
     give(&folder, owner)?;
@@ -77,22 +77,23 @@ fn substitute(folder: &Path) -> PathBuf {
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// for folder in wakeq_services::remove_kept(".dev/postgres".as_ref()).await? {
+/// for folder in wakeq_services::remove_data_folder(".dev/postgres".as_ref()).await? {
 ///     println!("removed {}", folder.display());
 /// }
 /// # Ok(()) }
 /// ```
-pub async fn remove_kept(folder: &Path) -> Result<Vec<PathBuf>, PostgresError> {
+pub async fn remove_data_folder(folder: &Path) -> Result<Vec<PathBuf>, PostgresError> {
     let Ok(folder) = folder.canonicalize() else { return Ok(Vec::new()) };
-    let places: Vec<_> = [substitute(&folder), folder].into_iter().filter(|place| place.is_dir()).collect();
-    for place in &places {
-        refuse_a_running_one(&place.join(DATA)).await?;
-        refuse_an_engine(place).await?;
+    let folders: Vec<_> =
+        [substitute(&folder), folder].into_iter().filter(|folder| folder.is_dir()).collect();
+    for folder in &folders {
+        refuse_a_running_one(&folder.join(DATA)).await?;
+        refuse_an_engine(folder).await?;
     }
-    for place in &places {
-        fs::remove_dir_all(place).map_err(at(place))?;
+    for folder in &folders {
+        fs::remove_dir_all(folder).map_err(at(folder))?;
     }
-    Ok(places)
+    Ok(folders)
 }
 
 /// Waits for a server that is shutting down, and fails if one keeps running.
@@ -167,10 +168,10 @@ mod tests {
         fs::create_dir_all(folder.join("postgres")).unwrap();
         let engine = File::create(folder.join("postgres").join(ENGINE_LOCK)).unwrap();
         engine.try_lock().unwrap();
-        let refused = remove_kept(&folder).await.unwrap_err();
+        let refused = remove_data_folder(&folder).await.unwrap_err();
         assert!(matches!(refused, PostgresError::InUse { .. }), "{refused}");
         drop(engine);
-        assert_eq!(remove_kept(&folder).await.unwrap().len(), 1);
+        assert_eq!(remove_data_folder(&folder).await.unwrap().len(), 1);
         assert!(!folder.exists());
     }
 }

@@ -15,15 +15,15 @@ mod scratch;
 
 use std::fmt;
 
-use crate::choice::{Asked, Chosen, PostgresChoice, set};
+use crate::choice::{ChosenService, PostgresChoice, Requested, env_value};
 use crate::containers::Container;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase};
-pub use embedded::Embedded;
+pub use embedded::EmbeddedPostgres;
 pub use error::PostgresError;
 pub use installed::installed_postgres;
-pub use kept::remove_kept;
+pub use kept::remove_data_folder;
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 /// Selects the Postgres for tests.
@@ -33,10 +33,10 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::PostgresError> {
-/// use wakeq_services::{Asked, ClusterOptions, Postgres};
+/// use wakeq_services::{Requested, ClusterOptions, Postgres};
 ///
-/// let asked = Asked::by_option("--postgres", "installed")?;
-/// let chosen = Postgres::choose(ClusterOptions::default(), Some(asked)).await?;
+/// let requested = Requested::by_option("--postgres", "installed")?;
+/// let chosen = Postgres::choose(ClusterOptions::default(), Some(requested)).await?;
 /// println!("{chosen}"); // Postgres: 15.18 from /usr/lib/postgresql/15/bin, on port 21234, its data in … (--postgres installed)
 /// # Ok(()) }
 /// ```
@@ -47,7 +47,7 @@ pub enum Postgres {
     /// A cluster of the installed programs; it ends with this value and with this process.
     Installed(Cluster),
     /// The embedded one; it ends with this value and with this process.
-    Embedded(Embedded),
+    Embedded(EmbeddedPostgres),
     /// One in a container; it ends with this value and with this process.
     Container(Container),
 }
@@ -59,11 +59,11 @@ impl Postgres {
     /// `embedded`.
     pub async fn choose(
         options: ClusterOptions,
-        asked: Option<Asked<PostgresChoice>>,
-    ) -> Result<Chosen<Self>, PostgresError> {
-        let Some(Asked { choice, by }) = asked else { return Self::by_default(options).await };
+        requested: Option<Requested<PostgresChoice>>,
+    ) -> Result<ChosenService<Self>, PostgresError> {
+        let Some(Requested { choice, by }) = requested else { return Self::by_default(options).await };
         let service = match choice {
-            PostgresChoice::Environment => match set(URL_VARIABLE) {
+            PostgresChoice::Environment => match env_value(URL_VARIABLE) {
                 Some(url) => Self::given(url)?,
                 None => return Err(PostgresError::NoUrl { by }),
             },
@@ -71,17 +71,17 @@ impl Postgres {
             PostgresChoice::Embedded => Self::embedded(options).await?,
             PostgresChoice::Container => Self::Container(Container::postgres().await?),
         };
-        Ok(Chosen { service, reason: by })
+        Ok(ChosenService { service, reason: by })
     }
 
     /// The Postgres for tests, in memory if possible; `TEST_POSTGRES` may request a kind.
-    pub async fn for_tests() -> Result<Chosen<Self>, PostgresError> {
+    pub async fn for_tests() -> Result<ChosenService<Self>, PostgresError> {
         let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
-        Self::choose(options, Asked::by_variable(CHOICE_VARIABLE)?).await
+        Self::choose(options, Requested::by_variable(CHOICE_VARIABLE)?).await
     }
 
-    async fn by_default(options: ClusterOptions) -> Result<Chosen<Self>, PostgresError> {
-        let (service, reason) = match set(URL_VARIABLE) {
+    async fn by_default(options: ClusterOptions) -> Result<ChosenService<Self>, PostgresError> {
+        let (service, reason) = match env_value(URL_VARIABLE) {
             Some(url) => (Self::given(url)?, format!("{URL_VARIABLE} is set")),
             None => match Cluster::start(options.clone()).await {
                 Err(PostgresError::NotInstalled) => {
@@ -95,15 +95,15 @@ impl Postgres {
                 cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
             },
         };
-        Ok(Chosen { service, reason })
+        Ok(ChosenService { service, reason })
     }
 
     async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
         let folder = match options.folder {
-            Folder::Kept(folder) => Folder::Kept(folder.with_file_name("embedded")),
+            Folder::Persistent(folder) => Folder::Persistent(folder.with_file_name("embedded")),
             folder @ (Folder::Temporary | Folder::Memory) => folder,
         };
-        Ok(Self::Embedded(Embedded::start(&folder).await?))
+        Ok(Self::Embedded(EmbeddedPostgres::start(&folder).await?))
     }
 
     /// Shuts it down gracefully, if it was started here.

@@ -83,9 +83,9 @@ impl Guard {
     }
 
     /// Starts a child under this guard.
-    pub fn start(&self, launch: Launch) -> Result<Guarded, ProcessError> {
+    pub fn start(&self, launch: Launch) -> Result<ChildProcess, ProcessError> {
         let program = launch.program.to_string_lossy().into_owned();
-        Guarded::start(launch, Arc::clone(&self.0)).map_err(at_start(&program))
+        ChildProcess::start(launch, Arc::clone(&self.0)).map_err(at_start(&program))
     }
 }
 
@@ -191,7 +191,7 @@ impl Launch {
 /// It counts as ended once no process holds its standard output, so its own children have ended
 /// too.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct ChildProcess {
     pid: u32,
     ending: Ending,
     shared: Arc<Shared>,
@@ -201,7 +201,7 @@ pub struct Guarded {
     _watchdog: Arc<Watchdog>,
 }
 
-impl Guarded {
+impl ChildProcess {
     fn start(launch: Launch, watchdog: Arc<Watchdog>) -> io::Result<Self> {
         let Launch { program, arguments, environment, folder, run_as, errors, ending, on_line } = launch;
         let (output, output_writer) = io::pipe()?;
@@ -239,12 +239,12 @@ impl Guarded {
             })?;
         }
         let reaped = Mutex::new(reaped);
-        let guarded = Self { pid, ending, shared, ended, reaped, _watchdog: Arc::clone(&watchdog) };
+        let process = Self { pid, ending, shared, ended, reaped, _watchdog: Arc::clone(&watchdog) };
         watchdog.watch(pid, ending)?;
         if let Some(mut gate) = gate {
             gate.write_all(b"go\n")?;
         }
-        Ok(guarded)
+        Ok(process)
     }
 
     /// The process id.
@@ -309,12 +309,12 @@ impl Guarded {
         self.shared.signal(Signal::SIGCONT);
     }
 
-    fn await_reaped(&self, patience: Duration) {
-        let _ = locked(&self.reaped).recv_timeout(patience);
+    fn await_reaped(&self, timeout: Duration) {
+        let _ = locked(&self.reaped).recv_timeout(timeout);
     }
 }
 
-impl Drop for Guarded {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         match self.ending {
             Ending::Kill => {}

@@ -9,6 +9,6 @@ mod port;
 mod watchdog;
 
 pub use at_end::AtEnd;
-pub use guarded::{Ending, Guard, Guarded, Launch, ProcessError, RunAs};
+pub use guarded::{ChildProcess, Ending, Guard, Launch, ProcessError, RunAs};
 pub use path::program_on_path;
 pub use port::free_port;

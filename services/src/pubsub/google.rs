@@ -11,8 +11,8 @@ use tokio::time::timeout;
 
 use super::locate::{Installation, find};
 use super::{EmulatorError, PubSub, first_answer};
-use crate::choice::{say, set};
-use crate::process::{Guard, Guarded, Launch, free_port};
+use crate::choice::{env_value, say};
+use crate::process::{ChildProcess, Guard, Launch, free_port};
 
 const REQUIRED_VARIABLE: &str = "REQUIRE_GOOGLE_EMULATOR";
 const READY_WITHIN: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ const JVM_SETTINGS: [&str; 4] = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", 
 pub struct GoogleEmulator {
     installation: Installation,
     guard: Guard,
-    process: Guarded,
+    process: ChildProcess,
     port: u16,
 }
 
@@ -132,10 +132,14 @@ impl GoogleEmulator {
 
 /// Whether a missing emulator is an error.
 fn is_required() -> bool {
-    set(REQUIRED_VARIABLE).is_some_and(|value| value == "1")
+    env_value(REQUIRED_VARIABLE).is_some_and(|value| value == "1")
 }
 
-async fn launch(installation: &Installation, guard: &Guard, port: u16) -> Result<Guarded, EmulatorError> {
+async fn launch(
+    installation: &Installation,
+    guard: &Guard,
+    port: u16,
+) -> Result<ChildProcess, EmulatorError> {
     let (sender, started) = oneshot::channel();
     let mut sender = Some(sender);
     let process = guard.start(

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
 
-use crate::choice::{Asked, Chosen, PubSubChoice, say, set};
+use crate::choice::{ChosenService, PubSubChoice, Requested, env_value, say};
 use crate::containers::Container;
 
 pub use error::EmulatorError;
@@ -37,10 +37,10 @@ const SAYS_WHAT_IT_IS_WITHIN: Duration = Duration::from_secs(15);
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wakeq_services::EmulatorError> {
-/// use wakeq_services::{Asked, PubSub};
+/// use wakeq_services::{Requested, PubSub};
 ///
-/// let asked = Asked::by_option("--emulator", "google")?;
-/// let chosen = PubSub::choose(Some(asked)).await?;
+/// let requested = Requested::by_option("--emulator", "google")?;
+/// let chosen = PubSub::choose(Some(requested)).await?;
 /// println!("{chosen}"); // Pub/Sub: Google's emulator 0.8.20 on 127.0.0.1:21234 (--emulator google)
 /// # Ok(()) }
 /// ```
@@ -59,10 +59,12 @@ pub enum PubSub {
 impl PubSub {
     /// Starts the requested emulator; without a request, uses the one of `PUBSUB_EMULATOR_HOST`,
     /// else starts ours.
-    pub async fn choose(asked: Option<Asked<PubSubChoice>>) -> Result<Chosen<Self>, EmulatorError> {
-        let Some(Asked { choice, by }) = asked else { return Self::by_default().await };
+    pub async fn choose(
+        requested: Option<Requested<PubSubChoice>>,
+    ) -> Result<ChosenService<Self>, EmulatorError> {
+        let Some(Requested { choice, by }) = requested else { return Self::by_default().await };
         let service = match choice {
-            PubSubChoice::Environment => match set(HOST_VARIABLE) {
+            PubSubChoice::Environment => match env_value(HOST_VARIABLE) {
                 Some(host) => Self::Environment(host),
                 None => return Err(EmulatorError::NoHost { by }),
             },
@@ -75,15 +77,15 @@ impl PubSub {
             PubSubChoice::Own => Self::Own(OwnEmulator::start().await?),
             PubSubChoice::Container => Self::Container(Container::pubsub().await?),
         };
-        Ok(Chosen { service, reason: by })
+        Ok(ChosenService { service, reason: by })
     }
 
-    async fn by_default() -> Result<Chosen<Self>, EmulatorError> {
-        let (service, reason) = match set(HOST_VARIABLE) {
+    async fn by_default() -> Result<ChosenService<Self>, EmulatorError> {
+        let (service, reason) = match env_value(HOST_VARIABLE) {
             Some(host) => (Self::Environment(host), format!("{HOST_VARIABLE} is set")),
             None => (Self::Own(OwnEmulator::start().await?), format!("{HOST_VARIABLE} is not set")),
         };
-        Ok(Chosen { service, reason })
+        Ok(ChosenService { service, reason })
     }
 
     /// The emulator that all tests of this process share. The first of them chooses it, by
@@ -95,9 +97,9 @@ impl PubSub {
     /// # Ok(()) }
     /// ```
     pub async fn shared() -> Result<&'static Self, EmulatorError> {
-        static SHARED: OnceCell<Chosen<PubSub>> = OnceCell::const_new();
+        static SHARED: OnceCell<ChosenService<PubSub>> = OnceCell::const_new();
         let chosen = SHARED.get_or_try_init(async || {
-            let chosen = Self::choose(Asked::by_variable(CHOICE_VARIABLE)?).await?;
+            let chosen = Self::choose(Requested::by_variable(CHOICE_VARIABLE)?).await?;
             say(&chosen.to_string());
             Ok::<_, EmulatorError>(chosen)
         });
@@ -113,24 +115,26 @@ impl PubSub {
     /// # Ok(()) }
     /// ```
     pub async fn googles_container() -> Result<Option<&'static Self>, EmulatorError> {
-        let Some(Asked { choice: PubSubChoice::Container, .. }) = Asked::by_variable(CHOICE_VARIABLE)? else {
+        let Some(Requested { choice: PubSubChoice::Container, .. }) =
+            Requested::by_variable(CHOICE_VARIABLE)?
+        else {
             return Ok(None);
         };
         let shared = Self::shared().await?;
-        let asked = timeout(SAYS_WHAT_IT_IS_WITHIN, is_googles(&shared.host())).await;
-        let is_googles = asked.map_err(io::Error::from).flatten().map_err(EmulatorError::FirstPage)?;
+        let answered = timeout(SAYS_WHAT_IT_IS_WITHIN, is_googles(&shared.host())).await;
+        let is_googles = answered.map_err(io::Error::from).flatten().map_err(EmulatorError::FirstPage)?;
         Ok(is_googles.then_some(shared))
     }
 
     /// An emulator that only the caller uses and may kill: of the tests' kind, if that can be
     /// killed, else ours.
-    pub async fn to_be_killed() -> Result<Chosen<Self>, EmulatorError> {
-        let asked = Asked::by_variable(CHOICE_VARIABLE)?;
-        let (choice, reason) = match asked {
-            Some(Asked { choice: PubSubChoice::Google, by }) => (PubSubChoice::Google, by),
+    pub async fn to_be_killed() -> Result<ChosenService<Self>, EmulatorError> {
+        let requested = Requested::by_variable(CHOICE_VARIABLE)?;
+        let (choice, reason) = match requested {
+            Some(Requested { choice: PubSubChoice::Google, by }) => (PubSubChoice::Google, by),
             _ => (PubSubChoice::Own, "to be killed".to_owned()),
         };
-        let chosen = Self::choose(Some(Asked { choice, by: reason })).await?;
+        let chosen = Self::choose(Some(Requested { choice, by: reason })).await?;
         say(&chosen.to_string());
         Ok(chosen)
     }

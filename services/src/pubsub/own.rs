@@ -28,7 +28,7 @@ const PORTS_TRIED: u32 = 5;
 #[derive(Debug)]
 pub struct OwnEmulator {
     address: SocketAddr,
-    running: Option<Running>,
+    running: Option<EmulatorThread>,
 }
 
 impl OwnEmulator {
@@ -38,7 +38,7 @@ impl OwnEmulator {
         loop {
             let port = free_port().map_err(EmulatorError::Own)?;
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-            match Running::start(address).await {
+            match EmulatorThread::start(address).await {
                 Ok(running) => return Ok(Self { address, running: Some(running) }),
                 Err(_) if attempt < PORTS_TRIED => attempt += 1,
                 Err(error) => return Err(EmulatorError::Own(error)),
@@ -60,19 +60,19 @@ impl OwnEmulator {
     /// Kills it, if it is running, and starts an empty one at the same address.
     pub async fn restart(&mut self) -> Result<(), EmulatorError> {
         self.kill();
-        self.running = Some(Running::start(self.address).await.map_err(EmulatorError::Own)?);
+        self.running = Some(EmulatorThread::start(self.address).await.map_err(EmulatorError::Own)?);
         Ok(())
     }
 }
 
 /// The emulator's thread. Dropping this stops it and waits for its end.
 #[derive(Debug)]
-struct Running {
+struct EmulatorThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Running {
+impl EmulatorThread {
     async fn start(address: SocketAddr) -> io::Result<Self> {
         let (stop, stopped) = oneshot::channel();
         let (sender, started) = oneshot::channel();
@@ -84,7 +84,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for EmulatorThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {

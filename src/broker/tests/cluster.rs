@@ -270,11 +270,11 @@ async fn without_signals_the_periods_bring_everything() {
 // Shows: SUB-37
 #[tokio::test(start_paused = true)]
 async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
-    for are_told in [false, true] {
+    for with_signals in [false, true] {
         let cluster = Cluster::new();
         let (other, [one, two]) = (cluster.fake("h", 1), [(); 2].map(|()| cluster.fake("g", 16)));
         let start =
-            async |fake| if are_told { cluster.start(&[fake]).await } else { cluster.alone(fake).await };
+            async |fake| if with_signals { cluster.start(&[fake]).await } else { cluster.alone(fake).await };
         let coordinator = cluster.start(&[&other]).await;
         cluster.floor.until("h", &[&other], &[1]).await;
         let first = start(&one).await;
@@ -283,10 +283,10 @@ async fn evening_out_takes_two_heartbeats_a_source_without_signals() {
         let second = start(&two).await;
         cluster.until(&[&one, &two], &[8, 8]).await;
         let (took, heartbeat) = (joined.elapsed(), cluster.config.heartbeat);
-        let bounds = if are_told { 0..1 } else { 8..2 * 8 + 2 };
+        let bounds = if with_signals { 0..1 } else { 8..2 * 8 + 2 };
         assert!(
             (bounds.start * heartbeat..bounds.end * heartbeat).contains(&took),
-            "{took:?}, told: {are_told}"
+            "{took:?}, with signals: {with_signals}"
         );
         for node in [first, second, coordinator] {
             node.stop().await;

@@ -117,7 +117,7 @@ async fn nodes_are_heard_of(groups: &impl Groups) {
     while !nodes[1].lapsed {
         nodes = groups.all_nodes().await.unwrap();
     }
-    groups.bury(&lead(groups).await).await.unwrap().unwrap();
+    groups.remove_lapsed(&lead(groups).await).await.unwrap().unwrap();
     assert_eq!(groups.all_nodes().await.unwrap().len(), 1, "a stale node drops out");
     groups.leave(first).await.unwrap();
     assert_eq!(groups.all_nodes().await.unwrap(), []);
@@ -131,9 +131,9 @@ async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
     assert_eq!(states.iter().map(|state| state.id).collect::<Vec<_>>(), [two, one], "by group");
     assert_eq!((&states[1].group, states[1].node, states[1].confirmed_epoch), (&name("b"), node, 0));
     assert_eq!(states[1].requests, parts("companies", 4));
-    let heard = groups.heard(&[(one, 7), (SubscriberId::new(), 9)], LEASE).await.unwrap();
-    assert_eq!(heard, [one], "a subscriber that is not registered is not heard of");
-    groups.heard(&[(one, 5)], LEASE).await.unwrap();
+    let live = groups.record_heartbeats(&[(one, 7), (SubscriberId::new(), 9)], LEASE).await.unwrap();
+    assert_eq!(live, [one], "a subscriber that is not registered is not heard of");
+    groups.record_heartbeats(&[(one, 5)], LEASE).await.unwrap();
     let after = groups.states().await.unwrap();
     assert_eq!(after[1].confirmed_epoch, 7, "it grows only");
     assert!(after[1].heartbeat_at > states[1].heartbeat_at);
@@ -149,7 +149,7 @@ async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
     let (id, node) = registered(groups, "g", LEASE).await;
     let before = groups.states().await.unwrap().remove(0);
     groups.unhealthy(id, "the disk is full").await.unwrap();
-    assert_eq!(groups.heard(&[(id, 3)], LEASE).await.unwrap(), []);
+    assert_eq!(groups.record_heartbeats(&[(id, 3)], LEASE).await.unwrap(), []);
     groups.confirm(id, 2).await.unwrap();
     let state = groups.states().await.unwrap().remove(0);
     assert_eq!(state.unhealthy.as_deref(), Some("the disk is full"));
@@ -197,7 +197,7 @@ async fn members_of_a_group_ask_for_the_same(groups: &impl Groups) {
     register("g", one, &both, NO_LEASE).await.unwrap();
     until_lapsed(groups, one).await;
     register("g", two, &else_besides, LEASE).await.unwrap();
-    assert_eq!(groups.heard(&[(one, 1), (two, 1)], LEASE).await.unwrap(), [two]);
+    assert_eq!(groups.record_heartbeats(&[(one, 1), (two, 1)], LEASE).await.unwrap(), [two]);
     let refused = register("g", one, &both, LEASE).await.unwrap_err();
     assert!(matches!(refused, BrokerError::Sources { .. }), "{refused}");
 }
@@ -221,7 +221,7 @@ async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups
     assert!(second.term > first.term);
     let late = [gives(one, &sources, allocations[0].epoch)];
     assert_eq!(groups.allocate(&first, &late).await.unwrap(), None, "its term is over");
-    assert_eq!(groups.bury(&first).await.unwrap(), None);
+    assert_eq!(groups.remove_lapsed(&first).await.unwrap(), None);
     assert_eq!(groups.allocations().await.unwrap(), allocations);
     let again = groups.allocate(&second, &late).await.unwrap().unwrap();
     assert_eq!(again, [one.0]);
@@ -264,14 +264,18 @@ async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
     groups.allocate(&lead, &new).await.unwrap().unwrap();
     until_lapsed(groups, gone.0).await;
     until_lapsed(groups, sick.0).await;
-    let mut buried = groups.bury(&lead).await.unwrap().unwrap();
-    buried.sort();
-    assert_eq!(buried, [gone.0, sick.0]);
+    let mut removed = groups.remove_lapsed(&lead).await.unwrap().unwrap();
+    removed.sort();
+    assert_eq!(removed, [gone.0, sick.0]);
     assert_eq!(groups.allocations().await.unwrap().len(), 1);
     let left: Vec<_> = groups.states().await.unwrap().into_iter().map(|state| state.id).collect();
     assert_eq!(left, [here.0, sick.0], "an unhealthy subscriber is shown while its node is there");
-    assert_eq!(groups.heard(&[(gone.0, 1)], LEASE).await.unwrap(), [], "it has to register again");
-    assert_eq!(groups.bury(&lead).await.unwrap(), Some(Vec::new()), "nobody is buried twice");
+    assert_eq!(
+        groups.record_heartbeats(&[(gone.0, 1)], LEASE).await.unwrap(),
+        [],
+        "it has to register again"
+    );
+    assert_eq!(groups.remove_lapsed(&lead).await.unwrap(), Some(Vec::new()), "nobody is removed twice");
 }
 
 // Shows: SUB-20, SUB-46, SUB-51 as *::in_memory, *::in_postgres
@@ -340,6 +344,6 @@ async fn an_observer_needs_no_right_to_write() {
     table.store.allocate(&lead, &[gives(one, &sources, 0)]).await.unwrap().unwrap();
     let reader = table.reader(&["wakeq.subscriptions"]).await;
     assert_eq!(reader.allocations_of(one.1).await.unwrap()[0].sources, sources);
-    let refused = reader.heard(&[(one.0, 1)], LEASE).await.unwrap_err();
+    let refused = reader.record_heartbeats(&[(one.0, 1)], LEASE).await.unwrap_err();
     assert!(format!("{refused:?}").contains("permission denied"), "{refused:?}");
 }

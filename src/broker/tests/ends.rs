@@ -10,8 +10,8 @@ use uuid::Uuid;
 
 use super::cluster::{Cluster, LEASE, Running};
 use crate::broker::{
-    BrokerError, EventSubscriberStateStore, LeaderElector, Led, LockElector, LockManager, MemoryGroups,
-    coordinator_lock,
+    BrokerError, EventSubscriberStateStore, LeaderElector, Leadership, LockElector, LockManager,
+    MemoryGroups, coordinator_lock,
 };
 use crate::consumer::Health;
 use crate::event::{Lead, Name};
@@ -58,7 +58,7 @@ struct Stubborn;
 
 #[async_trait]
 impl LeaderElector for Stubborn {
-    async fn campaign(&mut self) -> Result<Option<Led>, BrokerError> {
+    async fn campaign(&mut self) -> Result<Option<Leadership>, BrokerError> {
         Ok(None)
     }
 
@@ -176,8 +176,8 @@ async fn a_lead_whose_answer_got_lost_is_taken_again_at_once() {
     let (mut one, mut other) = (elector(locks), elector(Arc::new(groups)));
     one.campaign().await.unwrap_err();
     assert_eq!(other.campaign().await.unwrap(), None, "it is held");
-    let led = one.campaign().await.unwrap().expect("it is its own");
-    assert_eq!((led.lead.term, led.until), (2, Instant::now() + LEASE));
+    let leadership = one.campaign().await.unwrap().expect("it is its own");
+    assert_eq!((leadership.lead.term, leadership.until), (2, Instant::now() + LEASE));
     assert_eq!(one.campaign().await.unwrap().unwrap().lead.term, 2, "from then on it is renewed");
     one.resign().await.unwrap();
     assert_eq!(other.campaign().await.unwrap().unwrap().lead.term, 3);

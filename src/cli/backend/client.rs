@@ -53,19 +53,19 @@ pub(in crate::cli) struct ServerArgs {
 }
 
 /// The server to use, and where it was given.
-pub(in crate::cli) enum Asked {
-    Nobody,
+pub(in crate::cli) enum ServerChoice {
+    Unset,
     Flag(String),
     Environment(String),
 }
 
 impl ServerArgs {
     /// The server to use, if one is given.
-    pub(in crate::cli) fn asked(&self) -> Asked {
+    pub(in crate::cli) fn choice(&self) -> ServerChoice {
         match (&self.server, variable("WAKEQ_SERVER")) {
-            (Some(url), _) => Asked::Flag(url.clone()),
-            (None, Some(url)) => Asked::Environment(url),
-            (None, None) => Asked::Nobody,
+            (Some(url), _) => ServerChoice::Flag(url.clone()),
+            (None, Some(url)) => ServerChoice::Environment(url),
+            (None, None) => ServerChoice::Unset,
         }
     }
 

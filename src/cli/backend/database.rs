@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 
 use super::drafts::event;
 use super::{Canvases, WhichEvents};
-use crate::access::{Access, AccessConfig, KeyId, NewKey, Reach, Within, read_scopes};
+use crate::access::{Access, AccessConfig, CredentialFilter, KeyId, NewKey, Reach, read_scopes};
 use crate::admin::{Admin, AdminError, Cursor, EventFilter, NewTarget};
 use crate::api::{
     Append, AppendedAll, AuditEntry, BulkRequest, CreateKey, CreatedKey, Cron, DeadEvent, Deleted,
@@ -329,8 +329,8 @@ impl Database {
         let object = admin.object(self.canvas, key).await?.ok_or_else(|| {
             Failure::NotFound(format!("no event was ever emitted on {key} on canvas {}", self.canvas))
         })?;
-        let in_hand = admin.in_hand(self.canvas, key).await?;
-        Ok(Object::of(object, in_hand, admin.halted(self.canvas, Some(key)).await?))
+        let running = admin.running(self.canvas, key).await?;
+        Ok(Object::of(object, running, admin.halted(self.canvas, Some(key)).await?))
     }
 
     pub(super) async fn tombstones(
@@ -410,12 +410,12 @@ impl Database {
     }
 
     pub(super) async fn keys(&self, canvases: Canvases, page: Page) -> anyhow::Result<List<Key>> {
-        let within = match canvases {
+        let filter = match canvases {
             Canvases::One => self.canvas.into(),
-            Canvases::Every => Within::Everything,
+            Canvases::Every => CredentialFilter::Everything,
         };
         let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
-        let mut keys = self.access()?.keys(within, after, page.limit + 1).await?;
+        let mut keys = self.access()?.keys(filter, after, page.limit + 1).await?;
         let more = keys.len() > page.limit as usize;
         keys.truncate(page.limit as usize);
         let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
@@ -435,7 +435,7 @@ impl Database {
 
     pub(super) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
         let key: KeyId = id.parse()?;
-        if self.access()?.revoke_key(Within::Everything, key, &self.actor).await? {
+        if self.access()?.revoke_key(CredentialFilter::Everything, key, &self.actor).await? {
             return Ok(());
         }
         let words =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::client::Client;
-use crate::broadcast::{Heard, Listener};
+use crate::broadcast::{ListenItem, Listener};
 use crate::cli::failure::Failure;
 use crate::cli::show;
 use crate::event::Broadcast;
@@ -20,7 +20,7 @@ const TRIES: u32 = 30;
 const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where events are received from.
-pub(in crate::cli) enum Hearing {
+pub(in crate::cli) enum EventFeed {
     Broker(Listener),
     Server(Box<Stream>),
 }
@@ -33,7 +33,7 @@ pub(in crate::cli) struct Stream {
     lines: Lines,
 }
 
-impl Hearing {
+impl EventFeed {
     pub(in crate::cli) fn broker(listener: Listener) -> Self {
         Self::Broker(listener)
     }
@@ -45,7 +45,7 @@ impl Hearing {
     }
 
     /// The next event; `None` at the end.
-    pub(in crate::cli) async fn next(&mut self) -> anyhow::Result<Option<Heard>> {
+    pub(in crate::cli) async fn next(&mut self) -> anyhow::Result<Option<ListenItem>> {
         match self {
             Self::Broker(listener) => Ok(listener.next().await),
             Self::Server(stream) => stream.next().await.map(Some),
@@ -62,21 +62,21 @@ impl Hearing {
 }
 
 impl Stream {
-    async fn next(&mut self) -> anyhow::Result<Heard> {
+    async fn next(&mut self) -> anyhow::Result<ListenItem> {
         loop {
             while let Some(line) = self.lines.next() {
-                if let Some(heard) = self.lines.event.take_in(&line) {
+                if let Some(heard) = self.lines.event.push_line(&line) {
                     return Ok(heard);
                 }
             }
             match tokio::time::timeout(SILENCE, self.response.chunk()).await {
                 Ok(Ok(Some(chunk))) => self.lines.add(&chunk)?,
-                Ok(Ok(None) | Err(_)) | Err(_) => self.open_again().await?,
+                Ok(Ok(None) | Err(_)) | Err(_) => self.reopen().await?,
             }
         }
     }
 
-    async fn open_again(&mut self) -> anyhow::Result<()> {
+    async fn reopen(&mut self) -> anyhow::Result<()> {
         show::note("wakeq: the server ended the stream; listening again, and events may have been missed");
         self.lines = Lines::default();
         for attempt in 1.. {
@@ -99,7 +99,7 @@ impl Stream {
 struct Lines {
     bytes: Vec<u8>,
     /// There is no line break before this offset.
-    looked: usize,
+    scanned: usize,
     event: ServerSentEvent,
 }
 
@@ -115,12 +115,12 @@ impl Lines {
     }
 
     fn next(&mut self) -> Option<String> {
-        let Some(end) = self.bytes[self.looked..].iter().position(|byte| *byte == b'\n') else {
-            self.looked = self.bytes.len();
+        let Some(end) = self.bytes[self.scanned..].iter().position(|byte| *byte == b'\n') else {
+            self.scanned = self.bytes.len();
             return None;
         };
-        let line: Vec<u8> = self.bytes.drain(..=self.looked + end).collect();
-        self.looked = 0;
+        let line: Vec<u8> = self.bytes.drain(..=self.scanned + end).collect();
+        self.scanned = 0;
         Some(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']).to_owned())
     }
 }
@@ -139,7 +139,7 @@ struct Missed {
 
 impl ServerSentEvent {
     /// Returns what was received if this line completes it. Unknown kinds are skipped.
-    fn take_in(&mut self, line: &str) -> Option<Heard> {
+    fn push_line(&mut self, line: &str) -> Option<ListenItem> {
         if !line.is_empty() {
             let (field, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value);
@@ -153,8 +153,8 @@ impl ServerSentEvent {
         }
         let Self { kind, data } = std::mem::take(self);
         match kind.as_str() {
-            "emitted" => Some(Heard::Event(Box::new(Broadcast::parse(data.as_bytes()).ok()?))),
-            "missed" => Some(Heard::Missed(serde_json::from_str::<Missed>(&data).ok()?.count)),
+            "emitted" => Some(ListenItem::Event(Box::new(Broadcast::parse(data.as_bytes()).ok()?))),
+            "missed" => Some(ListenItem::Missed(serde_json::from_str::<Missed>(&data).ok()?.count)),
             _ => None,
         }
     }
@@ -176,11 +176,14 @@ mod tests {
             for chunk in text.as_bytes().chunks(size) {
                 lines.add(chunk).unwrap();
                 while let Some(line) = lines.next() {
-                    heard.extend(lines.event.take_in(&line));
+                    heard.extend(lines.event.push_line(&line));
                 }
             }
             let event = Box::new(Broadcast::parse(body.as_bytes()).unwrap());
-            assert_eq!(heard, [Heard::Event(event), Heard::Missed(Some(3)), Heard::Missed(None)]);
+            assert_eq!(
+                heard,
+                [ListenItem::Event(event), ListenItem::Missed(Some(3)), ListenItem::Missed(None)]
+            );
         }
     }
 

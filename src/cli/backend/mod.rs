@@ -21,13 +21,13 @@ use crate::api::{
 };
 use crate::config::DeliveryArgs;
 use crate::event::{self, Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
-use crate::machine::Standing;
+use crate::machine::CheckResult;
 
 use super::arguments::{HandlerName, Page, Target};
 
-pub(super) use client::{Asked, Client, ServerArgs};
+pub(super) use client::{Client, ServerArgs, ServerChoice};
 pub(super) use database::Database;
-pub(super) use hearing::Hearing;
+pub(super) use hearing::EventFeed;
 pub(super) use server::Server;
 
 /// The database, or a server in front of it.
@@ -39,7 +39,7 @@ pub(super) enum Backend {
 /// The events to list.
 pub(super) struct WhichEvents {
     pub(super) handler: Option<HandlerName>,
-    pub(super) state: Option<Standing>,
+    pub(super) state: Option<CheckResult>,
     pub(super) worker: Option<Name>,
 }
 

@@ -38,14 +38,14 @@ const FLUSH_WAIT: Duration = Duration::from_millis(1_500);
 pub(super) struct TelemetryArgs {
     /// Exporters of metrics and traces, separated by commas
     #[arg(long, env = "WAKEQ_TELEMETRY", value_delimiter = ',', default_value = "prometheus")]
-    telemetry: Vec<Way>,
+    telemetry: Vec<Exporter>,
     /// Address to serve metrics on [default: 127.0.0.1:9464, if free]
     #[arg(long, env = "WAKEQ_METRICS_LISTEN", value_name = "ADDRESS:PORT")]
     metrics_listen: Option<SocketAddr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Way {
+enum Exporter {
     /// No telemetry
     Off,
     /// Serve metrics at GET /metrics
@@ -57,9 +57,9 @@ enum Way {
 
 /// The observer of the process's queue, once there is one.
 #[derive(Clone, Default)]
-pub(super) struct Observed(Arc<Mutex<Option<Arc<Observer>>>>);
+pub(super) struct SharedObserver(Arc<Mutex<Option<Arc<Observer>>>>);
 
-impl Observed {
+impl SharedObserver {
     /// `None` when the queue must no longer be queried.
     pub(super) fn set(&self, observer: Option<Observer>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = observer.map(Arc::new);
@@ -91,22 +91,22 @@ impl Telemetry {
         let Some(arguments) = arguments else { return Ok(Self::default()) };
         let goes = |way| arguments.telemetry.contains(&way);
         anyhow::ensure!(
-            !goes(Way::Off) || arguments.telemetry.len() == 1,
+            !goes(Exporter::Off) || arguments.telemetry.len() == 1,
             "--telemetry (WAKEQ_TELEMETRY) combines `off` with something else: omit one"
         );
-        if goes(Way::Off) {
+        if goes(Exporter::Off) {
             return Ok(Self::default());
         }
         let mut telemetry = Self::default();
         let mut meters = SdkMeterProvider::builder().with_resource(resource());
-        if goes(Way::Prometheus) {
+        if goes(Exporter::Prometheus) {
             let registry = prometheus::Registry::new();
             let exporter = opentelemetry_prometheus::exporter();
             let exporter = exporter.with_registry(registry.clone()).scope_info_enabled(false);
             meters = meters.with_reader(exporter.build().context("prepare the metrics to be scraped")?);
             telemetry.scraped = Some((registry, arguments.metrics_listen));
         }
-        if goes(Way::Otlp) {
+        if goes(Exporter::Otlp) {
             let (metrics, spans) = otlp::exporters().context("prepare to send metrics and traces")?;
             meters = meters.with_periodic_exporter(metrics);
             let tracers =
@@ -134,7 +134,10 @@ impl Telemetry {
 
     /// Serves scrapes until the handle is dropped. If the default port is taken, the process
     /// continues without.
-    pub(super) async fn serve(&self, observed: &Observed) -> anyhow::Result<Option<AbortOnDropHandle<()>>> {
+    pub(super) async fn serve(
+        &self,
+        observed: &SharedObserver,
+    ) -> anyhow::Result<Option<AbortOnDropHandle<()>>> {
         let Some((registry, asked)) = &self.scraped else { return Ok(None) };
         let scraper = match (scrape::Scraper::bind(asked.unwrap_or(SCRAPED_AT)).await, asked) {
             (Ok(scraper), _) => scraper,

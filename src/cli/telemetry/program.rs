@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::scrape::Scraper;
-use super::{Observed, Telemetry, TelemetryArgs, Way};
+use super::{Exporter, SharedObserver, Telemetry, TelemetryArgs};
 use crate::cli::BoxError;
 use crate::observe::Observer;
 use crate::store::Store;
@@ -27,7 +27,7 @@ use crate::store::Store;
 /// ```
 pub struct Metrics {
     address: SocketAddr,
-    observed: Observed,
+    observed: SharedObserver,
     _serving: AbortOnDropHandle<()>,
     _telemetry: Telemetry,
 }
@@ -37,10 +37,11 @@ impl Metrics {
     /// earlier are not exported. Must be called inside a tokio runtime.
     pub async fn serve(address: SocketAddr) -> Result<Self, BoxError> {
         let scraper = Scraper::bind(address).await?;
-        let arguments = TelemetryArgs { telemetry: vec![Way::Prometheus], metrics_listen: Some(address) };
+        let arguments =
+            TelemetryArgs { telemetry: vec![Exporter::Prometheus], metrics_listen: Some(address) };
         let telemetry = Telemetry::start(Some(&arguments))?;
         let (registry, _) = telemetry.scraped.clone().ok_or("no metrics are collected")?;
-        let observed = Observed::default();
+        let observed = SharedObserver::default();
         let address = scraper.address();
         let serving = AbortOnDropHandle::new(tokio::spawn(scraper.run(registry, observed.clone())));
         Ok(Self { address, observed, _serving: serving, _telemetry: telemetry })

@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::Observed;
+use super::SharedObserver;
 
 /// Maximum number of connections; further ones are closed without an answer.
 const CONNECTIONS: usize = 16;
@@ -49,7 +49,7 @@ impl Scraper {
     }
 
     /// Serves until it is dropped, together with its connections.
-    pub(super) async fn run(self, registry: prometheus::Registry, observed: Observed) {
+    pub(super) async fn run(self, registry: prometheus::Registry, observed: SharedObserver) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
         let metrics = Arc::new(Metrics { registry, observed });
         let mut connections = JoinSet::new();
@@ -75,7 +75,7 @@ impl Scraper {
 
 struct Metrics {
     registry: prometheus::Registry,
-    observed: Observed,
+    observed: SharedObserver,
 }
 
 async fn serve(stream: TcpStream, metrics: Arc<Metrics>) {

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta};
 use proptest::prelude::*;
 
 use super::schedule;
-use crate::cron::{Missed, Moment, plan};
+use crate::cron::{MissedTicks, Moment, plan};
 use crate::event::Timestamp;
 
 const EXPRESSIONS: [&str; 22] = [
@@ -148,7 +148,7 @@ proptest! {
         let (mut next, mut now, mut planned) = (first, start, Vec::new());
         for (wait_s, room) in waits_s {
             now += TimeDelta::seconds(wait_s.cast_signed());
-            let page = plan(&schedule, Missed::Skip, next, &Moment { now, ahead, late }, room);
+            let page = plan(&schedule, MissedTicks::Skip, next, &Moment { now, ahead, late }, room);
             planned.extend(page.ticks);
             next = page.next.unwrap();
         }

@@ -29,7 +29,7 @@ impl EventSource {
     }
 
     /// Whether both are of the same category, split into different numbers of partitions.
-    pub(crate) fn is_split_otherwise_than(&self, other: &Self) -> bool {
+    pub(crate) fn is_split_differently(&self, other: &Self) -> bool {
         match (self, other) {
             (
                 Self::Category { canvas, category, partition },
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_category_is_split_in_one_way() {
         let split = |text: &str, other: &str| {
-            text.parse::<EventSource>().unwrap().is_split_otherwise_than(&other.parse().unwrap())
+            text.parse::<EventSource>().unwrap().is_split_differently(&other.parse().unwrap())
         };
         assert!(split("category/a", "category/a/1-of-2"));
         assert!(split("category/a/1-of-3", "category/a/1-of-2"));

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::Response;
 
 use super::request::{Change, Emission};
-use super::{Received, accepted};
+use super::{EmitRequest, accepted};
 use crate::api::EmitAnswer;
 use crate::emit::{self, IdempotencyKey, Idempotent};
 use crate::http::Api;
@@ -37,7 +37,7 @@ pub(super) async fn emit(
     api: &Api,
     caller: &Caller,
     key: &str,
-    received: Received,
+    received: EmitRequest,
     emission: Emission,
 ) -> Result<Response, Problem> {
     let key = IdempotencyKey::new(caller.canvas, &caller.holder(), key, &fingerprint(&received))?;
@@ -71,7 +71,7 @@ pub(super) async fn emit(
 
 /// A digest that is equal for requests that ask for the same: of path, query, body, and the headers
 /// that describe the body.
-fn fingerprint(received: &Received) -> Vec<u8> {
+fn fingerprint(received: &EmitRequest) -> Vec<u8> {
     let mut digest = Context::new(&SHA256);
     let mut add = |part: &[u8]| {
         digest.update(&(part.len() as u64).to_be_bytes());

@@ -21,7 +21,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::Api;
-use super::body::{ObjectPath, Parameters, Whole};
+use super::body::{CompleteBody, ObjectPath, Parameters};
 use super::guard::Caller;
 use super::problem::{Details, Kind, Problem};
 use crate::api::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
@@ -41,7 +41,7 @@ pub(super) struct EmitQuery {
 }
 
 /// A request whose credential permits emitting.
-struct Received {
+struct EmitRequest {
     batch: bool,
     keep: Keep,
     uri: Uri,
@@ -87,9 +87,9 @@ pub(super) async fn one(
     Parameters(query): Parameters<EmitQuery>,
     uri: Uri,
     headers: HeaderMap,
-    Whole(body): Whole,
+    CompleteBody(body): CompleteBody,
 ) -> Result<Response, Problem> {
-    emit(&api, &caller, Received { batch: false, keep: query.value, uri, headers, body }).await
+    emit(&api, &caller, EmitRequest { batch: false, keep: query.value, uri, headers, body }).await
 }
 
 /// Emit a batch of events
@@ -122,9 +122,9 @@ pub(super) async fn batch(
     Parameters(query): Parameters<EmitQuery>,
     uri: Uri,
     headers: HeaderMap,
-    Whole(body): Whole,
+    CompleteBody(body): CompleteBody,
 ) -> Result<Response, Problem> {
-    emit(&api, &caller, Received { batch: true, keep: query.value, uri, headers, body }).await
+    emit(&api, &caller, EmitRequest { batch: true, keep: query.value, uri, headers, body }).await
 }
 
 /// Change an object
@@ -157,17 +157,17 @@ pub(super) async fn change(
     ObjectPath(object): ObjectPath,
     uri: Uri,
     headers: HeaderMap,
-    Whole(body): Whole,
+    CompleteBody(body): CompleteBody,
 ) -> Result<Response, Problem> {
     if uri.query().is_some_and(|query| !query.is_empty()) {
         return Err(Problem::bad_request("this accepts no query: everything belongs in the body"));
     }
-    let received = Received { batch: true, keep: Keep::default(), uri, headers, body };
+    let received = EmitRequest { batch: true, keep: Keep::default(), uri, headers, body };
     let emission = request::read_change(&object, &received.incoming(&caller, &received.borrowed()))?;
     send(&api, &caller, received, emission).await
 }
 
-async fn emit(api: &Api, caller: &Caller, received: Received) -> Result<Response, Problem> {
+async fn emit(api: &Api, caller: &Caller, received: EmitRequest) -> Result<Response, Problem> {
     let emission = request::read(&received.incoming(caller, &received.borrowed()))?;
     send(api, caller, received, emission).await
 }
@@ -175,11 +175,11 @@ async fn emit(api: &Api, caller: &Caller, received: Received) -> Result<Response
 async fn send(
     api: &Api,
     caller: &Caller,
-    received: Received,
+    received: EmitRequest,
     emission: Emission,
 ) -> Result<Response, Problem> {
     caller.may_emit(api, emission.events())?;
-    api.shares.emit(caller.canvas, emission.events().count())?;
+    api.shares.count_events(caller.canvas, emission.events().count())?;
     if let Some(key) = idempotency::key(&received.headers)? {
         return idempotency::emit(api, caller, &key, received, emission).await;
     }
@@ -208,7 +208,7 @@ fn accepted(canvas: CanvasId, answer: &EmitAnswer) -> Response {
     response
 }
 
-impl Received {
+impl EmitRequest {
     fn borrowed(&self) -> Vec<(&str, &[u8])> {
         self.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
     }

@@ -134,8 +134,8 @@ fn event(text: &RawValue, draft: &Draft<'_>) -> Result<Event, Fault> {
 /// `true`, `false`, or a stream.
 fn logged(raw: &RawValue) -> Result<Logged, Fault> {
     match raw.get() {
-        "true" => return Ok(Logged::Where(true)),
-        "false" => return Ok(Logged::Where(false)),
+        "true" => return Ok(Logged::ByAddress(true)),
+        "false" => return Ok(Logged::ByAddress(false)),
         _ => {}
     }
     let (mut category, mut stream) = (None, None);

@@ -9,22 +9,22 @@ use crate::event::EventError;
 
 /// What is wrong with a request, and where.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}{fault}")]
+#[error("{location}{fault}")]
 pub(crate) struct Refusal {
-    place: Place,
+    location: ErrorLocation,
     pub(crate) fault: Fault,
 }
 
 /// The event in question, within a batch or a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ErrorLocation {
     Request,
     Event(usize),
     Main,
     Subevent(usize),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ErrorLocation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Request => Ok(()),
@@ -93,20 +93,20 @@ impl Fault {
 
 impl<F: Into<Fault>> From<F> for Refusal {
     fn from(fault: F) -> Self {
-        Self { place: Place::Request, fault: fault.into() }
+        Self { location: ErrorLocation::Request, fault: fault.into() }
     }
 }
 
 impl Refusal {
     /// Locates it at an event of a batch.
     pub(super) fn of_event(mut self, index: usize) -> Self {
-        self.place = Place::Event(index);
+        self.location = ErrorLocation::Event(index);
         self
     }
 
     /// Locates it at the main event of a change, or at one of its subevents.
     pub(super) fn of_change(mut self, subevent: Option<usize>) -> Self {
-        self.place = subevent.map_or(Place::Main, Place::Subevent);
+        self.location = subevent.map_or(ErrorLocation::Main, ErrorLocation::Subevent);
         self
     }
 }

@@ -10,9 +10,9 @@ use super::HttpError;
 use crate::access::AccessConfig;
 use crate::delivery::{DeliveryConfig, IpRange};
 use crate::http::bytes::{Answers, Budget};
-use crate::http::connection::Pace;
+use crate::http::connection::ConnectionLimits;
 use crate::http::limits::Limits;
-use crate::http::listen::ListeningLimits;
+use crate::http::listen::ListenerLimits;
 use crate::http::shares::ShareLimits;
 use crate::store::Retention;
 
@@ -137,13 +137,13 @@ impl Default for HttpConfig {
 }
 
 impl HttpConfig {
-    pub(super) fn pace(&self, room: &Arc<Semaphore>) -> Pace {
-        Pace {
+    pub(super) fn connection_limits(&self, permits: &Arc<Semaphore>) -> ConnectionLimits {
+        ConnectionLimits {
             header: self.header_timeout,
-            rest: self.idle_timeout,
+            idle: self.idle_timeout,
             answer: self.write_timeout,
-            room: Arc::clone(room),
-            little: self.max_connections / 4,
+            permits: Arc::clone(permits),
+            low_mark: self.max_connections / 4,
         }
     }
 
@@ -163,8 +163,8 @@ impl HttpConfig {
         }
     }
 
-    pub(super) fn listening(&self) -> ListeningLimits {
-        ListeningLimits {
+    pub(super) fn listener_limits(&self) -> ListenerLimits {
+        ListenerLimits {
             most: self.max_listeners,
             share: self.share_of(self.max_listeners),
             keep_alive: self.listener_keep_alive,
@@ -177,7 +177,7 @@ impl HttpConfig {
             body_time: self.body_timeout,
             request_time: self.request_timeout,
             requests: self.max_requests,
-            late: self.max_connections / 2,
+            delayed_refusals: self.max_connections / 2,
             bodies: Budget::new(self.bodies_bytes_max.max(4 * self.body_limit_bytes)),
             answers: Answers::new(self.answers_bytes_max.max(4 * self.body_limit_bytes), self.write_timeout),
         }

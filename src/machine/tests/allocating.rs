@@ -12,29 +12,29 @@ const GROUPS: usize = 4;
 
 /// Something that happens to a node, or to a subscriber, given by its node and group.
 #[derive(Clone, Copy, Debug)]
-enum Happening {
+enum ClusterEvent {
     Join(u8),
     Leave(u8),
     Lapse(u8),
-    Bury,
-    Sicken(u8, usize),
+    RemoveLapsed,
+    MarkUnhealthy(u8, usize),
     Recover(u8, usize),
     Observe(u8, usize),
     Round,
 }
 
-fn happenings() -> impl Strategy<Value = Happening> {
+fn cluster_events() -> impl Strategy<Value = ClusterEvent> {
     let node = 1_u8..6;
     let both = (1_u8..6, 0..GROUPS);
     prop_oneof![
-        3 => node.clone().prop_map(Happening::Join),
-        1 => node.clone().prop_map(Happening::Leave),
-        1 => node.prop_map(Happening::Lapse),
-        1 => Just(Happening::Bury),
-        1 => both.clone().prop_map(|(node, group)| Happening::Sicken(node, group)),
-        1 => both.clone().prop_map(|(node, group)| Happening::Recover(node, group)),
-        6 => both.prop_map(|(node, group)| Happening::Observe(node, group)),
-        6 => Just(Happening::Round),
+        3 => node.clone().prop_map(ClusterEvent::Join),
+        1 => node.clone().prop_map(ClusterEvent::Leave),
+        1 => node.prop_map(ClusterEvent::Lapse),
+        1 => Just(ClusterEvent::RemoveLapsed),
+        1 => both.clone().prop_map(|(node, group)| ClusterEvent::MarkUnhealthy(node, group)),
+        1 => both.clone().prop_map(|(node, group)| ClusterEvent::Recover(node, group)),
+        6 => both.prop_map(|(node, group)| ClusterEvent::Observe(node, group)),
+        6 => Just(ClusterEvent::Round),
     ]
 }
 
@@ -82,15 +82,15 @@ impl Cluster {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Join(node) => self.join(node),
-            Happening::Leave(node) => {
+    fn apply(&mut self, event: ClusterEvent) {
+        match event {
+            ClusterEvent::Join(node) => self.join(node),
+            ClusterEvent::Leave(node) => {
                 let gone: Vec<_> = self.members(node).map(|member| member.id).collect();
                 self.remove(|member| gone.contains(&member.id));
             }
             // Its own clock is the first to notice: by then it has stopped consuming.
-            Happening::Lapse(node) => {
+            ClusterEvent::Lapse(node) => {
                 let lapsed: Vec<_> = self
                     .members(node)
                     .map(|member| {
@@ -100,11 +100,11 @@ impl Cluster {
                     .collect();
                 self.works.retain(|id, _| !lapsed.contains(id));
             }
-            Happening::Bury => self.remove(|member| member.standing == MemberStanding::Lapsed),
-            Happening::Sicken(node, group) => self.turn(node, group, MemberStanding::Unhealthy),
-            Happening::Recover(node, group) => self.turn(node, group, MemberStanding::Working),
-            Happening::Observe(node, group) => self.observe(node, group),
-            Happening::Round => drop(self.round()),
+            ClusterEvent::RemoveLapsed => self.remove(|member| member.standing == MemberStanding::Lapsed),
+            ClusterEvent::MarkUnhealthy(node, group) => self.turn(node, group, MemberStanding::Unhealthy),
+            ClusterEvent::Recover(node, group) => self.turn(node, group, MemberStanding::Working),
+            ClusterEvent::Observe(node, group) => self.observe(node, group),
+            ClusterEvent::Round => drop(self.round()),
         }
     }
 
@@ -198,14 +198,14 @@ proptest! {
     #[test]
     fn no_source_is_worked_on_twice_and_plans_come_to_rest(
         partitions in prop::array::uniform4(prop_oneof![Just(1_u16), 1_u16..9]),
-        happenings in prop::collection::vec(happenings(), 1..80),
+        cluster_events in prop::collection::vec(cluster_events(), 1..80),
     ) {
         let mut cluster = Cluster::new(partitions);
-        for happening in happenings {
-            cluster.happen(happening);
+        for event in cluster_events {
+            cluster.apply(event);
             cluster.check();
         }
-        cluster.happen(Happening::Bury);
+        cluster.apply(ClusterEvent::RemoveLapsed);
         cluster.join(1);
         let sources: usize = partitions.iter().map(|of| usize::from(*of)).sum();
         let rounds = cluster.come_to_rest();
@@ -230,7 +230,7 @@ proptest! {
         (1..=nodes).for_each(|node| cluster.join(node));
         cluster.come_to_rest();
         let before = owners(&cluster);
-        cluster.happen(Happening::Leave(nodes));
+        cluster.apply(ClusterEvent::Leave(nodes));
         let plan = cluster.round();
         let moved = before.iter().filter(|(source, owner)| {
             owner.0 != u128::from(nodes) && owners(&cluster).get(*source) != Some(owner)

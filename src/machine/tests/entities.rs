@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::event::Link;
-use crate::machine::{Repost, repost};
+use crate::machine::{EntityDecision, decide_event};
 
 const EARLIER: Link = Link { id: 4, prev: 0 };
 const LATEST: Link = Link { id: 9, prev: 4 };
@@ -14,33 +14,33 @@ const LATEST: Link = Link { id: 9, prev: 4 };
 // Shows: ENT-27
 #[test]
 fn the_most_recent_is_processed() {
-    assert_eq!(repost(0, 3, EARLIER, false), Repost::Process);
-    assert_eq!(repost(4, 8, LATEST, false), Repost::Process);
+    assert_eq!(decide_event(0, 3, EARLIER, false), EntityDecision::Process);
+    assert_eq!(decide_event(4, 8, LATEST, false), EntityDecision::Process);
     // Also if the event before it died, and so was not decided.
-    assert_eq!(repost(0, 8, LATEST, false), Repost::Process);
+    assert_eq!(decide_event(0, 8, LATEST, false), EntityDecision::Process);
 }
 
 // ENT-28
 #[test]
 fn the_most_recent_that_was_processed_is_answered_again() {
-    assert_eq!(repost(9, 11, LATEST, true), Repost::AnswerAgain);
+    assert_eq!(decide_event(9, 11, LATEST, true), EntityDecision::AnswerAgain);
     // It was rejected: the rejection is its result.
-    assert_eq!(repost(9, 11, LATEST, false), Repost::AnswerAgain);
+    assert_eq!(decide_event(9, 11, LATEST, false), EntityDecision::AnswerAgain);
 }
 
 // ENT-29, ENT-30
 #[test]
 fn an_older_one_is_done_if_it_is_in_the_repository_and_refused_if_not() {
-    assert_eq!(repost(9, 11, EARLIER, true), Repost::Done);
-    assert_eq!(repost(9, 11, EARLIER, false), Repost::Refuse);
+    assert_eq!(decide_event(9, 11, EARLIER, true), EntityDecision::Done);
+    assert_eq!(decide_event(9, 11, EARLIER, false), EntityDecision::Refuse);
 }
 
 #[test]
 fn one_that_is_ahead_of_what_came_by_waits() {
-    assert_eq!(repost(4, 5, Link { id: 12, prev: 9 }, false), Repost::Delay);
+    assert_eq!(decide_event(4, 5, Link { id: 12, prev: 9 }, false), EntityDecision::Delay);
     // Whatever link it claims: deciding it would make all events sent until then count as older.
     for id in [13, i64::MAX] {
-        assert_eq!(repost(4, 11, Link { id, prev: 0 }, false), Repost::Delay);
+        assert_eq!(decide_event(4, 11, Link { id, prev: 0 }, false), EntityDecision::Delay);
     }
 }
 
@@ -81,8 +81,8 @@ proptest! {
             let link = *links.entry(event).or_insert(Link { id: seq, prev: previous_row });
             previous_row = seq;
             let in_repository = stored.contains(&event);
-            match repost(last, seq - 1, link, in_repository) {
-                Repost::Process => {
+            match decide_event(last, seq - 1, link, in_repository) {
+                EntityDecision::Process => {
                     prop_assert!(!in_repository && link.id > last);
                     if fates[event] != Fate::Dies {
                         last = link.id;
@@ -91,10 +91,10 @@ proptest! {
                         stored.push(event);
                     }
                 }
-                Repost::AnswerAgain => prop_assert_eq!(link.id, last),
-                Repost::Done => prop_assert!(in_repository && link.id < last),
-                Repost::Refuse => prop_assert!(!in_repository && link.id < last),
-                Repost::Delay => prop_assert!(false, "all before it came by"),
+                EntityDecision::AnswerAgain => prop_assert_eq!(link.id, last),
+                EntityDecision::Done => prop_assert!(in_repository && link.id < last),
+                EntityDecision::Refuse => prop_assert!(!in_repository && link.id < last),
+                EntityDecision::Delay => prop_assert!(false, "all before it came by"),
             }
         }
         let wanted: Vec<usize> = (0..fates.len()).filter(|at| fates[*at] == Fate::Stored).collect();
@@ -106,15 +106,15 @@ proptest! {
     #[test]
     fn the_answers_follow_one_another(prev in 0_i64..100, step in 1_i64..100, stored: bool) {
         let link = Link { id: prev + step, prev };
-        let place = |answer: &Repost| match answer {
-            Repost::Delay => 0,
-            Repost::Process => 1,
-            Repost::AnswerAgain => 2,
-            Repost::Done | Repost::Refuse => 3,
+        let place = |answer: &EntityDecision| match answer {
+            EntityDecision::Delay => 0,
+            EntityDecision::Process => 1,
+            EntityDecision::AnswerAgain => 2,
+            EntityDecision::Done | EntityDecision::Refuse => 3,
         };
-        let answers: Vec<Repost> = (0..250).map(|last| repost(last, last, link, stored)).collect();
+        let answers: Vec<EntityDecision> = (0..250).map(|last| decide_event(last, last, link, stored)).collect();
         prop_assert!(answers.is_sorted_by_key(place));
-        let late = if stored { Repost::Done } else { Repost::Refuse };
+        let late = if stored { EntityDecision::Done } else { EntityDecision::Refuse };
         prop_assert!(answers.iter().skip(200).all(|answer| *answer == late));
     }
 }

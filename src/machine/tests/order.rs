@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{LEASE, POLICY, schedule};
 use crate::event::{RuleKind, Turn};
-use crate::machine::{Effect, Input, Outcome, Schedule, Standing, State, When, look};
+use crate::machine::{CheckResult, Effect, Input, Outcome, Schedule, State, When, check_schedule};
 
 type Check = fn(Schedule) -> State;
 
@@ -70,7 +70,7 @@ proptest! {
     fn the_checks_agree_in_every_order_and_with_the_claim(schedule in schedules()) {
         let verdict = statement_may_claim(&schedule);
         prop_assert_eq!(machine_may_claim(schedule), verdict);
-        prop_assert_eq!(look(schedule, &POLICY) == Standing::Ready, verdict);
+        prop_assert_eq!(check_schedule(schedule, &POLICY) == CheckResult::Ready, verdict);
         let mut outcomes_of_first_order = None;
         for order in ORDERS {
             let checks = order.map(|state| check(state(schedule)));

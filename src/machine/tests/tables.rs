@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{DAY, HORIZON, LEASE, POLICY, claim, retry_policy, schedule};
 use crate::event::{RuleKind, Schedule, Turn};
 use crate::machine::{
-    Answer, Cause, Claimed, Effect, Input, Outcome, Policy, Ran, Removal, Running, State, When,
+    Answer, Cause, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, Removal, Running, State, When,
 };
 
 const ACKNOWLEDGED: State = State::End(Answer::Acknowledge);
@@ -149,7 +149,7 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
     let process = State::Process(running(0, DAY));
     let delete = State::Delete(claim(), Removal::Completed);
     assert_eq!(delete.effect(), Effect::Remove(claim(), Removal::Completed));
-    check(process, Input::Ran(Ran::Completed), Outcome::ExecutesToCompletion, delete.clone());
+    check(process, Input::Ran(HandlerEnd::Completed), Outcome::ExecutesToCompletion, delete.clone());
     check(delete.clone(), Input::Removed(true), Outcome::Deleted, ACKNOWLEDGED);
     check(delete, Input::Removed(false), Outcome::FencedOut, PUT_BACK);
 }
@@ -197,7 +197,7 @@ fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges()
 fn an_operational_error_leads_to_the_retry_check() {
     let running = running(0, DAY);
     for after in [None, Some(Duration::from_secs(7))] {
-        let failed = Input::Ran(Ran::Failed(after));
+        let failed = Input::Ran(HandlerEnd::Failed(after));
         check(State::Process(running), failed, Outcome::Exception, State::RetryCheck(running, after));
     }
 }
@@ -205,9 +205,9 @@ fn an_operational_error_leads_to_the_retry_check() {
 #[test]
 fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
     let process = State::Process(running(0, DAY));
-    check(process.clone(), Input::Ran(Ran::LeaseLost), Outcome::LeaseLost, PUT_BACK);
+    check(process.clone(), Input::Ran(HandlerEnd::LeaseLost), Outcome::LeaseLost, PUT_BACK);
     let release = State::Release(claim());
-    check(process, Input::Ran(Ran::ShutDown), Outcome::ShutDown, release.clone());
+    check(process, Input::Ran(HandlerEnd::ShutDown), Outcome::ShutDown, release.clone());
     check(release, Input::Released, Outcome::Released, PUT_BACK);
 }
 
@@ -218,7 +218,7 @@ fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
     let running = running(0, DAY);
     let pause = State::Pause(running);
     assert_eq!(pause.effect(), Effect::PauseHandler);
-    check(State::Process(running), Input::Ran(Ran::Gone), Outcome::HandlerGone, pause.clone());
+    check(State::Process(running), Input::Ran(HandlerEnd::Gone), Outcome::HandlerGone, pause.clone());
     let release = State::Release(claim());
     check(pause.clone(), Input::HandlerPaused(true), Outcome::HandlerPaused, release);
     check(pause, Input::HandlerPaused(false), Outcome::Exception, State::RetryCheck(running, None));
@@ -252,7 +252,12 @@ fn an_event_that_is_too_early_waits_and_nothing_is_counted() {
         for retries in [0, 2] {
             let running = running(retries, minutes);
             let postpone = State::Postpone(running, asked);
-            check(State::Process(running), Input::Ran(Ran::NotYet(asked)), Outcome::NotYet, postpone.clone());
+            check(
+                State::Process(running),
+                Input::Ran(HandlerEnd::NotYet(asked)),
+                Outcome::NotYet,
+                postpone.clone(),
+            );
             assert_eq!(postpone.effect(), Effect::SaveRetry { claim: claim(), retries, delay });
             check(postpone.clone(), Input::RetrySaved(true), Outcome::Postponed, next.clone());
             check(postpone, Input::RetrySaved(false), Outcome::Exception, SOON);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::{DAY, POLICY, claim, retry_policy, schedule};
 use crate::event::{RuleKind, Schedule, Turn};
-use crate::machine::{Claimed, Effect, Input, Outcome, Ran, State};
+use crate::machine::{Claimed, Effect, HandlerEnd, Input, Outcome, State};
 
 /// An edge of the chart: from, outcome, to.
 pub(super) type Edge = (&'static str, &'static str, &'static str);
@@ -60,14 +60,14 @@ pub(super) fn answers(effect: &Effect) -> Vec<Input> {
             [None, claimed(0, 0), claimed(1, 4), claimed(2, 0), claimed(0, 5)].map(Input::Claimed).into()
         }
         Effect::RunHandler => [
-            Ran::Completed,
-            Ran::Failed(None),
-            Ran::Failed(Some(Duration::from_secs(1))),
-            Ran::NotYet(Duration::from_secs(1)),
-            Ran::NotYet(2 * POLICY.horizon),
-            Ran::Gone,
-            Ran::LeaseLost,
-            Ran::ShutDown,
+            HandlerEnd::Completed,
+            HandlerEnd::Failed(None),
+            HandlerEnd::Failed(Some(Duration::from_secs(1))),
+            HandlerEnd::NotYet(Duration::from_secs(1)),
+            HandlerEnd::NotYet(2 * POLICY.horizon),
+            HandlerEnd::Gone,
+            HandlerEnd::LeaseLost,
+            HandlerEnd::ShutDown,
         ]
         .map(Input::Ran)
         .into(),

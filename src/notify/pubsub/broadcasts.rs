@@ -24,7 +24,7 @@ use super::failure::{FailureKind, failed, in_one_line};
 use super::publisher::{MARGIN, PublishFailure};
 use super::stream::BackOff;
 use super::topics::{REQUEST_TIMEOUT, create_topic};
-use crate::broadcast::{Channel, Inbox, ListenError, Published};
+use crate::broadcast::{Channel, Inbox, ListenError, PublishOutcome};
 use crate::event::Broadcast;
 use crate::notify::NotifyError;
 
@@ -83,7 +83,7 @@ impl BroadcastTopic {
 
 #[async_trait]
 impl Channel for BroadcastTopic {
-    async fn publish(&self, broadcasts: &[Broadcast]) -> Published {
+    async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
         let messages: Vec<_> = broadcasts.iter().map(message).collect();
         let mut attempt = self.attempt(&messages).await;
         if self.config.create_missing
@@ -94,11 +94,11 @@ impl Channel for BroadcastTopic {
             self.renew_publisher().await;
             attempt = self.attempt(&messages).await;
         }
-        let Err((lost, failure)) = attempt else { return Published::default() };
+        let Err((lost, failure)) = attempt else { return PublishOutcome::default() };
         if failure.kind() == FailureKind::Unreachable {
             self.renew_publisher().await;
         }
-        Published { lost, error: Some(failure.error(&self.path, &self.config).into()) }
+        PublishOutcome { lost, error: Some(failure.error(&self.path, &self.config).into()) }
     }
 
     async fn open(
@@ -108,7 +108,7 @@ impl Channel for BroadcastTopic {
     ) -> Result<BoxFuture<'static, ()>, ListenError> {
         let topic = self.path.rsplit('/').next().unwrap_or_default();
         let id = format!("{}-{}", topic.get(..ID_MAX).unwrap_or(topic), Uuid::new_v4().simple());
-        let hearing = Hearing {
+        let subscription = ListenerSubscription {
             path: format!("projects/{}/subscriptions/{id}", self.config.project),
             topic: self.path.clone(),
             config: Arc::clone(&self.config),
@@ -116,8 +116,8 @@ impl Channel for BroadcastTopic {
             inbox,
             closing,
         };
-        hearing.create().await?;
-        Ok(Box::pin(hearing.run()))
+        subscription.create().await?;
+        Ok(Box::pin(subscription.run()))
     }
 }
 
@@ -126,7 +126,7 @@ fn message(broadcast: &Broadcast) -> Message {
 }
 
 /// The subscription of one listener.
-struct Hearing {
+struct ListenerSubscription {
     path: String,
     topic: String,
     config: Arc<PubSubConfig>,
@@ -135,7 +135,7 @@ struct Hearing {
     closing: CancellationToken,
 }
 
-impl Hearing {
+impl ListenerSubscription {
     /// Creates the subscription. Returns whether it did not exist.
     async fn create(&self) -> Result<bool, NotifyError> {
         let wanted = self.wanted()?;
@@ -191,7 +191,7 @@ impl Hearing {
                         biased;
                         () = self.closing.cancelled() => None,
                         failure = self.watch() => Some(failure),
-                        failure = self.hear(&mut stream, &mut back_off) => Some(failure),
+                        failure = self.receive(&mut stream, &mut back_off) => Some(failure),
                     };
                     let token = stream.shutdown_token();
                     drop(stream);
@@ -202,7 +202,7 @@ impl Hearing {
                 Err(error) => Some(error),
             };
             if let Some(failure) = failure {
-                self.mend(failure, &mut back_off).await;
+                self.recover(failure, &mut back_off).await;
             }
         }
         self.delete().await;
@@ -220,7 +220,7 @@ impl Hearing {
     }
 
     /// Reads the stream until it ends.
-    async fn hear(&self, stream: &mut MessageStream, back_off: &mut BackOff) -> NotifyError {
+    async fn receive(&self, stream: &mut MessageStream, back_off: &mut BackOff) -> NotifyError {
         loop {
             match stream.next().await {
                 Some(Ok((message, handler))) => {
@@ -247,7 +247,7 @@ impl Hearing {
         let mut was_away = false;
         loop {
             sleep(self.config.effective_check_period()).await;
-            match self.look().await {
+            match self.check_subscription().await {
                 Ok(()) => {
                     was_away = false;
                     self.inbox.in_trouble(None);
@@ -261,7 +261,7 @@ impl Hearing {
         }
     }
 
-    async fn look(&self) -> Result<(), NotifyError> {
+    async fn check_subscription(&self) -> Result<(), NotifyError> {
         let request = self.admins.subscriptions.get_subscription().set_subscription(&self.path);
         match request.with_attempt_timeout(REQUEST_TIMEOUT).send().await {
             Ok(_) => Ok(()),
@@ -273,7 +273,7 @@ impl Hearing {
     }
 
     /// Reports what is wrong, and waits until the subscription exists again.
-    async fn mend(&self, failure: NotifyError, back_off: &mut BackOff) {
+    async fn recover(&self, failure: NotifyError, back_off: &mut BackOff) {
         let mut failure = failure;
         loop {
             let words = in_one_line(&failure);

@@ -101,7 +101,7 @@ pub(super) fn differences(found: &Subscription, config: &PubSubConfig) -> Vec<Se
         .into_iter()
         .chain(delivery)
         .filter(|(_, found, wanted, _)| found != wanted)
-        .map(|(setting, found, wanted, mend)| SettingDifference { setting, found, wanted, mend })
+        .map(|(setting, found, wanted, advice)| SettingDifference { setting, found, wanted, advice })
         .collect()
 }
 
@@ -125,8 +125,8 @@ fn update(found: &Subscription, flags: &str) -> String {
 
 fn pull_settings(found: &Subscription) -> Vec<Compared> {
     let deadline = |seconds: i32| format!("{seconds} s");
-    let mend = update(found, &format!("--ack-deadline={ACK_DEADLINE_S}"));
-    vec![("ack deadline", deadline(found.ack_deadline_seconds), deadline(ACK_DEADLINE_S), mend)]
+    let advice = update(found, &format!("--ack-deadline={ACK_DEADLINE_S}"));
+    vec![("ack deadline", deadline(found.ack_deadline_seconds), deadline(ACK_DEADLINE_S), advice)]
 }
 
 /// If no endpoint is configured, any subscription that pushes to a path like ours with some token
@@ -147,7 +147,7 @@ fn push_settings(found: &Subscription, wanted: Option<&PushSettings>) -> Vec<Com
     let of = or_found(wanted.map(|push| &push.account), account, has_account, "that of WAKEQ_PUSH_ACCOUNTS");
     let to_whom =
         or_found(wanted.map(|push| &push.audience), audience, has_audience, "that of WAKEQ_PUSH_AUDIENCE");
-    let mend = update(
+    let advice = update(
         found,
         "--push-endpoint=URL/v1/push --push-auth-service-account=ACCOUNT --push-auth-token-audience=AUDIENCE",
     );
@@ -157,9 +157,9 @@ fn push_settings(found: &Subscription, wanted: Option<&PushSettings>) -> Vec<Com
     let is_wrapped = found.push_config.as_ref().is_none_or(|push| push.no_wrapper().is_none());
     let payload = |wrapped: bool| if wrapped { "wrapped" } else { "unwrapped" }.to_owned();
     vec![
-        ("push endpoint", or_none(endpoint), to, mend.clone()),
-        ("push account", or_none(account), of, mend.clone()),
-        ("push audience", or_none(audience), to_whom, mend),
+        ("push endpoint", or_none(endpoint), to, advice.clone()),
+        ("push account", or_none(account), of, advice.clone()),
+        ("push audience", or_none(audience), to_whom, advice),
         ("push payload", payload(is_wrapped), payload(true), update(found, "--clear-push-no-wrapper-config")),
         (
             "ack deadline",

@@ -25,7 +25,7 @@ use super::clients;
 use super::config::PubSubConfig;
 use super::failure::{FailureKind, failed, in_one_line};
 use super::settings::push_endpoint;
-use super::subscription::{StreamAnswer, Trouble};
+use super::subscription::{StreamAck, Trouble};
 use super::topics::find_subscription;
 use crate::notify::{Delivery, NotifyError};
 
@@ -50,7 +50,7 @@ const REST: Duration = Duration::from_secs(1);
 const LONG_LIFE: Duration = Duration::from_secs(10);
 
 /// Reads the stream into the channel of deliveries.
-pub(super) struct Intake {
+pub(super) struct StreamReader {
     pub(super) config: Arc<PubSubConfig>,
     pub(super) broker: Arc<BrokerAccess>,
     pub(super) max_outstanding: usize,
@@ -62,7 +62,7 @@ pub(super) struct Intake {
 }
 
 /// Why a stream is no longer read.
-enum Ended {
+enum StreamEnd {
     Closing,
     /// The subscription was missing and has been created: the stream may be attached to the old
     /// one.
@@ -74,47 +74,47 @@ enum Ended {
 
 /// The result of a check with a separate request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sight {
+pub(super) enum SubscriptionCheck {
     /// The subscription exists, as far as can be seen.
-    Sound,
+    Available,
     /// It was missing, and was created.
-    CreatedAnew,
+    Recreated,
     /// It is missing or unreachable; the trouble says which.
-    Away,
+    Unavailable,
 }
 
-impl Intake {
+impl StreamReader {
     /// Reads one stream after the other until it is closed. Returns the tasks that end when the
     /// last delivery of each stream has been answered.
     pub(super) async fn run(self) -> JoinSet<()> {
         let mut endings = JoinSet::new();
         let mut back_off = BackOff::new(self.config.longest_back_off);
-        self.until_there(&mut back_off).await;
+        self.until_available(&mut back_off).await;
         while !self.closing.is_cancelled() {
             let opened = Instant::now();
             let ended = match self.open().await {
                 Ok(mut stream) => {
                     let ended = self.read(&mut stream).await;
-                    if matches!(ended, Ended::Closing) {
+                    if matches!(ended, StreamEnd::Closing) {
                         self.hand_out_rest(&mut stream).await;
                     }
                     end(stream, &mut endings);
                     ended
                 }
-                Err(error) => Ended::Failed(error),
+                Err(error) => StreamEnd::Failed(error),
             };
             while endings.try_join_next().is_some() {}
             if opened.elapsed() > LONG_LIFE {
                 back_off.reset();
             }
             match ended {
-                Ended::Closing => break,
-                Ended::Renewed => {}
-                Ended::BrokerAway => self.until_there(&mut back_off).await,
-                Ended::Failed(error) => {
+                StreamEnd::Closing => break,
+                StreamEnd::Renewed => {}
+                StreamEnd::BrokerAway => self.until_available(&mut back_off).await,
+                StreamEnd::Failed(error) => {
                     self.trouble.begins(in_one_line(&error));
                     let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
-                    self.until_there(&mut back_off).await;
+                    self.until_available(&mut back_off).await;
                 }
             }
         }
@@ -123,34 +123,36 @@ impl Intake {
 
     /// Waits until a stream can succeed. A stream that is opened earlier leaves the waiting to the
     /// client library, which pauses for up to a minute between its attempts.
-    async fn until_there(&self, back_off: &mut BackOff) {
-        while let Some(Sight::Away) = self.closing.run_until_cancelled(self.look()).await {
+    async fn until_available(&self, back_off: &mut BackOff) {
+        while let Some(SubscriptionCheck::Unavailable) =
+            self.closing.run_until_cancelled(self.check_subscription()).await
+        {
             let _ = self.closing.run_until_cancelled(sleep(back_off.next())).await;
         }
     }
 
     /// Checks with a separate request whether the subscription exists, creates it if that is
     /// allowed, and otherwise records the trouble.
-    pub(super) async fn look(&self) -> Sight {
+    pub(super) async fn check_subscription(&self) -> SubscriptionCheck {
         let error = match find_subscription(&self.broker.admins, &self.config).await {
             Ok(found) => {
-                let Some(endpoint) = push_endpoint(&found) else { return Sight::Sound };
+                let Some(endpoint) = push_endpoint(&found) else { return SubscriptionCheck::Available };
                 self.trouble.begins(format!(
                     "{} pushes to {endpoint}, so it can't be pulled from: run `wakeq serve` in \
                      push mode there, or give workers another subscription",
                     self.config.subscription_path()
                 ));
-                return Sight::Away;
+                return SubscriptionCheck::Unavailable;
             }
             Err(error) => error,
         };
         let trouble = match FailureKind::of(&error) {
             // The account may be allowed to read the subscription but not to describe it; the
             // stream will show it.
-            FailureKind::Denied => return Sight::Sound,
+            FailureKind::Denied => return SubscriptionCheck::Available,
             FailureKind::Missing if self.config.create_missing => {
                 match self.broker.create(&self.config).await {
-                    Ok(_) => return Sight::CreatedAnew,
+                    Ok(_) => return SubscriptionCheck::Recreated,
                     Err(error) => error,
                 }
             }
@@ -160,7 +162,7 @@ impl Intake {
             | FailureKind::Other => self.failed(error),
         };
         self.trouble.begins(in_one_line(&trouble));
-        Sight::Away
+        SubscriptionCheck::Unavailable
     }
 
     /// Opens a new stream on a connection of its own.
@@ -179,28 +181,32 @@ impl Intake {
 
     /// Hands out deliveries until the stream ends. Reading is only abandoned for good: opening a
     /// stream is not cancel safe, and an idle one counts as opening until its first message.
-    async fn read(&self, stream: &mut MessageStream) -> Ended {
+    async fn read(&self, stream: &mut MessageStream) -> StreamEnd {
         tokio::select! {
             biased;
-            () = self.closing.cancelled() => Ended::Closing,
+            () = self.closing.cancelled() => StreamEnd::Closing,
             ended = self.watch() => ended,
             ended = self.hand_out(stream) => ended,
         }
     }
 
-    async fn hand_out(&self, stream: &mut MessageStream) -> Ended {
+    async fn hand_out(&self, stream: &mut MessageStream) -> StreamEnd {
         loop {
-            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else { return Ended::Closing };
+            let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+                return StreamEnd::Closing;
+            };
             match stream.next().await {
                 Some(Ok(received)) => {
                     self.trouble.ends();
                     if self.deliveries.try_send(delivery(received, permit)).is_err() {
-                        return Ended::Closing;
+                        return StreamEnd::Closing;
                     }
                 }
-                Some(Err(error)) => return Ended::Failed(self.failed(error)),
+                Some(Err(error)) => return StreamEnd::Failed(self.failed(error)),
                 None => {
-                    return Ended::Failed(NotifyError::new("the broker ended the stream; subscribing again"));
+                    return StreamEnd::Failed(NotifyError::new(
+                        "the broker ended the stream; subscribing again",
+                    ));
                 }
             }
         }
@@ -219,20 +225,20 @@ impl Intake {
     /// Checks the broker with separate requests, and returns when the stream should be replaced.
     /// The broker must be away twice in a row: giving up a sound stream would freeze what is in
     /// flight for a lease.
-    async fn watch(&self) -> Ended {
+    async fn watch(&self) -> StreamEnd {
         let mut pause = SETTLING.min(self.config.effective_check_period());
         let mut was_away = false;
         loop {
             sleep(pause).await;
-            match self.look().await {
-                Sight::Sound => {
+            match self.check_subscription().await {
+                SubscriptionCheck::Available => {
                     self.trouble.ends();
                     was_away = false;
                     pause = self.config.effective_check_period();
                 }
-                Sight::CreatedAnew => return Ended::Renewed,
-                Sight::Away if was_away => return Ended::BrokerAway,
-                Sight::Away => {
+                SubscriptionCheck::Recreated => return StreamEnd::Renewed,
+                SubscriptionCheck::Unavailable if was_away => return StreamEnd::BrokerAway,
+                SubscriptionCheck::Unavailable => {
                     was_away = true;
                     pause = FIRST_BACK_OFF;
                 }
@@ -246,7 +252,7 @@ impl Intake {
 }
 
 fn delivery((message, handler): (Message, Handler), permit: OwnedSemaphorePermit) -> Delivery {
-    Delivery::new(&message.data, Box::new(StreamAnswer { handler, _permit: permit }))
+    Delivery::new(&message.data, Box::new(StreamAck { handler, _permit: permit }))
 }
 
 fn outstanding_bytes(messages: usize) -> i64 {

@@ -16,8 +16,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::BrokerAccess;
 use super::config::PubSubConfig;
-use super::stream::Intake;
-use crate::notify::{Answer, Delivery, NotifyError, Subscription};
+use super::stream::StreamReader;
+use crate::notify::{AckHandle, Delivery, NotifyError, Subscription};
 
 /// Opens a subscription. If it is missing or unreachable, that is not an error but trouble, which
 /// the stream repairs.
@@ -32,7 +32,7 @@ pub(super) async fn open(
     let (sender, deliveries) = mpsc::channel(max_outstanding);
     let trouble = Trouble::default();
     let closing = CancellationToken::new();
-    let intake = Intake {
+    let reader = StreamReader {
         config,
         broker,
         max_outstanding,
@@ -41,9 +41,9 @@ pub(super) async fn open(
         trouble: trouble.clone(),
         closing: closing.clone(),
     };
-    intake.look().await;
-    let intake = tokio::spawn(intake.run());
-    Ok(PubSubSubscription { deliveries, trouble, _at_drop: closing.clone().drop_guard(), closing, intake })
+    reader.check_subscription().await;
+    let reader = tokio::spawn(reader.run());
+    Ok(PubSubSubscription { deliveries, trouble, _at_drop: closing.clone().drop_guard(), closing, reader })
 }
 
 /// An open subscription. If it is dropped without [`Subscription::close`], the same is put back in
@@ -54,7 +54,7 @@ pub(super) struct PubSubSubscription {
     trouble: Trouble,
     closing: CancellationToken,
     _at_drop: DropGuard,
-    intake: JoinHandle<JoinSet<()>>,
+    reader: JoinHandle<JoinSet<()>>,
 }
 
 #[async_trait]
@@ -72,10 +72,10 @@ impl Subscription for PubSubSubscription {
     }
 
     async fn close(self: Box<Self>, grace: Duration) {
-        let Self { mut deliveries, closing, intake, .. } = *self;
+        let Self { mut deliveries, closing, reader, .. } = *self;
         closing.cancel();
         let orderly_end = async {
-            let endings = intake.await;
+            let endings = reader.await;
             deliveries.close();
             while let Ok(delivery) = deliveries.try_recv() {
                 delivery.put_back();
@@ -119,18 +119,18 @@ impl Trouble {
 }
 
 /// Answers one delivery, and so allows the stream another one.
-pub(super) struct StreamAnswer {
+pub(super) struct StreamAck {
     pub(super) handler: Handler,
     pub(super) _permit: OwnedSemaphorePermit,
 }
 
-impl fmt::Debug for StreamAnswer {
+impl fmt::Debug for StreamAck {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("StreamAnswer")
+        formatter.write_str("StreamAck")
     }
 }
 
-impl Answer for StreamAnswer {
+impl AckHandle for StreamAck {
     fn acknowledge(self: Box<Self>) {
         self.handler.ack();
     }

@@ -58,12 +58,12 @@ pub struct SettingDifference {
     /// The value that the queue needs.
     pub wanted: String,
     /// The command that fixes it, or what else to do.
-    pub mend: String,
+    pub advice: String,
 }
 
 impl fmt::Display for SettingDifference {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} is {}, wanted {}: {}", self.setting, self.found, self.wanted, self.mend)
+        write!(formatter, "{} is {}, wanted {}: {}", self.setting, self.found, self.wanted, self.advice)
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct HeldLock {
     /// The server's process; `None` for a prepared transaction.
     pub(crate) pid: Option<i32>,
     /// The application name, role and state of its session, as far as this role may see them.
-    pub(crate) who: String,
+    pub(crate) session: String,
     /// The lock.
     pub(crate) what: String,
     /// How long ago its transaction began, or its session last changed state, if this role may see
@@ -69,7 +69,7 @@ impl Store {
             .into_iter()
             .map(|row| HeldLock {
                 pid: row.pid,
-                who: row.who,
+                session: row.who,
                 what: row.what,
                 open_for: open_for(row.open_s),
             })

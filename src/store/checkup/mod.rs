@@ -8,4 +8,4 @@ mod tables;
 pub(crate) use locks::HeldLock;
 pub(crate) use role::{Right, RolePowers};
 pub(crate) use server::{HeldSnapshot, Server, Settings};
-pub(crate) use tables::{Chores, TableSize, Unknown};
+pub(crate) use tables::{Chores, TableSize, UnknownHandler};

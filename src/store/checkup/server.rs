@@ -40,7 +40,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct HeldSnapshot {
     /// A process, a prepared transaction or a replication slot.
-    pub(crate) who: String,
+    pub(crate) holder: String,
     /// For how long, if that is known.
     pub(crate) held_for: Option<Duration>,
     /// How many transactions have begun since.
@@ -140,7 +140,7 @@ impl Store {
         Ok(rows
             .into_iter()
             .map(|row| HeldSnapshot {
-                who: row.who,
+                holder: row.who,
                 held_for: held_for(row.seconds),
                 transactions: row.transactions,
                 abandoned: row.abandoned,

@@ -35,7 +35,7 @@ pub(crate) struct Chores {
 
 /// A handler that some worker did not know lately.
 #[derive(Clone, Debug)]
-pub(crate) struct Unknown {
+pub(crate) struct UnknownHandler {
     /// Module, name and modifier.
     pub(crate) handler: String,
     pub(crate) last_seen: Timestamp,
@@ -74,10 +74,10 @@ impl Store {
     }
 
     /// Handlers that a worker did not know within this time, latest first.
-    pub(crate) async fn unknown_handlers(&self, within: Duration) -> Result<Vec<Unknown>, StoreError> {
+    pub(crate) async fn unknown_handlers(&self, within: Duration) -> Result<Vec<UnknownHandler>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
-            Unknown,
+            UnknownHandler,
             r#"select module || '/' || name || '/' || modifier as "handler!", max(last_seen) as "last_seen!"
                  from wakeq.unknown_handlers where last_seen > now() - $1::interval
                 group by 1 order by 2 desc limit 20"#,

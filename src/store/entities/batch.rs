@@ -8,13 +8,13 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::append::append;
-use super::asides::AsideStep;
+use super::isolated::IsolatedStep;
 use crate::event::{CanvasId, EntityType, EventId, Link, Name, NewLogEvent, StreamId, StreamName};
 use crate::store::chains::insert_with_state;
 use crate::store::insert::statements;
 use crate::store::positions::{PositionMove, move_position};
 use crate::store::queues::Emission;
-use crate::store::{Inserted, NewEvent, Store, StoreError, lacks_partition};
+use crate::store::{InsertOutcome, NewEvent, Store, StoreError, lacks_partition};
 
 /// Why an event that was passed over has failed.
 pub(crate) const PASSED_OVER: &str =
@@ -46,7 +46,7 @@ pub(crate) struct EntityRow {
 
 /// The outcome of an event.
 #[derive(Clone, Debug)]
-pub(crate) struct Decided {
+pub(crate) struct DecidedEvent {
     pub(crate) canvas: CanvasId,
     pub(crate) entity: StreamName,
     pub(crate) event: EventId,
@@ -74,12 +74,12 @@ pub(crate) struct EntityBatch<'a> {
     pub(crate) position: PositionMove<'a>,
     pub(crate) stored: Vec<StoredEvent>,
     pub(crate) entities: Vec<EntityRow>,
-    pub(crate) decided: Vec<Decided>,
+    pub(crate) decided: Vec<DecidedEvent>,
     /// Events older than the last one of their entity, which normally have an outcome already. If
     /// one has none, the event beside it tells its sender.
     pub(crate) passed: Vec<(CanvasId, EventId, Option<NewEvent>)>,
     /// How far its entity has come, if it is set aside.
-    pub(crate) aside: Option<AsideStep>,
+    pub(crate) aside: Option<IsolatedStep>,
     /// Events that follow from those of the batch, and answers.
     pub(crate) events: Vec<NewEvent>,
 }
@@ -89,11 +89,11 @@ pub(crate) struct EntityBatch<'a> {
 pub(crate) enum BatchEnd {
     /// It is committed. How its `events` were inserted; and the events that tell senders that
     /// theirs were passed over, with how they were inserted.
-    Committed(Vec<Inserted>, Vec<(NewEvent, Inserted)>),
+    Committed(Vec<InsertOutcome>, Vec<(NewEvent, InsertOutcome)>),
     /// Nothing is committed: the position is elsewhere, or under another epoch.
     Refused,
     /// Nothing is committed: another process has appended to the repository of this entity.
-    Stranger(StreamName),
+    ForeignAppend(StreamName),
 }
 
 impl Store {
@@ -127,20 +127,20 @@ impl Store {
         }
         let seqs = match store_events(&mut transaction, batch).await? {
             Ok(seqs) => seqs,
-            Err(stranger) => {
+            Err(entity) => {
                 transaction.rollback().await?;
-                return Ok(BatchEnd::Stranger(stranger));
+                return Ok(BatchEnd::ForeignAppend(entity));
             }
         };
         write_entities(&mut transaction, batch, &seqs).await?;
         write_decisions(&mut transaction, batch).await?;
-        let told = fail_passed(&mut transaction, batch).await?;
-        bury(&mut transaction, batch).await?;
-        step_aside(&mut transaction, batch).await?;
+        let notices = fail_passed(&mut transaction, batch).await?;
+        write_dead(&mut transaction, batch).await?;
+        advance_isolated(&mut transaction, batch).await?;
         let inserted = emit(&mut transaction, &batch.events, self.emission()).await?;
-        let answered = emit(&mut transaction, &told, self.emission()).await?;
+        let answered = emit(&mut transaction, &notices, self.emission()).await?;
         transaction.commit().await?;
-        Ok(BatchEnd::Committed(inserted, told.into_iter().zip(answered).collect()))
+        Ok(BatchEnd::Committed(inserted, notices.into_iter().zip(answered).collect()))
     }
 }
 
@@ -220,7 +220,7 @@ async fn write_decisions(connection: &mut PgConnection, batch: &EntityBatch<'_>)
     if rows.is_empty() {
         return Ok(());
     }
-    let uuids = |row: &Decided| row.follow_ups.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",");
+    let uuids = |row: &DecidedEvent| row.follow_ups.iter().map(Uuid::to_string).collect::<Vec<_>>().join(",");
     sqlx::query!(
         r#"insert into wakeq.entity_events as e
                (canvas_id, event_id, correlation_id, entity_type, entity, name, link_id, link_prev, status, version, result,
@@ -260,7 +260,7 @@ async fn emit(
     connection: &mut PgConnection,
     events: &[NewEvent],
     emission: Emission<'_>,
-) -> Result<Vec<Inserted>, sqlx::Error> {
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
     if events.is_empty() {
         return Ok(Vec::new());
     }
@@ -292,13 +292,13 @@ async fn fail_passed(
     for (canvas, event) in &failed {
         tracing::error!(entity_type = %batch.entity_type, %canvas, %event, "an event of an entity was passed over, and has failed");
     }
-    let told = batch.passed.iter().filter(|(canvas, event, _)| failed.contains(&(canvas.0, event.0)));
-    Ok(told.filter_map(|(.., told)| told.clone()).collect())
+    let notices = batch.passed.iter().filter(|(canvas, event, _)| failed.contains(&(canvas.0, event.0)));
+    Ok(notices.filter_map(|(.., notice)| notice.clone()).collect())
 }
 
 /// Notes how far an entity that is set aside has come.
-async fn step_aside(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
-    let Some(AsideStep { canvas, id, after }) = &batch.aside else { return Ok(()) };
+async fn advance_isolated(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+    let Some(IsolatedStep { canvas, id, after }) = &batch.aside else { return Ok(()) };
     sqlx::query!(
         "update wakeq.entity_asides set after = greatest(after, $4), suspect = null, losses = 0
           where entity_type = $1 and canvas_id = $2 and id = $3",
@@ -313,7 +313,7 @@ async fn step_aside(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> R
 }
 
 /// Stores dead events among those of the group that the processor is.
-async fn bury(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
+async fn write_dead(connection: &mut PgConnection, batch: &EntityBatch<'_>) -> Result<(), sqlx::Error> {
     let PositionMove { group, source, .. } = batch.position;
     for row in &batch.decided {
         let Some((attempts, seq, payload)) = &row.dead else { continue };

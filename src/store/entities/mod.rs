@@ -3,9 +3,9 @@
 
 mod answer;
 mod append;
-mod asides;
 mod batch;
 mod erase;
+mod isolated;
 mod list;
 mod load;
 mod outcomes;
@@ -13,12 +13,12 @@ mod owners;
 mod send;
 
 pub(crate) use answer::EntityQuestion;
-pub(crate) use asides::{ASIDES_MAX, AsideStep, EntityAside};
-pub(crate) use batch::{BatchEnd, Decided, EntityBatch, EntityRow, PASSED_OVER, StoredEvent};
+pub(crate) use batch::{BatchEnd, DecidedEvent, EntityBatch, EntityRow, PASSED_OVER, StoredEvent};
 pub(crate) use erase::ERASED_MAX;
+pub(crate) use isolated::{ISOLATED_MAX, IsolatedEntity, IsolatedStep};
 pub use list::{EntityCursor, EntitySummary, InvalidEntityCursor};
 pub use load::StoredEntity;
 pub(crate) use load::{EntityPosition, LoadedEntity, TAIL_ROWS, WantedTail};
 pub use outcomes::EntityEventStatus;
-pub(crate) use outcomes::Recorded;
+pub(crate) use outcomes::RecordedOutcome;
 pub(crate) use send::{SendEnd, SentEntityEvent, ToEntity, send_to_entities};

@@ -39,7 +39,7 @@ pub struct EntityEventStatus {
 
 /// What is recorded of an event that is sent again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Recorded {
+pub(crate) struct RecordedOutcome {
     /// Whether it is in the repository.
     pub(crate) stored: bool,
     pub(crate) version: Option<i64>,
@@ -107,7 +107,7 @@ impl Store {
         entity: &EntityId,
         event: EventId,
         link: Link,
-    ) -> Result<Recorded, StoreError> {
+    ) -> Result<RecordedOutcome, StoreError> {
         let first = self.first_in_inbox(entity).await?;
         let mut session = self.session().await?;
         let query = sqlx::query!(
@@ -119,7 +119,7 @@ impl Store {
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
         if let Some(row) = session.answered("look for an event that is sent again", row)? {
             let stored = row.status == "processed";
-            return Ok(Recorded {
+            return Ok(RecordedOutcome {
                 stored,
                 version: row.version,
                 result: row.result,
@@ -128,7 +128,7 @@ impl Store {
             });
         }
         let stored = self.is_in_repository(entity, event, link).await?;
-        Ok(Recorded { stored, version: None, result: None, error: None, first })
+        Ok(RecordedOutcome { stored, version: None, result: None, error: None, first })
     }
 
     /// Whether the event with this link is in the repository. The links in a repository increase

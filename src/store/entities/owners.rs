@@ -67,7 +67,7 @@ impl Store {
     }
 
     /// Uncounts the attempt: the event was not the reason why it had no outcome.
-    pub(crate) async fn acquit_entity_event(
+    pub(crate) async fn uncount_attempt(
         &self,
         entity_type: &EntityType,
         epoch: i64,
@@ -81,7 +81,7 @@ impl Store {
             epoch,
             seq
         );
-        let acquitted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("uncount an attempt on an entity's event", acquitted).map(drop)
+        let uncounted = session.limit(|connection| query.execute(connection)).await;
+        session.answered("uncount an attempt on an entity's event", uncounted).map(drop)
     }
 }

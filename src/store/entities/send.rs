@@ -52,7 +52,7 @@ pub(crate) enum SendEnd {
 }
 
 /// What is known of an id.
-struct Known {
+struct KnownEvent {
     entity_type: String,
     entity: String,
     link: Link,
@@ -124,7 +124,7 @@ pub(crate) async fn send_to_entities(
     let mut firsts: HashMap<(CanvasId, EventId), usize> = HashMap::new();
     for (at, (event, stream)) in events.iter().zip(inboxes).enumerate() {
         let key = (event.entity.canvas, event.id);
-        let is_same = |known: &Known| {
+        let is_same = |known: &KnownEvent| {
             known.entity == event.entity.id.as_str()
                 && known.entity_type == event.entity.entity_type.as_str()
                 && known.erases == event.erases
@@ -168,7 +168,7 @@ fn with_link(metadata: &str, link: Link) -> String {
 async fn known_of(
     connection: &mut PgConnection,
     chosen: &[&ToEntity],
-) -> Result<HashMap<(CanvasId, EventId), Known>, sqlx::Error> {
+) -> Result<HashMap<(CanvasId, EventId), KnownEvent>, sqlx::Error> {
     let erasure = Name::erasure();
     let rows = sqlx::query!(
         r#"select e.canvas_id, e.event_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!", e.link_id, e.link_prev,
@@ -183,7 +183,7 @@ async fn known_of(
     .await?;
     let known = rows.into_iter().map(|row| {
         let link = Link { id: row.link_id, prev: row.link_prev };
-        let known = Known { entity_type: row.entity_type, entity: row.entity, link, erases: row.erases };
+        let known = KnownEvent { entity_type: row.entity_type, entity: row.entity, link, erases: row.erases };
         ((CanvasId(row.canvas_id), EventId(row.event_id)), known)
     });
     Ok(known.collect())

@@ -12,8 +12,8 @@ mod upkeep;
 pub(crate) use dead::{GROUP_DEAD_PAGE, REDRIVEN_PAGE};
 pub use dead::{GroupDead, GroupDeadCursor, GroupDeadPage, InvalidGroupDeadCursor};
 pub use positions::{FailingEvent, GroupPosition};
-pub(crate) use single::Claimed;
-pub(crate) use subscribers::Registered;
+pub(crate) use single::GroupClaim;
+pub(crate) use subscribers::RegisterOutcome;
 pub(crate) use upkeep::RemovedGroup;
 
 use sqlx::postgres::PgConnection;

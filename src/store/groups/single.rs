@@ -16,7 +16,7 @@ const GROUPS_MAX: i64 = 100_000;
 
 /// Which process has a group that is worked on alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Claimed {
+pub(crate) enum GroupClaim {
     /// The caller. What it does under a lower epoch than this is refused: another process has had
     /// its positions.
     Own { epoch: i64 },
@@ -34,14 +34,14 @@ impl Store {
         owner: Uuid,
         lease: Duration,
         first: bool,
-    ) -> Result<Claimed, StoreError> {
+    ) -> Result<GroupClaim, StoreError> {
         if !first && let Some(epoch) = self.keep_group(group, owner, lease).await? {
-            return Ok(Claimed::Own { epoch });
+            return Ok(GroupClaim::Own { epoch });
         }
         let mut session = self.session().await?.for_statements(2);
         let claimed = session.limit(|connection| claim(connection, group, owner, lease, first)).await;
         let epoch = session.answered("claim a group", claimed)?;
-        Ok(epoch.map_or(Claimed::Elsewhere, |epoch| Claimed::Own { epoch }))
+        Ok(epoch.map_or(GroupClaim::Elsewhere, |epoch| GroupClaim::Own { epoch }))
     }
 
     /// Renews the lease of a group that is this process's and has not lapsed.

@@ -17,7 +17,7 @@ const SUBSCRIBERS_MAX: i64 = 100_000;
 
 /// The outcome of a registration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Registered {
+pub(crate) enum RegisterOutcome {
     /// It is a member.
     Done,
     /// Another member requests the first of these sources, and this one the second in its place.
@@ -48,7 +48,7 @@ impl Store {
         node: NodeId,
         requests: &[EventSource],
         lease: Duration,
-    ) -> Result<Registered, StoreError> {
+    ) -> Result<RegisterOutcome, StoreError> {
         let new = NewSubscriber { group, id, node, requests, lease };
         let mut session = self.session().await?.for_statements(3);
         let registered = session.limit(|connection| register(connection, &new)).await;
@@ -160,7 +160,10 @@ impl Store {
     }
 }
 
-async fn register(connection: &mut PgConnection, new: &NewSubscriber<'_>) -> Result<Registered, sqlx::Error> {
+async fn register(
+    connection: &mut PgConnection,
+    new: &NewSubscriber<'_>,
+) -> Result<RegisterOutcome, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     lock_group(&mut transaction, new.group).await?;
     let others = requests_of_others(&mut transaction, new.group, Some(new.id)).await?;
@@ -168,7 +171,7 @@ async fn register(connection: &mut PgConnection, new: &NewSubscriber<'_>) -> Res
         others.iter().find_map(|known| EventSource::incomparable(known, new.requests))
     {
         transaction.rollback().await?;
-        return Ok(Registered::Differs { known, asked });
+        return Ok(RegisterOutcome::Differs { known, asked });
     }
     let member = sqlx::query!(
         "insert into wakeq.subscribers
@@ -186,5 +189,5 @@ async fn register(connection: &mut PgConnection, new: &NewSubscriber<'_>) -> Res
     );
     member.execute(&mut *transaction).await?;
     transaction.commit().await?;
-    Ok(Registered::Done)
+    Ok(RegisterOutcome::Done)
 }

@@ -12,7 +12,7 @@ const SUBSCRIPTIONS_MAX: i64 = 100_000;
 
 /// The subscribers whose leases had run out. `None`: nothing was done, because the caller is no
 /// longer the coordinator.
-pub(crate) type BuriedSubscribers = Option<Vec<SubscriberId>>;
+pub(crate) type RemovedSubscribers = Option<Vec<SubscriberId>>;
 
 /// The subscriptions that were written as intended. `None`: none was, because the caller is no
 /// longer the coordinator.
@@ -25,7 +25,10 @@ impl Store {
     /// The rows are locked before they are checked again: a heartbeat that came in between is not
     /// overlooked, and one that comes later finds nothing to write. They are locked in the order of
     /// their ids, as heartbeats do.
-    pub(crate) async fn bury_subscribers(&self, lead: &Lead) -> Result<BuriedSubscribers, StoreError> {
+    pub(crate) async fn remove_lapsed_subscribers(
+        &self,
+        lead: &Lead,
+    ) -> Result<RemovedSubscribers, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with lead as (

@@ -25,7 +25,7 @@ pub(crate) struct LogBatch<'a> {
 
 /// A condition that did not hold, so that nothing was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct AppendRefusal {
     pub(crate) stream: StreamId,
     pub(crate) expected: AppendCondition,
     /// The position of the stream's last event; `None` if it has none.
@@ -73,10 +73,10 @@ impl<'a> LogBatch<'a> {
 
     /// The first condition that does not hold for streams with these positions; a stream that is
     /// not among them has no event.
-    fn refusal(&self, positions: &HashMap<&StreamId, i64>) -> Option<Refused> {
+    fn refusal(&self, positions: &HashMap<&StreamId, i64>) -> Option<AppendRefusal> {
         self.conditions.iter().find_map(|(stream, expected)| {
             let position = positions.get(*stream).copied().filter(|position| *position >= 0);
-            let refused = Refused { stream: (*stream).clone(), expected: *expected, position };
+            let refused = AppendRefusal { stream: (*stream).clone(), expected: *expected, position };
             (!expected.holds(position)).then_some(refused)
         })
     }
@@ -87,7 +87,7 @@ impl Store {
     pub(crate) async fn append_to_log(
         &self,
         batch: &LogBatch<'_>,
-    ) -> Result<Result<Vec<Appended>, Refused>, StoreError> {
+    ) -> Result<Result<Vec<Appended>, AppendRefusal>, StoreError> {
         let mut appended = self.append_once(batch).await;
         if appended.as_ref().is_err_and(lacks_partition) {
             self.add_log_partitions().await?;
@@ -109,7 +109,10 @@ impl Store {
         appended
     }
 
-    async fn append_once(&self, batch: &LogBatch<'_>) -> Result<Result<Vec<Appended>, Refused>, StoreError> {
+    async fn append_once(
+        &self,
+        batch: &LogBatch<'_>,
+    ) -> Result<Result<Vec<Appended>, AppendRefusal>, StoreError> {
         let mut session = self.session().await?.for_statements(STATEMENTS);
         let answer = session.limit(|connection| append_batch(connection, batch)).await;
         session.answered("append to the log", answer)
@@ -130,7 +133,7 @@ pub(crate) fn lacks_partition(error: &StoreError) -> bool {
 pub(crate) async fn append_batch(
     connection: &mut PgConnection,
     batch: &LogBatch<'_>,
-) -> Result<Result<Vec<Appended>, Refused>, sqlx::Error> {
+) -> Result<Result<Vec<Appended>, AppendRefusal>, sqlx::Error> {
     let streams: Vec<&StreamId> = batch.streams().into_iter().collect();
     // Of several streams, the existing ones must not be locked before the others are created:
     // creating a row may wait for a transaction that waits for a row locked here.

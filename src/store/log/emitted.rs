@@ -5,7 +5,7 @@ use sqlx::postgres::PgConnection;
 
 use super::append::{LogBatch, append_batch};
 use crate::event::{NewLogEvent, Place, StreamAppend, StreamId};
-use crate::store::{Inserted, NewEvent};
+use crate::store::{InsertOutcome, NewEvent};
 
 /// Most events in one statement.
 const PAGE: usize = 1_000;
@@ -20,7 +20,7 @@ pub(in crate::store) const LOG_STATEMENTS: usize = 4;
 pub(in crate::store) async fn append_emitted(
     transaction: &mut PgConnection,
     events: &[NewEvent],
-    inserted: &[Inserted],
+    inserted: &[InsertOutcome],
 ) -> Result<(), sqlx::Error> {
     let logged: Vec<(&StreamId, NewLogEvent)> = events.iter().zip(inserted).filter_map(logged).collect();
     if logged.is_empty() {
@@ -48,10 +48,10 @@ pub(in crate::store) async fn append_emitted(
 }
 
 /// An event as the log stores it: its handler's name, its value, and where it went.
-fn logged<'a>((event, inserted): (&'a NewEvent, &Inserted)) -> Option<(&'a StreamId, NewLogEvent)> {
+fn logged<'a>((event, inserted): (&'a NewEvent, &InsertOutcome)) -> Option<(&'a StreamId, NewLogEvent)> {
     let (stream, link) = match (&event.logged, inserted) {
-        (Some(stream), Inserted::New { link, .. }) => (stream, link),
-        (None, _) | (_, Inserted::Known) => return None,
+        (Some(stream), InsertOutcome::New { link, .. }) => (stream, link),
+        (None, _) | (_, InsertOutcome::Known) => return None,
     };
     let metadata = json!({
         "module": event.address.scope.module.as_str(),

@@ -17,7 +17,7 @@ pub struct LogAppender {
     /// The server's process; `None` for a prepared transaction.
     pub pid: Option<i32>,
     /// The application name, user and state of its session, as far as this role may see them.
-    pub who: String,
+    pub session: String,
     /// For how long its transaction has been open, if this role may see that.
     pub open_for: Option<Duration>,
     /// While it is open, the log can't be read beyond this sequence number.
@@ -115,9 +115,9 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("find what appends to the log", rows)?;
-        let appender = |pid, who, open_s: Option<f64>, floor| LogAppender {
+        let appender = |pid, session, open_s: Option<f64>, floor| LogAppender {
             pid,
-            who,
+            session,
             open_for: open_s.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok()),
             floor,
         };

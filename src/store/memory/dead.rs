@@ -3,7 +3,7 @@
 use super::{Dead, Row, Tables, notification};
 use crate::event::{CanvasId, EventId, Timestamp};
 use crate::store::control::BULK_PAGE;
-use crate::store::dead_events::Redriven;
+use crate::store::dead_events::RedriveOutcome;
 use crate::store::{DeadEvent, DeadFilter, StoreError};
 
 impl Tables {
@@ -61,7 +61,7 @@ impl Tables {
         filter: &DeadFilter,
         skip: u64,
         limit: u64,
-    ) -> Result<Redriven, StoreError> {
+    ) -> Result<RedriveOutcome, StoreError> {
         let meant = self.meant(filter).into_iter().filter(|(_, id)| !self.events.contains_key(id));
         let (skip, limit) =
             (usize::try_from(skip).unwrap_or(usize::MAX), usize::try_from(limit).unwrap_or(usize::MAX));
@@ -85,7 +85,7 @@ impl Tables {
             back.push(notification(*id, &row));
             self.events.insert(*id, row);
         }
-        Ok(Redriven { back, looked: page.len() as u64 })
+        Ok(RedriveOutcome { back, looked: page.len() as u64 })
     }
 
     pub(in crate::store) fn delete_dead_page(&mut self, filter: &DeadFilter) -> Result<u64, StoreError> {

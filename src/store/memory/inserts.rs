@@ -1,14 +1,14 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
-use super::{Chosen, EVENTS_MAX, Key, Row, Tables};
+use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
 use crate::event::{Due, Place, Timestamp};
-use crate::store::{Inserted, Keyed, NewEvent, NewKey, NewState, StoreError, chores};
+use crate::store::{IdempotencyOutcome, InsertOutcome, NewEvent, NewKey, NewState, StoreError, chores};
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(
         &mut self,
         events: impl ExactSizeIterator<Item = &'a NewEvent>,
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         if self.events.len() + events.len() > EVENTS_MAX {
             return Err(StoreError::Config(
                 "a store in memory holds 1,000,000 events: use a database for more",
@@ -17,10 +17,15 @@ impl Tables {
         Ok(events.map(|event| self.insert_row(event)).collect())
     }
 
-    fn insert_row(&mut self, event: &NewEvent) -> Inserted {
+    fn insert_row(&mut self, event: &NewEvent) -> InsertOutcome {
         // There are no queues in memory.
         if event.only_queues {
-            return Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
+            return InsertOutcome::New {
+                due_soon: false,
+                link: None,
+                copies: Vec::new(),
+                pulled: Vec::new(),
+            };
         }
         let delay_until = self.due(event);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
@@ -42,7 +47,7 @@ impl Tables {
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);
-        Inserted::New { due_soon, link, copies: Vec::new(), pulled: Vec::new() }
+        InsertOutcome::New { due_soon, link, copies: Vec::new(), pulled: Vec::new() }
     }
 
     fn due(&self, event: &NewEvent) -> Timestamp {
@@ -53,18 +58,18 @@ impl Tables {
         }
     }
 
-    pub(in crate::store) fn insert_chosen(&mut self, event: &NewEvent) -> Result<Inserted, StoreError> {
+    pub(in crate::store) fn insert_chosen(&mut self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {
         let canvas = event.address.scope.canvas;
         let is_known = self.chosen.contains_key(&event.id)
             || self.events.contains_key(&event.id)
             || self.dead.contains_key(&event.id);
         if is_known {
-            return Ok(Inserted::Known);
+            return Ok(InsertOutcome::Known);
         }
         let inserted = self.insert(std::iter::once(event))?;
-        let chosen = Chosen { canvas, emitted_at: self.now };
+        let chosen = ChosenId { canvas, emitted_at: self.now };
         self.chosen.insert(event.id, chosen);
-        Ok(inserted.into_iter().next().unwrap_or(Inserted::Known))
+        Ok(inserted.into_iter().next().unwrap_or(InsertOutcome::Known))
     }
 
     /// All or none.
@@ -72,7 +77,7 @@ impl Tables {
         &mut self,
         events: &[NewEvent],
         chosen: &[bool],
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut inserted = Vec::with_capacity(events.len());
         let (mut refused, objects) = (None, self.objects.clone());
         for (event, chosen) in events.iter().zip(chosen) {
@@ -91,7 +96,7 @@ impl Tables {
         }
         if refused.is_some() {
             for (event, _) in
-                events.iter().zip(&inserted).filter(|(_, one)| matches!(one, Inserted::New { .. }))
+                events.iter().zip(&inserted).filter(|(_, one)| matches!(one, InsertOutcome::New { .. }))
             {
                 self.events.remove(&event.id);
                 self.chosen.remove(&event.id);
@@ -107,19 +112,23 @@ impl Tables {
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
-        answer: impl FnOnce(&[Inserted]) -> String,
-    ) -> Result<Keyed, StoreError> {
+        answer: impl FnOnce(&[InsertOutcome]) -> String,
+    ) -> Result<IdempotencyOutcome, StoreError> {
         let place = (key.canvas, key.holder.clone(), key.key.clone());
         let known =
             self.keys.get(&place).filter(|known| known.created_at >= self.now - chores::IDEMPOTENCY_KEPT);
         if let Some(known) = known {
             let same = known.fingerprint == key.fingerprint;
-            return Ok(if same { Keyed::Replayed(known.answer.clone()) } else { Keyed::Mismatch });
+            return Ok(if same {
+                IdempotencyOutcome::Replayed(known.answer.clone())
+            } else {
+                IdempotencyOutcome::Mismatch
+            });
         }
         let inserted = self.insert_on(events, chosen, state)?;
         let kept =
             Key { fingerprint: key.fingerprint.clone(), answer: answer(&inserted), created_at: self.now };
         self.keys.insert(place, kept);
-        Ok(Keyed::First(inserted))
+        Ok(IdempotencyOutcome::First(inserted))
     }
 }

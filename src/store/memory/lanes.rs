@@ -2,7 +2,7 @@
 
 use super::{Row, Tables, notification};
 use crate::event::{CanvasId, EventId, Lane, Link, Name, Notification, ObjectKey, Place, Turn};
-use crate::store::{HaltedLane, InHand, Inserted, NewEvent, NewState, Object, StoreError, Tombstone};
+use crate::store::{HaltedLane, InHand, InsertOutcome, NewEvent, NewState, Object, StoreError, Tombstone};
 
 impl Tables {
     pub(in crate::store) fn insert_on(
@@ -10,9 +10,9 @@ impl Tables {
         events: &[NewEvent],
         chosen: &[bool],
         state: Option<NewState<'_>>,
-    ) -> Result<Vec<Inserted>, StoreError> {
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         let inserted = self.insert_all(events, chosen)?;
-        let is_new = matches!(inserted.first(), Some(Inserted::New { .. }));
+        let is_new = matches!(inserted.first(), Some(InsertOutcome::New { .. }));
         if let Some(NewState { canvas, object, state }) = state.filter(|_| is_new) {
             let now = self.now;
             let object = self.object_row(canvas, object);
@@ -71,7 +71,7 @@ impl Tables {
     }
 
     /// Records that an event left its chain without being consumed.
-    pub(super) fn bury(&mut self, row: &Row, cause: &str) {
+    pub(super) fn add_tombstone(&mut self, row: &Row, cause: &str) {
         let Some(Place { object, link }) = row.place.clone() else { return };
         let tombstone = Tombstone { link, cause: cause.to_owned(), left_at: self.now };
         self.tombstones.insert((row.address.scope.canvas, object, link.id), tombstone);
@@ -152,7 +152,7 @@ impl Tables {
         Ok(halted)
     }
 
-    pub(in crate::store) fn in_hand(
+    pub(in crate::store) fn running(
         &self,
         canvas: CanvasId,
         object: &ObjectKey,
@@ -172,7 +172,7 @@ impl Tables {
     pub(in crate::store) fn skip_lane(&mut self, lane: &Lane) -> Result<Vec<Lane>, StoreError> {
         let Some(halted) = self.halted.remove(lane) else { return Ok(Vec::new()) };
         if let Some(dead) = self.dead.get(&halted.event).map(|dead| dead.row.clone()) {
-            self.bury(&dead, "dead");
+            self.add_tombstone(&dead, "dead");
         }
         Ok(vec![halted.lane])
     }

@@ -45,8 +45,8 @@ pub(super) struct Tables {
     rules: BTreeMap<(HandlerScope, RuleKind), Rule>,
     dead: BTreeMap<EventId, Dead>,
     /// Ids that callers chose: of which canvas, and since when.
-    chosen: HashMap<EventId, Chosen>,
-    unknown: BTreeMap<HandlerAddress, Unknown>,
+    chosen: HashMap<EventId, ChosenId>,
+    unknown: BTreeMap<HandlerAddress, UnknownHandler>,
     jobs: BTreeMap<i64, Job>,
     last_job: i64,
     keys: HashMap<(CanvasId, String, String), Key>,
@@ -84,13 +84,13 @@ struct Dead {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Chosen {
+struct ChosenId {
     canvas: CanvasId,
     emitted_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Unknown {
+struct UnknownHandler {
     first_seen: Timestamp,
     last_seen: Timestamp,
 }

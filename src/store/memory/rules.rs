@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::Tables;
 use super::lanes::lane_of;
 use crate::event::{Actor, CanvasId, EventId, HandlerScope, Lane, Name, RuleKind, Timestamp};
-use crate::store::control::{BULK_PAGE, Commanded};
-use crate::store::rules::{Added, Lifted};
+use crate::store::control::{BULK_PAGE, CommandOutcome};
+use crate::store::rules::{AddedRule, LiftedRule};
 use crate::store::{Rule, StoreError};
 
 impl Tables {
@@ -17,7 +17,7 @@ impl Tables {
         reason: Option<&str>,
         until: Option<Timestamp>,
         actor: &Actor,
-    ) -> Result<Added, StoreError> {
+    ) -> Result<AddedRule, StoreError> {
         let key = (scope.clone(), kind);
         let earlier = self.rules.get(&key).map(|rule| rule.created_at);
         let rule = Rule {
@@ -29,17 +29,17 @@ impl Tables {
             created_at: earlier.unwrap_or(self.now),
         };
         self.rules.insert(key, rule.clone());
-        Ok(Added { new: earlier.is_none(), rule, other_stands: self.other_stands(kind, scope) })
+        Ok(AddedRule { new: earlier.is_none(), rule, other_stands: self.other_stands(kind, scope) })
     }
 
     pub(in crate::store) fn lift_rule(
         &mut self,
         kind: RuleKind,
         scope: &HandlerScope,
-    ) -> Result<Lifted, StoreError> {
+    ) -> Result<LiftedRule, StoreError> {
         let lifted = self.rules.remove(&(scope.clone(), kind)).is_some();
         let job = lifted.then(|| self.make_job(scope.clone(), true));
-        Ok(Lifted { job, other_stands: self.other_stands(kind, scope) })
+        Ok(LiftedRule { job, other_stands: self.other_stands(kind, scope) })
     }
 
     fn other_stands(&self, kind: RuleKind, scope: &HandlerScope) -> bool {
@@ -71,10 +71,10 @@ impl Tables {
     }
 
     /// The outcome of a command, by whether the canvas has the event, and whether it is running.
-    fn commanded(&self, canvas: CanvasId, id: EventId) -> Commanded {
+    fn command_outcome(&self, canvas: CanvasId, id: EventId) -> CommandOutcome {
         match self.events.get(&id).filter(|row| row.address.scope.canvas == canvas) {
-            Some(row) => Commanded::of(self.is_free(row), true),
-            None => Commanded::Missing,
+            Some(row) => CommandOutcome::of(self.is_free(row), true),
+            None => CommandOutcome::Missing,
         }
     }
 
@@ -82,30 +82,30 @@ impl Tables {
         &mut self,
         canvas: CanvasId,
         id: EventId,
-    ) -> Result<(Commanded, Option<Lane>), StoreError> {
-        let commanded = self.commanded(canvas, id);
-        let gone = if commanded == Commanded::Done { self.events.remove(&id) } else { None };
+    ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
+        let outcome = self.command_outcome(canvas, id);
+        let gone = if outcome == CommandOutcome::Done { self.events.remove(&id) } else { None };
         if let Some(row) = &gone {
-            self.bury(row, "cancelled");
+            self.add_tombstone(row, "cancelled");
         }
-        Ok((commanded, gone.as_ref().and_then(lane_of)))
+        Ok((outcome, gone.as_ref().and_then(lane_of)))
     }
 
     pub(in crate::store) fn run_now(
         &mut self,
         canvas: CanvasId,
         id: EventId,
-    ) -> Result<Commanded, StoreError> {
-        let commanded = self.commanded(canvas, id);
+    ) -> Result<CommandOutcome, StoreError> {
+        let outcome = self.command_outcome(canvas, id);
         let (now, notify_at) = (self.now, self.wake_at(self.now, self.timing.grace));
-        if commanded == Commanded::Done
+        if outcome == CommandOutcome::Done
             && let Some(row) = self.events.get_mut(&id)
         {
             row.delay_until = row.delay_until.min(now);
             row.notify_at = Some(notify_at);
             row.probes = 0;
         }
-        Ok(commanded)
+        Ok(outcome)
     }
 
     /// The clock does not move between two steps, so what was emitted at this very moment counts as
@@ -133,7 +133,7 @@ impl Tables {
     ) -> Result<(u64, Vec<Lane>), StoreError> {
         let page = self.free_of(scope, before, BULK_PAGE);
         let gone: Vec<_> = page.iter().filter_map(|id| self.events.remove(id)).collect();
-        gone.iter().for_each(|row| self.bury(row, "purged"));
+        gone.iter().for_each(|row| self.add_tombstone(row, "purged"));
         let lanes: BTreeSet<Lane> = gone.iter().filter_map(lane_of).collect();
         Ok((page.len() as u64, lanes.into_iter().collect()))
     }

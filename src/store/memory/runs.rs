@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Dead, Row, Tables, Unknown};
+use super::{Dead, Row, Tables, UnknownHandler};
 use crate::event::{Cause, Claim, EventId, HandlerAddress, Name, Notification, Schedule, Turn};
 use crate::store::{ClaimLimits, ClaimedEvent, LoadedEvent, Retry, StoreError};
 
@@ -38,20 +38,20 @@ impl Tables {
 
     pub(in crate::store) fn claim(
         &mut self,
-        told: &[Notification],
+        notifications: &[Notification],
         limits: &ClaimLimits,
         worker: Option<&Name>,
     ) -> Result<Vec<Option<ClaimedEvent>>, StoreError> {
-        Ok(told.iter().map(|told| self.claim_one(*told, limits, worker)).collect())
+        Ok(notifications.iter().map(|notification| self.claim_one(*notification, limits, worker)).collect())
     }
 
     fn claim_one(
         &mut self,
-        told: Notification,
+        notification: Notification,
         limits: &ClaimLimits,
         worker: Option<&Name>,
     ) -> Option<ClaimedEvent> {
-        let Notification { id, canvas } = told;
+        let Notification { id, canvas } = notification;
         let row = self.events.get(&id).filter(|row| row.address.scope.canvas == canvas)?;
         let losses = row.losses + i32::from(row.locked_at.is_some());
         let may = row.delay_until <= self.now
@@ -152,7 +152,7 @@ impl Tables {
         if halts {
             self.halt(claim.id, &row);
         } else {
-            self.bury(&row, "dead");
+            self.add_tombstone(&row, "dead");
         }
         self.dead.insert(claim.id, Dead { row, cause: cause.as_str(), died_at: self.now });
         Ok(true)
@@ -179,7 +179,7 @@ impl Tables {
             if let Some(notify_at) = self.events.get_mut(id).and_then(|row| row.notify_at.as_mut()) {
                 *notify_at = later;
             }
-            let new = Unknown { first_seen: now, last_seen: now };
+            let new = UnknownHandler { first_seen: now, last_seen: now };
             self.unknown.entry(address).or_insert(new).last_seen = now;
         }
         Ok(())

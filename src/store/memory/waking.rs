@@ -5,25 +5,25 @@ use std::time::Duration;
 use super::{Row, Tables, notification};
 use crate::event::{EventId, Notification, RuleKind, Timestamp};
 use crate::store::StoreError;
-use crate::store::chores::Minute;
+use crate::store::chores::MinuteOutcome;
 use crate::store::resume::{PAGE, ResumePage};
 
 impl Tables {
     /// There are no queues in memory.
     pub(in crate::store) fn announce_pulled(
         &self,
-        told: &[Notification],
+        notifications: &[Notification],
     ) -> Result<Vec<Notification>, StoreError> {
-        Ok(told.to_vec())
+        Ok(notifications.to_vec())
     }
 
     /// Lifts one rule that reached its end, moves what is overdue, lists open jobs; does nothing
     /// unless it is due.
-    pub(in crate::store) fn minute(&mut self, again: bool) -> Result<Minute, StoreError> {
+    pub(in crate::store) fn minute(&mut self, again: bool) -> Result<MinuteOutcome, StoreError> {
         let period = self.timing.probe_period;
         let open = again || self.next_pass_at <= self.now || self.next_pass_at > self.now + 2 * period;
         if !open {
-            return Ok(Minute { open, ..Minute::default() });
+            return Ok(MinuteOutcome { open, ..MinuteOutcome::default() });
         }
         self.next_pass_at = self.now + period;
         let expired = self.rules.iter().find(|(_, rule)| rule.until.is_some_and(|until| until <= self.now));
@@ -50,10 +50,19 @@ impl Tables {
             }
         }
         let jobs = self.jobs.iter().map(|(id, job)| (job.scope.canvas, *id)).collect();
-        Ok(Minute { notifications, recovered, jobs, crons: false, queues: false, log: false, more, open })
+        Ok(MinuteOutcome {
+            notifications,
+            recovered,
+            jobs,
+            crons: false,
+            queues: false,
+            log: false,
+            more,
+            open,
+        })
     }
 
-    fn moved(&self, row: &Row) -> Moved {
+    fn moved(&self, row: &Row) -> PromiseMove {
         let timing = &self.timing;
         let runs = row.locked_at.filter(|locked_at| *locked_at > self.now - timing.lease);
         let delayed = row.delay_until > self.now;
@@ -65,7 +74,7 @@ impl Tables {
                 self.now + doubled.min(timing.probe_backoff_max)
             }
         };
-        Moved {
+        PromiseMove {
             notify_at,
             publish: runs.is_none() && self.is_due_soon(row),
             counts: runs.is_none() && !delayed,
@@ -113,7 +122,7 @@ impl Tables {
         Ok(())
     }
 
-    pub(in crate::store) fn put_off(&mut self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
+    pub(in crate::store) fn postpone(&mut self, later: &[(EventId, Duration)]) -> Result<(), StoreError> {
         for (id, wait) in later {
             let Some(row) = self.events.get(id).filter(|row| self.is_free(row)) else { continue };
             let again = (row.delay_until + self.timing.grace).max(self.now + *wait);
@@ -168,7 +177,7 @@ impl Tables {
 }
 
 /// Where an overdue promise is moved.
-struct Moved {
+struct PromiseMove {
     notify_at: Timestamp,
     publish: bool,
     counts: bool,

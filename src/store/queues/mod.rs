@@ -19,5 +19,5 @@ pub(super) use placements::Placements;
 pub(crate) use pulls::{Fence, LeasedRow};
 pub(crate) use registration::{NewQueueRow, QueuePut};
 pub(crate) use registry::Emission;
-pub(super) use registry::{Registered, RegistryCache, STALE_TRIES, too_busy};
-pub(crate) use turns::{Taken, TakenTurn};
+pub(super) use registry::{QueueRegistry, RegistryCache, STALE_TRIES, too_busy};
+pub(crate) use turns::{TurnOutcome, TurnRequest};

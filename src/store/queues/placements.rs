@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::Registered;
+use super::QueueRegistry;
 use crate::event::{EventId, Link};
-use crate::store::insert::{Inserted, NewEvent};
+use crate::store::insert::{InsertOutcome, NewEvent};
 
 /// The rows of each event, as columns for `unnest`: their ids and, at the same positions, the
 /// queues of those that are copies, each as the text of an array. So nothing has to be joined, and
@@ -13,12 +13,12 @@ use crate::store::insert::{Inserted, NewEvent};
 pub(in crate::store) struct Placements {
     pub(in crate::store) ids: Vec<String>,
     pub(in crate::store) queues: Vec<String>,
-    copies: Vec<Vec<Copied>>,
+    copies: Vec<Vec<QueueCopy>>,
 }
 
 /// A row that is a copy.
 #[derive(Clone, Copy, Debug)]
-struct Copied {
+struct QueueCopy {
     id: EventId,
     /// Its queue is pulled.
     pulled: bool,
@@ -28,7 +28,7 @@ impl Placements {
     /// The rows of these events. Copies get new ids each time.
     pub(in crate::store) fn of<'a>(
         events: impl Iterator<Item = &'a NewEvent>,
-        registered: &Registered,
+        registered: &QueueRegistry,
     ) -> Self {
         let mut rows = Self::default();
         for event in events {
@@ -44,7 +44,7 @@ impl Placements {
                 // Writing to a string can't fail, and a name needs no escaping.
                 let _ = write!(ids, "{comma}{copy}");
                 let _ = write!(queues, "{comma}\"{queue}\"");
-                copies.push(Copied { id: copy, pulled: registered.is_pulled(queue) });
+                copies.push(QueueCopy { id: copy, pulled: registered.is_pulled(queue) });
             }
             ids.push('}');
             queues.push('}');
@@ -56,10 +56,15 @@ impl Placements {
     }
 
     /// The outcome of the event at this position, from 1; with its link, if it is on an object.
-    pub(in crate::store) fn inserted(&self, position: i64, due_soon: bool, link: Option<Link>) -> Inserted {
+    pub(in crate::store) fn inserted(
+        &self,
+        position: i64,
+        due_soon: bool,
+        link: Option<Link>,
+    ) -> InsertOutcome {
         let at = usize::try_from(position - 1).unwrap_or(usize::MAX);
         let copies = self.copies.get(at).map(Vec::as_slice).unwrap_or_default();
         let pulled = copies.iter().filter(|copy| copy.pulled).map(|copy| copy.id).collect();
-        Inserted::New { due_soon, link, copies: copies.iter().map(|copy| copy.id).collect(), pulled }
+        InsertOutcome::New { due_soon, link, copies: copies.iter().map(|copy| copy.id).collect(), pulled }
     }
 }

@@ -244,10 +244,10 @@ impl Store {
     /// others, of which workers have to be notified.
     pub(crate) async fn announce_pulled(
         &self,
-        told: &[Notification],
+        notifications: &[Notification],
     ) -> Result<Vec<Notification>, StoreError> {
-        in_memory!(self, announce_pulled(told));
-        let ids: Vec<Uuid> = told.iter().map(|told| told.id.0).collect();
+        in_memory!(self, announce_pulled(notifications));
+        let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
@@ -262,6 +262,10 @@ impl Store {
             self.announce_to(&row.queue, &row.ids).await?;
             pulled.extend(row.ids);
         }
-        Ok(told.iter().filter(|told| !pulled.contains(&told.id.0)).copied().collect())
+        Ok(notifications
+            .iter()
+            .filter(|notification| !pulled.contains(&notification.id.0))
+            .copied()
+            .collect())
     }
 }

@@ -64,14 +64,14 @@ impl Store {
     /// Registers a queue whose copies are run by functions or pulled, or replaces its registration.
     /// From the commit on, each matching emit makes a copy.
     pub(crate) async fn put_queue(&self, new: &NewQueueRow<'_>) -> Result<QueuePut, StoreError> {
-        let told = format!("{}{}", new.name, new.pull.map_or("", |_| ", pulled over HTTP"));
+        let detail = format!("{}{}", new.name, new.pull.map_or("", |_| ", pulled over HTTP"));
         for _ in 0..PUT_TRIES {
             let Some(version) = self.can_hold(new).await? else { return Ok(QueuePut::TooCostly) };
             let mut session = self.session().await?.for_statements(10);
             let put = session
                 .limit(async |connection| {
                     let mut transaction = connection.begin().await?;
-                    let put = put(&mut transaction, new, version, &told).await?;
+                    let put = put(&mut transaction, new, version, &detail).await?;
                     if put.is_done() {
                         delete_target(&mut transaction, new.name).await?;
                     }
@@ -95,14 +95,14 @@ impl Store {
         new: &NewQueueRow<'_>,
         target: &NewTargetRow<'_>,
     ) -> Result<(QueuePut, Option<PutOutcome>), StoreError> {
-        let told = format!("{}, sent to {}", new.name, target.url.origin());
+        let detail = format!("{}, sent to {}", new.name, target.url.origin());
         for _ in 0..PUT_TRIES {
             let Some(version) = self.can_hold(new).await? else { return Ok((QueuePut::TooCostly, None)) };
             let mut session = self.session().await?.for_statements(12);
             let put = session
                 .limit(async |connection| {
                     let mut transaction = connection.begin().await?;
-                    let put = put(&mut transaction, new, version, &told).await?;
+                    let put = put(&mut transaction, new, version, &detail).await?;
                     let outcome =
                         if put.is_done() { put_within(&mut transaction, target).await? } else { None };
                     end(transaction, put.is_done()).await?;
@@ -140,7 +140,7 @@ async fn end(transaction: Transaction<'_, Postgres>, commits: bool) -> Result<()
 
 /// Serializes registrations. Raises the version in any case, so that emitters read the patterns
 /// again, and returns the version before.
-async fn one_at_a_time(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
+async fn raise_version(connection: &mut PgConnection) -> Result<i64, sqlx::Error> {
     let grow = sqlx::query_scalar!(
         r#"update wakeq.queue_registry set version = version + 1 returning version - 1 as "before!""#
     );
@@ -151,10 +151,10 @@ async fn put(
     connection: &mut PgConnection,
     new: &NewQueueRow<'_>,
     version: i64,
-    told: &str,
+    detail: &str,
 ) -> Result<QueuePut, sqlx::Error> {
     let patterns: Vec<String> = new.patterns.iter().map(|pattern| pattern.as_str().to_owned()).collect();
-    if one_at_a_time(&mut *connection).await? != version {
+    if raise_version(&mut *connection).await? != version {
         return Ok(QueuePut::Stale);
     }
     let was_visible = sqlx::query_scalar!(
@@ -187,7 +187,7 @@ async fn put(
         new.actor.name(),
         new.actor.request_id(),
         new.actor.credential_id(),
-        told
+        detail
     )
     .execute(&mut *connection)
     .await?;

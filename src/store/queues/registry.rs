@@ -15,7 +15,7 @@ pub(in crate::store) const STALE_TRIES: usize = 10;
 
 /// The patterns of one version.
 #[derive(Debug)]
-pub(in crate::store) struct Registered {
+pub(in crate::store) struct QueueRegistry {
     /// The version that inserts compare; -1 before the patterns were read.
     pub(in crate::store) version: i64,
     patterns: QueuePatterns,
@@ -23,7 +23,7 @@ pub(in crate::store) struct Registered {
     pulled: HashSet<Name>,
 }
 
-impl Registered {
+impl QueueRegistry {
     /// The queues that get a copy of events with this address.
     pub(in crate::store) fn queues(&self, address: &HandlerAddress) -> Vec<&Name> {
         self.patterns.matching(address)
@@ -43,7 +43,7 @@ impl Registered {
 /// The patterns as last read; shared by all clones of a store.
 #[derive(Debug)]
 pub(in crate::store) struct RegistryCache {
-    known: RwLock<Arc<Registered>>,
+    known: RwLock<Arc<QueueRegistry>>,
     /// Held while a version is compiled, so that concurrent inserts compile it only once.
     compiling: Mutex<()>,
 }
@@ -51,17 +51,17 @@ pub(in crate::store) struct RegistryCache {
 impl Default for RegistryCache {
     fn default() -> Self {
         let unread =
-            Registered { version: -1, patterns: QueuePatterns::default(), pulled: HashSet::default() };
+            QueueRegistry { version: -1, patterns: QueuePatterns::default(), pulled: HashSet::default() };
         Self { known: RwLock::new(Arc::new(unread)), compiling: Mutex::default() }
     }
 }
 
 impl RegistryCache {
-    fn current(&self) -> Arc<Registered> {
+    fn current(&self) -> Arc<QueueRegistry> {
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn keep(&self, read: &Arc<Registered>) {
+    fn keep(&self, read: &Arc<QueueRegistry>) {
         let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
         // An old snapshot of a caller's transaction may be behind what is known.
         if read.version > known.version {
@@ -86,7 +86,7 @@ impl Store {
 
 impl Emission<'_> {
     /// The patterns as far as this process knows them.
-    pub(in crate::store) fn registered(&self) -> Arc<Registered> {
+    pub(in crate::store) fn registered(&self) -> Arc<QueueRegistry> {
         self.cache.current()
     }
 
@@ -95,7 +95,7 @@ impl Emission<'_> {
     pub(in crate::store) async fn read(
         &self,
         connection: &mut PgConnection,
-    ) -> Result<Arc<Registered>, sqlx::Error> {
+    ) -> Result<Arc<QueueRegistry>, sqlx::Error> {
         let Patterns { version, of_queues, pulled } = patterns_of(connection).await?;
         let _compiling = self.cache.compiling.lock().await;
         let known = self.cache.current();
@@ -105,7 +105,7 @@ impl Emission<'_> {
         let patterns = compiled(of_queues).await?.map_err(|error| {
             sqlx::Error::Protocol(format!("the patterns of the registered queues can't be compiled: {error}"))
         })?;
-        let read = Arc::new(Registered { version, patterns, pulled });
+        let read = Arc::new(QueueRegistry { version, patterns, pulled });
         self.cache.keep(&read);
         Ok(read)
     }

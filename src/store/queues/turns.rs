@@ -19,13 +19,13 @@ const ROOM_MAX: i64 = 100;
 
 /// A notification that asks for a turn of its event's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TakenTurn {
+pub(crate) struct TurnRequest {
     pub(crate) queue: Name,
     pub(crate) asks: EventId,
 }
 
 /// The outcome of a turn.
-pub(crate) type Taken = Result<Option<ClaimedEvent>, StoreError>;
+pub(crate) type TurnOutcome = Result<Option<ClaimedEvent>, StoreError>;
 
 pub(super) struct Row {
     pub(super) id: Uuid,
@@ -58,21 +58,21 @@ impl Store {
     /// Each queue is answered separately: claims in one are not lost when another can't be reached.
     pub(crate) async fn take_turns(
         &self,
-        turns: &[TakenTurn],
+        turns: &[TurnRequest],
         losses_below: i32,
         value_max: i32,
-    ) -> Vec<Taken> {
+    ) -> Vec<TurnOutcome> {
         let mut asked: HashMap<&Name, Vec<EventId>> = HashMap::new();
         for turn in turns {
             asked.entry(&turn.queue).or_default().push(turn.asks);
         }
-        let mut taken: HashMap<&Name, TakenOfQueue> = HashMap::new();
+        let mut taken: HashMap<&Name, ClaimedTurns> = HashMap::new();
         for (queue, asks) in asked {
             let mut of_queue = self.take(queue, &asks, false, (losses_below, value_max)).await;
             of_queue.events.reverse();
             taken.insert(queue, of_queue);
         }
-        let mut next = |queue: &Name| taken.get_mut(queue).map_or(Ok(None), TakenOfQueue::next);
+        let mut next = |queue: &Name| taken.get_mut(queue).map_or(Ok(None), ClaimedTurns::next);
         turns.iter().map(|turn| next(&turn.queue)).collect()
     }
 
@@ -87,15 +87,15 @@ impl Store {
         self.take(queue, &[id], true, (losses_below, value_max)).await.next()
     }
 
-    async fn take(&self, queue: &Name, asked: &[EventId], alone: bool, bounds: (i32, i32)) -> TakenOfQueue {
+    async fn take(&self, queue: &Name, asked: &[EventId], alone: bool, bounds: (i32, i32)) -> ClaimedTurns {
         let rows = match self.take_rows(queue, asked, alone, bounds).await {
             Ok(rows) => rows,
-            Err(error) => return TakenOfQueue { events: Vec::new(), trouble: Some(error) },
+            Err(error) => return ClaimedTurns { events: Vec::new(), trouble: Some(error) },
         };
         let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(Row::claim).collect();
         let mut events = rows.into_iter().filter_map(|row| row.into_event(queue)).collect();
         let trouble = self.add_values(queue, &mut events, &left).await;
-        TakenOfQueue { events, trouble }
+        ClaimedTurns { events, trouble }
     }
 
     /// Fills in the values that the answer to a turn left out; returns the error if that failed.
@@ -105,7 +105,7 @@ impl Store {
         events: &mut Vec<ClaimedEvent>,
         left: &[Claim],
     ) -> Option<StoreError> {
-        let trouble = self.add_left_values(events, left).await.err()?;
+        let trouble = self.add_long_values(events, left).await.err()?;
         // They were released, so their facets have to enter the rotation again.
         let ids: Vec<Uuid> = left.iter().map(|claim| claim.id.0).collect();
         self.announce_to(queue.as_str(), &ids).await.err().or(Some(trouble))
@@ -256,17 +256,17 @@ impl Store {
     }
 }
 
-/// What was taken of a queue.
-struct TakenOfQueue {
+/// What the turns of one queue have claimed.
+struct ClaimedTurns {
     /// In the order of the rotation.
     events: Vec<ClaimedEvent>,
     /// Why the other askers get nothing, unless there were no more copies.
     trouble: Option<StoreError>,
 }
 
-impl TakenOfQueue {
+impl ClaimedTurns {
     /// Takes the last of the events.
-    fn next(&mut self) -> Taken {
+    fn next(&mut self) -> TurnOutcome {
         match (self.events.pop(), &self.trouble) {
             (None, Some(trouble)) => Err(trouble.clone()),
             (event, _) => Ok(event),

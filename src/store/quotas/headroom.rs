@@ -30,7 +30,7 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A measurement.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look {
+pub(super) struct Measurement {
     /// When it began.
     pub(super) at: Instant,
     pub(super) took: Duration,
@@ -38,7 +38,7 @@ pub(super) struct Look {
     pub(super) limits: Pair,
 }
 
-impl Look {
+impl Measurement {
     fn room(&self, which: usize) -> u64 {
         self.limits[which].saturating_sub(self.used[which])
     }
@@ -59,9 +59,9 @@ pub(super) enum Verdict {
     /// Added; the measurement is valid.
     Go,
     /// Added; but it is time to measure again in the background.
-    GoAndLook,
+    GoAndMeasure,
     /// Only another measurement can tell.
-    Look,
+    Measure,
     /// Only another measurement can tell, and none may be made before this moment.
     Wait(Instant),
     /// There is no room for it, for the first or the second of the pair.
@@ -71,7 +71,7 @@ pub(super) enum Verdict {
 /// What this process knows of two things that a canvas keeps.
 #[derive(Debug, Default)]
 pub(super) struct Headroom {
-    look: Option<Look>,
+    measurement: Option<Measurement>,
     /// Added by this process since that measurement began; before the first, ever.
     spent: Pair,
 }
@@ -84,30 +84,33 @@ impl Headroom {
         let fits = |room: &dyn Fn(usize) -> u64| {
             (0..2_usize).find(|which| wanted[*which] > 0 && next[*which] > room(*which))
         };
-        let Some(look) = self.look else {
+        let Some(measurement) = self.measurement else {
             return if fits(&|which| free[which]).is_none() {
                 self.add(next, Verdict::Go)
             } else {
-                Verdict::Look
+                Verdict::Measure
             };
         };
-        let age = now.saturating_duration_since(look.at);
-        let part = fits(&|which| look.room(which) / 8);
+        let age = now.saturating_duration_since(measurement.at);
+        let part = fits(&|which| measurement.room(which) / 8);
         if part.is_none() {
-            return self.add(next, if age < look.holds() { Verdict::Go } else { Verdict::GoAndLook });
+            return self
+                .add(next, if age < measurement.holds() { Verdict::Go } else { Verdict::GoAndMeasure });
         }
         // One call on a fresh measurement may take all the room, as nothing else has used it yet.
-        let whole = fits(&|which| look.room(which));
-        if self.spent == [0, 0] && age < look.gap() {
+        let whole = fits(&|which| measurement.room(which));
+        if self.spent == [0, 0] && age < measurement.gap() {
             return whole.map_or_else(|| self.add(next, Verdict::Go), Verdict::Full);
         }
-        if age >= look.gap() {
-            return Verdict::Look;
+        if age >= measurement.gap() {
+            return Verdict::Measure;
         }
-        match fits(&|which| look.room(which) / 2) {
+        match fits(&|which| measurement.room(which) / 2) {
             None => self.add(next, Verdict::Go),
-            Some(which) if wanted[which] > look.room(which) || look.gap() > WAIT_MAX => Verdict::Full(which),
-            Some(_) => Verdict::Wait(look.at + look.gap()),
+            Some(which) if wanted[which] > measurement.room(which) || measurement.gap() > WAIT_MAX => {
+                Verdict::Full(which)
+            }
+            Some(_) => Verdict::Wait(measurement.at + measurement.gap()),
         }
     }
 
@@ -118,27 +121,29 @@ impl Headroom {
 
     /// Takes a new measurement. What was added while it was made may or may not be included, so it
     /// stays counted.
-    pub(super) fn seen(&mut self, look: Look, spent_before: Pair) {
+    pub(super) fn record(&mut self, measurement: Measurement, spent_before: Pair) {
         self.spent = [0_usize, 1].map(|which| self.spent[which].saturating_sub(spent_before[which]));
-        self.look = Some(look);
+        self.measurement = Some(measurement);
     }
 
     /// Makes the next call measure first.
     pub(super) fn forget(&mut self) {
-        *self = Self { look: None, spent: [u64::MAX; 2] };
+        *self = Self { measurement: None, spent: [u64::MAX; 2] };
     }
 
     pub(super) fn spent(&self) -> Pair {
         self.spent
     }
 
-    pub(super) fn look(&self) -> Option<&Look> {
-        self.look.as_ref()
+    pub(super) fn measurement(&self) -> Option<&Measurement> {
+        self.measurement.as_ref()
     }
 
     /// How much is in use, as far as this process knows.
     pub(super) fn used(&self) -> Option<Pair> {
-        self.look.map(|look| [0_usize, 1].map(|which| look.used[which].saturating_add(self.spent[which])))
+        self.measurement.map(|measurement| {
+            [0_usize, 1].map(|which| measurement.used[which].saturating_add(self.spent[which]))
+        })
     }
 }
 
@@ -148,8 +153,8 @@ mod tests {
 
     const FREE: Pair = [100, 1000];
 
-    fn look(at: Instant, used: u64, limit: u64) -> Look {
-        Look { at, took: Duration::from_millis(1), used: [used, 0], limits: [limit, u64::MAX] }
+    fn measurement(at: Instant, used: u64, limit: u64) -> Measurement {
+        Measurement { at, took: Duration::from_millis(1), used: [used, 0], limits: [limit, u64::MAX] }
     }
 
     #[test]
@@ -158,35 +163,36 @@ mod tests {
         for _ in 0..100 {
             assert_eq!(headroom.ask([1, 10], FREE, now), Verdict::Go);
         }
-        assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Look);
-        assert_eq!(headroom.ask([0, 1], FREE, now), Verdict::Look);
+        assert_eq!(headroom.ask([1, 0], FREE, now), Verdict::Measure);
+        assert_eq!(headroom.ask([0, 1], FREE, now), Verdict::Measure);
     }
 
     #[test]
     fn far_from_the_limit_nobody_waits_for_a_look() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
-        headroom.seen(look(now, 10, 1_000_000), [0, 0]);
+        headroom.record(measurement(now, 10, 1_000_000), [0, 0]);
         assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(59)), Verdict::Go);
-        assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(61)), Verdict::GoAndLook);
-        assert_eq!(headroom.ask([200_000, 0], FREE, now + Duration::from_secs(61)), Verdict::Look);
+        assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(61)), Verdict::GoAndMeasure);
+        assert_eq!(headroom.ask([200_000, 0], FREE, now + Duration::from_secs(61)), Verdict::Measure);
     }
 
     #[test]
     fn a_look_that_took_long_is_good_for_long() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
-        headroom.seen(Look { took: Duration::from_secs(2), ..look(now, 10, 1_000_000) }, [0, 0]);
+        headroom
+            .record(Measurement { took: Duration::from_secs(2), ..measurement(now, 10, 1_000_000) }, [0, 0]);
         assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(399)), Verdict::Go);
         assert_eq!(headroom.ask([124_000, 0], FREE, now + Duration::from_secs(5)), Verdict::Go);
         assert_eq!(headroom.ask([1_000, 0], FREE, now + Duration::from_secs(9)), Verdict::Go);
-        assert_eq!(headroom.ask([1_000, 0], FREE, now + Duration::from_secs(11)), Verdict::Look);
+        assert_eq!(headroom.ask([1_000, 0], FREE, now + Duration::from_secs(11)), Verdict::Measure);
     }
 
     #[test]
     fn what_is_full_is_refused_and_looked_at_once_a_second() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
-        headroom.seen(look(now, 1_000, 1_000), [0, 0]);
+        headroom.record(measurement(now, 1_000, 1_000), [0, 0]);
         assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_millis(999)), Verdict::Full(0));
-        assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(1)), Verdict::Look);
+        assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_secs(1)), Verdict::Measure);
         assert_eq!(headroom.ask([0, 7], FREE, now), Verdict::Go);
     }
 
@@ -198,7 +204,7 @@ mod tests {
             let mut added = 0;
             for _ in 0..processes {
                 let mut headroom = Headroom::default();
-                headroom.seen(look(now, 0, 1_000), [0, 0]);
+                headroom.record(measurement(now, 0, 1_000), [0, 0]);
                 while headroom.ask([7, 0], FREE, now + Duration::from_millis(100)) == Verdict::Go {
                     added += 7;
                 }
@@ -210,7 +216,7 @@ mod tests {
     #[test]
     fn one_call_may_take_all_the_room_that_was_just_seen() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
-        headroom.seen(look(now, 0, 1_000), [0, 0]);
+        headroom.record(measurement(now, 0, 1_000), [0, 0]);
         assert_eq!(headroom.ask([1_001, 0], FREE, now), Verdict::Full(0));
         assert_eq!(headroom.ask([1_000, 0], FREE, now), Verdict::Go);
         assert_eq!(
@@ -227,7 +233,7 @@ mod tests {
         assert_eq!(headroom.ask([50, 0], FREE, now), Verdict::Go);
         let before = headroom.spent();
         assert_eq!(headroom.ask([30, 0], FREE, now), Verdict::Go);
-        headroom.seen(look(now, 50, 1_000), before);
+        headroom.record(measurement(now, 50, 1_000), before);
         assert_eq!((headroom.spent(), headroom.used()), ([30, 0], Some([80, 0])));
     }
 }

@@ -20,7 +20,7 @@ impl Store {
         };
         let mut near = Vec::new();
         for ((canvas, measured), known) in known {
-            let seen = known.with(|headroom| Some((headroom.used()?, headroom.look()?.limits)));
+            let seen = known.with(|headroom| Some((headroom.used()?, headroom.measurement()?.limits)));
             let Some((used, limits)) = seen else { continue };
             for (which, quota) in measured.quotas().into_iter().enumerate() {
                 // Exact enough for a gauge.

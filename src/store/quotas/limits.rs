@@ -3,8 +3,8 @@
 
 use tokio::time::Instant;
 
-use super::measure::{number, usual};
-use super::{Measured, Store, StoreError};
+use super::measure::{default_quota, number};
+use super::{QuotaPair, Store, StoreError};
 use crate::event::{Actor, CanvasId, Quota};
 
 /// How long, in seconds, an answer about usage is valid for all callers.
@@ -35,7 +35,7 @@ impl Store {
     pub(crate) async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
         let set = self.set_quotas(canvas).await?;
         let mut used = self.count_small(canvas).await?;
-        for measured in Measured::ALL {
+        for measured in QuotaPair::ALL {
             let pair = self.used_lately(canvas, measured).await?;
             let named = measured.quotas().into_iter().zip(pair);
             used.extend(named.filter_map(|(quota, used)| Some((quota?, used))));
@@ -49,19 +49,22 @@ impl Store {
         Ok(quotas.collect())
     }
 
-    async fn used_lately(&self, canvas: CanvasId, measured: Measured) -> Result<[u64; 2], StoreError> {
+    async fn used_lately(&self, canvas: CanvasId, measured: QuotaPair) -> Result<[u64; 2], StoreError> {
         let known = self.quotas.of(canvas, measured);
-        let _looking = known.looking.lock().await;
+        let _measuring = known.measuring.lock().await;
         let is_fresh = |at: Instant| at.elapsed().as_secs() < HOLDS_S;
-        if let Some(used) = known
-            .with(|headroom| headroom.look().filter(|look| is_fresh(look.at)).and_then(|_| headroom.used()))
-        {
+        if let Some(used) = known.with(|headroom| {
+            headroom
+                .measurement()
+                .filter(|measurement| is_fresh(measurement.at))
+                .and_then(|_| headroom.used())
+        }) {
             return Ok(used);
         }
         let (spent, at) = (known.with(|headroom| headroom.spent()), Instant::now());
         let (used, limits) = self.measure(canvas, measured).await?;
-        let look = super::Look { at, took: at.elapsed(), used, limits };
-        known.with(|headroom| headroom.seen(look, spent));
+        let measurement = super::Measurement { at, took: at.elapsed(), used, limits };
+        known.with(|headroom| headroom.record(measurement, spent));
         Ok(used)
     }
 
@@ -108,7 +111,7 @@ impl Store {
             r#"select wakeq.quota_of($1, $2, $3) as "most!""#,
             canvas.0,
             quota.as_str(),
-            usual(quota)
+            default_quota(quota)
         );
         let most = session.limit(|connection| query.fetch_one(connection)).await;
         session.answered("look at a quota", most).map(number)

@@ -20,7 +20,7 @@ pub(super) fn number(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-pub(in crate::store) fn usual(quota: Quota) -> i64 {
+pub(in crate::store) fn default_quota(quota: Quota) -> i64 {
     i64::try_from(quota.default_limit()).unwrap_or(i64::MAX)
 }
 
@@ -50,8 +50,8 @@ impl Store {
                       l.events as "events_max!", l.bytes as "bytes_max!"
                  from limits l, counted c, sizes s"#,
             canvas.0,
-            usual(Quota::Events),
-            usual(Quota::EventBytes),
+            default_quota(Quota::Events),
+            default_quota(Quota::EventBytes),
             chance(),
             SAMPLE
         );
@@ -72,7 +72,7 @@ impl Store {
                           select from wakeq.objects where canvas_id = $1 limit (select objects + 1 from limits)) as counted) as "objects!"
                  from limits"#,
             canvas.0,
-            usual(Quota::Objects)
+            default_quota(Quota::Objects)
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;
         let row = session.answered("count the objects of a canvas", row)?;
@@ -116,8 +116,8 @@ impl Store {
                                (select mean from estimated) * (e.last - e.first + 1), 0)::bigint as "bytes!"
                  from limits l, ends e"#,
             canvas.0,
-            usual(Quota::LogStreams),
-            usual(Quota::LogBytes),
+            default_quota(Quota::LogStreams),
+            default_quota(Quota::LogBytes),
             LOG_SAMPLE,
             LOG_SMALL
         );
@@ -152,8 +152,8 @@ impl Store {
                            limit (select events + 1 from limits)) as counted) as "events!"
                  from limits l"#,
             canvas.0,
-            usual(Quota::Entities),
-            usual(Quota::EntityEvents),
+            default_quota(Quota::Entities),
+            default_quota(Quota::EntityEvents),
             TYPES_MAX
         );
         let row = session.limit(|connection| query.fetch_one(connection)).await;

@@ -19,23 +19,23 @@ use tokio::time::Instant;
 
 use super::{NewEvent, Store, StoreError};
 use crate::event::{CanvasId, ObjectKey, Quota, QuotaExceeded, StreamId};
-use headroom::{Headroom, Look, Pair, Verdict};
+use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
-pub(super) use measure::usual;
+pub(super) use measure::default_quota;
 
 /// Most measurements that are remembered at a time: one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
 
 /// Two quotas that are measured together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Measured {
+pub(super) enum QuotaPair {
     Waiting,
     Objects,
     Log,
     Entities,
 }
 
-impl Measured {
+impl QuotaPair {
     const ALL: [Self; 4] = [Self::Waiting, Self::Objects, Self::Log, Self::Entities];
 
     /// Objects have only one.
@@ -61,7 +61,7 @@ impl Measured {
 
 /// What a call is about to add on one canvas.
 #[derive(Debug, Default)]
-pub(crate) struct Added<'a> {
+pub(crate) struct Additions<'a> {
     events: u64,
     event_bytes: u64,
     objects: BTreeSet<&'a ObjectKey>,
@@ -72,7 +72,7 @@ pub(crate) struct Added<'a> {
     entity_events: u64,
 }
 
-impl<'a> Added<'a> {
+impl<'a> Additions<'a> {
     /// What emitting these events adds, per canvas.
     pub(crate) fn by(events: &'a [NewEvent]) -> BTreeMap<CanvasId, Self> {
         let mut all: BTreeMap<CanvasId, Self> = BTreeMap::new();
@@ -103,13 +103,13 @@ impl<'a> Added<'a> {
         self.log_bytes += bytes(size_bytes);
     }
 
-    fn pairs(&self) -> [(Measured, Pair); 4] {
+    fn pairs(&self) -> [(QuotaPair, Pair); 4] {
         let count = |set: usize| u64::try_from(set).unwrap_or(u64::MAX);
         [
-            (Measured::Waiting, [self.events, self.event_bytes]),
-            (Measured::Objects, [count(self.objects.len()), 0]),
-            (Measured::Log, [count(self.streams.len()), self.log_bytes]),
-            (Measured::Entities, [count(self.entities.len()), self.entity_events]),
+            (QuotaPair::Waiting, [self.events, self.event_bytes]),
+            (QuotaPair::Objects, [count(self.objects.len()), 0]),
+            (QuotaPair::Log, [count(self.streams.len()), self.log_bytes]),
+            (QuotaPair::Entities, [count(self.entities.len()), self.entity_events]),
         ]
     }
 }
@@ -121,24 +121,24 @@ fn bytes(length: usize) -> u64 {
 /// What this process knows of how much canvases keep.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
-    known: Mutex<HashMap<(CanvasId, Measured), Arc<Known>>>,
+    known: Mutex<HashMap<(CanvasId, QuotaPair), Arc<KnownUsage>>>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownUsage {
     headroom: Mutex<Headroom>,
     /// Held while measuring.
-    looking: tokio::sync::Mutex<()>,
+    measuring: tokio::sync::Mutex<()>,
 }
 
-impl Known {
+impl KnownUsage {
     fn with<T>(&self, act: impl FnOnce(&mut Headroom) -> T) -> T {
         act(&mut self.headroom.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Quotas {
-    fn of(&self, canvas: CanvasId, measured: Measured) -> Arc<Known> {
+    fn of(&self, canvas: CanvasId, measured: QuotaPair) -> Arc<KnownUsage> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = known.get(&(canvas, measured)) {
             return Arc::clone(found);
@@ -152,7 +152,7 @@ impl Quotas {
 
     /// Makes sure that a canvas is measured again before anything is added.
     fn forget(&self, canvas: CanvasId) {
-        for measured in Measured::ALL {
+        for measured in QuotaPair::ALL {
             self.of(canvas, measured).with(Headroom::forget);
         }
     }
@@ -161,7 +161,7 @@ impl Quotas {
 impl Store {
     /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
     /// [`StoreError::Quota`].
-    pub(crate) async fn admit(&self, canvas: CanvasId, added: &Added<'_>) -> Result<(), StoreError> {
+    pub(crate) async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
         #[cfg(feature = "testing")]
         if self.tables().is_some() {
             return Ok(());
@@ -177,23 +177,23 @@ impl Store {
     async fn admit_pair(
         &self,
         canvas: CanvasId,
-        measured: Measured,
+        measured: QuotaPair,
         wanted: Pair,
-        added: &Added<'_>,
+        added: &Additions<'_>,
     ) -> Result<(), StoreError> {
         let known = self.quotas.of(canvas, measured);
         let (mut wanted, mut exact) = (wanted, false);
         loop {
             match known.with(|headroom| headroom.ask(wanted, measured.free(), Instant::now())) {
                 Verdict::Go => return Ok(()),
-                Verdict::GoAndLook => {
-                    self.look_meanwhile(canvas, measured, &known);
+                Verdict::GoAndMeasure => {
+                    self.measure_in_background(canvas, measured, &known);
                     return Ok(());
                 }
-                Verdict::Look => self.look(canvas, measured, &known).await,
+                Verdict::Measure => self.remeasure(canvas, measured, &known).await,
                 Verdict::Wait(until) => tokio::time::sleep_until(until).await,
                 // What already exists needs no room; that is only looked up when room is short.
-                Verdict::Full(0) if !exact && measured != Measured::Waiting => {
+                Verdict::Full(0) if !exact && measured != QuotaPair::Waiting => {
                     wanted[0] = self.count_new(canvas, measured, added).await?;
                     exact = true;
                     if wanted == [0, 0] {
@@ -205,51 +205,51 @@ impl Store {
         }
     }
 
-    fn look_meanwhile(&self, canvas: CanvasId, measured: Measured, known: &Arc<Known>) {
-        if known.looking.try_lock().is_ok() {
+    fn measure_in_background(&self, canvas: CanvasId, measured: QuotaPair, known: &Arc<KnownUsage>) {
+        if known.measuring.try_lock().is_ok() {
             let (store, known) = (self.clone(), Arc::clone(known));
-            tokio::spawn(async move { store.look(canvas, measured, &known).await });
+            tokio::spawn(async move { store.remeasure(canvas, measured, &known).await });
         }
     }
 
     /// Measures, unless another caller has just done so. If that fails, the last measurement stays
     /// valid for a while (if there is none, a default allowance): quotas must not stop anything for
     /// lack of an answer.
-    async fn look(&self, canvas: CanvasId, measured: Measured, known: &Known) {
+    async fn remeasure(&self, canvas: CanvasId, measured: QuotaPair, known: &KnownUsage) {
         let asked = Instant::now();
-        let _looking = known.looking.lock().await;
-        let (spent, before) = known.with(|headroom| (headroom.spent(), headroom.look().copied()));
-        if before.is_some_and(|look| look.at >= asked) {
+        let _measuring = known.measuring.lock().await;
+        let (spent, before) = known.with(|headroom| (headroom.spent(), headroom.measurement().copied()));
+        if before.is_some_and(|measurement| measurement.at >= asked) {
             return;
         }
         let at = Instant::now();
         let measuring = self.measure(canvas, measured).await;
         let took = at.elapsed();
-        let look = match measuring {
-            Ok((used, limits)) => Look { at, took, used, limits },
+        let measurement = match measuring {
+            Ok((used, limits)) => Measurement { at, took, used, limits },
             Err(error) => {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(error, %canvas, "the usage of a canvas could not be measured: its \
                                                 quotas wait for the next measurement");
-                let unknown = Look {
+                let unknown = Measurement {
                     at,
                     took,
                     used: [0, 0],
                     limits: measured.free().map(|free| 8 * free.min(1 << 40)),
                 };
-                before.map_or(unknown, |look| Look { at, took, ..look })
+                before.map_or(unknown, |measurement| Measurement { at, took, ..measurement })
             }
         };
-        known.with(|headroom| headroom.seen(look, spent));
+        known.with(|headroom| headroom.record(measurement, spent));
     }
 
     /// How much a canvas keeps of what is measured, and its limits.
-    async fn measure(&self, canvas: CanvasId, measured: Measured) -> Result<(Pair, Pair), StoreError> {
+    async fn measure(&self, canvas: CanvasId, measured: QuotaPair) -> Result<(Pair, Pair), StoreError> {
         match measured {
-            Measured::Waiting => self.measure_waiting(canvas).await,
-            Measured::Objects => self.measure_objects(canvas).await,
-            Measured::Log => self.measure_log(canvas).await,
-            Measured::Entities => self.measure_entities(canvas).await,
+            QuotaPair::Waiting => self.measure_waiting(canvas).await,
+            QuotaPair::Objects => self.measure_objects(canvas).await,
+            QuotaPair::Log => self.measure_log(canvas).await,
+            QuotaPair::Entities => self.measure_entities(canvas).await,
         }
     }
 
@@ -257,36 +257,40 @@ impl Store {
     async fn count_new(
         &self,
         canvas: CanvasId,
-        measured: Measured,
-        added: &Added<'_>,
+        measured: QuotaPair,
+        added: &Additions<'_>,
     ) -> Result<u64, StoreError> {
         match measured {
-            Measured::Waiting => Ok(added.events),
-            Measured::Objects => self.count_new_objects(canvas, &added.objects).await,
-            Measured::Log => self.count_new_streams(canvas, &added.streams).await,
-            Measured::Entities => self.count_new_entities(canvas, &added.entities).await,
+            QuotaPair::Waiting => Ok(added.events),
+            QuotaPair::Objects => self.count_new_objects(canvas, &added.objects).await,
+            QuotaPair::Log => self.count_new_streams(canvas, &added.streams).await,
+            QuotaPair::Entities => self.count_new_entities(canvas, &added.entities).await,
         }
     }
 }
 
 fn refusal(
     canvas: CanvasId,
-    measured: Measured,
-    known: &Known,
+    measured: QuotaPair,
+    known: &KnownUsage,
     wanted: Pair,
     which: usize,
 ) -> Result<(), StoreError> {
     // Only what has a quota can be full.
     let Some(quota) = measured.quotas()[which] else { return Ok(()) };
-    let (used, limits) =
-        known.with(|headroom| (headroom.used(), headroom.look().map_or([0, 0], |look| look.limits)));
+    let (used, limits) = known.with(|headroom| {
+        (headroom.used(), headroom.measurement().map_or([0, 0], |measurement| measurement.limits))
+    });
     let used = used.map_or(0, |used| used[which]);
     Err(QuotaExceeded { canvas, quota, limit: limits[which], used, wanted: wanted[which] }.into())
 }
 
 /// Serializes additions on a canvas until the transaction ends, so that together they exceed no
 /// quota that is counted exactly.
-pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
+pub(super) async fn serialize_on_canvas(
+    connection: &mut PgConnection,
+    canvas: CanvasId,
+) -> Result<(), sqlx::Error> {
     let query = sqlx::query!(
         "insert into wakeq.canvas_turns (canvas_id) values ($1)
              on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
@@ -297,7 +301,7 @@ pub(super) async fn one_by_one(connection: &mut PgConnection, canvas: CanvasId) 
 
 /// Whether this addition exceeds a quota that is counted exactly: what is used, what is added, and
 /// the limit. An addition of nothing never does.
-pub(super) fn full(
+pub(super) fn quota_exceeded(
     canvas: CanvasId,
     quota: Quota,
     (used, wanted, most): (i64, i64, i64),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use crate::event::{
-    CanvasId, HandlerAddress, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target, TargetPolicy,
-    Unopened,
+    CanvasId, HandlerAddress, OpenError, OwnDeployment, SealedSecret, SecretKeys, Secrets, Target,
+    TargetPolicy,
 };
 use crate::store::load::address;
 use crate::store::{Store, StoreError};
@@ -94,7 +94,7 @@ impl Row {
             tracing::error!(%canvas, handler = %address, "the URL of this target can't be read: register it again");
             return None;
         };
-        let complain = |unopened: &Unopened| {
+        let complain = |unopened: &OpenError| {
             tracing::error!(%canvas, handler = %address, "a signing secret of this target can't be used: {unopened}");
         };
         let current = SealedSecret { key: self.secret_key, bytes: self.secret };

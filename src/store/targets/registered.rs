@@ -10,7 +10,7 @@ use crate::event::{
     TargetPolicy, TargetUrl, Timestamp,
 };
 use crate::store::load::address;
-use crate::store::quotas::{one_by_one, usual};
+use crate::store::quotas::{default_quota, serialize_on_canvas};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
@@ -192,10 +192,10 @@ type Put = Result<Option<PutRow>, sqlx::Error>;
 /// Registers a target once no process is deferring events of its handler.
 async fn put(connection: &mut PgConnection, new: &NewTargetRow<'_>) -> Put {
     let mut transaction = connection.begin().await?;
-    one_by_one(&mut transaction, new.address.scope.canvas).await?;
+    serialize_on_canvas(&mut transaction, new.address.scope.canvas).await?;
     let is_awaited = hold_note(&mut transaction, new.address).await?;
     let repeats = new.replaces_secret && stands_already(&mut transaction, new).await?;
-    let row = write(&mut transaction, new, Seen { is_awaited, repeats }).await?;
+    let row = write(&mut transaction, new, TargetFacts { is_awaited, repeats }).await?;
     match &row {
         Some(_) => transaction.commit().await?,
         None => transaction.rollback().await?,
@@ -222,7 +222,7 @@ async fn stands_already(connection: &mut PgConnection, new: &NewTargetRow<'_>) -
 }
 
 /// What was found before a target is written, and can't change until then.
-struct Seen {
+struct TargetFacts {
     /// Whether events may wait for the target.
     is_awaited: bool,
     /// Whether its secret is the existing one.
@@ -230,7 +230,7 @@ struct Seen {
 }
 
 /// Writes the target and the audit log, and deletes the note.
-async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen) -> Put {
+async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, facts: TargetFacts) -> Put {
     let HandlerAddress { scope, modifier } = new.address;
     sqlx::query_as!(
         PutRow,
@@ -286,15 +286,15 @@ async fn write(connection: &mut PgConnection, new: &NewTargetRow<'_>, seen: Seen
         new.audience,
         new.sealed.bytes.as_slice(),
         new.replaces_secret,
-        usual(Quota::Targets),
+        default_quota(Quota::Targets),
         interval(PREVIOUS_FOR),
         new.actor.name(),
         new.actor.credential_id(),
         format!("modifier {modifier}; {}", new.url.origin()),
         new.actor.request_id(),
-        seen.is_awaited,
+        facts.is_awaited,
         new.policy.halts,
-        seen.repeats,
+        facts.repeats,
         new.sealed.key.as_deref()
     )
     .fetch_optional(connection)

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::event::{Actor, HandlerAddress, SealedSecret, SecretKeys, Unsealed};
+use crate::event::{Actor, HandlerAddress, SealError, SealedSecret, SecretKeys};
 use crate::store::load::address;
 use crate::store::{Store, StoreError};
 
@@ -17,9 +17,9 @@ pub(crate) type SecretCounts = BTreeMap<Option<String>, i64>;
 
 /// The outcome of a page.
 #[derive(Debug, Default)]
-pub(crate) struct Resealed {
+pub(crate) struct ResealOutcome {
     /// The last address of the page; `None` if there was nothing after the previous one.
-    pub(crate) last: Option<AfterTarget>,
+    pub(crate) last: Option<TargetCursor>,
     /// Targets that were changed.
     pub(crate) changed: u64,
     /// Targets with a secret that these keys don't open, and why not.
@@ -28,7 +28,7 @@ pub(crate) struct Resealed {
 
 /// Where the next page begins.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AfterTarget {
+pub(crate) struct TargetCursor {
     canvas: Uuid,
     module: String,
     name: String,
@@ -66,17 +66,17 @@ impl Store {
     /// it.
     pub(crate) async fn reseal(
         &self,
-        after: Option<&AfterTarget>,
+        after: Option<&TargetCursor>,
         actor: &Actor,
-    ) -> Result<Result<Resealed, Unsealed>, StoreError> {
+    ) -> Result<Result<ResealOutcome, SealError>, StoreError> {
         let rows = self.not_under(self.secret_keys().ids().first().copied(), after).await?;
-        let mut resealed = Resealed { last: rows.last().map(Row::place), ..Resealed::default() };
+        let mut resealed = ResealOutcome { last: rows.last().map(Row::place), ..ResealOutcome::default() };
         let mut columns = Columns::default();
         for row in rows {
             match row.resealed(self.secret_keys()) {
                 Ok((was, row)) => columns.push(was, row),
-                Err(NotResealed::Unopened(words)) => resealed.unopened.push(words),
-                Err(NotResealed::Unsealed(unsealed)) => return Ok(Err(unsealed)),
+                Err(ResealError::Open(words)) => resealed.unopened.push(words),
+                Err(ResealError::Seal(unsealed)) => return Ok(Err(unsealed)),
             }
         }
         if !columns.canvases.is_empty() {
@@ -88,7 +88,7 @@ impl Store {
     async fn not_under(
         &self,
         key: Option<&str>,
-        after: Option<&AfterTarget>,
+        after: Option<&TargetCursor>,
     ) -> Result<Vec<Row>, StoreError> {
         let start = after.cloned().unwrap_or_default();
         let mut session = self.session().await?;
@@ -169,14 +169,14 @@ impl Store {
     }
 }
 
-enum NotResealed {
-    Unopened(String),
-    Unsealed(Unsealed),
+enum ResealError {
+    Open(String),
+    Seal(SealError),
 }
 
 impl Row {
-    fn place(&self) -> AfterTarget {
-        AfterTarget {
+    fn place(&self) -> TargetCursor {
+        TargetCursor {
             canvas: self.canvas_id,
             module: self.module.clone(),
             name: self.name.clone(),
@@ -186,18 +186,18 @@ impl Row {
 
     /// The secret that the row has, and the row with its secrets under the first key. A previous
     /// secret that does not open is dropped: it could not sign anyway.
-    fn resealed(self, keys: &SecretKeys) -> Result<(Vec<u8>, Self), NotResealed> {
+    fn resealed(self, keys: &SecretKeys) -> Result<(Vec<u8>, Self), ResealError> {
         let Ok(address) = address(self.canvas_id, &self.module, &self.name, &self.modifier) else {
             let words = format!("{}/{}/{}: not a handler's address", self.module, self.name, self.modifier);
-            return Err(NotResealed::Unopened(words));
+            return Err(ResealError::Open(words));
         };
         let seal = |bytes: Vec<u8>, key: Option<String>| reseal(keys, &address, SealedSecret { key, bytes });
         let was = self.secret.clone();
         let current = seal(self.secret, self.secret_key)?;
         let previous = match self.previous_secret.map(|bytes| seal(bytes, self.previous_key)) {
             Some(Ok(previous)) => Some(previous),
-            Some(Err(NotResealed::Unsealed(unsealed))) => return Err(NotResealed::Unsealed(unsealed)),
-            Some(Err(NotResealed::Unopened(_))) | None => None,
+            Some(Err(ResealError::Seal(unsealed))) => return Err(ResealError::Seal(unsealed)),
+            Some(Err(ResealError::Open(_))) | None => None,
         };
         let (previous_secret, previous_key) =
             previous.map_or((None, None), |previous| (Some(previous.bytes), previous.key));
@@ -210,11 +210,11 @@ fn reseal(
     keys: &SecretKeys,
     address: &HandlerAddress,
     sealed: SealedSecret,
-) -> Result<SealedSecret, NotResealed> {
+) -> Result<SealedSecret, ResealError> {
     let secret = keys.open_any(address, &sealed).map_err(|unopened| {
-        NotResealed::Unopened(format!("{address} of canvas {}: {unopened}", address.scope.canvas))
+        ResealError::Open(format!("{address} of canvas {}: {unopened}", address.scope.canvas))
     })?;
-    keys.seal(address, &secret).map_err(NotResealed::Unsealed)
+    keys.seal(address, &secret).map_err(ResealError::Seal)
 }
 
 impl Columns {

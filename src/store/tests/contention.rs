@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::{Table, is_skipped, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
-use crate::store::{Commanded, StoreConfig, StoreError};
+use crate::store::{CommandOutcome, StoreConfig, StoreError};
 
 /// A new rule waits for the claims that may not have seen it, for longer than a claim can take: it
 /// is in force, and its caller gets no error.
@@ -54,7 +54,7 @@ async fn a_wait_for_a_lock_ends() {
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     stranger.rollback().await.unwrap();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap();
-    assert_eq!(cancelled, (Commanded::Done, None));
+    assert_eq!(cancelled, (CommandOutcome::Done, None));
 }
 
 /// The server cancels what takes too long; the connection stays usable.

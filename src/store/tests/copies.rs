@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::queues::{canvas, complete, email, emails, register, take};
 use super::{Table, tester};
 use crate::event::{CanvasId, Cause, EventId, ObjectKey, Turn};
-use crate::store::{DeadFilter, FacetSettings, Inserted, NewEvent, Retention};
+use crate::store::{DeadFilter, FacetSettings, InsertOutcome, NewEvent, Retention};
 
 /// A redriven copy is seen only by its queue: other consumers of the object's chain miss nothing,
 /// and those of the queue process it after what was there before.
@@ -19,7 +19,7 @@ async fn a_redriven_copy_leaves_the_chain_of_its_object_alone() {
         let event = NewEvent { object: Some(key.clone()), only_queues: false, ..email(of) };
         let inserted = table.store.insert_on(&[event], &[false], None).await.unwrap();
         table.store.announce(inserted[0].copies()).await.unwrap();
-        let Inserted::New { link: Some(link), .. } = inserted[0] else { panic!("{inserted:?}") };
+        let InsertOutcome::New { link: Some(link), .. } = inserted[0] else { panic!("{inserted:?}") };
         link
     };
     let first = emit_on(canvas(1)).await;

@@ -9,7 +9,7 @@ use super::queues::{EMAILS, canvas, emails, event, events, queue};
 use super::{Table, tester};
 use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, Turn};
 use crate::store::claims::ClaimedEvent;
-use crate::store::{DeadFilter, FacetSettings, Inserted, LoadedEvent, NewEvent, TakenTurn};
+use crate::store::{DeadFilter, FacetSettings, InsertOutcome, LoadedEvent, NewEvent, TurnRequest};
 
 pub(super) const OPENED: &str = "opened";
 pub(super) const CLOSED: &str = "closed";
@@ -18,28 +18,28 @@ const SUSPECT: i32 = 2;
 
 /// Where a notification is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
+pub(super) enum Holder {
     /// Unacknowledged at the broker.
-    ByBroker,
+    Broker,
     /// Only in the worker's memory.
-    ByWorker,
+    Worker,
 }
 
 /// A notification whose row was loaded.
-pub(super) struct Look {
+pub(super) struct LoadedNotification {
     pub(super) told: Notification,
-    kept: Kept,
+    kept: Holder,
     loaded: LoadedEvent,
 }
 
 /// A running copy, and where its own notification is, if anywhere.
 pub(super) struct Run {
     pub(super) event: ClaimedEvent,
-    pub(super) kept: Option<Kept>,
+    pub(super) kept: Option<Holder>,
 }
 
 /// What is left to do after a run: wake the next of its lane, then fill the room in its facet.
-pub(super) struct Ended {
+pub(super) struct EndedRun {
     canvas: CanvasId,
     lane: Option<Lane>,
 }
@@ -50,9 +50,9 @@ pub(super) struct Desk {
     pub(super) bag: Vec<Notification>,
     /// The notifications that only the worker has.
     pub(super) memory: Vec<Notification>,
-    pub(super) looks: Vec<Look>,
+    pub(super) looks: Vec<LoadedNotification>,
     pub(super) running: Vec<Run>,
-    pub(super) ended: Vec<Ended>,
+    pub(super) ended: Vec<EndedRun>,
     /// How many copies were emitted and not cancelled, and how many were completed.
     pub(super) emitted: usize,
     pub(super) done: usize,
@@ -80,7 +80,7 @@ impl Desk {
         let mut copies = Vec::new();
         for (event, inserted) in emitted.iter().zip(&inserted) {
             let canvas = event.address.scope.canvas;
-            copies.extend(Inserted::copies(inserted).iter().map(|id| Notification { id: *id, canvas }));
+            copies.extend(InsertOutcome::copies(inserted).iter().map(|id| Notification { id: *id, canvas }));
         }
         self.emitted += copies.len();
         copies
@@ -154,31 +154,31 @@ impl Desk {
         }
     }
 
-    fn keep(&mut self, told: Notification, kept: Kept) {
+    fn keep(&mut self, told: Notification, kept: Holder) {
         match kept {
-            Kept::ByBroker => self.bag.push(told),
-            Kept::ByWorker => self.memory.push(told),
+            Holder::Broker => self.bag.push(told),
+            Holder::Worker => self.memory.push(told),
         }
     }
 
     /// What a run does with a notification, up to running an event.
     pub(super) async fn deliver(&mut self, told: Notification) {
-        self.load(told, Kept::ByBroker).await;
+        self.load(told, Holder::Broker).await;
         if let Some(look) = self.looks.pop() {
             self.go_on(look).await;
         }
     }
 
     /// The first step of a run.
-    pub(super) async fn load(&mut self, told: Notification, kept: Kept) {
+    pub(super) async fn load(&mut self, told: Notification, kept: Holder) {
         if let Some(loaded) = self.table.store.load(&[told.id]).await.unwrap().pop().flatten() {
-            self.looks.push(Look { told, kept, loaded });
+            self.looks.push(LoadedNotification { told, kept, loaded });
         }
     }
 
     /// The next step: the notification is acknowledged, kept for later, parked, recalled, or gets a
     /// turn.
-    pub(super) async fn go_on(&mut self, Look { told, kept, loaded }: Look) {
+    pub(super) async fn go_on(&mut self, LoadedNotification { told, kept, loaded }: LoadedNotification) {
         let store = &self.table.store;
         let schedule = loaded.schedule;
         match schedule.turn {
@@ -193,7 +193,7 @@ impl Desk {
         let is_locked = schedule.locked_at.is_some_and(|locked_at| locked_at + lease >= schedule.now);
         if schedule.delay_until > schedule.now || is_locked {
             // Acknowledged, and kept until its time.
-            return self.keep(told, Kept::ByWorker);
+            return self.keep(told, Holder::Worker);
         }
         if schedule.rule.is_some() {
             if !store.park(&[told.id]).await.unwrap()[0] {
@@ -205,7 +205,7 @@ impl Desk {
         let taken = if is_suspect {
             store.take_alone(&queue(EMAILS), told.id, i32::MAX, i32::MAX).await.unwrap()
         } else {
-            let turn = TakenTurn { queue: queue(EMAILS), asks: told.id };
+            let turn = TurnRequest { queue: queue(EMAILS), asks: told.id };
             events(store.take_turns(&[turn], SUSPECT, i32::MAX).await).pop()
         };
         match taken {
@@ -238,18 +238,18 @@ impl Desk {
         let place = event.place.as_ref().filter(|_| removed);
         let lane =
             place.map(|place| Lane { scope, object: place.object.clone(), queue: Some(queue(EMAILS)) });
-        self.ended.push(Ended { canvas, lane });
+        self.ended.push(EndedRun { canvas, lane });
     }
 
     /// The next step after a run: it wakes the next of its lane, and then fills the room that it
     /// left.
     pub(super) async fn after(&mut self, at: usize) {
-        let Ended { canvas, lane } = self.ended.remove(at);
+        let EndedRun { canvas, lane } = self.ended.remove(at);
         let store = &self.table.store;
         if let Some(lane) = lane {
             let next = store.firsts(&[lane]).await.unwrap().pop().flatten();
             self.memory.extend(next);
-            self.ended.push(Ended { canvas, lane: None });
+            self.ended.push(EndedRun { canvas, lane: None });
         } else {
             let room = store.room_in_facets_of(&[(queue(EMAILS), canvas)]).await.unwrap().concat();
             self.memory.extend(room);

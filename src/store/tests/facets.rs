@@ -10,11 +10,11 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 use uuid::Uuid;
 
-use super::desk::{CLOSED, Desk, Kept, OPENED, Run, scope};
+use super::desk::{CLOSED, Desk, Holder, OPENED, Run, scope};
 use super::queues::{canvas, event};
 use super::tester;
 use crate::event::{CanvasId, Cause, Due, EventId, Lane, Notification};
-use crate::store::{Commanded, NewEvent, Retry};
+use crate::store::{CommandOutcome, NewEvent, Retry};
 
 const OBJECT: &str = "mail:1";
 /// Later than most of what may happen next, and before the next pass of the probe.
@@ -217,14 +217,13 @@ impl Desk {
         match operation {
             Operation::RunNow(at, told) => {
                 let Some(waiting) = self.waiting(at).await else { return };
-                let commanded =
-                    self.table.store.run_now(waiting.canvas, waiting.id, &tester()).await.unwrap();
-                self.bag.extend(Some(waiting).filter(|_| told && commanded == Commanded::Done));
+                let outcome = self.table.store.run_now(waiting.canvas, waiting.id, &tester()).await.unwrap();
+                self.bag.extend(Some(waiting).filter(|_| told && outcome == CommandOutcome::Done));
             }
             Operation::Cancel(at, told) => {
                 let Some(waiting) = self.waiting(at).await else { return };
                 let cancelled = self.table.store.cancel(waiting.canvas, waiting.id, &tester()).await.unwrap();
-                self.emitted -= usize::from(cancelled.0 == Commanded::Done);
+                self.emitted -= usize::from(cancelled.0 == CommandOutcome::Done);
                 self.wake_lanes(cancelled.1.into_iter().filter(|_| told).collect()).await;
             }
             Operation::Skip((of, name), told) => {
@@ -243,13 +242,13 @@ impl Desk {
     }
 
     /// Picks a notification of the broker's or the worker's.
-    fn pick(&mut self, at: usize) -> Option<(Notification, Kept)> {
+    fn pick(&mut self, at: usize) -> Option<(Notification, Holder)> {
         let all = self.bag.len() + self.memory.len();
         let at = at % all.max(1);
         if at < self.bag.len() {
-            Some((self.bag.swap_remove(at), Kept::ByBroker))
+            Some((self.bag.swap_remove(at), Holder::Broker))
         } else {
-            picked(&mut self.memory, at - self.bag.len()).map(|told| (told, Kept::ByWorker))
+            picked(&mut self.memory, at - self.bag.len()).map(|told| (told, Holder::Worker))
         }
     }
 
@@ -275,9 +274,9 @@ impl Desk {
             }
             Failure::Release => {
                 store.release(&[claim]).await.unwrap();
-                match kept.unwrap_or(Kept::ByWorker) {
-                    Kept::ByBroker => self.bag.push(told),
-                    Kept::ByWorker => self.memory.push(told),
+                match kept.unwrap_or(Holder::Worker) {
+                    Holder::Broker => self.bag.push(told),
+                    Holder::Worker => self.memory.push(told),
                 }
                 self.ended_with(&event, false);
             }
@@ -288,7 +287,7 @@ impl Desk {
             Failure::Owner => {
                 let lost = "update wakeq.events_v2 set locked_at = locked_at - interval '1 h' where id = $1";
                 sqlx::query(lost).bind(claim.id.0).execute(&self.table.pool).await.unwrap();
-                self.bag.extend(Some(told).filter(|_| kept == Some(Kept::ByBroker)));
+                self.bag.extend(Some(told).filter(|_| kept == Some(Holder::Broker)));
             }
         }
     }

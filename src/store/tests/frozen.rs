@@ -9,7 +9,7 @@ use super::queues::{EMAILS, canvas, emails, emit_emails, events, queue, take};
 use super::{Table, fit, is_skipped, limits, scope, tester, told};
 use crate::event::{Claim, EventId, RuleKind};
 use crate::store::claims::ClaimedEvent;
-use crate::store::{CronDue, CronStep, FacetSettings, Store, StoreConfig, StoreError, TakenTurn};
+use crate::store::{CronDue, CronStep, FacetSettings, Store, StoreConfig, StoreError, TurnRequest};
 
 /// Every connection limits how long it may be silent.
 #[tokio::test]
@@ -172,8 +172,8 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     };
     let url = that_stops_reading(table.database.url(), copies[0].0.into_bytes()).await;
     let frozen = Store::connect(&url, fit(patient)).await.unwrap();
-    let turns = |asks: &[EventId]| -> Vec<TakenTurn> {
-        asks.iter().map(|id| TakenTurn { queue: queue(EMAILS), asks: *id }).collect()
+    let turns = |asks: &[EventId]| -> Vec<TurnRequest> {
+        asks.iter().map(|id| TurnRequest { queue: queue(EMAILS), asks: *id }).collect()
     };
     // From then on its connection has the statement prepared.
     assert_eq!(events(frozen.take_turns(&turns(&first), 2, i32::MAX).await)[0].value.len(), 250_002);
@@ -239,6 +239,6 @@ async fn a_value_that_is_read_too_late_is_none() {
     assert!(events.iter().all(|event| event.value.len() == 5_002));
     let claims: Vec<Claim> = events.iter().map(|event| event.claim).collect();
     table.store.release(&claims[..1]).await.unwrap();
-    table.store.add_left_values(&mut events, &claims).await.unwrap();
+    table.store.add_long_values(&mut events, &claims).await.unwrap();
     assert_eq!(events.iter().map(|event| event.claim).collect::<Vec<_>>(), claims[1..]);
 }

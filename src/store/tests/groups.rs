@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::cost::{buffers, plan};
 use super::{Table, is_skipped, tester};
 use crate::event::{CanvasId, EventSource, Lead, Name, NewSubscription, NodeId, Partition, SubscriberId};
-use crate::store::{Claimed, PositionMove, Registered, Store};
+use crate::store::{GroupClaim, PositionMove, RegisterOutcome, Store};
 
 const LEASE: Duration = Duration::from_secs(600);
 
@@ -28,7 +28,7 @@ async fn fill(table: &Table) -> (NodeId, Lead) {
         for (at, node) in nodes.iter().enumerate() {
             let id = SubscriberId::new();
             let registered = table.store.register_subscriber(&name, id, *node, &parts, LEASE).await.unwrap();
-            assert_eq!(registered, Registered::Done);
+            assert_eq!(registered, RegisterOutcome::Done);
             new.push(NewSubscription {
                 group: name.clone(),
                 subscriber: id,
@@ -61,7 +61,7 @@ async fn heartbeats_and_rounds_are_small() {
     // Once: heartbeats come seconds apart, so a page never has to hold many versions.
     table.store.beat_node(node, LEASE).await.unwrap();
     assert_eq!(table.store.beat_subscribers(&beats, LEASE).await.unwrap().len(), 50);
-    table.store.bury_subscribers(&lead).await.unwrap().unwrap();
+    table.store.remove_lapsed_subscribers(&lead).await.unwrap().unwrap();
     table.store.subscribers(None).await.unwrap();
     table.store.subscriptions(None).await.unwrap();
     let ids: Vec<String> = beats.iter().map(|(id, _)| id.to_string()).collect();
@@ -85,11 +85,11 @@ async fn heartbeats_and_rounds_are_small() {
             .await;
     assert!(observed <= 160);
     let arguments = format!("'coordinator', '{}', {}", lead.owner, lead.term);
-    let buried = of("a look for who was not heard of", "lapsed as", &arguments, "").await;
+    let lapsed = of("a look for who was not heard of", "lapsed as", &arguments, "").await;
     let states = of("150 subscribers read", "requests::text", "null, 1000", "").await;
     let allocations =
         of("150 subscriptions read", "from wakeq.subscriptions where $1", "null, 1000", "").await;
-    assert!(buried <= 800 && states <= 800 && allocations <= 800);
+    assert!(lapsed <= 800 && states <= 800 && allocations <= 800);
 }
 
 impl Table {
@@ -188,7 +188,7 @@ const MEMBER: &str = r#"
     values ('g', gen_random_uuid(), gen_random_uuid(), now() + interval '1 h',
             '[{"type":"category","category":"companies"}]', 1)"#;
 
-async fn register(store: &Store, group: &str, category: &str) -> Registered {
+async fn register(store: &Store, group: &str, category: &str) -> RegisterOutcome {
     let requests = [EventSource::category(category).unwrap()];
     let (id, node) = (SubscriberId::new(), NodeId::new());
     store.register_subscriber(&group.parse().unwrap(), id, node, &requests, LEASE).await.unwrap()
@@ -209,13 +209,13 @@ async fn members_of_a_group_are_registered_one_by_one() {
     table.until_waiting(1).await;
     assert_eq!(
         register(&table.store, "h", "contacts").await,
-        Registered::Done,
+        RegisterOutcome::Done,
         "another group does not wait"
     );
     held.commit().await.unwrap();
     let [known, asked] = ["companies", "contacts"].map(|category| EventSource::category(category).unwrap());
-    assert_eq!(second.await.unwrap(), Registered::Differs { known, asked });
-    assert_eq!(register(&table.store, "g", "companies").await, Registered::Done);
+    assert_eq!(second.await.unwrap(), RegisterOutcome::Differs { known, asked });
+    assert_eq!(register(&table.store, "g", "companies").await, RegisterOutcome::Done);
 }
 
 /// A member that starts while its group is removed keeps the position that it has opened.
@@ -262,14 +262,14 @@ async fn a_group_is_taken_before_it_is_removed_or_after() {
     let (store, group) = (table.store.clone(), g.clone());
     let claiming = tokio::spawn(async move { store.claim_group(&group, one, LEASE, true).await.unwrap() });
     table.until_waiting(1).await;
-    assert_eq!(table.store.claim_group(&h, two, LEASE, true).await.unwrap(), Claimed::Own { epoch: 0 });
+    assert_eq!(table.store.claim_group(&h, two, LEASE, true).await.unwrap(), GroupClaim::Own { epoch: 0 });
     // It renews what it has without the lock.
-    assert_eq!(table.store.claim_group(&h, two, LEASE, false).await.unwrap(), Claimed::Own { epoch: 0 });
+    assert_eq!(table.store.claim_group(&h, two, LEASE, false).await.unwrap(), GroupClaim::Own { epoch: 0 });
     held.rollback().await.unwrap();
-    assert_eq!(claiming.await.unwrap(), Claimed::Own { epoch: 0 });
+    assert_eq!(claiming.await.unwrap(), GroupClaim::Own { epoch: 0 });
     assert_eq!(table.store.single_groups(Some(&g)).await.unwrap(), [(g.clone(), NodeId(one))]);
     assert_eq!(table.store.remove_group(&g, None, None, &tester()).await.unwrap(), None);
-    assert_eq!(table.store.claim_group(&g, two, LEASE, false).await.unwrap(), Claimed::Elsewhere);
+    assert_eq!(table.store.claim_group(&g, two, LEASE, false).await.unwrap(), GroupClaim::Elsewhere);
     table.store.release_groups(one).await.unwrap();
     assert!(table.store.remove_group(&g, None, None, &tester()).await.unwrap().is_some());
     assert_eq!(table.store.single_groups(None).await.unwrap(), [(h, NodeId(two))]);

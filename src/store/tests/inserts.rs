@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use super::{Table, is_skipped, scope};
 use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, Timestamp, Traceparent};
-use crate::store::{Coalescer, Inserted, NewEvent, StoreConfig};
+use crate::store::{Coalescer, InsertOutcome, NewEvent, StoreConfig};
 
-const NEW: Inserted = Inserted::New { due_soon: true, link: None, copies: Vec::new(), pulled: Vec::new() };
+const NEW: InsertOutcome =
+    InsertOutcome::New { due_soon: true, link: None, copies: Vec::new(), pulled: Vec::new() };
 
 fn event(due: Due) -> NewEvent {
     NewEvent {
@@ -39,7 +40,8 @@ async fn promises_are_made_by_one_rule() {
     ];
     let events: Vec<_> = dues.iter().map(|(due, _)| Arc::new(event(*due))).collect();
     let inserted = table.store.insert(&events).await.unwrap();
-    let new = |due_soon: bool| Inserted::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() };
+    let new =
+        |due_soon: bool| InsertOutcome::New { due_soon, link: None, copies: Vec::new(), pulled: Vec::new() };
     let expected: Vec<_> = dues.iter().map(|(_, due_soon)| new(*due_soon)).collect();
     assert_eq!(inserted, expected);
     let chosen = event(seconds(86_400));
@@ -59,10 +61,10 @@ async fn a_chosen_id_makes_one_event() {
     let table = Table::new().await;
     let chosen = event(Due::Now);
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW);
-    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known);
     let claims = table.claim(&[chosen.id]).await;
     table.store.complete(&claims).await.unwrap();
-    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "it completed");
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known, "it completed");
     table.run("delete from wakeq.emitted_ids").await;
     assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), NEW, "it was forgotten");
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 1);
@@ -96,12 +98,12 @@ async fn a_chosen_id_is_known_as_long_as_its_event_waits() {
     let chosen = event(Due::Now);
     table.store.insert_chosen(&chosen).await.unwrap();
     table.run("delete from wakeq.emitted_ids").await;
-    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known);
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known);
     let claim = table.claim(&[chosen.id]).await[0];
     assert!(table.store.die(claim, Cause::Retries, None, false).await.unwrap());
     let linked = NewEvent { object: Some("work:1".parse().unwrap()), ..chosen.clone() };
-    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "it is dead");
-    assert_eq!(table.store.insert_all(&[linked], &[true]).await.unwrap(), [Inserted::Known]);
+    assert_eq!(table.store.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known, "it is dead");
+    assert_eq!(table.store.insert_all(&[linked], &[true]).await.unwrap(), [InsertOutcome::Known]);
     assert_eq!(table.number("select count(*) from wakeq.emitted_ids").await, 0);
 }
 
@@ -118,7 +120,7 @@ async fn of_callers_with_the_same_id_one_inserts() {
         }
         let inserted = callers.join_all().await;
         assert_eq!(inserted.iter().filter(|inserted| **inserted == NEW).count(), 1, "{inserted:?}");
-        assert!(inserted.iter().all(|inserted| [NEW, Inserted::Known].contains(inserted)));
+        assert!(inserted.iter().all(|inserted| [NEW, InsertOutcome::Known].contains(inserted)));
     }
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10);
 }
@@ -176,7 +178,7 @@ async fn events_of_one_transaction_are_all_there_or_none() {
     assert_eq!(table.store.insert_all(&events, &chosen).await.unwrap(), vec![NEW; 2105]);
     let again = [events[3].clone(), event(Due::Now), events[2100].clone()];
     let inserted = table.store.insert_all(&again, &[true, false, true]).await.unwrap();
-    assert_eq!(inserted, [Inserted::Known, NEW, Inserted::Known]);
+    assert_eq!(inserted, [InsertOutcome::Known, NEW, InsertOutcome::Known]);
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2106);
     let refused = [event(Due::Now), NewEvent { value: "\0".into(), ..event(Due::Now) }];
     assert!(table.store.insert_all(&refused, &[true, false]).await.unwrap_err().is_data());
@@ -190,8 +192,8 @@ async fn an_id_twice_in_a_call_is_one_event() {
     let (one, two) = (event(Due::Now), event(Due::After(Duration::from_secs(86_400))));
     let events = [two.clone(), one.clone(), two.clone()];
     let inserted = table.store.insert_all(&events, &[true; 3]).await.unwrap();
-    let later = Inserted::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
-    assert_eq!(inserted, [later, NEW, Inserted::Known]);
+    let later = InsertOutcome::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
+    assert_eq!(inserted, [later, NEW, InsertOutcome::Known]);
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 2);
 }
 
@@ -204,7 +206,7 @@ async fn ten_thousand_chosen_ids_are_no_ten_thousand_statements() {
     assert_eq!(inserted, vec![NEW; 10_000]);
     assert_eq!(
         table.store.insert_all(&events, &vec![true; 10_000]).await.unwrap(),
-        vec![Inserted::Known; 10_000]
+        vec![InsertOutcome::Known; 10_000]
     );
     assert_eq!(table.number("select count(*) from wakeq.events_v2").await, 10_000);
 }

@@ -13,7 +13,7 @@ use crate::event::{
     AppendCondition, Appended, CanvasId, EventSource, LogEvent, NewLogEvent, Partition, StreamAppend,
     StreamId,
 };
-use crate::store::{LogBatch, Refused, Store, StoreConfig, StoreError, append_batch};
+use crate::store::{AppendRefusal, LogBatch, Store, StoreConfig, StoreError, append_batch};
 
 fn stream(name: &str) -> StreamId {
     StreamId::new(CanvasId::DEFAULT, "companies", name).unwrap()
@@ -27,7 +27,7 @@ fn to(name: &str, count: usize, condition: AppendCondition) -> StreamAppend {
     StreamAppend::new(stream(name), events(count)).expect(condition)
 }
 
-async fn append(store: &Store, appends: &[StreamAppend]) -> Result<Vec<Appended>, Refused> {
+async fn append(store: &Store, appends: &[StreamAppend]) -> Result<Vec<Appended>, AppendRefusal> {
     store.append_to_log(&LogBatch::of(appends)).await.unwrap()
 }
 

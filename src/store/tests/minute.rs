@@ -282,7 +282,7 @@ async fn what_is_put_off_is_due_at_its_turn() {
     let table = Table::new().await;
     let ids = table.one_of_each().await;
     let later: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect();
-    table.store.put_off(&later).await.unwrap();
+    table.store.postpone(&later).await.unwrap();
     let grace = i64::try_from(table.store.timing().grace.as_secs()).unwrap();
     let (turn, own) = (Some(100), Some(300 + grace));
     assert_eq!(table.promises(&ids).await, [(turn, 2), (own, 3), (None, 2), (Some(600), 3), (turn, 2)]);
@@ -301,7 +301,7 @@ async fn a_row_that_others_hold_puts_off_nothing_else() {
     let lock = sqlx::query("select from wakeq.events_v2 where id = $1 for update").bind(ids[0].0);
     lock.execute(&mut *stranger).await.unwrap();
     let later = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect::<Vec<_>>();
-    table.store.put_off(&later).await.unwrap();
+    table.store.postpone(&later).await.unwrap();
     assert_eq!(table.promises(&ids).await, [due[0], (Some(100), 0)]);
     table.store.promise_again(&ids).await.unwrap();
     let grace = i64::try_from(table.store.timing().grace.as_secs()).unwrap();

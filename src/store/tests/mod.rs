@@ -1,6 +1,5 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
-mod asides;
 mod coalescer;
 mod contention;
 mod copies;
@@ -14,6 +13,7 @@ mod frozen;
 mod groups;
 mod idle;
 mod inserts;
+mod isolated;
 mod log;
 mod log_pages;
 mod minute;

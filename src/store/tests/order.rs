@@ -8,7 +8,9 @@ use super::{Table, is_skipped, limits, scope, tester, told};
 use crate::event::{
     CanvasId, Cause, Due, EventId, HandlerAddress, Lane, Link, Notification, ObjectKey, Traceparent, Turn,
 };
-use crate::store::{Commanded, DeadFilter, Inserted, NewEvent, NewState, Retry, Store, StoreConfig};
+use crate::store::{
+    CommandOutcome, DeadFilter, InsertOutcome, NewEvent, NewState, Retry, Store, StoreConfig,
+};
 
 fn key(object: &str) -> ObjectKey {
     object.parse().unwrap()
@@ -168,11 +170,11 @@ async fn a_repeated_change_changes_nothing() {
     let chosen = event("work:1");
     let events = [chosen.clone(), chosen.clone()];
     let inserted = table.store.insert_on(&events, &[true; 2], state("1")).await.unwrap();
-    assert!(matches!(inserted[..], [Inserted::New { .. }, Inserted::Known]), "{inserted:?}");
+    assert!(matches!(inserted[..], [InsertOutcome::New { .. }, InsertOutcome::Known]), "{inserted:?}");
     let (_, link) = emit(&table.store, &["work:1"]).await[0];
     assert_eq!(link.prev, inserted[0].link().unwrap().id);
     let again = table.store.insert_on(&[chosen], &[true], state("2")).await.unwrap();
-    assert_eq!(again, [Inserted::Known]);
+    assert_eq!(again, [InsertOutcome::Known]);
     let object = table.store.object(CanvasId::DEFAULT, &object).await.unwrap().unwrap();
     assert_eq!((object.last_id, object.state.as_deref()), (link.id, Some("1")));
     assert_eq!(emit(&table.store, &["work:1"]).await[0].1.prev, link.id);
@@ -281,7 +283,7 @@ async fn what_operators_remove_wakes_the_next() {
     let ids: Vec<EventId> =
         emit(&table.store, &["a", "a", "b"]).await.into_iter().map(|(id, _)| id).collect();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, ids[0], &tester()).await.unwrap();
-    assert_eq!(cancelled, (Commanded::Done, Some(lane("a"))));
+    assert_eq!(cancelled, (CommandOutcome::Done, Some(lane("a"))));
     table.run("update wakeq.events_v2 set notify_at = now() + interval '1 h', probes = 5").await;
     let woken = table.store.arm_firsts(&[lane("a"), lane("c")]).await.unwrap();
     assert_eq!(woken, [Notification { id: ids[1], canvas: CanvasId::DEFAULT }]);

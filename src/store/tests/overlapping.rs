@@ -12,7 +12,7 @@ use crate::event::{
 };
 use crate::store::claims::ClaimedEvent;
 use crate::store::{
-    ClaimLimits, FacetSettings, NewEvent, NewQueueRow, Retry, Store, StoreConfig, StoreError, TakenTurn,
+    ClaimLimits, FacetSettings, NewEvent, NewQueueRow, Retry, Store, StoreConfig, StoreError, TurnRequest,
 };
 
 /// How many kinds of batches there are.
@@ -118,8 +118,8 @@ impl Crowd {
             }
             1 | 9 => {
                 let asks = shuffled(&self.copies, seed).into_iter().take(20);
-                let turns: Vec<TakenTurn> =
-                    asks.map(|asks| TakenTurn { queue: queue(EMAILS), asks }).collect();
+                let turns: Vec<TurnRequest> =
+                    asks.map(|asks| TurnRequest { queue: queue(EMAILS), asks }).collect();
                 let taken = store.take_turns(&turns, i32::MAX, i32::MAX).await;
                 let taken: Vec<_> = taken.into_iter().collect::<Result<_, _>>()?;
                 self.taken.fetch_add(self.note(taken.into_iter().flatten()), Ordering::Relaxed);

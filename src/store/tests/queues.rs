@@ -13,8 +13,8 @@ use crate::event::{
 };
 use crate::store::claims::ClaimedEvent;
 use crate::store::{
-    FacetSettings, Inserted, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, StoreError, Taken,
-    TakenTurn,
+    FacetSettings, InsertOutcome, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, StoreError,
+    TurnOutcome, TurnRequest,
 };
 
 pub(super) const EMAILS: &str = "emails";
@@ -78,7 +78,7 @@ pub(super) async fn emails(facets: FacetSettings) -> Table {
 pub(super) async fn emit(store: &Store, events: Vec<NewEvent>) -> Vec<EventId> {
     let events: Vec<Arc<NewEvent>> = events.into_iter().map(Arc::new).collect();
     let inserted = store.insert(&events).await.unwrap();
-    let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
+    let copies: Vec<EventId> = inserted.iter().flat_map(InsertOutcome::copies).copied().collect();
     // A queue's lock that can't be had within its second is tried again, as emitters do.
     let mut announced = store.announce(&copies).await;
     for _ in 1..5 {
@@ -100,12 +100,12 @@ pub(super) async fn take(store: &Store, count: usize) -> Vec<ClaimedEvent> {
 }
 
 async fn take_of(store: &Store, name: &str, count: usize) -> Vec<ClaimedEvent> {
-    let turn = TakenTurn { queue: queue(name), asks: EventId::new() };
+    let turn = TurnRequest { queue: queue(name), asks: EventId::new() };
     events(store.take_turns(&vec![turn; count], 2, i32::MAX).await)
 }
 
 /// The events of turns.
-pub(super) fn events(taken: Vec<Taken>) -> Vec<ClaimedEvent> {
+pub(super) fn events(taken: Vec<TurnOutcome>) -> Vec<ClaimedEvent> {
     taken.into_iter().filter_map(Result::unwrap).collect()
 }
 
@@ -159,7 +159,7 @@ async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() 
     let chosen = plain();
     register(&table.store, "second", &["email"], FacetSettings::default()).await;
     assert_eq!(other.insert_chosen(&chosen).await.unwrap().copies().len(), 2);
-    assert_eq!(other.insert_chosen(&chosen).await.unwrap(), Inserted::Known, "and no more copies");
+    assert_eq!(other.insert_chosen(&chosen).await.unwrap(), InsertOutcome::Known, "and no more copies");
     register(&table.store, "third", &["email"], FacetSettings::default()).await;
     let object: ObjectKey = "work:1".parse().unwrap();
     let linked = NewEvent { object: Some(object), ..plain() };
@@ -271,7 +271,7 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
     assert_eq!(woken.len(), 20, "whoever comes first, should the one die that said so");
     assert!(woken.iter().all(|told| told.canvas == canvas(3)));
     assert_eq!(table.store.wake_page(None).await.unwrap(), None);
-    let asks = TakenTurn { queue: queue(EMAILS), asks: copies[59] };
+    let asks = TurnRequest { queue: queue(EMAILS), asks: copies[59] };
     let turns = events(table.store.take_turns(&vec![asks; 30], 2, i32::MAX).await);
     assert_eq!(turns.len(), 20, "its own notification brings the facet back");
 }
@@ -297,13 +297,13 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
     assert!(again.is_empty(), "a facet is looked at once, however many of its runs have ended");
     let [next] = room[..] else { panic!("one more may run: {room:?}") };
     assert!(copies[3..].contains(&next.id));
-    let asks = TakenTurn { queue: queue(EMAILS), asks: next.id };
+    let asks = TurnRequest { queue: queue(EMAILS), asks: next.id };
     let turns = events(table.store.take_turns(&vec![asks; 5], 2, i32::MAX).await);
     let turns: Vec<_> = turns.into_iter().map(|event| event.claim.id).collect();
     assert_eq!(turns, [copies[3]]);
     // An owner that is lost does not count.
     table.end_leases().await;
-    let asks = TakenTurn { queue: queue(EMAILS), asks: copies[1] };
+    let asks = TurnRequest { queue: queue(EMAILS), asks: copies[1] };
     let turns = events(table.store.take_turns(&vec![asks; 5], 9, i32::MAX).await);
     assert_eq!(turns.into_iter().filter(|event| event.address.scope.canvas == canvas(1)).count(), 3);
 }
@@ -346,7 +346,7 @@ async fn what_a_facet_passed_over_is_recalled() {
     assert_eq!(table.store.park(&held).await.unwrap(), [true; 3]);
     let job = table.store.lift_rule(RuleKind::Pause, &scope, &tester()).await.unwrap().job.unwrap();
     assert_eq!(table.store.resume_page(job).await.unwrap().notifications.len(), 3);
-    let asks = TakenTurn { queue: queue(EMAILS), asks: held[1] };
+    let asks = TurnRequest { queue: queue(EMAILS), asks: held[1] };
     let turns = events(table.store.take_turns(&[asks], 2, i32::MAX).await);
     assert_eq!(ids(turns), [held[1]]);
     table.store.announce(&held).await.unwrap();
@@ -382,7 +382,7 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
         on(Some("mail:2"), "sent"),
     ];
     let inserted = table.store.insert_all(&emitted, &[false; 4]).await.unwrap();
-    let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
+    let copies: Vec<EventId> = inserted.iter().flat_map(InsertOutcome::copies).copied().collect();
     assert_eq!(copies.len(), 4);
     table.store.announce(&copies).await.unwrap();
     let taken = take(&table.store, 9).await;
@@ -398,7 +398,7 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
     assert_eq!(table.store.complete_links(&[first.claim]).await.unwrap(), [true]);
     let next = table.store.firsts(&[lane]).await.unwrap()[0].unwrap();
     assert_eq!(next.id, copies[1]);
-    let turn = TakenTurn { queue: queue(EMAILS), asks: next.id };
+    let turn = TurnRequest { queue: queue(EMAILS), asks: next.id };
     assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await)[0].claim.id, copies[1]);
 }
 

@@ -153,7 +153,7 @@ async fn holders_of_locks_are_named() {
         what,
         ["advisory locks with keys of the log's floors", "AccessExclusiveLock on wakeq.claim_gate"]
     );
-    assert!(held[0].who.contains("_stranger"), "{held:?}");
+    assert!(held[0].session.contains("_stranger"), "{held:?}");
     assert!(held.iter().all(|lock| lock.pid.is_some() && lock.open_for.is_some()), "{held:?}");
     open.rollback().await.unwrap();
 }

@@ -12,7 +12,7 @@ use super::queues::{
 };
 use super::{Table, is_skipped};
 use crate::event::{Due, EventId, Turn};
-use crate::store::{FacetSettings, Inserted, NewEvent, TakenTurn};
+use crate::store::{FacetSettings, InsertOutcome, NewEvent, TurnRequest};
 
 /// Many copies wait for others of their object, in front of all others of their canvas: nothing
 /// else waits for them to be scanned.
@@ -22,7 +22,7 @@ async fn a_hot_object_keeps_no_other_canvas_waiting() {
     let hot = |_| NewEvent { object: Some("mail:1".parse().unwrap()), ..email(canvas(1)) };
     let linked: Vec<NewEvent> = (0..900).map(hot).collect();
     let inserted = table.store.insert_all(&linked, &[false; 900]).await.unwrap();
-    let copies: Vec<EventId> = inserted.iter().flat_map(Inserted::copies).copied().collect();
+    let copies: Vec<EventId> = inserted.iter().flat_map(InsertOutcome::copies).copied().collect();
     table.store.announce(&copies).await.unwrap();
     emit_emails(&table.store, canvas(2), 1).await;
     emit_emails(&table.store, canvas(1), 1).await;
@@ -56,7 +56,7 @@ async fn a_copy_outlives_its_queue() {
     let table = emails(FacetSettings::default()).await;
     let copies = emit_emails(&table.store, canvas(1), 1).await;
     table.run("delete from wakeq.queues").await;
-    let turn = TakenTurn { queue: queue(EMAILS), asks: copies[0] };
+    let turn = TurnRequest { queue: queue(EMAILS), asks: copies[0] };
     assert_eq!(events(table.store.take_turns(&[turn], 2, i32::MAX).await).len(), 1);
 }
 
@@ -71,7 +71,7 @@ async fn a_queue_that_is_held_up_spoils_no_other() {
     emit_emails(&table.store, canvas(1), 1).await;
     let mut holder = table.pool.begin().await.unwrap();
     sqlx::query("select wakeq.lock_queue('all')").execute(&mut *holder).await.unwrap();
-    let turn = |name| TakenTurn { queue: queue(name), asks: EventId::new() };
+    let turn = |name| TurnRequest { queue: queue(name), asks: EventId::new() };
     let taken = table.store.take_turns(&[turn("all"), turn(EMAILS)], 2, i32::MAX).await;
     assert!(taken[0].as_ref().is_err_and(crate::store::StoreError::is_contention), "{taken:?}");
     assert!(taken[1].as_ref().is_ok_and(Option::is_some), "{taken:?}");
@@ -120,7 +120,7 @@ async fn large_copies_are_passed_over_and_taken_alone() {
     let table = emails(FacetSettings::default()).await;
     let huge = NewEvent { value: format!("\"{}\"", "x".repeat(1000)), ..email(canvas(1)) };
     let copies = emit(&table.store, vec![huge, email(canvas(1)), email(canvas(2))]).await;
-    let turn = TakenTurn { queue: queue(EMAILS), asks: EventId::new() };
+    let turn = TurnRequest { queue: queue(EMAILS), asks: EventId::new() };
     let taken = events(table.store.take_turns(&vec![turn; 5], 2, 100).await);
     assert_eq!(canvases(&taken), [2, 1], "one was looked at before the second");
     let large = copies[0];

@@ -1,13 +1,13 @@
 //! The order in which notifications start, on a paused clock that advances only while nothing runs,
 //! with made-up runs.
 
+mod bench;
 mod fairness;
-mod stand;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use stand::{LONGEST, LOOK, Plan, Scene, Stand, Start, Work};
+use bench::{LONGEST, LOOK, Plan, Scene, Start, TestBench, Work};
 
 use super::*;
 use crate::notify::{LocalNotifier, NotifyError};
@@ -48,22 +48,22 @@ impl Notifier for Streams {
 // Shows: EV2-19
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_room_is_offered_to_others() {
-    let mut scene = Scene { rooms: vec![1], ..Scene::default() };
-    let plan = Plan { lasts: LONGEST, room: Some(0), ..Plan::default() };
+    let mut scene = Scene { limits: vec![1], ..Scene::default() };
+    let plan = Plan { lasts: LONGEST, limit: Some(0), ..Plan::default() };
     (0..40).for_each(|_| scene.publish(1, plan.clone()));
     let streams = Arc::new(Streams::default());
     let notifier: Arc<dyn Notifier> = streams.clone();
     notifier.publish(&scene.published).await.unwrap();
-    let first = Work::start(scene.clone().stand(), &notifier, 4, 4).await;
+    let first = Work::start(scene.clone().bench(), &notifier, 4, 4).await;
     tokio::time::sleep(60 * LONGEST / 100).await;
-    assert_eq!(Stand::lock(&first.stand.starts).len(), 1);
-    let mut second = Work::start(scene.stand(), &notifier, 4, 4).await;
+    assert_eq!(TestBench::lock(&first.bench.starts).len(), 1);
+    let mut second = Work::start(scene.bench(), &notifier, 4, 4).await;
     tokio::time::sleep(LONGEST / 4).await;
-    assert_eq!(Stand::lock(&second.stand.starts).len(), 1);
+    assert_eq!(TestBench::lock(&second.bench.starts).len(), 1);
     streams.first_ends.store(true, Ordering::Relaxed);
     first.stop.cancel();
     assert!(first.working.await.unwrap());
-    while Stand::lock(&first.stand.starts).len() + Stand::lock(&second.stand.starts).len() < 40 {
+    while TestBench::lock(&first.bench.starts).len() + TestBench::lock(&second.bench.starts).len() < 40 {
         tokio::time::timeout(2 * LONGEST, second.ended.recv()).await.expect("it goes on");
     }
 }
@@ -79,16 +79,16 @@ async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
     let (quick, slow) = scene.published.split_at(20);
     let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
     notifier.publish(slow).await.unwrap();
-    let first = Work::start(scene.clone().stand(), &notifier, 4, 16).await;
+    let first = Work::start(scene.clone().bench(), &notifier, 4, 16).await;
     tokio::time::sleep(LONGEST / 10).await;
     notifier.publish(quick).await.unwrap();
     tokio::time::sleep(LONGEST / 10).await;
-    let second = Work::start(scene.clone().stand(), &notifier, 20, 0).await;
+    let second = Work::start(scene.clone().bench(), &notifier, 20, 0).await;
     tokio::time::sleep(LONGEST / 10).await;
-    assert_eq!(Stand::lock(&second.stand.starts).len(), 4, "the first one holds sixteen");
+    assert_eq!(TestBench::lock(&second.bench.starts).len(), 4, "the first one holds sixteen");
     first.stop.cancel();
     tokio::time::sleep(LONGEST / 10).await;
-    assert_eq!(Stand::lock(&second.stand.starts).len(), 20);
+    assert_eq!(TestBench::lock(&second.bench.starts).len(), 20);
     assert!(!first.working.is_finished(), "it lets its own end");
     assert!(first.working.await.unwrap());
 }
@@ -98,8 +98,8 @@ async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
 /// event is still here when its handler has room, and not at the broker behind a flood.
 #[test]
 fn what_is_offered_is_of_the_canvas_that_has_the_most() {
-    let mut scene = Scene { rooms: vec![1, 1], ..Scene::default() };
-    let plan = |room| Plan { lasts: LONGEST, room: Some(room), ..Plan::default() };
+    let mut scene = Scene { limits: vec![1, 1], ..Scene::default() };
+    let plan = |limit| Plan { lasts: LONGEST, limit: Some(limit), ..Plan::default() };
     (0..40).for_each(|_| scene.publish(1, plan(0)));
     (0..2).for_each(|_| scene.publish(2, plan(1)));
     (0..100).for_each(|_| scene.publish(3, Plan { lasts: LONGEST, ..Plan::default() }));
@@ -116,12 +116,12 @@ async fn ahead_of_another(
     notifier: &Arc<dyn Notifier>,
     flood: &[Notification],
 ) -> usize {
-    let started = || Stand::lock(&work.stand.starts).len();
+    let started = || TestBench::lock(&work.bench.starts).len();
     let before = started();
     notifier.publish(flood).await.unwrap();
     let other = *scene.published.last().unwrap();
     notifier.publish(&[other]).await.unwrap();
-    let has_started = || Stand::lock(&work.stand.starts).iter().any(|start| start.notification == other);
+    let has_started = || TestBench::lock(&work.bench.starts).iter().any(|start| start.notification == other);
     while !has_started() {
         tokio::time::sleep(LOOK).await;
     }
@@ -144,18 +144,18 @@ async fn a_worker_with_quick_handlers_takes_more_ahead() {
     for prefetch in [None, Some(16)] {
         let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
         notifier.publish(first).await.unwrap();
-        let work = Work::start(scene.clone().stand(), &notifier, 4, prefetch).await;
+        let work = Work::start(scene.clone().bench(), &notifier, 4, prefetch).await;
         tokio::time::sleep(Duration::from_secs(4)).await;
-        assert!(Stand::lock(&work.stand.starts).len() >= FLOOD / 2);
+        assert!(TestBench::lock(&work.bench.starts).len() >= FLOOD / 2);
         let waited_for = ahead_of_another(&scene, &work, &notifier, second).await;
         assert_eq!(waited_for <= 2 * 4, prefetch.is_none(), "{waited_for} of the flood went before it");
         tokio::time::sleep(LONGEST).await;
-        assert_eq!(Stand::lock(&work.stand.starts).len(), 2 * FLOOD + 1);
+        assert_eq!(TestBench::lock(&work.bench.starts).len(), 2 * FLOOD + 1);
         notifier.publish(slow).await.unwrap();
         tokio::time::sleep(Duration::from_secs(2)).await;
-        let other = Work::start(scene.clone().stand(), &notifier, 4, prefetch).await;
+        let other = Work::start(scene.clone().bench(), &notifier, 4, prefetch).await;
         tokio::time::sleep(Duration::from_secs(2)).await;
-        assert_eq!(Stand::lock(&other.stand.starts).len(), 4, "there is enough for it");
+        assert_eq!(TestBench::lock(&other.bench.starts).len(), 4, "there is enough for it");
     }
 }
 
@@ -167,8 +167,8 @@ fn canvases(starts: &[Start]) -> Vec<u128> {
 /// of another canvas start when they are due or have room, as if it were alone.
 #[test]
 fn a_canvas_does_not_fill_the_lot_for_others() {
-    let mut scene = Scene { rooms: vec![1, 1], ..Scene::default() };
-    let narrow = |room| Plan { lasts: LONGEST, room: Some(room), ..Plan::default() };
+    let mut scene = Scene { limits: vec![1, 1], ..Scene::default() };
+    let narrow = |limit| Plan { lasts: LONGEST, limit: Some(limit), ..Plan::default() };
     let later = Plan { due: 60 * LONGEST, ..Plan::default() };
     (0..100).for_each(|_| scene.publish(1, later.clone()));
     (0..100).for_each(|_| scene.publish(1, narrow(0)));

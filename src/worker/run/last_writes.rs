@@ -13,7 +13,7 @@ use super::Run;
 use crate::event::{Cause, Claim, Lane, Notification, Place};
 use crate::machine::Removal;
 use crate::store::{LoadedEvent, Retry, StoreError};
-use crate::worker::leases::Held;
+use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
 impl Run<'_> {
@@ -86,7 +86,7 @@ impl Run<'_> {
         if !self.facts.is_limited {
             return Vec::new();
         }
-        let look = || self.runner.statements.rooms.call((copy.queue.clone(), turn.canvas));
+        let look = || self.runner.statements.next_copies.call((copy.queue.clone(), turn.canvas));
         let next = self.until_answered(look, end).await;
         if next.is_none() {
             tracing::warn!(queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
@@ -125,7 +125,7 @@ impl Run<'_> {
 
     /// Releases a claim that was revived after being given up: a renewal that was on its way may
     /// have taken effect since, and no process would run the event for another lease.
-    pub(super) async fn give_up(&self, held: &Held) {
+    pub(super) async fn give_up(&self, held: &HeldClaim) {
         let waiting = tokio::time::timeout(self.runner.policy.lease, held.was_revived());
         let revived = self.runner.kill.run_until_cancelled(waiting).await;
         if let Some(Ok(true)) = revived
@@ -170,7 +170,7 @@ impl Run<'_> {
         F: Future<Output = Result<bool, StoreError>>,
     {
         let Some(held) = &self.facts.held else { return false };
-        held.ends();
+        held.begin_last_write();
         let repeated = async {
             loop {
                 match write().await {

@@ -4,7 +4,7 @@ use serde_json::Value;
 use wakeq::access::Scope;
 use wakeq::{CanvasId, EventId};
 
-use super::{Printed, Terminal, masked};
+use super::{CliOutput, Terminal, masked};
 use crate::service::Service;
 
 const TABLE: &str = include_str!("both.txt");
@@ -51,7 +51,7 @@ fn arguments(line: &str) -> Vec<String> {
     arguments
 }
 
-async fn asks(terminal: &Terminal, arguments: &[String]) -> Printed {
+async fn asks(terminal: &Terminal, arguments: &[String]) -> CliOutput {
     terminal.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 

@@ -8,10 +8,10 @@ use wakeq::notify::{Notifier, PubSub};
 use wakeq::{EventId, HandlerError, Handlers, Outcome, RetryPolicy, Route, Timing};
 use wakeq_services::TestDatabase;
 
-use super::{Printed, Terminal};
+use super::{CliOutput, Terminal};
 use crate::brokers::Broker;
-use crate::door::{Door, answering, telling};
-use crate::support::{Running, connect, database, durability};
+use crate::door::{Door, answering, recording};
+use crate::support::{RunningWorker, connect, database, durability};
 
 /// Topics are created and checked; missing ones are reported.
 #[tokio::test]
@@ -24,7 +24,7 @@ async fn topics_are_created_and_checked() {
     );
     let report = |state: &str| format!("{state:13} {topic}\n{state:13} {subscription}\n");
     let missing = terminal.run(&["topics", "check"]).await;
-    let expected = Printed {
+    let expected = CliOutput {
         code: Some(1),
         out: report("missing"),
         err: "wakeq: something is missing: run `wakeq topics create`\n".into(),
@@ -53,9 +53,9 @@ impl Shared {
         Self { database, terminal, notifier }
     }
 
-    async fn worker(&self, handlers: Handlers) -> Running {
+    async fn worker(&self, handlers: Handlers) -> RunningWorker {
         let store = connect(self.database.url(), Timing::default()).await;
-        Running::start(store, Arc::clone(&self.notifier), handlers, Default::default())
+        RunningWorker::start(store, Arc::clone(&self.notifier), handlers, Default::default())
     }
 
     async fn emit(&self, arguments: &[&str]) -> EventId {
@@ -208,7 +208,7 @@ async fn wake_replaces_lost_messages() {
         shared.terminal.prints(&["wake", "--all"]).await,
         "1 overdue event woken, 0 resume jobs continued, 0 events of crons emitted\n"
     );
-    let (handler, mut seen) = telling();
+    let (handler, mut seen) = recording();
     let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;
     assert_eq!(seen.next().await.id, id);
     worker.until(id, Outcome::Deleted).await;

@@ -26,7 +26,7 @@ pub(crate) struct Terminal {
 }
 
 #[derive(Debug, PartialEq)]
-pub(crate) struct Printed {
+pub(crate) struct CliOutput {
     pub(crate) code: Option<i32>,
     pub(crate) out: String,
     pub(crate) err: String,
@@ -63,16 +63,16 @@ impl Terminal {
     }
 
     /// Runs `wakeq`. Asserts that the output contains none of the secrets it was given.
-    pub(crate) async fn run(&self, arguments: &[&str]) -> Printed {
+    pub(crate) async fn run(&self, arguments: &[&str]) -> CliOutput {
         let mut command = self.command(arguments);
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         let printed =
-            Printed { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
+            CliOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
         for (name, secret) in &self.variables {
-            let told = printed.out.contains(secret.as_str()) || printed.err.contains(secret.as_str());
+            let leaked = printed.out.contains(secret.as_str()) || printed.err.contains(secret.as_str());
             assert!(
-                !told || !["WAKEQ_KEY", "WAKEQ_SECRET_KEY", "DATABASE_URL"].contains(name),
+                !leaked || !["WAKEQ_KEY", "WAKEQ_SECRET_KEY", "DATABASE_URL"].contains(name),
                 "{name} in {printed:?}"
             );
         }
@@ -92,7 +92,7 @@ impl Terminal {
 
     /// Its error message, with this exit code and nothing on standard output.
     pub(crate) async fn complains(&self, code: i32, arguments: &[&str]) -> String {
-        let Printed { code: found, out, err } = self.run(arguments).await;
+        let CliOutput { code: found, out, err } = self.run(arguments).await;
         assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
         masked(&err)
     }
@@ -227,7 +227,10 @@ async fn rules_need_no_pubsub() {
     let terminal = Terminal::on(&database);
     let none = "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n";
     let printed = terminal.run(&["block", "REPORTS/weekly", "--for", "2h", "--actor", "operations"]).await;
-    assert_eq!(printed, Printed { code: Some(0), out: "REPORTS/weekly blocked\n".into(), err: none.into() });
+    assert_eq!(
+        printed,
+        CliOutput { code: Some(0), out: "REPORTS/weekly blocked\n".into(), err: none.into() }
+    );
     assert_eq!(
         terminal.prints(&["stats"]).await,
         "HANDLER         WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\

@@ -14,41 +14,41 @@ use super::scene::{Kind, Scene, Trouble, category};
 
 /// What happened to a write whose answer is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lost {
+enum LostWrite {
     CarriedOut,
     NotCarriedOut,
 }
 
 /// A write of a position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Write {
+enum WriteKind {
     Commit,
     Skip,
 }
 
 /// Positions that lose the first answer to a given kind of write.
-struct Lossy {
+struct LossyPositions {
     inner: Arc<MemoryPositions>,
-    loses: Mutex<Option<(Write, Lost)>>,
+    loses: Mutex<Option<(WriteKind, LostWrite)>>,
     /// Notified when that has happened.
     lost: Notify,
 }
 
-impl Lossy {
+impl LossyPositions {
     /// Whether the answer to this write is lost, and if so, what happened to the write.
-    fn loses(&self, write: Write) -> Option<Lost> {
+    fn loses(&self, write: WriteKind) -> Option<LostWrite> {
         self.loses.lock().unwrap().take_if(|(lost, _)| *lost == write).map(|(_, becomes)| becomes)
     }
 
     async fn write(
         &self,
-        write: Write,
+        write: WriteKind,
         carried_out: impl Future<Output = Result<(), ConsumerError>>,
     ) -> Result<(), ConsumerError> {
         match self.loses(write) {
             None => return carried_out.await,
-            Some(Lost::CarriedOut) => carried_out.await.unwrap(),
-            Some(Lost::NotCarriedOut) => {}
+            Some(LostWrite::CarriedOut) => carried_out.await.unwrap(),
+            Some(LostWrite::NotCarriedOut) => {}
         }
         self.lost.notify_one();
         Err(ConsumerError::unavailable("the answer got lost", std::io::Error::other("cut off")))
@@ -56,13 +56,13 @@ impl Lossy {
 }
 
 #[async_trait]
-impl PositionStore for Lossy {
+impl PositionStore for LossyPositions {
     async fn open(&self, key: &PositionKey, epoch: i64) -> Result<i64, ConsumerError> {
         self.inner.open(key, epoch).await
     }
 
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {
-        self.write(Write::Commit, self.inner.commit(key, epoch, from, to)).await
+        self.write(WriteKind::Commit, self.inner.commit(key, epoch, from, to)).await
     }
 
     async fn skip(
@@ -72,17 +72,17 @@ impl PositionStore for Lossy {
         from: i64,
         dead: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError> {
-        self.write(Write::Skip, self.inner.skip(key, epoch, from, dead)).await
+        self.write(WriteKind::Skip, self.inner.skip(key, epoch, from, dead)).await
     }
 }
 
 /// Runs a consumer over five events, of which the third fails once, while the first answer to such
 /// a write is lost; then over a sixth. Returns the numbers, from 1, of the events that were handled
 /// and of those that were given up.
-async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>, Vec<usize>) {
+async fn handled(write: WriteKind, becomes: LostWrite, commit_every: u32) -> (Vec<usize>, Vec<usize>) {
     let inner = Arc::new(MemoryPositions::default());
     let loses = Mutex::new(Some((write, becomes)));
-    let lossy = Arc::new(Lossy { inner: inner.clone(), loses, lost: Notify::new() });
+    let lossy = Arc::new(LossyPositions { inner: inner.clone(), loses, lost: Notify::new() });
     let mut scene = Scene::new(Kind::Memory).await;
     scene.positions = lossy.clone();
     let config =
@@ -116,24 +116,27 @@ async fn handled(write: Write, becomes: Lost, commit_every: u32) -> (Vec<usize>,
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_not_handled_again() {
-    assert_eq!(handled(Write::Skip, Lost::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
+    assert_eq!(handled(WriteKind::Skip, LostWrite::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
 }
 
 /// An event that was not given up is retried and then handled; earlier events are not.
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_not_given_up_is_tried_again_alone() {
-    assert_eq!(handled(Write::Skip, Lost::NotCarriedOut, 100).await, (vec![1, 2, 3, 3, 4, 5, 6], vec![]));
+    assert_eq!(
+        handled(WriteKind::Skip, LostWrite::NotCarriedOut, 100).await,
+        (vec![1, 2, 3, 3, 4, 5, 6], vec![])
+    );
 }
 
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn what_was_committed_is_not_handled_again() {
-    for becomes in [Lost::CarriedOut, Lost::NotCarriedOut] {
+    for becomes in [LostWrite::CarriedOut, LostWrite::NotCarriedOut] {
         for commit_every in [1, 2, 100] {
             let expected = (vec![1, 2, 3, 4, 5, 6], vec![3]);
             assert_eq!(
-                handled(Write::Commit, becomes, commit_every).await,
+                handled(WriteKind::Commit, becomes, commit_every).await,
                 expected,
                 "{becomes:?}, {commit_every}"
             );

@@ -16,12 +16,12 @@ const LARGE: usize = 100 * KIB;
 
 /// A log in memory that records what was read of it, page by page: number of events, and bytes.
 #[derive(Default)]
-struct Weighed {
+struct MeasuredLog {
     log: MemoryLog,
     pages: Mutex<Vec<(usize, usize)>>,
 }
 
-impl Weighed {
+impl MeasuredLog {
     /// Appends this many large events to a category of a canvas; returns the source.
     fn filled(&self, canvas: u128, category: &str, events: usize) -> EventSource {
         let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
@@ -35,7 +35,7 @@ impl Weighed {
 }
 
 #[async_trait]
-impl EventProvider for Weighed {
+impl EventProvider for MeasuredLog {
     async fn read(
         &self,
         source: &EventSource,
@@ -54,14 +54,14 @@ impl EventProvider for Weighed {
 }
 
 /// Reports each event, handles it once a permit is available, and fails the given number of times.
-struct Gated {
+struct GatedProcessor {
     gate: Semaphore,
     failures: Mutex<u32>,
     begun: mpsc::Sender<i64>,
 }
 
 #[async_trait]
-impl EventProcessor for Gated {
+impl EventProcessor for GatedProcessor {
     async fn handle_event(&self, event: &LogEvent) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         self.begun.try_send(event.seq)?;
         self.gate.acquire().await?.forget();
@@ -74,17 +74,17 @@ impl EventProcessor for Gated {
     }
 }
 
-type Begun = mpsc::Receiver<i64>;
+type StartedEvents = mpsc::Receiver<i64>;
 
 fn consumer(
     name: &str,
     source: &EventSource,
-    provider: &Arc<Weighed>,
+    provider: &Arc<MeasuredLog>,
     budget: &ReadBudget,
     failures: u32,
-) -> (Consumer, Arc<Gated>, Begun) {
+) -> (Consumer, Arc<GatedProcessor>, StartedEvents) {
     let (begun, hears) = mpsc::channel(10_000);
-    let gated = Arc::new(Gated { gate: Semaphore::new(0), failures: Mutex::new(failures), begun });
+    let gated = Arc::new(GatedProcessor { gate: Semaphore::new(0), failures: Mutex::new(failures), begun });
     let config = ConsumerConfig {
         page_bytes: KIB * KIB,
         poll_interval: Duration::from_secs(3600),
@@ -103,7 +103,7 @@ fn consumer(
 /// at a time, and as usual once the budget is free again.
 #[tokio::test(start_paused = true)]
 async fn a_slow_source_that_holds_everything_stops_nobody() {
-    let log = Arc::new(Weighed::default());
+    let log = Arc::new(MeasuredLog::default());
     let (slow, quick) = (log.filled(1, "slow", 10), log.filled(2, "quick", 8));
     let budget = ReadBudget::new(350 * KIB);
     let (first, gate, mut begun) = consumer("slow", &slow, &log, &budget, 0);
@@ -138,7 +138,7 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
 /// handled twice.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_an_attempt_holds_nothing() {
-    let log = Arc::new(Weighed::default());
+    let log = Arc::new(MeasuredLog::default());
     let source = log.filled(1, "companies", 5);
     let budget = ReadBudget::new(1024 * KIB);
     let (consumer, gate, mut begun) = consumer("companies", &source, &log, &budget, 1);

@@ -11,9 +11,9 @@ use wakeq::{
     Health, LogPage, MemoryPositions, Name, PageLimit, PositionKey, StreamId,
 };
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
-use super::scene::{Kind, Mute, Scene, Trouble, category, on_each, woken};
+use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, woken};
 
 on_each! {
     a_consumer_that_fails_is_unhealthy_and_stops_there;
@@ -81,7 +81,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, last).await.expect("it is tried again");
+    tokio::time::timeout(TIMEOUT, last).await.expect("it is tried again");
     assert_eq!(handed.take(1).await, seqs[2..]);
     consumer.withdraw(&category()).await;
     assert!(scene.position(&category(), 2).await >= seqs[2]);
@@ -129,7 +129,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
         assert_eq!(failing.error, "it was told to fail");
         let mut health = all[1].0.health();
         let ill = health.wait_for(|health| *health != Health::Healthy);
-        tokio::time::timeout(PATIENCE, ill).await.expect("it stops").unwrap();
+        tokio::time::timeout(TIMEOUT, ill).await.expect("it stops").unwrap();
         for (at, name) in names.iter().enumerate() {
             assert!(all[at].1.is_empty(), "nothing is tried before it is asked for");
             let asked = async {
@@ -139,14 +139,14 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
                     tokio::time::sleep(periods.heartbeat).await;
                 }
             };
-            tokio::time::timeout(PATIENCE, asked).await.expect("it is tried again");
+            tokio::time::timeout(TIMEOUT, asked).await.expect("it is tried again");
         }
         let gone = async {
             while stage.admin.group(&names[0]).await.unwrap().sources[0].failing.is_some() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, gone).await.expect("it fails no more");
+        tokio::time::timeout(TIMEOUT, gone).await.expect("it fails no more");
         let busy = stage.admin.remove_group(&names[0], None, &operator).await.unwrap_err();
         assert!(matches!(busy, AdminError::GroupInUse(_)), "{busy}");
         stop.cancel();
@@ -168,7 +168,7 @@ async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, seen).await.expect("it is seen")
+    tokio::time::timeout(TIMEOUT, seen).await.expect("it is seen")
 }
 
 /// A page that takes too long to read is split into smaller reads.
@@ -176,8 +176,8 @@ async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_takes_too_long_is_read_in_parts() {
     let mut scene = Scene::new(Kind::Memory).await;
-    let hurried = Arc::new(Hurried(Arc::clone(&scene.provider), Mutex::default()));
-    scene.provider = hurried.clone();
+    let timing_out = Arc::new(TimingOutLog(Arc::clone(&scene.provider), Mutex::default()));
+    scene.provider = timing_out.clone();
     let (consumer, _, mut handed) = scene.consumer(ConsumerConfig::default());
     let mut seqs = Vec::new();
     for payload in 0..40 {
@@ -185,14 +185,14 @@ async fn a_page_that_takes_too_long_is_read_in_parts() {
     }
     consumer.accept(category(), 1);
     assert_eq!(handed.take(40).await, seqs);
-    assert_eq!(hurried.1.lock().unwrap()[..6], [500, 250, 125, 62, 31, 15]);
+    assert_eq!(timing_out.1.lock().unwrap()[..6], [500, 250, 125, 62, 31, 15]);
 }
 
 /// A provider that times out on more than 16 events.
-struct Hurried(Arc<dyn EventProvider>, Mutex<Vec<usize>>);
+struct TimingOutLog(Arc<dyn EventProvider>, Mutex<Vec<usize>>);
 
 #[async_trait]
-impl EventProvider for Hurried {
+impl EventProvider for TimingOutLog {
     async fn read(
         &self,
         source: &EventSource,
@@ -254,9 +254,9 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
     .fetch_one(&stage.pool)
     .await
     .unwrap();
-    let told = |text: &str| text.to_owned();
+    let owned = |text: &str| text.to_owned();
     let expected =
-        (told("projection"), told("category/companies"), seq, told("1"), 1, told("it was told to fail"));
+        (owned("projection"), owned("category/companies"), seq, owned("1"), 1, owned("it was told to fail"));
     assert_eq!(dead, expected);
 }
 
@@ -296,7 +296,7 @@ async fn what_was_given_up_is_tried_again_on_demand() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, settled).await.expect("it is noted");
+        tokio::time::timeout(TIMEOUT, settled).await.expect("it is noted");
     };
     until(&names[0], &[(seqs[1], 1), (seqs[0], 1)]).await;
     let cursor = GroupDeadCursor { seq: seqs[1], source: category() };
@@ -368,7 +368,7 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, emptied).await.expect("all are tried again");
+    tokio::time::timeout(TIMEOUT, emptied).await.expect("all are tried again");
     assert!(given_up > 200 && dead(&names[1]).await > 200);
 }
 
@@ -397,7 +397,7 @@ async fn who_is_deposed_gives_nothing_up() {
 #[tokio::test(start_paused = true)]
 async fn what_can_t_be_read_now_is_read_later() {
     let mut scene = Scene::new(Kind::Memory).await;
-    let mute = Arc::new(Mute::new(Arc::clone(&scene.provider)));
+    let mute = Arc::new(SilentProvider::new(Arc::clone(&scene.provider)));
     scene.provider = mute.clone();
     *mute.failures.lock().unwrap() = 3;
     let (consumer, _, mut handed) = scene.consumer(ConsumerConfig::default());
@@ -415,19 +415,19 @@ async fn what_can_t_be_read_now_is_read_later() {
 #[tokio::test]
 async fn a_provider_that_panics_is_told() {
     let mut scene = Scene::new(Kind::Memory).await;
-    scene.provider = Arc::new(Panicking);
+    scene.provider = Arc::new(PanickingProvider);
     let (consumer, ..) = scene.consumer(woken());
     let mut health = consumer.health();
     consumer.accept(category(), 1);
-    let ill = tokio::time::timeout(PATIENCE, health.wait_for(|health| *health != Health::Healthy)).await;
+    let ill = tokio::time::timeout(TIMEOUT, health.wait_for(|health| *health != Health::Healthy)).await;
     let ill = ill.unwrap().unwrap().clone();
     assert!(matches!(&ill, Health::Unhealthy(why) if why.contains("panicked")), "{ill:?}");
 }
 
-struct Panicking;
+struct PanickingProvider;
 
 #[async_trait]
-impl EventProvider for Panicking {
+impl EventProvider for PanickingProvider {
     async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         panic!("it was told to panic")
     }
@@ -442,20 +442,20 @@ impl EventProvider for Panicking {
 #[tokio::test]
 async fn a_long_way_through_others_events_ends_when_it_is_told_to() {
     let mut scene = Scene::new(Kind::Memory).await;
-    scene.provider = Arc::new(OfOthers);
+    scene.provider = Arc::new(EmptyPages);
     let (consumer, ..) = scene.consumer(woken());
     consumer.accept(category(), 1);
     while scene.position(&category(), 1).await < 30 {
         tokio::task::yield_now().await;
     }
-    tokio::time::timeout(PATIENCE, consumer.withdraw(&category())).await.expect("it ends");
+    tokio::time::timeout(TIMEOUT, consumer.withdraw(&category())).await.expect("it ends");
 }
 
 /// Endless pages without any event of the source.
-struct OfOthers;
+struct EmptyPages;
 
 #[async_trait]
-impl EventProvider for OfOthers {
+impl EventProvider for EmptyPages {
     async fn read(&self, _: &EventSource, after: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         tokio::task::yield_now().await;
         Ok(LogPage { events: Vec::new(), through: after + 10, more: true, held: false })

@@ -7,7 +7,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use wakeq::{CanvasId, Consumer, ConsumerConfig, EventSource, EventSubscriber, Health, LogEvent, StreamId};
 
-use super::scene::{Handed, Kind, Mute, Recorder, Scene, category, companies, on_each, woken};
+use super::scene::{
+    HandledEvents, Kind, Recorder, Scene, SilentProvider, category, companies, on_each, woken,
+};
 
 on_each! {
     new_events_are_handled_in_order_and_the_position_kept;
@@ -56,13 +58,13 @@ async fn a_restart_goes_on_after_the_last_position(scene: Scene) {
 }
 
 /// A consumer behind a door: handling an event ends only when the door lets it through.
-fn behind_a_door(scene: &Scene, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, Handed) {
+fn behind_a_door(scene: &Scene, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, HandledEvents) {
     let (sender, handed) = mpsc::channel(2_000);
     let recorder = Arc::new(Recorder::behind_a_door(sender));
     let (provider, positions) = (Arc::clone(&scene.provider), Arc::clone(&scene.positions));
     let group = "projection".parse().unwrap();
     let consumer = Consumer::new(group, category(), provider, positions, recorder.clone(), config);
-    (consumer.unwrap(), recorder, Handed(handed))
+    (consumer.unwrap(), recorder, HandledEvents(handed))
 }
 
 // Shows: SUB-15 as postgres::*
@@ -243,7 +245,7 @@ async fn a_consumer_without_sources_is_healthy() {
 #[tokio::test(start_paused = true)]
 async fn it_looks_for_itself_when_nobody_tells_it() {
     let mut scene = Scene::new(Kind::Memory).await;
-    scene.provider = Arc::new(Mute::new(Arc::clone(&scene.provider)));
+    scene.provider = Arc::new(SilentProvider::new(Arc::clone(&scene.provider)));
     let config = ConsumerConfig { poll_interval: Duration::from_secs(10), ..ConsumerConfig::default() };
     let (consumer, _, mut handed) = scene.consumer(config);
     consumer.accept(category(), 1);

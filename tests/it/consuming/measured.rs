@@ -6,7 +6,7 @@ use wakeq::{ConsumerConfig, ErrorStrategy, EventSubscriber, Name, PositionKey};
 
 use super::scene::{Kind, Scene, Trouble, category, woken};
 use crate::entities::measured::gathered;
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// The series of a group, by name; those of failures are separate.
 fn series(group: &str) -> BTreeMap<String, f64> {
@@ -45,18 +45,18 @@ async fn attempts_deaths_and_refusals_are_counted() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, settled).await.expect("it is given up");
+        tokio::time::timeout(TIMEOUT, settled).await.expect("it is given up");
         if at == 0 {
             // Another owner has it by now.
             scene.positions.open(&key, 2).await.unwrap();
             scene.append("one", 3).await;
             handed.take(1).await;
-            let told = async {
+            let reported = async {
                 while !consumer.sources().is_empty() {
                     tokio::task::yield_now().await;
                 }
             };
-            tokio::time::timeout(PATIENCE, told).await.expect("it stops");
+            tokio::time::timeout(TIMEOUT, reported).await.expect("it stops");
         }
         consumer.withdraw(&category()).await;
     }

@@ -14,7 +14,7 @@ use wakeq::{
     PositionKey, PositionStore, StreamId,
 };
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 /// Where events and positions are kept.
 #[derive(Clone, Copy, Debug)]
@@ -25,21 +25,21 @@ pub(super) enum Kind {
     Postgres,
 }
 
-enum Written {
+enum LogBackend {
     Memory(Arc<MemoryLog>),
     Postgres(Log),
 }
 
-enum Kept {
+enum PositionBackend {
     Memory(Arc<MemoryPositions>),
     Postgres(Box<Stage>),
 }
 
 pub(super) struct Scene {
-    log: Written,
+    log: LogBackend,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) positions: Arc<dyn PositionStore>,
-    kept: Kept,
+    position_backend: PositionBackend,
 }
 
 impl Scene {
@@ -50,9 +50,9 @@ impl Scene {
                 let positions = Arc::new(MemoryPositions::default());
                 Self {
                     provider: log.clone(),
-                    log: Written::Memory(log),
+                    log: LogBackend::Memory(log),
                     positions: positions.clone(),
-                    kept: Kept::Memory(positions),
+                    position_backend: PositionBackend::Memory(positions),
                 }
             }
             Kind::Postgres => {
@@ -60,9 +60,9 @@ impl Scene {
                 let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
                 Self {
                     provider: Arc::new(log.clone()),
-                    log: Written::Postgres(log),
+                    log: LogBackend::Postgres(log),
                     positions: Arc::new(stage.store.clone()),
-                    kept: Kept::Postgres(Box::new(stage)),
+                    position_backend: PositionBackend::Postgres(Box::new(stage)),
                 }
             }
         }
@@ -75,8 +75,10 @@ impl Scene {
 
     pub(super) async fn append_to(&self, stream: &StreamId, payload: usize) -> i64 {
         match &self.log {
-            Written::Memory(log) => log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq,
-            Written::Postgres(log) => {
+            LogBackend::Memory(log) => {
+                log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq
+            }
+            LogBackend::Postgres(log) => {
                 let event = NewLogEvent::new("changed", &payload).unwrap();
                 log.append(stream, vec![event], AppendCondition::None).await.unwrap()[0].seq
             }
@@ -84,7 +86,7 @@ impl Scene {
     }
 
     /// A consumer of `companies`, and the events that its processor receives.
-    pub(super) fn consumer(&self, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, Handed) {
+    pub(super) fn consumer(&self, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, HandledEvents) {
         self.consumer_of(category(), config)
     }
 
@@ -92,7 +94,7 @@ impl Scene {
         &self,
         source: EventSource,
         config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, Handed) {
+    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
         self.consumer_in("projection".parse().unwrap(), source, config)
     }
 
@@ -100,7 +102,7 @@ impl Scene {
         &self,
         group: Name,
         config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, Handed) {
+    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
         self.consumer_in(group, category(), config)
     }
 
@@ -109,22 +111,22 @@ impl Scene {
         group: Name,
         source: EventSource,
         config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, Handed) {
+    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
         let (sender, handed) = mpsc::channel(2_000);
         let recorder = Arc::new(Recorder::new(sender));
         let (provider, positions) = (Arc::clone(&self.provider), Arc::clone(&self.positions));
         let consumer = Consumer::new(group, source, provider, positions, recorder.clone(), config);
-        (consumer.unwrap(), recorder, Handed(handed))
+        (consumer.unwrap(), recorder, HandledEvents(handed))
     }
 
     /// As an operator does: moves the position of `companies`, whoever owns it.
     pub(super) async fn reset(&self, position: i64) {
-        match &self.kept {
-            Kept::Memory(positions) => {
+        match &self.position_backend {
+            PositionBackend::Memory(positions) => {
                 let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
                 positions.reset(&key, position);
             }
-            Kept::Postgres(stage) => {
+            PositionBackend::Postgres(stage) => {
                 let reset = "update wakeq.consumer_positions set position = $1";
                 sqlx::query(reset).bind(position).execute(&stage.pool).await.unwrap();
             }
@@ -212,11 +214,11 @@ impl EventProcessor for Recorder {
 }
 
 /// The events that a processor received.
-pub(super) struct Handed(pub(super) mpsc::Receiver<LogEvent>);
+pub(super) struct HandledEvents(pub(super) mpsc::Receiver<LogEvent>);
 
-impl Handed {
+impl HandledEvents {
     pub(super) async fn next(&mut self) -> LogEvent {
-        let next = tokio::time::timeout(PATIENCE, self.0.recv()).await;
+        let next = tokio::time::timeout(TIMEOUT, self.0.recv()).await;
         next.expect("an event is handled in time").expect("the processor lives")
     }
 
@@ -234,20 +236,20 @@ impl Handed {
 }
 
 /// A provider that signals no append, and whose reads fail the given number of times.
-pub(super) struct Mute {
+pub(super) struct SilentProvider {
     pub(super) inner: Arc<dyn EventProvider>,
     pub(super) failures: Mutex<u32>,
     silence: watch::Sender<u64>,
 }
 
-impl Mute {
+impl SilentProvider {
     pub(super) fn new(inner: Arc<dyn EventProvider>) -> Self {
         Self { inner, failures: Mutex::new(0), silence: watch::Sender::new(0) }
     }
 }
 
 #[async_trait]
-impl EventProvider for Mute {
+impl EventProvider for SilentProvider {
     async fn read(
         &self,
         source: &EventSource,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeq::delivery::Delivered;
+use wakeq::delivery::DeliveryOutcome;
 
 use super::servers::{Answer, Server};
 use super::{deliver, deliverer, failure, impatient, target};
@@ -15,7 +15,7 @@ fn status(status: &str) -> Answer {
     text(&format!("HTTP/1.1 {status}\ncontent-length: 5\nconnection: close\n\nhello"))
 }
 
-async fn answered(answer: Answer) -> Delivered {
+async fn answered(answer: Answer) -> DeliveryOutcome {
     let server = Server::start(answer).await;
     let delivered = deliver(&deliverer(), &target(server.url())).await;
     assert_eq!(server.requests().len(), 1, "one attempt is one request");
@@ -44,13 +44,13 @@ async fn every_2xx_completes() {
         text("HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n5\nhello\n0\n\n"),
         text("HTTP/1.1 103 Early Hints\nlink: </a>\n\nHTTP/1.1 200 OK\ncontent-length: 0\n\n"),
     ] {
-        assert_eq!(answered(answer.clone()).await, Delivered::Completed, "{answer:?}");
+        assert_eq!(answered(answer.clone()).await, DeliveryOutcome::Completed, "{answer:?}");
     }
 }
 
 #[tokio::test]
 async fn gone_is_for_good() {
-    let gone = Delivered::Gone { reason: "the target answered 410 Gone".to_owned() };
+    let gone = DeliveryOutcome::Gone { reason: "the target answered 410 Gone".to_owned() };
     assert_eq!(answered(status("410 Gone")).await, gone);
 }
 
@@ -97,7 +97,9 @@ async fn retry_after_is_honoured_by_429_and_503_alone() {
         ("302 Found", "retry-after: 120\n", None),
     ] {
         let answer = text(&format!("HTTP/1.1 {first}\n{headers}content-length: 0\n\n"));
-        let Delivered::Failed { message, retry_after } = answered(answer).await else { panic!("{first}") };
+        let DeliveryOutcome::Failed { message, retry_after } = answered(answer).await else {
+            panic!("{first}")
+        };
         assert_eq!(retry_after, expected, "{first} {headers}");
         check_says(&message, &[first, "with 0 bytes"]);
     }
@@ -129,7 +131,7 @@ async fn a_body_without_end_changes_nothing() {
         let server = Server::start(Answer::Flood(endless(first), 10 << 30)).await;
         let delivered = deliver(&deliverer(), &target(server.url())).await;
         if completes {
-            assert_eq!(delivered, Delivered::Completed);
+            assert_eq!(delivered, DeliveryOutcome::Completed);
         } else {
             check_says(&failure(delivered), &["500", "more than 65536 bytes"]);
         }
@@ -137,13 +139,15 @@ async fn a_body_without_end_changes_nothing() {
         assert!(taken < 64 << 20, "{taken} bytes were taken, of 10 GiB");
     }
     let slow = Answer::Drip("HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n", "x");
-    assert_eq!(answered(slow).await, Delivered::Completed);
+    assert_eq!(answered(slow).await, DeliveryOutcome::Completed);
     let slow = Answer::Drip("HTTP/1.1 503 Busy\r\nretry-after: 7\r\ncontent-length: 1000000\r\n\r\n", "x");
-    let Delivered::Failed { message, retry_after } = answered(slow).await else { panic!("it did not fail") };
+    let DeliveryOutcome::Failed { message, retry_after } = answered(slow).await else {
+        panic!("it did not fail")
+    };
     assert_eq!(retry_after, Some(Duration::from_secs(7)));
     check_says(&message, &["bytes so far"]);
     let short = text("HTTP/1.1 200 OK\ncontent-length: 10\n\nabc");
-    assert_eq!(answered(short).await, Delivered::Completed);
+    assert_eq!(answered(short).await, DeliveryOutcome::Completed);
     let short = text("HTTP/1.1 500 Oh\ncontent-length: 10\n\nabc");
     check_says(&failed(short).await, &["with 3 bytes before the connection broke"]);
 }

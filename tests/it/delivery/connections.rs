@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::Command;
-use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig};
+use wakeq::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 use wakeq::{CanvasId, Target, TargetPolicy};
 
 use super::names::Names;
@@ -25,7 +25,7 @@ async fn a_connection_is_used_again() {
     let server = Server::start(Answer::KeepAlive(OK)).await;
     let (deliverer, target) = (deliverer(), target(server.url()));
     for _ in 0..10 {
-        assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+        assert_eq!(deliver(&deliverer, &target).await, DeliveryOutcome::Completed);
     }
     assert_eq!((server.requests().len(), server.connections() as u64), (10, deliverer.connects()));
     // Usually one, but on a busy machine an idle connection may time out between two deliveries.
@@ -41,12 +41,12 @@ async fn a_name_that_is_rebound_gets_nothing() {
     names.set("rebound.example", &["127.0.0.1", "127.0.0.2", "127.0.0.1,127.0.0.2", "127.0.0.1"]);
     let deliverer = Deliverer::new(config(&names)).unwrap();
     let target = target(format!("http://rebound.example:{}/", server.address.port()).parse().unwrap());
-    assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+    assert_eq!(deliver(&deliverer, &target).await, DeliveryOutcome::Completed);
     for _ in 0..2 {
         let message = failure(deliver(&deliverer, &target).await);
         assert!(message.contains(UNREACHED) && !message.contains("127.0.0.2"), "{message}");
     }
-    assert_eq!(deliver(&deliverer, &target).await, Delivered::Completed);
+    assert_eq!(deliver(&deliverer, &target).await, DeliveryOutcome::Completed);
     assert_eq!(names.asked(), vec!["rebound.example"; 4], "once for each connection, and never again");
     assert_eq!((deliverer.connects(), server.connections()), (2, 2));
 }
@@ -109,7 +109,7 @@ async fn a_connection_of_one_canvas_is_not_anothers() {
     let deliverer = Deliverer::new(DeliveryConfig { allow, ..config(&names) }).unwrap();
     let target = target(format!("http://inside.example:{}/", server.address.port()).parse().unwrap());
     for _ in 0..2 {
-        assert_eq!(deliver_on(&deliverer, &target, ours).await, Delivered::Completed);
+        assert_eq!(deliver_on(&deliverer, &target, ours).await, DeliveryOutcome::Completed);
         let message = failure(deliver_on(&deliverer, &target, theirs).await);
         assert!(message.contains("port") && message.contains("refused"), "{message}");
     }
@@ -134,7 +134,7 @@ async fn an_open_connection_at_a_usual_port_is_not_anothers() {
     let deliverer = Deliverer::new(DeliveryConfig { allow, ..config(&names) }).unwrap();
     let target = target(format!("http://inside.example:{port}/").parse().unwrap());
     for _ in 0..2 {
-        assert_eq!(deliver_on(&deliverer, &target, ours).await, Delivered::Completed);
+        assert_eq!(deliver_on(&deliverer, &target, ours).await, DeliveryOutcome::Completed);
         let message = failure(deliver_on(&deliverer, &target, theirs).await);
         assert!(message.contains(UNREACHED), "{message}");
     }
@@ -161,7 +161,7 @@ async fn waiting_for_room_is_no_time_of_the_target() {
     let (first, second) = (within(silent.url(), 1500), within(server.url(), 1000));
     let (first, second) = tokio::join!(deliver(&deliverer, &first), deliver(&deliverer, &second));
     assert!(failure(first).contains("did not answer within 1.5s"));
-    assert_eq!((second, silent.connections()), (Delivered::Completed, 1));
+    assert_eq!((second, silent.connections()), (DeliveryOutcome::Completed, 1));
 }
 
 #[tokio::test]
@@ -171,10 +171,10 @@ async fn tls_is_spoken_with_whom_the_certificate_names() {
     names.set("other.example", &["127.0.0.1"]);
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
     let trusting = Deliverer::new(with_authority(&names)).unwrap();
-    assert_eq!(deliver(&trusting, &target(server.tls_url())).await, Delivered::Completed);
+    assert_eq!(deliver(&trusting, &target(server.tls_url())).await, DeliveryOutcome::Completed);
     let dotted = server.tls_url().as_str().replace(".example", ".example.");
     names.set("target.example.", &["127.0.0.1"]);
-    assert_eq!(deliver(&trusting, &target(dotted.parse().unwrap())).await, Delivered::Completed);
+    assert_eq!(deliver(&trusting, &target(dotted.parse().unwrap())).await, DeliveryOutcome::Completed);
     assert_eq!(server.requests().len(), 2);
 
     let check = async |deliverer: &Deliverer, url: String, part: &str| {

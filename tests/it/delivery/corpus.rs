@@ -6,7 +6,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
-use wakeq::delivery::{Delivered, Deliverer};
+use wakeq::delivery::{Deliverer, DeliveryOutcome};
 use wakeq::{CanvasId, Target, TargetUrl};
 
 use super::names::Names;
@@ -143,7 +143,7 @@ async fn the_neighbour_of_an_allowed_address_sees_nothing() {
     ] {
         let url: TargetUrl = format!("http://{host}:{port}/").parse().unwrap();
         let delivered = deliver(&deliverer, &target(url)).await;
-        assert_eq!(delivered == Delivered::Completed, may, "{host}: {delivered:?}");
+        assert_eq!(delivered == DeliveryOutcome::Completed, may, "{host}: {delivered:?}");
     }
     assert_eq!((deliverer.connects(), allowed.connections()), (4, 4));
     assert_untouched(&denied).await;
@@ -162,7 +162,7 @@ async fn no_header_of_an_answer_is_followed() {
     let server = Server::start(Answer::KeepAlive(answer.leak())).await;
     let deliverer = super::deliverer();
     for _ in 0..2 {
-        assert_eq!(deliver(&deliverer, &target(server.url())).await, Delivered::Completed);
+        assert_eq!(deliver(&deliverer, &target(server.url())).await, DeliveryOutcome::Completed);
     }
     assert!(!server.requests()[1].head.contains("cookie"), "nothing is kept of an answer");
     assert_eq!(deliverer.connects(), server.connections() as u64);

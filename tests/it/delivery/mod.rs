@@ -12,13 +12,13 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::delivery::{Delivered, Deliverer, Delivery, DeliveryConfig};
+use wakeq::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
 use wakeq::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, TargetUrl,
     Traceparent,
 };
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use names::Names;
 
 /// The message for every host that is not reached at a public address.
@@ -44,7 +44,7 @@ fn deliverer() -> Deliverer {
 
 fn target(url: TargetUrl) -> Target {
     let secrets = Secrets { current: SECRET.parse::<Secret>().unwrap(), previous: None };
-    let policy = TargetPolicy { timeout: PATIENCE, ..TargetPolicy::default() };
+    let policy = TargetPolicy { timeout: TIMEOUT, ..TargetPolicy::default() };
     Target { url, policy, audience: None, secrets }
 }
 
@@ -54,12 +54,12 @@ fn impatient(url: TargetUrl) -> Target {
     Target { policy, ..target(url) }
 }
 
-async fn deliver(deliverer: &Deliverer, target: &Target) -> Delivered {
+async fn deliver(deliverer: &Deliverer, target: &Target) -> DeliveryOutcome {
     deliver_event(deliverer, target, EventId::new(), r#"{"greet":"Ada"}"#, 1).await
 }
 
 /// The same for a target of this canvas.
-async fn deliver_on(deliverer: &Deliverer, target: &Target, canvas: CanvasId) -> Delivered {
+async fn deliver_on(deliverer: &Deliverer, target: &Target, canvas: CanvasId) -> DeliveryOutcome {
     deliver_of(deliverer, target, canvas, EventId::new(), "1", 1).await
 }
 
@@ -69,7 +69,7 @@ async fn deliver_event(
     event: EventId,
     json: &str,
     attempt: u32,
-) -> Delivered {
+) -> DeliveryOutcome {
     deliver_of(deliverer, target, CanvasId::DEFAULT, event, json, attempt).await
 }
 
@@ -80,7 +80,7 @@ async fn deliver_of(
     event: EventId,
     json: &str,
     attempt: u32,
-) -> Delivered {
+) -> DeliveryOutcome {
     let scope = HandlerScope::worker(canvas, "greet").unwrap();
     let traceparent: Traceparent = TRACE.parse().unwrap();
     let delivery = Delivery {
@@ -97,10 +97,10 @@ async fn deliver_of(
     deliverer.deliver(target, delivery).await
 }
 
-fn failure(delivered: Delivered) -> String {
+fn failure(delivered: DeliveryOutcome) -> String {
     match delivered {
-        Delivered::Failed { message, .. } => message,
-        Delivered::Completed | Delivered::NotYet { .. } | Delivered::Gone { .. } => {
+        DeliveryOutcome::Failed { message, .. } => message,
+        DeliveryOutcome::Completed | DeliveryOutcome::NotYet { .. } | DeliveryOutcome::Gone { .. } => {
             panic!("it did not fail: {delivered:?}")
         }
     }

@@ -40,12 +40,12 @@ pub(super) enum Answer {
 /// A server that runs until it is dropped.
 pub(super) struct Server {
     pub(super) address: SocketAddr,
-    seen: Arc<Seen>,
+    seen: Arc<Traffic>,
     _task: AbortOnDropHandle<()>,
 }
 
 #[derive(Default)]
-struct Seen {
+struct Traffic {
     connections: AtomicUsize,
     requests: Mutex<Vec<Request>>,
     /// Bytes of floods that the client took.
@@ -83,7 +83,7 @@ impl Server {
     async fn start_with(answer: Answer, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Traffic::default());
         let serving = serve(listener, tls, answer, seen.clone());
         Self { address, seen, _task: AbortOnDropHandle::new(tokio::spawn(serving)) }
     }
@@ -127,7 +127,7 @@ fn tls() -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, answer: Answer, seen: Arc<Seen>) {
+async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, answer: Answer, seen: Arc<Traffic>) {
     let mut connections = JoinSet::new();
     loop {
         let (tcp, _) = listener.accept().await.unwrap();
@@ -147,7 +147,7 @@ async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>, answer: Answer, 
     }
 }
 
-async fn plain(mut tcp: TcpStream, answer: &Answer, seen: &Seen) {
+async fn plain(mut tcp: TcpStream, answer: &Answer, seen: &Traffic) {
     if let Answer::Reset(first) = answer {
         read(&mut Box::pin(&mut tcp), &mut Vec::new(), seen).await;
         tcp.write_all(first.as_bytes()).await.unwrap();
@@ -162,7 +162,7 @@ trait Stream: AsyncRead + AsyncWrite + Send {}
 impl<T: AsyncRead + AsyncWrite + Send> Stream for T {}
 
 /// Answers until the client hangs up or the answer ends the connection.
-async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Seen) {
+async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Traffic) {
     let mut unread = Vec::new();
     if let Answer::Greeting(text) = answer {
         stream.write_all(text.as_bytes()).await.unwrap();
@@ -185,7 +185,7 @@ async fn converse(mut stream: Pin<Box<dyn Stream>>, answer: &Answer, seen: &Seen
 }
 
 /// Reads one request; returns whether there was another.
-async fn read<S: AsyncRead + ?Sized>(stream: &mut Pin<Box<S>>, unread: &mut Vec<u8>, seen: &Seen) -> bool {
+async fn read<S: AsyncRead + ?Sized>(stream: &mut Pin<Box<S>>, unread: &mut Vec<u8>, seen: &Traffic) -> bool {
     loop {
         if let Some((request, end)) = parse(unread) {
             unread.drain(..end);
@@ -220,7 +220,7 @@ async fn drip(stream: &mut Pin<Box<dyn Stream>>, first: &str, then: &str) {
     }
 }
 
-async fn flood(stream: &mut Pin<Box<dyn Stream>>, first: &str, length: u64, seen: &Seen) {
+async fn flood(stream: &mut Pin<Box<dyn Stream>>, first: &str, length: u64, seen: &Traffic) {
     if stream.write_all(first.as_bytes()).await.is_err() {
         return;
     }

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use wakeq::delivery::Delivered;
+use wakeq::delivery::DeliveryOutcome;
 use wakeq::{EventId, Secret, Secrets, Target};
 
 use super::servers::{Answer, Server};
@@ -33,7 +33,7 @@ async fn each_attempt_is_signed_anew_and_is_the_same_message() {
     let target = Target { secrets: secrets(SECRET, Some(FORMER_SECRET)), ..target(server.url()) };
     let json = "{\"name\": \"Ada\",  \"é\": 1.50}";
     for attempt in 1..=2 {
-        assert_eq!(deliver_event(&deliverer, &target, id, json, attempt).await, Delivered::Completed);
+        assert_eq!(deliver_event(&deliverer, &target, id, json, attempt).await, DeliveryOutcome::Completed);
     }
     for (request, attempt) in server.requests().iter().zip(1..) {
         assert_eq!(request.body, json, "to the letter");
@@ -113,7 +113,7 @@ async fn check_receiver(receiver: &Receiver) {
         let target = Target { secrets: secrets(current, previous), ..target(url.parse().unwrap()) };
         let delivered = deliver(&deliverer, &target).await;
         if takes {
-            assert_eq!(delivered, Delivered::Completed, "{language}");
+            assert_eq!(delivered, DeliveryOutcome::Completed, "{language}");
         } else {
             let message = failure(delivered);
             assert!(message.contains("401"), "{language}: {message}");
@@ -124,7 +124,7 @@ async fn check_receiver(receiver: &Receiver) {
     let id = EventId::new();
     for json in ["\"Ada\"", "\"Ada\"", "null", "{\"é\": [1.50, \"😀\"]}"] {
         let delivered = deliver_event(&deliverer, &target, id, json, 1).await;
-        assert_eq!(delivered, Delivered::Completed, "{language}: {json}");
+        assert_eq!(delivered, DeliveryOutcome::Completed, "{language}: {json}");
     }
     println!("{language}: every signature is taken or refused as it should be");
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use wakeq::delivery::{Delivered, Deliverer, DeliveryConfig, GoogleIdTokens, IdTokens, NoIdToken};
+use wakeq::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome, GoogleIdTokens, IdTokens, NoIdToken};
 use wakeq::{CanvasId, Target};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -18,13 +18,13 @@ use crate::google_keys;
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 
 #[derive(Debug, Default)]
-struct Given {
+struct StubTokens {
     asked: AtomicUsize,
     refuses: bool,
 }
 
 #[async_trait]
-impl IdTokens for Given {
+impl IdTokens for StubTokens {
     async fn token(&self, audience: &str) -> Result<String, NoIdToken> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if self.refuses {
@@ -54,15 +54,15 @@ fn with_audience(server: &Server, audience: &str) -> Target {
 #[tokio::test]
 async fn a_token_is_sent_to_whom_it_is_for() {
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let tokens = Arc::new(Given::default());
+    let tokens = Arc::new(StubTokens::default());
     let deliverer = deliverer(tokens.clone(), &server);
     let origin = format!("https://target.example:{}", server.address.port());
     for audience in [origin.as_str(), "orders"] {
-        assert_eq!(deliver(&deliverer, &with_audience(&server, audience)).await, Delivered::Completed);
+        assert_eq!(deliver(&deliverer, &with_audience(&server, audience)).await, DeliveryOutcome::Completed);
         let expected = format!("Bearer token-for.{audience}.x");
         assert_eq!(server.requests().last().unwrap().header("authorization"), expected);
     }
-    assert_eq!(deliver(&deliverer, &target(server.tls_url())).await, Delivered::Completed);
+    assert_eq!(deliver(&deliverer, &target(server.tls_url())).await, DeliveryOutcome::Completed);
     assert!(!server.requests().last().unwrap().head.contains("authorization"), "none is sent unasked");
 
     let message = failure(deliver(&deliverer, &with_audience(&server, "https://payments.example")).await);
@@ -87,7 +87,7 @@ async fn a_token_is_sent_to_whom_it_is_for() {
 #[tokio::test]
 async fn without_its_token_nothing_is_sent() {
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let deliverer = deliverer(Arc::new(Given { refuses: true, ..Given::default() }), &server);
+    let deliverer = deliverer(Arc::new(StubTokens { refuses: true, ..StubTokens::default() }), &server);
     let message = failure(deliver(&deliverer, &with_audience(&server, "orders")).await);
     assert!(message.contains("nothing was sent") && message.contains("not today"), "{message}");
     assert_eq!(server.connections(), 0);
@@ -105,7 +105,7 @@ async fn a_token_of_the_metadata_server_is_fetched_once() {
     let tokens = GoogleIdTokens::of_metadata_server(&metadata.uri());
     let deliverer = deliverer(Arc::new(tokens), &server);
     for _ in 0..3 {
-        assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, Delivered::Completed);
+        assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, DeliveryOutcome::Completed);
     }
     assert_eq!(server.requests()[2].header("authorization"), format!("Bearer {token}"));
     let fetches = metadata.received_requests().await.unwrap();

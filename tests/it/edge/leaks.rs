@@ -11,7 +11,7 @@ use wakeq::CanvasId;
 
 use super::process::Process;
 use crate::service::Answer;
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// The error tells the sender which of them is wrong; they must be nowhere else.
 const FIELD: &str = "the name of a field";
@@ -47,8 +47,8 @@ impl Secrets {
 
     fn assert_unseen(&self, lines: &[String]) {
         for (what, text) in &self.texts {
-            let told = self.errors.iter().filter(|_| ![FIELD, NAME].contains(what));
-            for line in lines.iter().chain(told) {
+            let errors = self.errors.iter().filter(|_| ![FIELD, NAME].contains(what));
+            for line in lines.iter().chain(errors) {
                 assert!(!line.contains(text), "{what} is in: {line}");
             }
         }
@@ -191,7 +191,7 @@ async fn break_the_database(process: &Process, secrets: &mut Secrets) {
         let emit = || process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet"}));
         while secrets.send(emit()).await != 202 {}
     };
-    tokio::time::timeout(PATIENCE, again).await.expect("the service does not come back");
+    tokio::time::timeout(TIMEOUT, again).await.expect("the service does not come back");
 }
 
 async fn nothing_leaks(levels: &str) {

@@ -18,29 +18,29 @@ use crate::service::{Answer, Service, make_key};
 const OTHER_ROBOT: &str = "other@project.iam.gserviceaccount.com";
 
 /// A credential that must be refused.
-struct Wrong {
+struct RejectedCredential {
     kind: String,
     authorization: Vec<String>,
     status: u16,
 }
 
-impl Wrong {
+impl RejectedCredential {
     fn add_to(&self, request: RequestBuilder) -> RequestBuilder {
         self.authorization.iter().fold(request, |request, value| request.header("authorization", value))
     }
 }
 
-fn wrong(kind: impl Into<String>, authorization: impl Into<String>, status: u16) -> Wrong {
-    Wrong { kind: kind.into(), authorization: vec![authorization.into()], status }
+fn rejected(kind: impl Into<String>, authorization: impl Into<String>, status: u16) -> RejectedCredential {
+    RejectedCredential { kind: kind.into(), authorization: vec![authorization.into()], status }
 }
 
-struct Holder {
+struct CredentialIssuer {
     service: Service,
     signer: Signer,
     _server: KeyServer,
 }
 
-impl Holder {
+impl CredentialIssuer {
     async fn start() -> Self {
         let signer = Signer::new("one");
         let server = KeyServer::start(&[&signer]).await;
@@ -72,35 +72,39 @@ impl Holder {
     }
 
     /// Credentials that are valid for nothing.
-    async fn worthless(&self) -> Vec<Wrong> {
+    async fn worthless(&self) -> Vec<RejectedCredential> {
         let key = self.service.key.as_str();
         let (public, secret) = key.rsplit_once('_').unwrap();
         let flipped = if secret.ends_with('0') { '1' } else { '0' };
         let other = self.service.key("other", CanvasId::DEFAULT, &Scope::ALL).await;
         let revoked = "revoked_at = now(), revoked_by = 'test', slot = null";
         let expired = "created_at = now() - interval '2 days', expires_at = now() - interval '1 day'";
-        let mut wrongs = vec![
-            Wrong { kind: "none".into(), authorization: vec![], status: 401 },
-            wrong("empty", "", 401),
-            wrong("no scheme", key, 401),
-            wrong("basic", format!("Basic {key}"), 401),
-            wrong("bearer without a credential", "Bearer ", 401),
-            wrong("not a credential", "Bearer let-me-in", 401),
-            wrong("a key cut short", format!("Bearer {}", &key[..key.len() - 1]), 401),
-            wrong("a key in capitals", format!("Bearer {}", key.to_uppercase()), 401),
-            wrong("a key with more behind it", format!("Bearer {key} {key}"), 401),
-            wrong("an unknown key", format!("Bearer wakeq_{}_{}", "f".repeat(12), "0".repeat(80)), 401),
-            wrong("the right id, another key's secret", format!("Bearer {public}_{}", &other[19..]), 401),
-            wrong("one digit off", format!("Bearer {}{flipped}", &key[..key.len() - 1]), 401),
-            wrong("revoked", self.spoiled("revoked", revoked).await, 401),
-            wrong("expired", self.spoiled("expired", expired).await, 401),
-            Wrong { kind: "two".into(), authorization: vec![format!("Bearer {key}"); 2], status: 401 },
+        let mut credentials = vec![
+            RejectedCredential { kind: "none".into(), authorization: vec![], status: 401 },
+            rejected("empty", "", 401),
+            rejected("no scheme", key, 401),
+            rejected("basic", format!("Basic {key}"), 401),
+            rejected("bearer without a credential", "Bearer ", 401),
+            rejected("not a credential", "Bearer let-me-in", 401),
+            rejected("a key cut short", format!("Bearer {}", &key[..key.len() - 1]), 401),
+            rejected("a key in capitals", format!("Bearer {}", key.to_uppercase()), 401),
+            rejected("a key with more behind it", format!("Bearer {key} {key}"), 401),
+            rejected("an unknown key", format!("Bearer wakeq_{}_{}", "f".repeat(12), "0".repeat(80)), 401),
+            rejected("the right id, another key's secret", format!("Bearer {public}_{}", &other[19..]), 401),
+            rejected("one digit off", format!("Bearer {}{flipped}", &key[..key.len() - 1]), 401),
+            rejected("revoked", self.spoiled("revoked", revoked).await, 401),
+            rejected("expired", self.spoiled("expired", expired).await, 401),
+            RejectedCredential {
+                kind: "two".into(),
+                authorization: vec![format!("Bearer {key}"); 2],
+                status: 401,
+            },
         ];
-        wrongs.extend(self.worthless_tokens());
-        wrongs
+        credentials.extend(self.worthless_tokens());
+        credentials
     }
 
-    fn worthless_tokens(&self) -> Vec<Wrong> {
+    fn worthless_tokens(&self) -> Vec<RejectedCredential> {
         let token = self.token(ROBOT);
         let (message, _) = token.rsplit_once('.').unwrap();
         let secret = hmac::Key::new(hmac::HMAC_SHA256, &self.signer.public());
@@ -113,36 +117,40 @@ impl Holder {
             format!("Bearer {}", self.signer.token(&claims))
         };
         vec![
-            wrong(
+            rejected(
                 "a token whose signature Google removed",
                 format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE"),
                 401,
             ),
-            wrong("a token without a signature", format!("{message}."), 401),
-            wrong("a token for somebody else", with("aud", "https://other.example".into()), 401),
-            wrong("a token of somebody else", with("iss", "https://accounts.evil.example".into()), 401),
-            wrong("an expired token", with("exp", (now() - 60).into()), 401),
-            wrong("a token from the future", with("iat", (now() + 600).into()), 401),
-            wrong("an unverified address", with("email_verified", false.into()), 401),
-            wrong("an account that is not listed", self.token("nobody@project.iam.gserviceaccount.com"), 401),
-            wrong("a forged token", format!("Bearer {}", Signer::new("one").token(&claims())), 401),
-            wrong(
+            rejected("a token without a signature", format!("{message}."), 401),
+            rejected("a token for somebody else", with("aud", "https://other.example".into()), 401),
+            rejected("a token of somebody else", with("iss", "https://accounts.evil.example".into()), 401),
+            rejected("an expired token", with("exp", (now() - 60).into()), 401),
+            rejected("a token from the future", with("iat", (now() + 600).into()), 401),
+            rejected("an unverified address", with("email_verified", false.into()), 401),
+            rejected(
+                "an account that is not listed",
+                self.token("nobody@project.iam.gserviceaccount.com"),
+                401,
+            ),
+            rejected("a forged token", format!("Bearer {}", Signer::new("one").token(&claims())), 401),
+            rejected(
                 "the public key as a secret",
                 format!("Bearer {confused}.{}", base64_url(tag.as_ref())),
                 401,
             ),
-            wrong("the algorithm `none`", format!("Bearer {none}.{}", base64_url(b"x")), 401),
+            rejected("the algorithm `none`", format!("Bearer {none}.{}", base64_url(b"x")), 401),
         ]
     }
 
     /// Valid credentials that do not allow this.
-    async fn too_little(&self, needed: &[Scope]) -> Vec<Wrong> {
-        let mut wrongs = vec![
-            wrong("another canvas's key", self.key(FOREIGN, &Scope::ALL).await, 404),
-            wrong("another canvas's account", self.token(OTHER_ROBOT), 404),
+    async fn too_little(&self, needed: &[Scope]) -> Vec<RejectedCredential> {
+        let mut credentials = vec![
+            rejected("another canvas's key", self.key(FOREIGN, &Scope::ALL).await, 404),
+            rejected("another canvas's account", self.token(OTHER_ROBOT), 404),
         ];
         for alone in Scope::ALL.into_iter().filter(|scope| needed != [*scope]) {
-            wrongs.push(wrong(
+            credentials.push(rejected(
                 format!("the scope {alone} alone"),
                 self.key(CanvasId::DEFAULT, &[alone]).await,
                 403,
@@ -150,13 +158,13 @@ impl Holder {
         }
         for missing in needed {
             let others: Vec<_> = Scope::ALL.into_iter().filter(|scope| scope != missing).collect();
-            wrongs.push(wrong(
+            credentials.push(rejected(
                 format!("every scope but {missing}"),
                 self.key(CanvasId::DEFAULT, &others).await,
                 403,
             ));
         }
-        wrongs
+        credentials
     }
 }
 
@@ -172,8 +180,8 @@ fn slug(status: u16) -> &'static str {
 // Shows: TARGET-07, TARGET-11
 #[tokio::test]
 async fn no_wrong_credential_does_anything() {
-    let holder = Holder::start().await;
-    let service = &holder.service;
+    let issuer = CredentialIssuer::start().await;
+    let service = &issuer.service;
     let targets = Targets::prepare(service).await;
     service
         .access
@@ -185,21 +193,26 @@ async fn no_wrong_credential_does_anything() {
         )
         .await
         .unwrap();
-    let worthless = holder.worthless().await;
+    let worthless = issuer.worthless().await;
     let mut guarded: Vec<_> =
         operations(service).await.into_iter().filter(|operation| !operation.scopes.is_empty()).collect();
     // It covers every canvas that the credential may read: `listening` tests those that may read
     // too few.
     let listen = guarded.iter().position(|operation| operation.id == "listen").unwrap();
     let listen = guarded.remove(listen);
-    for wrong in &worthless {
-        let answer = Answer::of(wrong.add_to(targets.good(service, &listen))).await;
-        assert_eq!(answer.problem(), (wrong.status, slug(wrong.status).to_owned()), "listen: {}", wrong.kind);
+    for rejected in &worthless {
+        let answer = Answer::of(rejected.add_to(targets.good(service, &listen))).await;
+        assert_eq!(
+            answer.problem(),
+            (rejected.status, slug(rejected.status).to_owned()),
+            "listen: {}",
+            rejected.kind
+        );
     }
     let mut too_little = BTreeMap::new();
     for operation in &guarded {
         if !too_little.contains_key(&operation.scopes) {
-            too_little.insert(operation.scopes.clone(), holder.too_little(&operation.scopes).await);
+            too_little.insert(operation.scopes.clone(), issuer.too_little(&operation.scopes).await);
         }
     }
     let before = contents(service).await;
@@ -207,14 +220,14 @@ async fn no_wrong_credential_does_anything() {
     for operation in &guarded {
         let own = &too_little[&operation.scopes];
         assert!(worthless.len() + own.len() >= 14);
-        for wrong in worthless.iter().chain(own) {
-            let answer = Answer::of(wrong.add_to(targets.good(service, operation))).await;
+        for rejected in worthless.iter().chain(own) {
+            let answer = Answer::of(rejected.add_to(targets.good(service, operation))).await;
             // Operations on every canvas refuse a credential of single ones with 403 and the
             // reason.
-            let status = if operation.everywhere && wrong.status == 404 { 403 } else { wrong.status };
+            let status = if operation.everywhere && rejected.status == 404 { 403 } else { rejected.status };
             let expected = (status, slug(status).to_owned());
-            assert_eq!(answer.problem(), expected, "{}: {}", operation.id, wrong.kind);
-            assert_eq!(answer.headers.contains_key("www-authenticate"), wrong.status == 401);
+            assert_eq!(answer.problem(), expected, "{}: {}", operation.id, rejected.kind);
+            assert_eq!(answer.headers.contains_key("www-authenticate"), rejected.status == 401);
             refused += 1;
         }
     }
@@ -224,13 +237,13 @@ async fn no_wrong_credential_does_anything() {
         guarded.len(),
         refused / guarded.len()
     );
-    right_ones_pass(&holder, &guarded).await;
-    holder.service.stop().await;
+    right_ones_pass(&issuer, &guarded).await;
+    issuer.service.stop().await;
 }
 
 /// The control: with a key and with an account that have exactly the needed scopes.
-async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
-    let service = &holder.service;
+async fn right_ones_pass(issuer: &CredentialIssuer, guarded: &[Operation]) {
+    let service = &issuer.service;
     let before = contents(service).await;
     for (index, operation) in guarded.iter().enumerate() {
         let robot = format!("robot{index}@project.iam.gserviceaccount.com");
@@ -246,7 +259,7 @@ async fn right_ones_pass(holder: &Holder, guarded: &[Operation]) {
             .await
             .unwrap();
         let key = make_key(&service.access, &robot, reach, &operation.scopes).await;
-        for authorization in [format!("Bearer {key}"), holder.token(&robot)] {
+        for authorization in [format!("Bearer {key}"), issuer.token(&robot)] {
             let reset = "update wakeq.access_keys set slot = null, revoked_at = now(), revoked_by = 't'
                          where holder in ('twice', 'target', 'foreign', 'somebody') and slot is not null";
             sqlx::query(reset).execute(&service.stage.pool).await.unwrap();

@@ -6,9 +6,9 @@ use reqwest::{Method, RequestBuilder};
 use tokio::sync::watch;
 use wakeq::CanvasId;
 use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq_services::{Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, Guard, Launch};
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 /// The log message that shows the process is serving.
 const SERVING: &str = "serving the API";
@@ -19,7 +19,7 @@ pub(super) struct Process {
     pub(super) key: String,
     pub(super) address: String,
     pub(super) client: reqwest::Client,
-    child: Guarded,
+    child: ChildProcess,
     lines: Arc<Mutex<Vec<String>>>,
     _guard: Guard,
 }
@@ -60,10 +60,10 @@ impl Process {
         }
         let guard = Guard::new(None).unwrap();
         let child = guard.start(launch).unwrap();
-        let found = tokio::time::timeout(PATIENCE, addresses.wait_for(Option::is_some)).await;
+        let found = tokio::time::timeout(TIMEOUT, addresses.wait_for(Option::is_some)).await;
         let address = found.ok().and_then(|found| found.ok().and_then(|found| found.clone()));
         let address = address.unwrap_or_else(|| panic!("it does not serve:\n{}", child.last_lines()));
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         Self { stage, key, address, client, child, lines, _guard: guard }
     }
 
@@ -91,7 +91,7 @@ impl Process {
 
     /// Ends it as SIGTERM does; returns all lines that it logged.
     pub(super) async fn stop(self) -> Vec<String> {
-        self.child.stop(PATIENCE).await.unwrap();
+        self.child.stop(TIMEOUT).await.unwrap();
         assert_eq!(self.child.ended().await.code(), Some(0), "{}", self.child.last_lines());
         self.said()
     }

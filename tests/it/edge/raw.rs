@@ -11,7 +11,7 @@ use wakeq::CanvasId;
 use wakeq::http::HttpConfig;
 
 use crate::service::Service;
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// A connection, and what was received but not examined yet.
 pub(super) struct Raw {
@@ -33,7 +33,7 @@ impl Raw {
 
     /// Sends bytes; errors are ignored, because the server may have hung up already.
     pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        timeout(PATIENCE, self.stream.write_all(bytes.as_ref())).await.expect("nobody reads").ok();
+        timeout(TIMEOUT, self.stream.write_all(bytes.as_ref())).await.expect("nobody reads").ok();
     }
 
     async fn head(&mut self) -> String {
@@ -42,7 +42,7 @@ impl Raw {
                 let rest = self.unread.split_off(end + 4);
                 return String::from_utf8(std::mem::replace(&mut self.unread, rest)).unwrap().to_lowercase();
             }
-            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("no answer");
+            let read = timeout(TIMEOUT, self.stream.read_buf(&mut self.unread)).await.expect("no answer");
             assert_ne!(read.unwrap(), 0, "no answer, but {:?}", String::from_utf8_lossy(&self.unread));
         }
     }
@@ -60,7 +60,7 @@ impl Raw {
             .map(|text| text.parse().unwrap());
         let length: usize = if without_body || status < 200 { 0 } else { length.unwrap_or(0) };
         while self.unread.len() < length {
-            let read = timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("no body");
+            let read = timeout(TIMEOUT, self.stream.read_buf(&mut self.unread)).await.expect("no body");
             assert_ne!(read.unwrap(), 0, "half a body");
         }
         let rest = self.unread.split_off(length);
@@ -78,7 +78,7 @@ impl Raw {
                 }
             }
             let read =
-                timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await.expect("it does not hang up");
+                timeout(TIMEOUT, self.stream.read_buf(&mut self.unread)).await.expect("it does not hang up");
             if !matches!(read, Ok(read) if read > 0) {
                 return None;
             }
@@ -89,7 +89,7 @@ impl Raw {
     pub(super) async fn ended(&mut self) -> usize {
         let reading =
             async { while matches!(self.stream.read_buf(&mut self.unread).await, Ok(read) if read > 0) {} };
-        timeout(PATIENCE, reading).await.expect("it does not hang up");
+        timeout(TIMEOUT, reading).await.expect("it does not hang up");
         self.unread.len()
     }
 
@@ -270,7 +270,7 @@ async fn headers_and_answers_have_their_time() {
     let requests = "GET /docs/swagger-ui-bundle.js HTTP/1.1\r\n\r\n".repeat(16);
     raw.send(requests).await;
     let hung_up = async { while raw.stream.write_all(&[b'x'; 4096]).await.is_ok() {} };
-    timeout(PATIENCE, hung_up).await.expect("it waits for ever");
+    timeout(TIMEOUT, hung_up).await.expect("it waits for ever");
     // Other clients do not notice.
     let mut raw = Raw::connect(service.address).await;
     raw.send("GET /livez HTTP/1.1\r\n\r\n").await;

@@ -11,12 +11,11 @@ use wakeq::http::HttpConfig;
 
 use super::raw::{Raw, authorized};
 use crate::service::{Answer, Service};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 #[tokio::test]
 async fn a_busy_process_says_so_at_once() {
-    let patient =
-        StoreConfig { lock_timeout: PATIENCE, statement_timeout: PATIENCE, ..StoreConfig::default() };
+    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let service = Service::over(patient, HttpConfig { max_requests: 1, ..HttpConfig::default() }).await;
     service.get("/handlers").await.json(); // the key is cached from now on
     let mut held = service.stage.pool.begin().await.unwrap();
@@ -80,7 +79,7 @@ async fn who_finds_no_connection_left_is_told() {
             }
         }
     };
-    tokio::time::timeout(PATIENCE, served).await.expect("no place becomes free");
+    tokio::time::timeout(TIMEOUT, served).await.expect("no place becomes free");
     service.stop().await;
 }
 

@@ -26,7 +26,7 @@ use wakeq::{
     BrokerBacking, BrokerConfig, CanvasId, EntityConfig, EntityProcessor, EventBroker, Execution,
     HandlerResult, Handlers, Log, Queue, QueueConfig, Store, StoreConfig,
 };
-use wakeq_services::{Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, Guard, Launch};
 
 use attack::{Attack, PARTS};
 
@@ -91,19 +91,19 @@ async fn process_entities() -> Result<(), wakeq::cli::BoxError> {
 }
 
 /// Both processes and their clients.
-struct Place {
+struct Deployment {
     address: String,
     /// The victim's client, which has an address of its own.
     client: reqwest::Client,
     keys: BTreeMap<CanvasId, String>,
-    serve: Guarded,
-    work: Guarded,
+    serve: ChildProcess,
+    work: ChildProcess,
     starts: Arc<Mutex<BTreeMap<u64, Instant>>>,
     stage: Stage,
     guard: Guard,
 }
 
-impl Place {
+impl Deployment {
     async fn start() -> Arc<Self> {
         let config = Broker::pubsub_config("worst").await;
         create_topics(&config).await.unwrap();
@@ -168,7 +168,7 @@ fn common(launch: Launch, url: &str, config: &PubSubConfig) -> Launch {
 }
 
 /// The peak memory of a process in KiB, as the kernel counts it; 0 if it is gone.
-fn peak_kib(child: &Guarded) -> u64 {
+fn peak_kib(child: &ChildProcess) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.pid())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(0)
@@ -176,7 +176,7 @@ fn peak_kib(child: &Guarded) -> u64 {
 
 /// What the victim measured in a period.
 #[derive(Debug, Default)]
-struct Seen {
+struct Measurements {
     /// From the emit to its answer.
     answers: Vec<Duration>,
     /// From the emit to the start.
@@ -212,7 +212,7 @@ fn watch_disk(over: &Receiver<()>) -> Vec<Duration> {
 }
 
 /// The victim emits at its pace for a time; then its events are awaited.
-async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
+async fn emits(deployment: &Arc<Deployment>, first: u64, time: Duration) -> Measurements {
     let end = Instant::now() + time;
     let (going_on, over) = mpsc::channel();
     let disk = tokio::task::spawn_blocking(move || watch_disk(&over));
@@ -221,10 +221,10 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let mut number = first;
     while Instant::now() < end {
         ticks.tick().await;
-        let (place, value) = (Arc::clone(place), number);
+        let (deployment, value) = (Arc::clone(deployment), number);
         requests.spawn(async move {
             let begun = Instant::now();
-            let request = place.request(VICTIM, Method::POST, "/events");
+            let request = deployment.request(VICTIM, Method::POST, "/events");
             let refused = match request.json(&json!({"name": "start", "value": value})).send().await {
                 Ok(answer) if answer.status().is_success() => None,
                 Ok(answer) => Some(format!("{}", answer.status())),
@@ -240,17 +240,17 @@ async fn emits(place: &Arc<Place>, first: u64, time: Duration) -> Seen {
     let disk = disk.await.unwrap();
     let accepted: Vec<_> = emitted.iter().filter(|(.., refused)| refused.is_none()).collect();
     let all = async {
-        while !accepted.iter().all(|(value, ..)| place.starts.lock().unwrap().contains_key(value)) {
+        while !accepted.iter().all(|(value, ..)| deployment.starts.lock().unwrap().contains_key(value)) {
             // Reports come from another process; nothing here could be awaited instead.
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let _ = tokio::time::timeout(REST, all).await;
-    let starts = place.starts.lock().unwrap();
-    let mut seen = Seen {
+    let starts = deployment.starts.lock().unwrap();
+    let mut seen = Measurements {
         disk,
         refused: emitted.iter().filter_map(|(.., refused)| refused.clone()).collect(),
-        ..Seen::default()
+        ..Measurements::default()
     };
     for (value, begun, answer, _) in accepted {
         seen.answers.push(*answer);
@@ -274,16 +274,17 @@ async fn the_worst_of_a_tenant_is_its_own() {
     let parts: Vec<_> = wanted.split(',').collect();
     assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");
     let time = Duration::from_secs(std::env::var("WAKEQ_WORST_S").map_or(60, |time| time.parse().unwrap()));
-    let place = Place::start().await;
+    let deployment = Deployment::start().await;
     // A warm-up, which is not measured.
-    emits(&place, 0, Duration::from_secs(3)).await;
-    let alone = emits(&place, 1_000_000, time).await;
-    let quiet = (peak_kib(&place.serve), peak_kib(&place.work));
-    let attack = Attack::begin(&place.guard, &place.address, &place.keys[&ATTACKER], &parts).await;
-    let beside = emits(&place, 2_000_000, time).await;
+    emits(&deployment, 0, Duration::from_secs(3)).await;
+    let alone = emits(&deployment, 1_000_000, time).await;
+    let quiet = (peak_kib(&deployment.serve), peak_kib(&deployment.work));
+    let attack =
+        Attack::begin(&deployment.guard, &deployment.address, &deployment.keys[&ATTACKER], &parts).await;
+    let beside = emits(&deployment, 2_000_000, time).await;
     let counts = attack.counts();
     drop(attack);
-    let (serve, work) = (peak_kib(&place.serve), peak_kib(&place.work));
+    let (serve, work) = (peak_kib(&deployment.serve), peak_kib(&deployment.work));
     let (p50, p99) = (percentile(&alone.delays, 500), percentile(&alone.delays, 990));
     let ratio = percentile(&beside.delays, 990).as_secs_f64() / p99.as_secs_f64();
     println!("parts: {}", parts.join(", "));
@@ -301,14 +302,14 @@ async fn the_worst_of_a_tenant_is_its_own() {
         let [answer, disk] = [&seen.answers, &seen.disk].map(|durations| percentile(durations, 990));
         println!("{when}: p99 of emit to answer {answer:?}, of a write to the disk {disk:?}");
     }
-    let running = (place.serve.is_running(), place.work.is_running());
-    println!("waiting in the end: {} events", place.stage.rows().await);
+    let running = (deployment.serve.is_running(), deployment.work.is_running());
+    println!("waiting in the end: {} events", deployment.stage.rows().await);
     assert_eq!(
         running,
         (true, true),
         "both processes live:\n{}\n{}",
-        place.serve.last_lines(),
-        place.work.last_lines()
+        deployment.serve.last_lines(),
+        deployment.work.last_lines()
     );
     let mut refused = BTreeMap::<_, usize>::new();
     beside.refused.into_iter().for_each(|how| *refused.entry(how).or_default() += 1);

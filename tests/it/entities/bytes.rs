@@ -17,13 +17,13 @@ const BUDGET: usize = 4 * 1024 * 1024;
 const LARGE: usize = 250_000;
 
 /// The log, with the number of events and bytes of each page that was read from it.
-struct Weighed {
+struct MeasuredLog {
     log: Log,
     pages: Arc<Mutex<Vec<(usize, usize)>>>,
 }
 
 #[async_trait]
-impl EventProvider for Weighed {
+impl EventProvider for MeasuredLog {
     async fn read(
         &self,
         source: &EventSource,
@@ -63,7 +63,7 @@ async fn five_hundred_large_events_are_read_and_written_in_pieces() {
     let deposit = EntityEvent::of(&Change::Deposit { cents: 7 }).unwrap();
     let sent = bank.entities.send(&theirs, deposit).await.unwrap();
     let pages = Arc::new(Mutex::new(Vec::new()));
-    let provider = Weighed { log: bank.log.clone(), pages: Arc::clone(&pages) };
+    let provider = MeasuredLog { log: bank.log.clone(), pages: Arc::clone(&pages) };
     let processor =
         EntityProcessor::<Account>::new(bank.stage.queue.clone(), Arc::new(provider), config()).unwrap();
     accept(&processor, 1).await;

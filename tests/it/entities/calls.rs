@@ -12,7 +12,7 @@ use wakeq::{
 };
 
 use super::{Balance, Bank, Change, account, config};
-use crate::support::{PATIENCE, fit};
+use crate::support::{TIMEOUT, fit};
 
 /// ENT-14: a valid event is in the repository and the state, and is answered; an invalid one is
 /// only answered.
@@ -42,12 +42,14 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     let [stored] = repository.as_slice() else { panic!("one is stored: {repository:?}") };
     assert_eq!((stored.id, stored.name.as_str(), stored.position), (deposit.id, "deposit", 0));
     assert_eq!(stored.payload, r#"{"cents":500}"#);
-    let told: Vec<EntityAnswer> = bank.waiting("told").await;
-    let told: Vec<_> =
-        told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.error)).collect();
+    let answers: Vec<EntityAnswer> = bank.waiting("told").await;
+    let answers: Vec<_> = answers
+        .into_iter()
+        .map(|answer| (answer.event_id, answer.outcome, answer.version, answer.error))
+        .collect();
     let rejected = Some("there are only 500 cents".to_owned());
     assert_eq!(
-        told,
+        answers,
         [
             (deposit.id, EntityOutcome::Processed, Some(1), None),
             (overdraft.id, EntityOutcome::Rejected, None, rejected)
@@ -130,7 +132,7 @@ async fn what_happens_outside_comes_back_as_an_event() {
             tokio::task::yield_now().await;
         }
     };
-    let progress = tokio::time::timeout(PATIENCE, progress).await.expect("all of it completes");
+    let progress = tokio::time::timeout(TIMEOUT, progress).await.expect("all of it completes");
     let names: Vec<_> = progress.events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names, ["top_up", "deposit"]);
     worker.stop().await;
@@ -304,7 +306,7 @@ async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
             tokio::task::yield_now().await;
         }
     };
-    let balance = tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
+    let balance = tokio::time::timeout(TIMEOUT, counted).await.expect("all are counted");
     assert_eq!((balance.cents, balance.changes), (10_000, 10_000));
     assert_eq!(
         bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,

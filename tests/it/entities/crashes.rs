@@ -149,15 +149,15 @@ async fn an_owner_dies_right_after_a_commit() {
 /// Every event has one result, that of the first time; results of repeated sends are marked as
 /// such.
 async fn told_once(theatre: &Theatre, sent: usize) {
-    let told: Vec<(Uuid, i64)> = sqlx::query_as(
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(
         "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
            from wakeq.events_v2 where name = 'told' group by 1",
     )
     .fetch_all(&theatre.pool)
     .await
     .unwrap();
-    assert_eq!(told.len(), sent, "no result is missing");
-    assert!(told.iter().all(|(_, count)| *count == 1), "none comes twice: {told:?}");
+    assert_eq!(counts.len(), sent, "no result is missing");
+    assert!(counts.iter().all(|(_, count)| *count == 1), "none comes twice: {counts:?}");
     let twice = "select count(*) from (select id from wakeq.log where category = 'entities:account' group by id having count(*) > 1) as t";
     assert_eq!(theatre.count(twice).await, 0, "no event is stored twice");
 }

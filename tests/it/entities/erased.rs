@@ -10,7 +10,7 @@ use wakeq::{
 };
 
 use super::{Balance, Bank, Change, accept, account, config, withdraw};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 /// In every payload, state and result of the erased entity, and of no other.
@@ -58,8 +58,8 @@ impl Bank {
     }
 
     async fn outcomes(&self) -> Vec<(EventId, EntityOutcome, Option<i64>)> {
-        let told: Vec<EntityAnswer> = self.waiting("told").await;
-        told.into_iter().map(|told| (told.event_id, told.outcome, told.version)).collect()
+        let answers: Vec<EntityAnswer> = self.waiting("told").await;
+        answers.into_iter().map(|answer| (answer.event_id, answer.outcome, answer.version)).collect()
     }
 
     async fn cents(&self) -> Option<(i64, i64)> {
@@ -219,13 +219,13 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
 #[tokio::test]
 async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
     let bank = Bank::open().await;
-    let told = |event: EntityEvent| event.reply_to("told").unwrap();
+    let with_reply = |event: EntityEvent| event.reply_to("told").unwrap();
     let entities = &bank.entities;
-    let before = entities.send(&account("ada"), told(deposit(5))).await.unwrap();
+    let before = entities.send(&account("ada"), with_reply(deposit(5))).await.unwrap();
     let theirs = entities.send(&of(OTHER, "account", "ada"), deposit(11)).await.unwrap();
     let erasure = bank.erase(&account("ada"), None).await;
-    let after = entities.send(&account("ada"), told(deposit(7))).await.unwrap();
-    let more = entities.send(&account("ada"), told(deposit(1))).await.unwrap();
+    let after = entities.send(&account("ada"), with_reply(deposit(7))).await.unwrap();
+    let more = entities.send(&account("ada"), with_reply(deposit(1))).await.unwrap();
     assert_eq!((erasure.link.prev, after.link.prev), (before.link.id, erasure.link.id), "one chain");
     let _processor = bank.owner(config(), 1).await;
     assert_eq!(bank.ended(more.id.0).await.version, Some(2));
@@ -365,7 +365,7 @@ async fn an_answer_after_the_erasure_is_refused() {
     let worker = bank.stage.worker(Handlers::new().on("charge", charge));
     for _ in 0..2 {
         let (canvas, answered) =
-            tokio::time::timeout(PATIENCE, heard.recv()).await.expect("it is handled").unwrap();
+            tokio::time::timeout(TIMEOUT, heard.recv()).await.expect("it is handled").unwrap();
         if canvas == OTHER {
             assert_eq!(bank.ended_on(OTHER, answered.unwrap().0).await.version, Some(2));
         } else {

@@ -10,7 +10,7 @@ use wakeq::{
 
 use super::{Bank, Change, accept, account, config, withdraw};
 use crate::children::{Durations, Process, Role};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -192,14 +192,14 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
     let erasure = erase(&bank.entities).await;
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     let waiting = async { while bank.count(waits).await == 0 {} };
-    tokio::time::timeout(PATIENCE, waiting).await.expect("the first page waits");
+    tokio::time::timeout(TIMEOUT, waiting).await.expect("the first page waits");
     let heir = bank.processor(config());
     heir.accept(heir.entity_type().source(), 2);
     let opened = "select count(*) from wakeq.consumer_positions where epoch = 2";
     let taken = async { while bank.count(opened).await == 0 {} };
-    tokio::time::timeout(PATIENCE, taken).await.expect("the position is another's");
+    tokio::time::timeout(TIMEOUT, taken).await.expect("the position is another's");
     lock.rollback().await.unwrap();
-    tokio::time::timeout(PATIENCE, heir.ready()).await.expect("it has its entities in memory");
+    tokio::time::timeout(TIMEOUT, heir.ready()).await.expect("it has its entities in memory");
     assert_eq!(bank.ended(erasure.0).await.status, EntityStatus::Completed);
     assert_eq!((bank.count(ROWS).await, bank.count(THEIRS).await), (1, 10));
     assert_eq!(bank.deposited("ada", 2).await.version, Some(1));
@@ -230,7 +230,7 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     late.accept(late.entity_type().source(), 2);
     let owned = "select count(*) from wakeq.entity_owners where epoch = 2 and is_open";
     let owning = async { while bank.count(owned).await == 0 {} };
-    tokio::time::timeout(PATIENCE, owning).await.expect("it owns the type");
+    tokio::time::timeout(TIMEOUT, owning).await.expect("it owns the type");
     sqlx::raw_sql(
         "update wakeq.consumer_positions set epoch = 3;
          set local wakeq.erases = 'an entity';
@@ -242,7 +242,7 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     lock.commit().await.unwrap();
     let left = "select count(*) from wakeq.entity_owners where not is_open";
     let leaving = async { while bank.count(left).await == 0 {} };
-    tokio::time::timeout(PATIENCE, leaving).await.expect("it ends");
+    tokio::time::timeout(TIMEOUT, leaving).await.expect("it ends");
     assert_eq!((late.is_ready(), late.health().borrow().clone()), (false, Health::Healthy));
 }
 

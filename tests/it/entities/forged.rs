@@ -9,13 +9,13 @@ use wakeq::{
 };
 
 use super::{Bank, Change, account, config};
-use crate::support::{PATIENCE, Running};
+use crate::support::{RunningWorker, TIMEOUT};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
 
 /// The answers that a handler of questions got, and to which event.
 struct Desk {
-    worker: Running,
+    worker: RunningWorker,
     heard: mpsc::Receiver<(EventId, Result<SentToEntity, String>)>,
 }
 
@@ -43,7 +43,7 @@ impl Desk {
     }
 
     async fn next(&mut self) -> (EventId, Result<SentToEntity, String>) {
-        tokio::time::timeout(PATIENCE, self.heard.recv()).await.expect("it is handled").unwrap()
+        tokio::time::timeout(TIMEOUT, self.heard.recv()).await.expect("it is handled").unwrap()
     }
 }
 

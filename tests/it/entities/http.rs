@@ -10,7 +10,7 @@ use wakeq::{CanvasId, EntityProcessor, Log};
 
 use super::{Account, accept, config};
 use crate::service::Service;
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 #[tokio::test]
 async fn an_entity_is_sent_to_followed_and_shown() {
@@ -35,7 +35,7 @@ async fn an_entity_is_sent_to_followed_and_shown() {
             }
         }
     };
-    let progress = tokio::time::timeout(PATIENCE, completed).await.expect("it completes");
+    let progress = tokio::time::timeout(TIMEOUT, completed).await.expect("it completes");
     let event = &progress["events"][0];
     assert_eq!(
         (&event["entity"], &event["version"], &event["result"]),
@@ -92,7 +92,7 @@ async fn an_entity_is_erased_by_an_admin() {
     let completed = async {
         while service.get(&format!("/entities/status/{id}")).await.json()["status"] != "completed" {}
     };
-    tokio::time::timeout(PATIENCE, completed).await.expect("it completes");
+    tokio::time::timeout(TIMEOUT, completed).await.expect("it completes");
     assert_eq!(service.get("/entities/account/ada").await.problem(), (404, "not-found".into()));
     let shown = service.ask(&theirs, Method::GET, &ada(other), Value::Null).await.json();
     assert_eq!(shown["state"], json!({"cents": 500, "changes": 1}));

@@ -16,7 +16,7 @@ use wakeq::{
 
 use super::{Bank, Change, accept, account, config, withdraw};
 use crate::children::{Durations, Role};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::theatre::Theatre;
 
 /// Once set, hanging threads continue.
@@ -171,21 +171,21 @@ async fn an_event_that_kills_dies_alone() {
 }
 
 /// A log that times out on pages of more than `most` events.
-struct Hurried {
+struct TimingOutLog {
     log: wakeq::Log,
     most: AtomicUsize,
-    asked: std::sync::Mutex<Vec<usize>>,
+    limits: std::sync::Mutex<Vec<usize>>,
 }
 
 #[async_trait]
-impl EventProvider for Hurried {
+impl EventProvider for TimingOutLog {
     async fn read(
         &self,
         source: &EventSource,
         after: i64,
         limit: PageLimit,
     ) -> Result<LogPage, ConsumerError> {
-        self.asked.lock().unwrap().push(limit.events);
+        self.limits.lock().unwrap().push(limit.events);
         if limit.events > self.most.load(Ordering::SeqCst) {
             let late = StoreError::TimedOut {
                 statement: "read the log",
@@ -202,9 +202,12 @@ impl EventProvider for Hurried {
     }
 }
 
-fn hurried(bank: &Bank, most: usize) -> (Arc<Hurried>, EntityProcessor<super::Account>) {
-    let log =
-        Arc::new(Hurried { log: bank.log.clone(), most: most.into(), asked: std::sync::Mutex::default() });
+fn with_timing_out_log(bank: &Bank, most: usize) -> (Arc<TimingOutLog>, EntityProcessor<super::Account>) {
+    let log = Arc::new(TimingOutLog {
+        log: bank.log.clone(),
+        most: most.into(),
+        limits: std::sync::Mutex::default(),
+    });
     let provider = Arc::clone(&log) as Arc<dyn EventProvider>;
     (log, EntityProcessor::new(bank.stage.queue.clone(), provider, config()).unwrap())
 }
@@ -218,13 +221,13 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
     for _ in 0..20 {
         sent.push(bank.deposit("ada", 1).await);
     }
-    let (log, processor) = hurried(&bank, 8);
+    let (log, processor) = with_timing_out_log(&bank, 8);
     accept(&processor, 1).await;
     for sent in sent {
         assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
     }
-    let asked = log.asked.lock().unwrap().clone();
-    assert_eq!(asked[..7], [500, 250, 125, 62, 31, 15, 7]);
+    let limits = log.limits.lock().unwrap().clone();
+    assert_eq!(limits[..7], [500, 250, 125, 62, 31, 15, 7]);
 }
 
 /// A processor whose reads take too long however small they are is unhealthy: it rests for half a
@@ -233,11 +236,11 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
 #[tokio::test]
 async fn a_processor_whose_statements_all_take_too_long_rests() {
     let bank = Bank::open().await;
-    let (log, processor) = hurried(&bank, 0);
+    let (log, processor) = with_timing_out_log(&bank, 0);
     processor.accept(processor.entity_type().source(), 1);
-    let why = tokio::time::timeout(PATIENCE, super::unhealthy(&processor)).await.unwrap();
+    let why = tokio::time::timeout(TIMEOUT, super::unhealthy(&processor)).await.unwrap();
     assert!(why.contains("even for the smallest request"), "{why}");
-    assert_eq!(log.asked.lock().unwrap().last(), Some(&1));
+    assert_eq!(log.limits.lock().unwrap().last(), Some(&1));
     assert!(!processor.is_ready());
     log.most.store(1, Ordering::SeqCst);
     let sent = bank.deposit("ada", 1).await;

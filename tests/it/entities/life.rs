@@ -166,10 +166,10 @@ async fn categories_with_the_name_of_a_type_are_no_repositories() {
 }
 
 /// A log that panics when it is read.
-struct Panicking(wakeq::Log);
+struct PanickingLog(wakeq::Log);
 
 #[async_trait::async_trait]
-impl EventProvider for Panicking {
+impl EventProvider for PanickingLog {
     async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
         panic!("the provider was told to")
     }
@@ -183,7 +183,7 @@ impl EventProvider for Panicking {
 #[tokio::test]
 async fn an_owner_that_panics_says_so() {
     let bank = Bank::open().await;
-    let log = std::sync::Arc::new(Panicking(bank.log.clone()));
+    let log = std::sync::Arc::new(PanickingLog(bank.log.clone()));
     let processor =
         wakeq::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config()).unwrap();
     processor.accept(processor.entity_type().source(), 1);

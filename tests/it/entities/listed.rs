@@ -69,8 +69,9 @@ async fn a_list_has_all_of_its_type_and_canvas_and_nothing_else() {
     let refused = entities.list(CanvasId::DEFAULT, &order, Some(&cursor), 1000).await;
     assert!(matches!(refused, Err(EntityError::Cursor(_))), "{refused:?}");
     let summary = entities.list(CanvasId::DEFAULT, &account, None, 2).await.unwrap().entities;
-    let told: Vec<_> = summary.iter().map(|one| (one.version, one.state_version, one.state_bytes)).collect();
-    assert_eq!(told, [(1, 1, Some(11)), (2, 0, None)]);
+    let versions: Vec<_> =
+        summary.iter().map(|one| (one.version, one.state_version, one.state_bytes)).collect();
+    assert_eq!(versions, [(1, 1, Some(11)), (2, 0, None)]);
 }
 
 /// Over HTTP, like every list: limits, cursors, scopes, and messages for what is invalid.

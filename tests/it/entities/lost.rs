@@ -9,7 +9,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, Entities, EntityEvent, EntityId, EntityStatus, Log, Timing};
 
 use super::{Bank, Change, accept, config};
-use crate::support::{PATIENCE, Stage, database};
+use crate::support::{Stage, TIMEOUT, database};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
@@ -25,27 +25,27 @@ async fn proxy(url: &str) -> (String, Arc<AtomicBool>) {
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             let server = TcpStream::connect(&address).await.unwrap();
-            tokio::spawn(carry(client, server, Arc::clone(&is_lost)));
+            tokio::spawn(forward(client, server, Arc::clone(&is_lost)));
         }
     });
     (through, lost)
 }
 
-async fn carry(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBool>) {
+async fn forward(mut client: TcpStream, mut server: TcpStream, lost: Arc<AtomicBool>) {
     let has = |chunk: &[u8], text: &[u8]| chunk.windows(text.len()).any(|window| window == text);
-    let (mut asked, mut told) = (vec![0; 65_536], vec![0; 65_536]);
+    let (mut request, mut response) = (vec![0; 65_536], vec![0; 65_536]);
     let (mut is_batch, mut loses) = (false, false);
     loop {
         tokio::select! {
-            read = client.read(&mut asked) => {
+            read = client.read(&mut request) => {
                 let Ok(read @ 1..) = read else { return };
-                is_batch |= has(&asked[..read], b"insert into wakeq.entity_events as e");
-                loses |= is_batch && has(&asked[..read], b"COMMIT") && !lost.swap(true, Ordering::SeqCst);
-                if server.write_all(&asked[..read]).await.is_err() { return }
+                is_batch |= has(&request[..read], b"insert into wakeq.entity_events as e");
+                loses |= is_batch && has(&request[..read], b"COMMIT") && !lost.swap(true, Ordering::SeqCst);
+                if server.write_all(&request[..read]).await.is_err() { return }
             }
-            read = server.read(&mut told) => {
+            read = server.read(&mut response) => {
                 let Ok(read @ 1..) = read else { return };
-                if loses || client.write_all(&told[..read]).await.is_err() { return }
+                if loses || client.write_all(&response[..read]).await.is_err() { return }
             }
         }
     }
@@ -79,15 +79,16 @@ async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, announced).await.expect("the answers are announced");
+    tokio::time::timeout(TIMEOUT, announced).await.expect("the answers are announced");
     assert!(lost.load(Ordering::SeqCst));
-    let mut told: Vec<uuid::Uuid> = notifier.published().iter().map(|told| told.id.0).collect();
-    told.sort_unstable();
+    let mut published: Vec<uuid::Uuid> =
+        notifier.published().iter().map(|notification| notification.id.0).collect();
+    published.sort_unstable();
     let answers: Vec<uuid::Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 order by id")
         .fetch_all(&bank.stage.pool)
         .await
         .unwrap();
-    assert_eq!(told, answers);
+    assert_eq!(published, answers);
     assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("6"));
     assert_eq!(processor.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(5));
 }

@@ -10,7 +10,7 @@ use prometheus::{Encoder, Registry, TextEncoder};
 use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
 
 use super::{Balance, Bank, Change, accept, config, withdraw};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// A type that no other test has, since metrics are process-wide.
 struct Metered;
@@ -105,7 +105,7 @@ async fn until_aside(entity_type: &str, count: f64) {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, counted).await.expect("so many are set aside");
+    tokio::time::timeout(TIMEOUT, counted).await.expect("so many are set aside");
 }
 
 /// Each batch and each warm-up is timed, by type, and the gauge shows no warm-up in progress.

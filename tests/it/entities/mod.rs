@@ -33,7 +33,7 @@ use wakeq::{
     Store,
 };
 
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 /// An account that rejects an overdraft, and whose events can misbehave.
 pub(crate) struct Account;
@@ -173,7 +173,7 @@ impl Bank {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, ended).await.expect("it is decided")
+        tokio::time::timeout(TIMEOUT, ended).await.expect("it is decided")
     }
 
     pub(crate) async fn deposited(&self, id: &str, cents: u32) -> EntityEventStatus {
@@ -215,19 +215,19 @@ pub(crate) fn config() -> EntityConfig {
 /// Gives a processor its inbox, and waits until its entities are in memory.
 pub(crate) async fn accept<E: Entity>(processor: &EntityProcessor<E>, epoch: i64) -> (usize, u64) {
     processor.accept(processor.entity_type().source(), epoch);
-    tokio::time::timeout(PATIENCE, processor.ready()).await.expect("it has its entities in memory")
+    tokio::time::timeout(TIMEOUT, processor.ready()).await.expect("it has its entities in memory")
 }
 
 pub(crate) async fn withdraw<E: Entity>(processor: &EntityProcessor<E>) {
     let source = processor.entity_type().source();
-    tokio::time::timeout(PATIENCE, processor.withdraw(&source)).await.expect("it ends");
+    tokio::time::timeout(TIMEOUT, processor.withdraw(&source)).await.expect("it ends");
 }
 
 /// Why a processor is unhealthy, once it is.
 pub(crate) async fn unhealthy<E: Entity>(processor: &EntityProcessor<E>) -> String {
     let mut health = processor.health();
     let is_unhealthy = health.wait_for(|health| *health != Health::Healthy);
-    let health = tokio::time::timeout(PATIENCE, is_unhealthy).await.expect("it says so").unwrap().clone();
+    let health = tokio::time::timeout(TIMEOUT, is_unhealthy).await.expect("it says so").unwrap().clone();
     match health {
         Health::Unhealthy(why) => why,
         Health::Healthy => unreachable!("it was waited for"),

@@ -11,7 +11,7 @@ use wakeq::{
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// SUB-55 for entities: a deposed owner commits nothing, forgets what it has, and does nothing
 /// until it is given the type again; its successor does what it had begun, once.
@@ -30,7 +30,7 @@ async fn who_was_deposed_commits_nothing() {
             bank.deposited("ada", 1).await;
         }
     };
-    tokio::time::timeout(PATIENCE, forgotten).await.expect("its commit is refused");
+    tokio::time::timeout(TIMEOUT, forgotten).await.expect("its commit is refused");
     assert_eq!(old.state(CanvasId::DEFAULT, "ada").await, None);
     let (balance, version) = new.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, balance.changes), (version, u64::try_from(version).unwrap()));
@@ -71,7 +71,7 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, goes_on).await.expect("it goes on");
+        tokio::time::timeout(TIMEOUT, goes_on).await.expect("it goes on");
         withdraw(owner).await;
     }
     sending.await.unwrap();
@@ -82,7 +82,7 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, decided).await.expect("all are decided upon");
+    tokio::time::timeout(TIMEOUT, decided).await.expect("all are decided upon");
     let mut cents = 0;
     for name in 0..7 {
         cents += last.state(CanvasId::DEFAULT, &format!("a{name}")).await.unwrap().0.cents;
@@ -104,7 +104,7 @@ async fn an_idle_owner_notices_that_its_position_was_moved() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, noticed).await.expect("it looks through the inbox again");
+    tokio::time::timeout(TIMEOUT, noticed).await.expect("it looks through the inbox again");
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing counts twice");
     withdraw(&owner).await;
 }
@@ -233,13 +233,13 @@ async fn a_broker_gives_each_type_to_one() {
                         }
                     }
                 };
-                let version = tokio::time::timeout(PATIENCE, decided).await.expect("somebody owns it");
+                let version = tokio::time::timeout(TIMEOUT, decided).await.expect("somebody owns it");
                 assert_eq!(version, Some(versions), "{kind}");
             }
         }
         let (stop, broker) = brokers.remove(0);
         stop.cancel();
-        tokio::time::timeout(PATIENCE, broker).await.expect("it ends").unwrap().unwrap();
+        tokio::time::timeout(TIMEOUT, broker).await.expect("it ends").unwrap().unwrap();
     }
     assert_eq!(most(), 0, "nobody is left");
     assert!(samples > 45);

@@ -13,7 +13,7 @@ use wakeq::{
 
 use super::{Bank, Change, accept, config, withdraw};
 use crate::children::{Durations, Role};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// The other canvas, which has the poison.
@@ -77,9 +77,9 @@ async fn send_all<T: Serialize>(
     // The same name on the first canvas is another entity.
     all[others / 2 + 1] = (to(CanvasId::DEFAULT, "poisoned"), event(usual));
     all[others / 2 - 1] = (to(SECOND, "poisoned"), event(usual));
-    let told = |step| event(step).reply_to("told").unwrap();
-    all.insert(others / 2, (to(SECOND, "poisoned"), told(poison)));
-    all.insert(others / 2 + 1, (to(SECOND, "poisoned"), told(usual)));
+    let with_reply = |step| event(step).reply_to("told").unwrap();
+    all.insert(others / 2, (to(SECOND, "poisoned"), with_reply(poison)));
+    all.insert(others / 2 + 1, (to(SECOND, "poisoned"), with_reply(usual)));
     let mut sent = Vec::new();
     for page in all.chunks(1000) {
         sent.extend(entities.send_all(page.to_vec()).await.unwrap());
@@ -110,7 +110,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, all_ended).await.expect("the others are done");
+    tokio::time::timeout(TIMEOUT, all_ended).await.expect("the others are done");
     let dead = status_of(&bank.entities, &sent).await;
     assert_eq!(dead.status, EntityStatus::Failed);
     assert_eq!(
@@ -120,7 +120,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     );
     assert_eq!(*processor.health().borrow(), Health::Healthy);
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
-    let outcomes: BTreeMap<_, _> = answers.iter().map(|told| (told.event_id, told.outcome)).collect();
+    let outcomes: BTreeMap<_, _> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(sent.id, EntityOutcome::Failed), (behind.id, EntityOutcome::Processed)].into());
     let buried: Vec<(Uuid, i32)> = sqlx::query_as("select id, attempts from wakeq.consumer_dead")
         .fetch_all(&bank.stage.pool)

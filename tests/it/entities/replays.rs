@@ -11,9 +11,9 @@ use super::{Balance, Bank, Change, config, unhealthy, withdraw};
 static IS_MENDED: AtomicBool = AtomicBool::new(false);
 
 /// Accounts, in a program that hangs when it applies a withdrawal.
-struct Hanging;
+struct HangingAccount;
 
-impl Entity for Hanging {
+impl Entity for HangingAccount {
     const TYPE: &'static str = "account";
     const SHAPE: u32 = 2;
     type State = Balance;
@@ -49,7 +49,7 @@ async fn a_start_that_hangs_names_the_entity() {
     }
     withdraw(&processor).await;
     let stall = Duration::from_millis(200);
-    let hanging = bank.processor_of::<Hanging>(EntityConfig { stall, ..config() });
+    let hanging = bank.processor_of::<HangingAccount>(EntityConfig { stall, ..config() });
     hanging.accept(hanging.entity_type().source(), 2);
     let why = unhealthy(&hanging).await;
     assert!(why.contains(&format!("rebuilding {other}/account/ada from")), "{why}");
@@ -61,7 +61,7 @@ async fn a_start_that_hangs_names_the_entity() {
     IS_MENDED.store(true, Ordering::SeqCst);
     hanging.recover();
     let (entities, replayed) =
-        tokio::time::timeout(crate::support::PATIENCE, hanging.ready()).await.expect("it starts");
+        tokio::time::timeout(crate::support::TIMEOUT, hanging.ready()).await.expect("it starts");
     assert_eq!((entities, replayed), (3, 4));
     withdraw(&hanging).await;
 }

@@ -23,9 +23,12 @@ impl Bank {
         self.ended(last.id.0).await;
     }
 
-    async fn told(&self) -> Vec<(EventId, EntityOutcome, Option<i64>, bool)> {
-        let told: Vec<EntityAnswer> = self.waiting("told").await;
-        told.into_iter().map(|told| (told.event_id, told.outcome, told.version, told.again)).collect()
+    async fn answers(&self) -> Vec<(EventId, EntityOutcome, Option<i64>, bool)> {
+        let answers: Vec<EntityAnswer> = self.waiting("told").await;
+        answers
+            .into_iter()
+            .map(|answer| (answer.event_id, answer.outcome, answer.version, answer.again))
+            .collect()
     }
 }
 
@@ -43,10 +46,10 @@ async fn the_latest_is_processed_once_and_answered_each_time() {
     assert_eq!((again.link, first.again, again.again), (first.link, false, true));
     bank.gone_through().await;
     let processed = |again| (id, EntityOutcome::Processed, Some(1), again);
-    assert_eq!(bank.told().await, [processed(false), processed(true)]);
+    assert_eq!(bank.answers().await, [processed(false), processed(true)]);
     assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((5, 1)));
-    let told: Vec<EntityAnswer> = bank.waiting("told").await;
-    assert!(told.iter().all(|told| told.result.as_ref().unwrap().get() == "5"), "{told:?}");
+    let answers: Vec<EntityAnswer> = bank.waiting("told").await;
+    assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap().get() == "5"), "{answers:?}");
 }
 
 /// The same for a rejected event: its rejection is its result.
@@ -63,7 +66,7 @@ async fn a_rejection_is_answered_again() {
     bank.post(overdraft()).await;
     bank.gone_through().await;
     let rejected = |again| (id, EntityOutcome::Rejected, None, again);
-    assert_eq!(bank.told().await, [rejected(false), rejected(true)]);
+    assert_eq!(bank.answers().await, [rejected(false), rejected(true)]);
 }
 
 /// An older event that is in the repository is left alone, and that is a success; even if the send
@@ -94,7 +97,7 @@ async fn an_older_one_that_is_stored_is_done() {
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
     assert_eq!(bank.count(dead).await, 0);
     assert_eq!(
-        bank.told().await,
+        bank.answers().await,
         [(id, EntityOutcome::Processed, Some(1), false)],
         "its result came the first time"
     );
@@ -117,7 +120,7 @@ async fn a_position_that_is_moved_back_changes_nothing() {
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(4));
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
-    assert_eq!(bank.told().await.len(), 4, "nobody is told again");
+    assert_eq!(bank.answers().await.len(), 4, "nobody is told again");
     assert_eq!(bank.count("select count(*) from wakeq.consumer_dead").await, 0);
 }
 
@@ -141,10 +144,10 @@ async fn what_is_passed_over_undecided_fails() {
     assert_eq!(ended.status, EntityStatus::Failed);
     assert!(ended.error.unwrap().contains("it was passed over"));
     // Its sender gets one answer.
-    let told: Vec<EntityAnswer> = bank.waiting("told").await;
-    let outcomes: Vec<_> = told.iter().map(|told| (told.event_id, told.outcome)).collect();
+    let answers: Vec<EntityAnswer> = bank.waiting("told").await;
+    let outcomes: Vec<_> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(id, EntityOutcome::Processed), (id, EntityOutcome::Failed)]);
-    assert!(told[1].error.as_ref().unwrap().contains("send it as a new event"));
+    assert!(answers[1].error.as_ref().unwrap().contains("send it as a new event"));
     let canvases: Vec<Uuid> = sqlx::query_scalar("select canvas_id from wakeq.events_v2 order by id")
         .fetch_all(&bank.stage.pool)
         .await
@@ -170,7 +173,7 @@ async fn an_older_one_that_is_not_stored_fails() {
     bank.gone_through().await;
     let (rejected, failed) =
         ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
-    assert_eq!(bank.told().await, [rejected, failed]);
+    assert_eq!(bank.answers().await, [rejected, failed]);
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(101));
     let dead: Vec<(Uuid, i32, String)> =
         sqlx::query_as("select id, attempts, last_error from wakeq.consumer_dead where attempts = 1")

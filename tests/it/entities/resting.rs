@@ -14,7 +14,7 @@ use wakeq::{
 };
 
 use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// An idle type does not lag: events for others are passed over within a poll interval or two.
 // Shows: SUB-49
@@ -33,7 +33,7 @@ async fn an_owner_with_nothing_to_do_is_not_behind() {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, caught_up).await.expect("it lags for ever");
+        tokio::time::timeout(TIMEOUT, caught_up).await.expect("it lags for ever");
         let position = bank.stage.admin.group(&group).await.unwrap().sources[0].position;
         assert!(position >= appended[0].seq);
     }
@@ -59,10 +59,10 @@ impl Entity for Other {
 }
 
 /// A log that can't be read until it is mended.
-struct Broken(Log, Arc<AtomicBool>);
+struct FailingLog(Log, Arc<AtomicBool>);
 
 #[async_trait]
-impl EventProvider for Broken {
+impl EventProvider for FailingLog {
     async fn read(
         &self,
         source: &EventSource,
@@ -85,7 +85,7 @@ impl EventProvider for Broken {
 async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
     let bank = Bank::open().await;
     let mended = Arc::new(AtomicBool::new(false));
-    let log = || Arc::new(Broken(bank.log.clone(), mended.clone()));
+    let log = || Arc::new(FailingLog(bank.log.clone(), mended.clone()));
     let queue = || bank.stage.queue.clone();
     let processor = Arc::new(EntityProcessor::<Account>::new(queue(), log(), config()).unwrap());
     let other = Arc::new(EntityProcessor::<Other>::new(queue(), log(), config()).unwrap());
@@ -108,7 +108,7 @@ async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
             tokio::time::sleep(periods.heartbeat).await;
         }
     };
-    tokio::time::timeout(PATIENCE, recovered).await.expect("it does not go on");
+    tokio::time::timeout(TIMEOUT, recovered).await.expect("it does not go on");
     assert_eq!(bank.deposited("ada", 1).await.version, Some(1));
     assert!(!unhealthy(&other).await.is_empty(), "nobody has said that of the other type");
     stop.cancel();

@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 use wakeq::{CanvasId, Entity, EventSource};
 
 use super::{Account, Balance, Bank, Change, config};
-use crate::support::{PATIENCE, is_skipped};
+use crate::support::{TIMEOUT, is_skipped};
 
 /// The variable that names the file with the stored events, one per line.
 const STORED: &str = "WAKEQ_TEST_STORED";
@@ -40,7 +40,7 @@ async fn nothing_is_seen_before_it_is_stored() {
             assert_eq!(bank.shown("ada").await, before);
         }
     };
-    tokio::time::timeout(PATIENCE, tried).await.expect("it tries to store it");
+    tokio::time::timeout(TIMEOUT, tried).await.expect("it tries to store it");
     lock.rollback().await.unwrap();
     assert_eq!(bank.ended(sent.id.0).await.result.as_deref(), Some("3"));
     let after = Some((Balance { cents: 3, changes: 2, note: String::new() }, 2));

@@ -15,7 +15,7 @@ use wakeq::{
     EventProcessor, EventSource, Log, LogEvent, PositionKey, PositionStore, Store,
 };
 
-use crate::children::{Place, say};
+use crate::children::{Services, say};
 use crate::entities::measured::gathered;
 
 /// The work of a node.
@@ -33,11 +33,14 @@ pub(crate) struct GroupWork {
 pub(crate) const CATEGORY: &str = "companies";
 
 /// Prints `node ID`, then `deposed WRITES METRIC` whenever that grows, until SIGTERM.
-pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
+pub(crate) async fn perform(services: &Services, store: Store, notifier: Arc<dyn Notifier>, work: GroupWork) {
     // Installs the recorder first: anything counted before it is in no metric.
     gathered();
-    let pool =
-        sqlx::postgres::PgPoolOptions::new().max_connections(4).connect(&place.database_url).await.unwrap();
+    let pool = sqlx::postgres::PgPoolOptions::new()
+        .max_connections(4)
+        .connect(&services.database_url)
+        .await
+        .unwrap();
     let log = Log::new(store.clone(), &*notifier);
     let config = BrokerConfig {
         heartbeat: Duration::from_millis(work.heartbeat_ms),
@@ -83,12 +86,12 @@ pub(crate) async fn perform(place: &Place, store: Store, notifier: Arc<dyn Notif
 
 async fn tell(broker: &EventBroker) {
     let mut ticks = tokio::time::interval(Duration::from_millis(50));
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         ticks.tick().await;
         let refused = broker.refused_allocations();
-        if refused != told {
-            told = refused;
+        if refused != reported {
+            reported = refused;
             say(&format!("deposed {refused} {}", refused_by_metric()));
         }
     }

@@ -34,7 +34,7 @@ pub(super) struct Node {
 }
 
 /// The position whose commit a node holds.
-pub(super) struct Held {
+pub(super) struct HeldPosition {
     group: String,
     source: String,
     epoch: i64,
@@ -67,7 +67,7 @@ impl Stage {
         .execute(&theatre.pool)
         .await
         .unwrap();
-        let plain: sqlx::postgres::PgConnectOptions = theatre.place.database_url.parse().unwrap();
+        let plain: sqlx::postgres::PgConnectOptions = theatre.services.database_url.parse().unwrap();
         let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
         let doubles = Arc::new(AtomicU64::new(0));
         let stop = CancellationToken::new();
@@ -123,15 +123,15 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let patience = tokio::time::timeout(crate::theatre::patience(), reached).await;
-        patience.unwrap_or_else(|_| panic!("{query} on {nodes:?} does not come to {wanted}"));
+        let outcome = tokio::time::timeout(crate::theatre::time_limit(), reached).await;
+        outcome.unwrap_or_else(|_| panic!("{query} on {nodes:?} does not come to {wanted}"));
     }
 
     /// Appends to ten streams at this interval, until [`ebb`](Self::ebb).
     pub(super) fn flow(&mut self, every: Duration) {
         let stop = CancellationToken::new();
         let (place, notifier, ended) =
-            (self.theatre.place.clone(), Arc::clone(&self.theatre.notifier), stop.clone());
+            (self.theatre.services.clone(), Arc::clone(&self.theatre.notifier), stop.clone());
         let flowing = async move {
             let log = Log::new(place.store().await, &*notifier);
             let mut ticks = tokio::time::interval(every);
@@ -161,7 +161,7 @@ impl Stage {
     }
 
     /// Returns once another subscriber has opened the position that a node holds.
-    pub(super) async fn until_taken_over(&self, held: &Held) {
+    pub(super) async fn until_taken_over(&self, held: &HeldPosition) {
         let query = "select count(*) from wakeq.consumer_positions
                       where consumer_group = $1 and source = $2 and epoch > $3";
         let taken = || async {
@@ -179,12 +179,12 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let patience = tokio::time::timeout(crate::theatre::patience(), taken_over).await;
-        patience.expect("another opens what the stopped node holds");
+        let outcome = tokio::time::timeout(crate::theatre::time_limit(), taken_over).await;
+        outcome.expect("another opens what the stopped node holds");
     }
 
     /// Makes a node hold its next commit; [`release`](Self::release) ends that.
-    pub(super) async fn hold(&self, node: &Node) -> Held {
+    pub(super) async fn hold(&self, node: &Node) -> HeldPosition {
         let (asked, held) = hold_paths(node.process.pid());
         std::fs::write(&asked, "").unwrap();
         let reached = async {
@@ -192,14 +192,14 @@ impl Stage {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
         };
-        let patience = tokio::time::timeout(crate::theatre::patience(), reached).await;
-        patience.expect("the node commits");
-        let told = std::fs::read_to_string(held).unwrap();
-        let parts: Vec<&str> = told.split(' ').collect();
+        let outcome = tokio::time::timeout(crate::theatre::time_limit(), reached).await;
+        outcome.expect("the node commits");
+        let content = std::fs::read_to_string(held).unwrap();
+        let parts: Vec<&str> = content.split(' ').collect();
         let [group, source, epoch] = parts[..] else {
-            panic!("{told:?} is not a group, a source and an epoch")
+            panic!("{content:?} is not a group, a source and an epoch")
         };
-        Held { group: group.to_owned(), source: source.to_owned(), epoch: epoch.parse().unwrap() }
+        HeldPosition { group: group.to_owned(), source: source.to_owned(), epoch: epoch.parse().unwrap() }
     }
 
     /// Releases the commit that a node holds.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
-use wakeq::access::{Access, AccessConfig, Reach, Scope, Within};
+use wakeq::access::{Access, AccessConfig, CredentialFilter, Reach, Scope};
 use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::{Actor, CanvasId, TopicPattern};
 
 use super::{OTHER, on, page, stage, subscriptions};
 use crate::brokers::Broker;
 use crate::service::{Answer, Service, make_key};
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// A stream of server-sent events, and the text that has arrived.
 struct Stream {
@@ -49,7 +49,7 @@ impl Stream {
                 }
                 continue;
             }
-            let chunk = timeout(PATIENCE, self.response.chunk()).await.expect("nothing came").unwrap()?;
+            let chunk = timeout(TIMEOUT, self.response.chunk()).await.expect("nothing came").unwrap()?;
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }
@@ -72,7 +72,7 @@ impl Stream {
     async fn is_silent(&mut self) {
         self.text.clear();
         while self.text.matches(": still here").count() < 2 {
-            let chunk = timeout(PATIENCE, self.response.chunk()).await.unwrap().unwrap().unwrap();
+            let chunk = timeout(TIMEOUT, self.response.chunk()).await.unwrap().unwrap().unwrap();
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
         assert!(!self.text.contains("data:"), "{}", self.text);
@@ -217,7 +217,7 @@ async fn places_are_bounded_and_nobody_holds_up_the_end() {
             looks.tick().await;
         }
     };
-    let mut second = timeout(PATIENCE, again).await.expect("the place is not left");
+    let mut second = timeout(TIMEOUT, again).await.expect("the place is not left");
     emit(&service, &service.key, CanvasId::DEFAULT, "end").await;
     second.until("end").await;
     service.stop().await;
@@ -239,7 +239,7 @@ async fn all_who_listen_to_a_process_share_a_subscription() {
     let server = HttpServer::bind(stage.store.clone(), stage.notifier.clone(), http).await.unwrap();
     let (address, stop) = (server.local_address(), server.stop_token());
     let running = tokio::spawn(server.run());
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
     let listen = async |key: &str| {
         let request = client.get(format!("http://{address}/v1/listen?pattern=*:page:*")).bearer_auth(key);
         request.send().await.unwrap()
@@ -259,7 +259,7 @@ async fn all_who_listen_to_a_process_share_a_subscription() {
         [(OTHER, "theirs"), (CanvasId::DEFAULT, "mine"), (OTHER, "end"), (CanvasId::DEFAULT, "end")]
     {
         stage.queue.emit(page(name).canvas(canvas)).await.unwrap();
-        stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
+        stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
     }
     for (stream, (canvas, name)) in
         open.iter_mut().zip([(CanvasId::DEFAULT, "mine"), (OTHER, "theirs")].into_iter().cycle())
@@ -267,7 +267,7 @@ async fn all_who_listen_to_a_process_share_a_subscription() {
         assert_eq!(stream.until("end").await, [(canvas.to_string(), name.to_owned())]);
     }
     stop.cancel();
-    timeout(PATIENCE, running).await.expect("no end in time").unwrap();
+    timeout(TIMEOUT, running).await.expect("no end in time").unwrap();
     assert_eq!(subscriptions(&config).await, []);
 }
 
@@ -301,8 +301,8 @@ async fn a_stream_ends_with_its_credential() {
     let (mut leaving, mut staying) =
         (Stream::open(&service, &key, "*").await, Stream::open(&service, &service.key, "*").await);
     let id = key.split('_').nth(1).unwrap().parse().unwrap();
-    service.access.revoke_key(Within::Everything, id, &Actor::admin("tests")).await.unwrap();
-    timeout(PATIENCE, leaving.ended()).await.expect("it goes on");
+    service.access.revoke_key(CredentialFilter::Everything, id, &Actor::admin("tests")).await.unwrap();
+    timeout(TIMEOUT, leaving.ended()).await.expect("it goes on");
     emit(&service, &service.key, CanvasId::DEFAULT, "end").await;
     staying.until("end").await;
     service.stop().await;

@@ -15,12 +15,12 @@ use uuid::Uuid;
 use wakeq::notify::{Notifier, PubSub, PubSubConfig, TopicState, create_topics, describe_topics};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Actor, Broadcast, CanvasId, CronSchedule, Due, Event, EventId, Heard, IdempotencyKey, Idempotent,
-    ListenError, Listener, NewCron, Timing,
+    Actor, Broadcast, CanvasId, CronSchedule, Due, Event, EventId, IdempotencyKey, Idempotent, ListenError,
+    ListenItem, Listener, NewCron, Timing,
 };
 
 use crate::brokers::Broker;
-use crate::support::{PATIENCE, Stage, is_skipped};
+use crate::support::{Stage, TIMEOUT, is_skipped};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e2));
 
@@ -34,14 +34,14 @@ async fn stage(config: &PubSubConfig) -> Stage {
     Stage::with(Arc::new(PubSub::connect(config.clone()).await.unwrap()), Timing::default()).await
 }
 
-async fn next(listener: &mut Listener) -> Heard {
-    timeout(PATIENCE, listener.next()).await.expect("nothing heard").expect("it is open")
+async fn next(listener: &mut Listener) -> ListenItem {
+    timeout(TIMEOUT, listener.next()).await.expect("nothing heard").expect("it is open")
 }
 
 async fn event(listener: &mut Listener) -> Broadcast {
     match next(listener).await {
-        Heard::Event(broadcast) => *broadcast,
-        missed @ Heard::Missed(_) => panic!("{missed:?}"),
+        ListenItem::Event(broadcast) => *broadcast,
+        missed @ ListenItem::Missed(_) => panic!("{missed:?}"),
     }
 }
 
@@ -89,7 +89,7 @@ async fn until_deleted(config: &PubSubConfig) {
             looks.tick().await;
         }
     };
-    timeout(PATIENCE, gone).await.expect("a subscription is left");
+    timeout(TIMEOUT, gone).await.expect("a subscription is left");
 }
 
 /// Emits in every way the library has. Events that are rolled back or known already are not
@@ -233,7 +233,7 @@ async fn the_broker_filters_what_it_can() {
         stage.queue.emit(page(name)).await.unwrap();
         stage.queue.emit(Event::new(name, &1).unwrap()).await.unwrap();
     }
-    stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
+    stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
     let subscriber = google_cloud_pubsub::client::Subscriber::builder()
         .with_endpoint(format!("http://{}", config.emulator_host.as_ref().unwrap()))
         .with_credentials(anonymous::Builder::new().build())
@@ -241,7 +241,7 @@ async fn the_broker_filters_what_it_can() {
         .await
         .unwrap();
     let mut stream = subscriber.subscribe(&probe).build();
-    let (message, handler) = timeout(PATIENCE, stream.next()).await.unwrap().unwrap().unwrap();
+    let (message, handler) = timeout(TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
     handler.ack();
     assert_eq!(
         (message.attributes["module"].as_str(), message.attributes["name"].as_str()),
@@ -261,7 +261,7 @@ async fn a_listener_whose_subscription_is_deleted_says_so_and_goes_on() {
     let [subscription] = &subscriptions(&config).await[..] else { panic!("one listens") };
     let id = subscription.name.rsplit('/').next().unwrap().to_owned();
     Broker::delete_subscription(&PubSubConfig { subscription: id, ..config.clone() }).await;
-    assert_eq!(next(&mut listener).await, Heard::Missed(None));
+    assert_eq!(next(&mut listener).await, ListenItem::Missed(None));
     stage.queue.emit(page("after")).await.unwrap();
     assert_eq!(event(&mut listener).await.address.scope.name.as_str(), "after");
     listener.close().await;
@@ -322,7 +322,7 @@ async fn an_emit_does_not_fail_for_its_broadcast() {
     topics.delete_topic().set_topic(&path).send().await.unwrap();
     let emitted = stage.queue.emit(page("view")).await.unwrap();
     assert!(emitted.notified);
-    stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
+    stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
     let refused = stage.queue.subscribe("*").await.unwrap_err().to_string();
     assert!(refused.contains(&path) && refused.contains("wakeq topics create"), "{refused}");
     create_topics(&config).await.unwrap();
@@ -340,7 +340,7 @@ async fn a_missing_topic_is_created_where_that_is_allowed() {
     let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(config.clone()).await.unwrap());
     let stage = Stage::with(notifier, Timing::default()).await;
     stage.queue.emit(page("unheard")).await.unwrap();
-    stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
+    stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
     let mut listener = stage.queue.subscribe("*").await.unwrap();
     stage.queue.emit(page("view")).await.unwrap();
     assert_eq!(event(&mut listener).await.address.scope.name.as_str(), "view");
@@ -354,8 +354,8 @@ async fn a_slow_reader_misses_the_oldest_and_is_told() {
     let stage = Stage::with(notifier, Timing::default()).await;
     let mut slow = stage.queue.subscribe("*").await.unwrap();
     let ids = stage.emit_many("n", 1_500).await;
-    stage.queue.broadcasts().unwrap().flush(PATIENCE).await;
-    assert_eq!(next(&mut slow).await, Heard::Missed(Some(500)));
+    stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
+    assert_eq!(next(&mut slow).await, ListenItem::Missed(Some(500)));
     for id in &ids[500..] {
         assert_eq!(event(&mut slow).await.id, *id);
     }

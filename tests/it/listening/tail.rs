@@ -10,7 +10,7 @@ use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::processes::Process;
 use crate::service::Service;
-use crate::support::{PATIENCE, database};
+use crate::support::{TIMEOUT, database};
 
 const ON: (&str, &str) = ("WAKEQ_BROADCAST", "1");
 
@@ -40,7 +40,7 @@ async fn it_prints_what_other_processes_emit_until_it_is_told_to_stop() {
             printed,
             [format!("{topic}  {{\"path\": \"/\"}}"), format!("{topic}/mobile  {{\"path\": \"/\"}}")]
         );
-        tail.child.interrupt(PATIENCE).await.unwrap();
+        tail.child.interrupt(TIMEOUT).await.unwrap();
         assert_eq!(tail.ends("").await.0, Some(0));
         assert_eq!(subscriptions(&config).await, [], "deleted before the process ended");
     }

@@ -8,10 +8,10 @@ use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::NoNotifier;
 use wakeq::{Actor, FacetSettings};
 
-use super::{Copy, Puller, QUEUE, canvas, email, pulled};
+use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::Process;
 use crate::service::make_key;
-use crate::support::{PATIENCE, Stage, connect, is_skipped, quick};
+use crate::support::{Stage, TIMEOUT, connect, is_skipped, quick};
 
 /// Each copy goes to one puller, once.
 // Shows: DRV-25
@@ -55,7 +55,7 @@ async fn no_copy_is_forgotten() {
         let mut dice = Dice(seed);
         puller.lets(1, FacetSettings { weight: None, in_flight_max: Some(1) }).await;
         puller.lets(2, FacetSettings { weight: Some(3), in_flight_max: Some(2) }).await;
-        let (mut held, mut ended, mut emitted): (Vec<Copy>, usize, usize) = (Vec::new(), 0, 0);
+        let (mut held, mut ended, mut emitted): (Vec<PulledCopy>, usize, usize) = (Vec::new(), 0, 0);
         for step in 0..60 {
             match dice.below(7) {
                 0 | 1 => {
@@ -143,7 +143,7 @@ impl Server {
         let scopes = [Scope::Operate, Scope::Read];
         let key = make_key(&access, &port, Reach::EveryCanvas, &scopes).await;
         let base = format!("http://127.0.0.1:{port}/v1/admin/queues/{QUEUE}/copies");
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         Self { process, base, key, http }
     }
 

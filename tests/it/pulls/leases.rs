@@ -6,7 +6,7 @@ use tokio::time::{Duration, Instant};
 use wakeq::access::{Reach, Scope};
 use wakeq::{CanvasId, Event};
 
-use super::{Copy, NONE, Puller, QUEUE, canvas, email, pulled};
+use super::{NONE, PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::service::{Answer, make_key};
 
 // Shows: DRV-25
@@ -47,8 +47,11 @@ async fn no_worker_is_notified() {
     let both = Event::new("opened", &1).unwrap().module("email_event").unwrap().canvas(canvas(2));
     let event = puller.stage().queue.emit(both).await.unwrap();
     puller.stage().admin.wake(true).await.unwrap();
-    let told = puller.service.notifier.published();
-    assert!(!told.is_empty() && told.iter().all(|told| told.id == event.id), "{told:?}");
+    let notifications = puller.service.notifier.published();
+    assert!(
+        !notifications.is_empty() && notifications.iter().all(|notification| notification.id == event.id),
+        "{notifications:?}"
+    );
     assert_eq!(puller.takes(10).await.len(), 6);
     puller.stop().await;
 }
@@ -92,7 +95,7 @@ async fn leases_that_run_out_count_as_losses() {
     for loss in 1..=4 {
         puller.emit(3, [loss]).await;
         let copies = puller.lease(json!({"max": 10})).await;
-        let lost: Vec<Copy> =
+        let lost: Vec<PulledCopy> =
             copies.iter().filter(|copy| copy.value == 1 && copy.canvas == 1).cloned().collect();
         assert_eq!(lost.len(), 1, "loss {loss}: {copies:?}");
         assert_eq!((copies.len() == 1, lost[0].attempt), (loss >= 2, 1), "loss {loss}");
@@ -118,14 +121,14 @@ async fn a_wrong_token_changes_nothing() {
     let [first, second] = &puller.lease(json!({"max": 2})).await[..] else { panic!() };
     let before = rows(&puller).await;
     for verb in ["extend", "complete", "release"] {
-        let wrong = Copy { lease: second.lease.clone(), ..first.clone() };
+        let wrong = PulledCopy { lease: second.lease.clone(), ..first.clone() };
         let answer = puller.on(&wrong, verb, json!({})).await;
         assert_eq!(answer.problem(), (409, "conflict".into()), "{verb}: of another copy");
         let mut made_up = first.clone();
         let last = if made_up.lease.ends_with('0') { "1" } else { "0" };
         made_up.lease.replace_range(39.., last);
         assert_eq!(puller.on(&made_up, verb, json!({})).await.problem(), (409, "conflict".into()), "{verb}");
-        let short = Copy { lease: "short".into(), ..first.clone() };
+        let short = PulledCopy { lease: "short".into(), ..first.clone() };
         let answer = puller.on(&short, verb, json!({})).await;
         assert_eq!(answer.problem(), (400, "bad-request".into()), "{verb}");
         assert!(!answer.text.contains("short"), "{}", answer.text);
@@ -133,7 +136,7 @@ async fn a_wrong_token_changes_nothing() {
         let elsewhere =
             puller.service.ask(&puller.key, Method::POST, &path, json!({"lease": first.lease})).await;
         assert_eq!(elsewhere.problem(), (404, "not-found".into()), "{verb}: of another queue");
-        let nobody = Copy { id: first.json["origin"].as_str().unwrap().into(), ..first.clone() };
+        let nobody = PulledCopy { id: first.json["origin"].as_str().unwrap().into(), ..first.clone() };
         assert_eq!(puller.on(&nobody, verb, json!({})).await.problem().0, 404, "{verb}: of no copy");
     }
     assert_eq!(rows(&puller).await, before);

@@ -45,7 +45,7 @@ struct Puller {
 
 /// A leased copy.
 #[derive(Clone, Debug)]
-struct Copy {
+struct PulledCopy {
     id: String,
     lease: String,
     canvas: u128,
@@ -95,9 +95,9 @@ impl Puller {
         self.service.ask(&self.key, Method::POST, &format!("/admin/queues/{QUEUE}/copies/{path}"), body).await
     }
 
-    async fn lease(&self, body: Value) -> Vec<Copy> {
+    async fn lease(&self, body: Value) -> Vec<PulledCopy> {
         let answer = self.ask("lease", body).await.json();
-        answer["copies"].as_array().unwrap().iter().map(Copy::of).collect()
+        answer["copies"].as_array().unwrap().iter().map(PulledCopy::of).collect()
     }
 
     /// Leases copies; returns the canvas and the value of each.
@@ -105,28 +105,28 @@ impl Puller {
         self.lease(json!({"max": max})).await.iter().map(|copy| (copy.canvas, copy.value)).collect()
     }
 
-    async fn one(&self) -> Copy {
+    async fn one(&self) -> PulledCopy {
         let mut copies = self.lease(json!({})).await;
         assert_eq!(copies.len(), 1, "{copies:?}");
         copies.remove(0)
     }
 
-    async fn on(&self, copy: &Copy, verb: &str, mut body: Value) -> Answer {
+    async fn on(&self, copy: &PulledCopy, verb: &str, mut body: Value) -> Answer {
         body["lease"] = json!(copy.lease);
         self.ask(&format!("{}/{verb}", copy.id), body).await
     }
 
-    async fn complete(&self, copy: &Copy) {
+    async fn complete(&self, copy: &PulledCopy) {
         let answer = self.on(copy, "complete", json!({})).await;
         assert_eq!(answer.status.as_u16(), 204, "{}", answer.text);
     }
 
-    async fn fails(&self, copy: &Copy, retry_s: f64) -> Value {
+    async fn fails(&self, copy: &PulledCopy, retry_s: f64) -> Value {
         self.on(copy, "release", json!({"error": "no route", "retry_s": retry_s})).await.json()
     }
 
     /// Makes the leases of these copies expire, by moving them into the past.
-    async fn run_out(&self, copies: &[Copy]) {
+    async fn run_out(&self, copies: &[PulledCopy]) {
         let ids: Vec<Uuid> = copies.iter().map(|copy| copy.id.parse().unwrap()).collect();
         let past = "update wakeq.events_v2 set locked_at = now() - interval '2 h' where id = any ($1)";
         sqlx::query(past).bind(&ids).execute(&self.stage().pool).await.unwrap();
@@ -142,7 +142,7 @@ impl Puller {
     }
 }
 
-impl Copy {
+impl PulledCopy {
     fn of(json: &Value) -> Self {
         let text = |field: &str| json[field].as_str().unwrap().to_owned();
         Self {

@@ -72,9 +72,9 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
         .fetch_one(&stage.pool)
         .await
         .unwrap();
-    let told = wakeq::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
-    stage.notifier.publish(&[told]).await.unwrap();
-    worker.until(told.id, Outcome::Deferred).await;
+    let notification = wakeq::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
+    stage.notifier.publish(&[notification]).await.unwrap();
+    worker.until(notification.id, Outcome::Deferred).await;
     assert!(runs.try_recv().is_err());
     let lease = puller.lease(json!({})).await;
     assert_eq!(lease.iter().map(|copy| copy.canvas).collect::<Vec<_>>(), [1]);

@@ -7,13 +7,13 @@ use wakeq::access::{AccessConfig, PushCallers};
 use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Handlers};
 
-use super::{PUSH_AUDIENCE, Pushed, envelope, notification, push_claims};
-use crate::door::telling;
+use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
+use crate::door::recording;
 use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::service::{Answer, Service};
 
 /// Credentials that must not push, and the status that each gets.
-fn wrong(pushed: &Pushed) -> Vec<(&'static str, Option<String>, u16)> {
+fn wrong(pushed: &PushDeployment) -> Vec<(&'static str, Option<String>, u16)> {
     let with = |name: &str, value: Value| {
         let mut claims = push_claims();
         claims[name] = value;
@@ -58,8 +58,8 @@ fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuild
 // Shows: PUSH-02
 #[tokio::test]
 async fn nobody_else_pushes_or_wakes() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     let row = "select to_jsonb(e)::text || (select next_at::text from wakeq.chores where name = 'minute')
                  from wakeq.events_v2 e";
@@ -93,7 +93,7 @@ async fn nobody_else_pushes_or_wakes() {
 // Shows: PUSH-02
 #[tokio::test]
 async fn a_push_s_token_is_good_for_nothing_else() {
-    let pushed = Pushed::start(Handlers::new()).await;
+    let pushed = PushDeployment::start(Handlers::new()).await;
     let id = pushed.stage.emit("greet").await;
     let canvas = format!("/v1/canvases/{}", CanvasId::DEFAULT);
     for path in [format!("{canvas}/events"), format!("{canvas}/events/{id}/run-now")] {

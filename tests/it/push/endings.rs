@@ -11,8 +11,8 @@ use wakeq::{
     WorkerConfig, WorkerError,
 };
 
-use super::{Pushed, notification, promise, set, timing};
-use crate::door::{Door, answering, telling};
+use super::{PushDeployment, notification, promise, set, timing};
+use crate::door::{Door, answering, recording};
 use crate::service::Answer;
 use crate::support::{Stage, scope};
 
@@ -24,8 +24,8 @@ fn delayed(by: Duration) -> Event {
 // Shows: PUSH-04
 #[tokio::test]
 async fn what_is_over_is_acknowledged() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!((seen.next().await.id, pushed.stage.rows().await), (id, 0));
@@ -40,7 +40,7 @@ async fn what_is_over_is_acknowledged() {
 // Shows: PUSH-05
 #[tokio::test]
 async fn what_says_nothing_is_acknowledged_and_counted() {
-    let pushed = Pushed::start(Handlers::new()).await;
+    let pushed = PushDeployment::start(Handlers::new()).await;
     let large = vec![b'x'; 400_000];
     for (count, data) in [&b""[..], b"hello", br#"{"id":1}"#, b"\xff\xfe", &large].iter().enumerate() {
         assert_eq!(Answer::of(pushed.push_of(data)).await.status, 204);
@@ -67,8 +67,8 @@ async fn what_says_nothing_is_acknowledged_and_counted() {
 // Shows: PUSH-06
 #[tokio::test]
 async fn a_delay_waits_here_or_on_its_row() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let soon = pushed.stage.queue.emit(delayed(Duration::from_secs(3))).await.unwrap().id;
     assert_eq!(pushed.pushed(soon).await, 204);
     let ran = seen.next().await;
@@ -97,7 +97,7 @@ async fn a_retry_waits_here_or_on_its_row() {
     let handlers = Handlers::new()
         .on(Route::new("soon").retry(retry(Duration::from_millis(200))), handler)
         .on(Route::new("later").retry(retry(Duration::from_secs(300))), refusing);
-    let pushed = Pushed::start(handlers).await;
+    let pushed = PushDeployment::start(handlers).await;
     let id = pushed.stage.emit("soon").await;
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!(seen.take(2).await.iter().map(|run| run.attempt).collect::<Vec<_>>(), [1, 2]);
@@ -115,8 +115,8 @@ async fn a_retry_waits_here_or_on_its_row() {
 // Shows: PUSH-07
 #[tokio::test]
 async fn a_locked_event_is_looked_at_when_its_lease_ends() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     for (promised, expected) in [
         ("interval '1 hour'", 40.0..=60.0),
@@ -138,8 +138,8 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
 // Shows: PUSH-07
 #[tokio::test]
 async fn what_is_parked_stays_parked() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     let ada = Actor::user("ada");
     pushed.stage.admin.pause(&scope("greet"), &ada, &Stop::default()).await.unwrap();
@@ -163,7 +163,7 @@ async fn what_is_parked_stays_parked() {
 // Shows: PUSH-08
 #[tokio::test]
 async fn an_unknown_handler_waits_for_its_registration() {
-    let pushed = Pushed::start(Handlers::new()).await;
+    let pushed = PushDeployment::start(Handlers::new()).await;
     let id = pushed.stage.emit("greet").await;
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!(pushed.counters.outcome(Outcome::Deferred), 1);
@@ -175,8 +175,8 @@ async fn an_unknown_handler_waits_for_its_registration() {
 // Shows: PUSH-09
 #[tokio::test]
 async fn without_the_database_the_message_has_to_come_again() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     let rename = async |statement: &'static str| {
         sqlx::raw_sql(statement).execute(&pushed.stage.pool).await.unwrap();
@@ -197,7 +197,7 @@ async fn without_the_database_the_message_has_to_come_again() {
 async fn what_finds_no_room_waits_in_its_request() {
     let (handler, mut door) = Door::new();
     let config = WorkerConfig { capacity: 1, ..WorkerConfig::default() };
-    let pushed = Pushed::with(Handlers::new().on("greet", handler), config).await;
+    let pushed = PushDeployment::with(Handlers::new().on("greet", handler), config).await;
     let ids = [pushed.stage.emit("greet").await, pushed.stage.emit("greet").await];
     let first = tokio::spawn(pushed.push(ids[0]).send());
     assert_eq!(door.arrived.next().await.id, ids[0]);
@@ -302,7 +302,7 @@ async fn what_does_not_fit_push_mode_is_refused_at_the_start() {
     assert!(start(&stage, Handlers::new()).await.contains("wakeq settings set --horizon 0s"));
     let (stage, _) = Stage::memory_with(timing()).await;
     let lasting = |seconds| {
-        let (handler, _) = telling();
+        let (handler, _) = recording();
         Handlers::new().on(Route::new("h").timeout(Duration::from_secs(seconds)), handler)
     };
     assert!(start(&stage, lasting(601)).await.contains("600 s"));

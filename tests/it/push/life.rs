@@ -6,8 +6,8 @@ use serde_json::json;
 use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Handlers, Outcome, PushError, WorkerConfig};
 
-use super::{Pushed, empty, notification};
-use crate::door::{Door, telling};
+use super::{PushDeployment, empty, notification};
+use crate::door::{Door, recording};
 use crate::service::Answer;
 use crate::support::Stage;
 
@@ -26,7 +26,7 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
 #[tokio::test]
 async fn a_caller_who_leaves_takes_nothing_with_them() {
     let (handler, mut door) = Door::new();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     let push = tokio::spawn(pushed.push(id).send());
     door.arrived.next().await;
@@ -47,7 +47,7 @@ async fn pushes_and_requests_keep_each_other_from_nothing() {
     let (handler, mut door) = Door::new();
     let http = HttpConfig { max_requests: 1, ..HttpConfig::default() };
     let handlers = Handlers::new().on("greet", handler);
-    let pushed = Pushed::within(http, handlers, WorkerConfig::default()).await;
+    let pushed = PushDeployment::within(http, handlers, WorkerConfig::default()).await;
     let id = pushed.stage.emit("greet").await;
     let push = tokio::spawn(pushed.push(id).send());
     door.arrived.next().await;
@@ -66,7 +66,8 @@ async fn pushes_and_requests_keep_each_other_from_nothing() {
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
     let (handler, mut door) = Door::new();
-    let pushed = Pushed::with(Handlers::new().on("greet", handler), grace(Duration::from_secs(20))).await;
+    let pushed =
+        PushDeployment::with(Handlers::new().on("greet", handler), grace(Duration::from_secs(20))).await;
     let id = pushed.stage.emit("greet").await;
     let push = tokio::spawn(pushed.push(id).send());
     door.arrived.next().await;
@@ -85,7 +86,8 @@ async fn handlers_may_end_within_the_grace() {
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
     let (handler, mut door) = Door::new();
-    let pushed = Pushed::with(Handlers::new().on("greet", handler), grace(Duration::from_millis(50))).await;
+    let pushed =
+        PushDeployment::with(Handlers::new().on("greet", handler), grace(Duration::from_millis(50))).await;
     let id = pushed.stage.emit("greet").await;
     let push = tokio::spawn(pushed.push(id).send());
     door.arrived.next().await;
@@ -103,10 +105,10 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
 #[tokio::test]
 async fn what_waits_is_given_back() {
     let (handler, mut door) = Door::new();
-    let (waiting, mut seen) = telling();
+    let (waiting, mut seen) = recording();
     let config = WorkerConfig { capacity: 1, ..grace(Duration::from_millis(50)) };
     let handlers = Handlers::new().on("greet", handler).on("wait", waiting);
-    let pushed = Pushed::with(handlers, config).await;
+    let pushed = PushDeployment::with(handlers, config).await;
     let held = pushed.stage.emit("greet").await;
     let waits = pushed.stage.emit("wait").await;
     let holding = tokio::spawn(pushed.push(held).send());

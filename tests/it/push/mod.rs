@@ -30,13 +30,13 @@ use wakeq::{
 use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
 use crate::receiver::to_loopback;
 use crate::service::{Answer, make_key};
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 pub(super) const PUSH_AUDIENCE: &str = "project/wakeq/push";
 pub(super) const PUSHER: &str = "pusher@project.iam.gserviceaccount.com";
 
 /// A push deployment of one process.
-pub(super) struct Pushed {
+pub(super) struct PushDeployment {
     pub(super) stage: Stage,
     pub(super) notifier: Arc<MemoryNotifier>,
     pub(super) signer: Signer,
@@ -78,7 +78,7 @@ pub(super) async fn runner(
     (runner, counters)
 }
 
-impl Pushed {
+impl PushDeployment {
     pub(super) async fn start(handlers: Handlers) -> Self {
         Self::with(handlers, WorkerConfig::default()).await
     }
@@ -118,7 +118,7 @@ impl Pushed {
         let (address, stop) = (server.local_address(), server.stop_token());
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         let serving = tokio::spawn(server.run());
         Self { stage, notifier, signer, key, runner, counters, address, client, stop, serving, _keys: keys }
     }
@@ -155,7 +155,7 @@ impl Pushed {
     pub(super) async fn stop(self) -> Stage {
         self.begin_to_stop();
         self.runner.shut_down().await;
-        tokio::time::timeout(PATIENCE, self.serving).await.expect("no end in time").unwrap();
+        tokio::time::timeout(TIMEOUT, self.serving).await.expect("no end in time").unwrap();
         self.stage
     }
 
@@ -200,5 +200,5 @@ pub(super) async fn empty(stage: &Stage) {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, emptied).await.expect("events are left");
+    tokio::time::timeout(TIMEOUT, emptied).await.expect("events are left");
 }

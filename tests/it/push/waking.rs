@@ -3,8 +3,8 @@
 use serde_json::json;
 use wakeq::Handlers;
 
-use super::{Pushed, empty, promise, set};
-use crate::door::telling;
+use super::{PushDeployment, empty, promise, set};
+use crate::door::recording;
 use crate::support::Stage;
 
 async fn number(stage: &Stage, query: &'static str) -> i64 {
@@ -22,8 +22,8 @@ async fn last_pass(stage: &Stage, ago: &'static str) {
 // Shows: PUSH-14
 #[tokio::test]
 async fn a_call_does_the_minute_s_work() {
-    let (handler, mut seen) = telling();
-    let pushed = Pushed::start(Handlers::new().on("greet", handler)).await;
+    let (handler, mut seen) = recording();
+    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let stage = &pushed.stage;
     let overdue = stage.emit("greet").await;
     set(stage, overdue, "notify_at = now() - interval '1 s'").await;
@@ -58,7 +58,7 @@ async fn a_call_does_the_minute_s_work() {
 // Shows: PUSH-14
 #[tokio::test]
 async fn calls_too_many_do_nothing() {
-    let pushed = Pushed::start(Handlers::new()).await;
+    let pushed = PushDeployment::start(Handlers::new()).await;
     let stage = &pushed.stage;
     let id = stage.emit("greet").await;
     let overdue = async || set(stage, id, "notify_at = now() - interval '1 s'").await;
@@ -79,7 +79,7 @@ async fn calls_too_many_do_nothing() {
 // Shows: PUSH-14
 #[tokio::test]
 async fn a_call_goes_on_to_the_last_page() {
-    let pushed = Pushed::start(Handlers::new()).await;
+    let pushed = PushDeployment::start(Handlers::new()).await;
     let stage = &pushed.stage;
     let fill = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                 select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 s'

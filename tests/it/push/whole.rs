@@ -20,7 +20,7 @@ use wakeq_emulator::{Emulator, Options, Provision};
 use super::{PUSH_AUDIENCE, PUSHER, callers, empty, runner, timing};
 use crate::receiver::{Receiver, to_loopback};
 use crate::service::{Answer, make_key};
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 const TOPIC: &str = "projects/tests/topics/wakeq";
 const SUBSCRIPTION: &str = "projects/tests/subscriptions/wakeq";
@@ -59,7 +59,7 @@ pub(super) fn subscribe(emulator: &Emulator, endpoint: SocketAddr, audience: &st
     emulator.broker(|broker, now| broker.create_subscription(now, subscription)).unwrap();
 }
 
-struct Whole {
+struct EmulatedDeployment {
     stage: Stage,
     emulator: Emulator,
     receiver: Receiver,
@@ -71,7 +71,7 @@ struct Whole {
     stop: tokio_util::sync::CancellationToken,
 }
 
-impl Whole {
+impl EmulatedDeployment {
     /// Starts everything, with a target for `greet`.
     async fn start(audience: &str, account: &str) -> Self {
         let emulator = emulator().await;
@@ -100,7 +100,7 @@ impl Whole {
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
         subscribe(&emulator, address, audience, account);
-        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         let receiver = Receiver::start().await;
         let whole = Self { stage, emulator, receiver, runner, address, key, client, serving, stop };
         let put =
@@ -130,21 +130,21 @@ impl Whole {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(PATIENCE, waiting).await.expect("it did not happen in time");
+        tokio::time::timeout(TIMEOUT, waiting).await.expect("it did not happen in time");
     }
 
     async fn stop(self) {
         self.stop.cancel();
         self.runner.shut_down().await;
         self.emulator.stop().await;
-        tokio::time::timeout(PATIENCE, self.serving).await.expect("no end in time").unwrap();
+        tokio::time::timeout(TIMEOUT, self.serving).await.expect("no end in time").unwrap();
     }
 }
 
 // Shows: PUSH-01
 #[tokio::test]
 async fn an_event_is_pushed_delivered_and_gone() {
-    let mut whole = Whole::start(PUSH_AUDIENCE, PUSHER).await;
+    let mut whole = EmulatedDeployment::start(PUSH_AUDIENCE, PUSHER).await;
     let id = whole.emit().await;
     let arrived = whole.receiver.next().await;
     assert_eq!((arrived.header("webhook-id"), arrived.body.as_str()), (id.as_str(), "\"Ada\""));
@@ -164,7 +164,7 @@ async fn a_subscription_with_another_token_is_refused() {
     for (audience, account, answer) in
         [("https://elsewhere.example", PUSHER, "401"), (PUSH_AUDIENCE, other, "403")]
     {
-        let mut whole = Whole::start(audience, account).await;
+        let mut whole = EmulatedDeployment::start(audience, account).await;
         whole.emit().await;
         whole
             .until(|whole| {
@@ -210,7 +210,7 @@ async fn a_push_subscription_is_created_and_known() {
 
     let pulling = PubSub::connect(pubsub(&emulator)).await.unwrap();
     let subscription = pulling.subscribe(1).await.unwrap();
-    let told = async {
+    let reported = async {
         loop {
             match subscription.trouble() {
                 Some(words) if words.contains("can't be pulled from") => return words,
@@ -218,7 +218,7 @@ async fn a_push_subscription_is_created_and_known() {
             }
         }
     };
-    let words = tokio::time::timeout(PATIENCE, told).await.expect("it says nothing");
+    let words = tokio::time::timeout(TIMEOUT, reported).await.expect("it says nothing");
     assert!(words.contains("127.0.0.1:1/v1/push") && words.contains("wakeq serve"), "{words}");
     subscription.close(Duration::ZERO).await;
     emulator.stop().await;

@@ -19,8 +19,8 @@ async fn waiting_events_beyond_the_quota_are_refused_until_it_is_raised() {
     set(&stage.admin, Quota::Events, 1_500).await;
     stage.queue.emit_all(events(GREEDY, 1_200)).await.unwrap();
     stage.queue.emit_all(events(VICTIM, 1_200)).await.unwrap();
-    let told = refused(stage.queue.emit_all(events(GREEDY, 400)).await, Quota::Events);
-    assert_eq!((told.limit, told.used, told.wanted), (1_500, 1_200, 400));
+    let error = refused(stage.queue.emit_all(events(GREEDY, 400)).await, Quota::Events);
+    assert_eq!((error.limit, error.used, error.wanted), (1_500, 1_200, 400));
     assert_eq!(stage.rows().await, 2_400, "nothing of it was written");
     stage.queue.emit_all(events(VICTIM, 2_000)).await.unwrap();
     assert_eq!(used(&stage.admin, GREEDY, Quota::Events).await, 1_200);
@@ -65,7 +65,7 @@ async fn what_was_done_makes_room() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(crate::support::PATIENCE, again).await.unwrap();
+    tokio::time::timeout(crate::support::TIMEOUT, again).await.unwrap();
 }
 
 #[tokio::test]
@@ -92,11 +92,11 @@ async fn objects_that_are_there_are_emitted_on_when_no_new_one_has_room() {
     for canvas in [GREEDY, VICTIM] {
         stage.queue.emit_all((0..50).map(|object| on(canvas, object)).collect()).await.unwrap();
     }
-    let told = refused(
+    let error = refused(
         stage.queue.emit_all((49..52).map(|object| on(GREEDY, object)).collect()).await,
         Quota::Objects,
     );
-    assert_eq!((told.used, told.wanted), (50, 2), "of three that it names two are new");
+    assert_eq!((error.used, error.wanted), (50, 2), "of three that it names two are new");
     for object in 0..50 {
         stage.queue.emit(on(GREEDY, object)).await.unwrap();
     }
@@ -173,8 +173,8 @@ async fn crons_and_how_often_they_tick() {
     put(VICTIM, "c", "0 0 1 1 *").await.unwrap();
     assert!(put(GREEDY, "b", "0 0 2 1 *").await.unwrap().changed, "one that is there is replaced");
     set(&stage.admin, Quota::CronTicks, 60).await;
-    let told = full(put(GREEDY, "b", "* * * * * *").await, Quota::CronTicks);
-    assert_eq!((told.used, told.wanted), (1, 60), "60 a minute, and one more that is there");
+    let error = full(put(GREEDY, "b", "* * * * * *").await, Quota::CronTicks);
+    assert_eq!((error.used, error.wanted), (1, 60), "60 a minute, and one more that is there");
     put(GREEDY, "b", "*/2 * * * * *").await.unwrap();
     put(VICTIM, "b", "* * * * * *").await.unwrap();
     assert_eq!(used(&stage.admin, GREEDY, Quota::CronTicks).await, 31);

@@ -8,7 +8,7 @@ use wiremock::{MockServer, Request};
 
 use crate::receiver::to_loopback;
 use crate::service::Service;
-use crate::support::{Running, Stage};
+use crate::support::{RunningWorker, Stage};
 
 pub(super) const GREET: &str = "/handlers/WORKER/greet";
 
@@ -18,10 +18,12 @@ pub(super) async fn service() -> Service {
 }
 
 /// A worker with these functions that calls targets, too.
-pub(super) fn worker(stage: &Stage, handlers: Handlers) -> Running {
+pub(super) fn worker(stage: &Stage, handlers: Handlers) -> RunningWorker {
     let config = WorkerConfig::default();
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    Running::of(worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())))
+    RunningWorker::of(
+        worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
+    )
 }
 
 /// Registers a URL for `greet`; returns the answer.

@@ -14,18 +14,18 @@ use tokio::sync::watch;
 use wiremock::matchers::method;
 use wiremock::{Mock, MockServer, Request, ResponseTemplate};
 
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 pub(super) struct Collector {
     /// The value for `OTEL_EXPORTER_OTLP_ENDPOINT`.
     pub(super) url: String,
-    received: watch::Receiver<Received>,
+    received: watch::Receiver<ReceivedTelemetry>,
     _server: MockServer,
 }
 
 /// Everything that was received; of each metric only the latest points, by name.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ReceivedTelemetry {
     pub(super) spans: Vec<Span>,
     pub(super) metrics: BTreeMap<String, Metric>,
     /// Attributes of the resource that sent them.
@@ -42,7 +42,7 @@ pub(super) struct Point {
 impl Collector {
     pub(super) async fn start() -> Self {
         let server = MockServer::builder().start().await;
-        let (sender, received) = watch::channel(Received::default());
+        let (sender, received) = watch::channel(ReceivedTelemetry::default());
         let take = move |request: &Request| {
             sender.send_modify(|received| received.take(request));
             ResponseTemplate::new(200)
@@ -52,21 +52,25 @@ impl Collector {
     }
 
     /// Waits until what was received satisfies this.
-    pub(super) async fn until(&self, words: &str, has: impl Fn(&Received) -> bool) -> Received {
+    pub(super) async fn until(
+        &self,
+        words: &str,
+        has: impl Fn(&ReceivedTelemetry) -> bool,
+    ) -> ReceivedTelemetry {
         let mut received = self.received.clone();
-        let waited = tokio::time::timeout(PATIENCE, received.wait_for(|received| has(received))).await;
+        let waited = tokio::time::timeout(TIMEOUT, received.wait_for(|received| has(received))).await;
         match waited.map(|found| found.unwrap().clone()) {
             Ok(found) => found,
             Err(_) => panic!("{words} did not come: {:#?}", *self.received.borrow()),
         }
     }
 
-    pub(super) fn received(&self) -> Received {
+    pub(super) fn received(&self) -> ReceivedTelemetry {
         self.received.borrow().clone()
     }
 }
 
-impl Received {
+impl ReceivedTelemetry {
     fn take(&mut self, request: &Request) {
         let body = request.body.as_slice();
         match request.url.path() {

@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, metric};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use opentelemetry_semantic_conventions::{attribute, metric as name};
 
-use super::collector::{Received, attributes};
+use super::collector::{ReceivedTelemetry, attributes};
 
 /// The metrics that the conventions define: name, unit, required attributes, optional attributes.
 const KNOWN: [(&str, &str, &[&str], &[&str]); 3] = [
@@ -60,7 +60,7 @@ const OWN: [(&str, &str, &[&str]); 16] = [
 
 /// Every metric is one of the conventions, exactly as they define it, or one of ours.
 #[track_caller]
-pub(super) fn check_metrics(received: &Received) {
+pub(super) fn check_metrics(received: &ReceivedTelemetry) {
     let own: BTreeMap<_, _> = OWN.iter().map(|(name, unit, keys)| (*name, (*unit, *keys))).collect();
     for (name, metric) in &received.metrics {
         let points = received.points(name);

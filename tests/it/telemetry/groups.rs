@@ -13,7 +13,7 @@ use wakeq::{
 
 use super::scraped::{ANY_PORT, address, scrape};
 use crate::processes::Process;
-use crate::support::{PATIENCE, Stage};
+use crate::support::{Stage, TIMEOUT};
 
 /// Appends an event of a company of this canvas; returns its `seq`.
 async fn append(log: &Log, canvas: CanvasId, says: &str) -> i64 {
@@ -33,7 +33,7 @@ async fn until(url: &str, expected: &[(&str, f64)]) -> BTreeMap<String, f64> {
             tokio::task::yield_now().await;
         }
     };
-    let seen = tokio::time::timeout(PATIENCE, seen).await;
+    let seen = tokio::time::timeout(TIMEOUT, seen).await;
     match seen {
         Ok(series) => series,
         Err(_) => panic!("{expected:?} did not come: {:#?}", scrape(url).await),
@@ -87,7 +87,7 @@ async fn a_program_with_a_broker_tells_of_its_groups() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, caught_up).await.expect("they come to the end of the log");
+    tokio::time::timeout(TIMEOUT, caught_up).await.expect("they come to the end of the log");
     let url = address(&process).unwrap();
     let of = |name: &str, group: &str| format!("{name}{{messaging_consumer_group_name=\"{group}\"}}");
     let failed = "wakeq_consumer_events_total{error_type=\"error\",messaging_consumer_group_name=\"choosy\"}";

@@ -18,10 +18,10 @@ use wakeq_services::TestDatabase;
 use crate::processes::Process;
 use crate::receiver::Receiver;
 use crate::service::make_key;
-use crate::support::{PATIENCE, Stage, connect, quick};
+use crate::support::{Stage, TIMEOUT, connect, quick};
 
 /// `wakeq all` on Postgres alone, and one target for its events.
-struct Whole {
+struct ObservedDeployment {
     stage: Stage,
     process: Process,
     receiver: Receiver,
@@ -35,7 +35,7 @@ struct Client {
     origin: String,
 }
 
-impl Whole {
+impl ObservedDeployment {
     /// With these variables, and the target `greet`.
     async fn start(more: &[(&str, &str)], policy: Value) -> Self {
         let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
@@ -62,7 +62,7 @@ impl Client {
         let port = line.trim().rsplit(':').next().unwrap().to_owned();
         let access = Access::new(connect(database.url(), timing).await, AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
-        let http = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+        let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
         Self { http, key, origin: format!("http://127.0.0.1:{port}") }
     }
 

@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::{Actor, NewQueue, PullPolicy, Timing};
 
-use super::{Client, Whole};
+use super::{Client, ObservedDeployment};
 use crate::processes::Process;
 use crate::service::make_key;
-use crate::support::{PATIENCE, connect, database, quick};
+use crate::support::{TIMEOUT, connect, database, quick};
 
 pub(super) const ANY_PORT: [(&str, &str); 1] = [("WAKEQ_METRICS_LISTEN", "127.0.0.1:0")];
 
@@ -50,7 +50,7 @@ pub(super) fn address(process: &Process) -> Option<String> {
 
 /// Scrapes a URL: the value of each series, by its name with its labels.
 pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
-    let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).build().unwrap();
+    let client = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();
     let answer = client.get(url).send().await.unwrap();
     assert_eq!(answer.headers()["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let text = answer.text().await.unwrap();
@@ -94,7 +94,7 @@ fn names_in_deploy() -> BTreeSet<String> {
 
 /// A queue for workers and one that services lease from, each with a copy; the copy of the second
 /// is leased.
-async fn use_queues(whole: &Whole) {
+async fn use_queues(whole: &ObservedDeployment) {
     for (name, pull) in [("worked", None), ("leased", Some(PullPolicy::default()))] {
         let patterns = vec![":copies:".parse().unwrap()];
         let queue = NewQueue { patterns, pull, ..NewQueue::default() };
@@ -118,7 +118,8 @@ async fn use_queues(whole: &Whole) {
 async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
     let broadcasting = [ANY_PORT[0], ("WAKEQ_BROADCAST", "1")];
     let mut whole =
-        Whole::start(&broadcasting, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"})).await;
+        ObservedDeployment::start(&broadcasting, json!({"retries": 1, "delay_s": 0.01, "on_death": "halt"}))
+            .await;
     let url = address(&whole.process).unwrap();
     let on_an_object = json!({"name": "greet", "object": "work:1"});
     let answer = whole.client.ask(Method::POST, "/events", None, on_an_object).await;
@@ -147,7 +148,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
             }
         }
     };
-    let series = tokio::time::timeout(PATIENCE, seen).await.expect("the runs are not counted");
+    let series = tokio::time::timeout(TIMEOUT, seen).await.expect("the runs are not counted");
     let families: BTreeSet<&str> = series.keys().map(|name| name.split('{').next().unwrap()).collect();
     let missing: Vec<String> =
         names_in_deploy().into_iter().filter(|name| !families.contains(name.as_str())).collect();
@@ -175,7 +176,7 @@ async fn what_is_scraped_is_what_alerts_and_dashboard_read() {
 // Shows: DRV-27
 #[tokio::test]
 async fn what_dies_of_a_pulled_queue_is_counted() {
-    let whole = Whole::start(&ANY_PORT, json!({"retries": 1})).await;
+    let whole = ObservedDeployment::start(&ANY_PORT, json!({"retries": 1})).await;
     let url = address(&whole.process).unwrap();
     let (queue, pull) = ("emails".parse().unwrap(), PullPolicy { retries: 0, ..PullPolicy::default() });
     let patterns = vec![":email_event:".parse().unwrap()];

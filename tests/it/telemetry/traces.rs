@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::trace::v1::{Span, span::SpanKind, status::Status
 use serde_json::json;
 
 use super::collector::{Collector, attributes, hex};
-use super::{Whole, conventions};
+use super::{ObservedDeployment, conventions};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const UNSAMPLED: &str = "5cf92f3577b34da6a3ce929d0e0e4736";
@@ -41,13 +41,13 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
         ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
         ("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=tests"),
     ];
-    let mut whole = Whole::start(&variables, json!({"retries": 1, "delay_s": 0.01})).await;
+    let mut whole = ObservedDeployment::start(&variables, json!({"retries": 1, "delay_s": 0.01})).await;
     let id = whole.client.emit("greet", Some(&format!("00-{TRACE}-{CALLER}-01"))).await;
     let first = whole.receiver.next().await;
-    let told = [first.header("traceparent").to_owned()];
+    let parents = [first.header("traceparent").to_owned()];
     first.answer("500 Internal Server Error", &[]);
     let second = whole.receiver.next().await;
-    let told = [told, [second.header("traceparent").to_owned()]].concat();
+    let parents = [parents, [second.header("traceparent").to_owned()]].concat();
     second.answer("204 No Content", &[]);
 
     let unsampled = whole.client.emit("greet", Some(&format!("00-{UNSAMPLED}-{CALLER}-00"))).await;
@@ -75,9 +75,9 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
     assert_eq!((&send.parent_span_id, send.kind), (&request.span_id, SpanKind::Producer as i32));
     assert_eq!(attributes(&send.attributes)["messaging.message.id"], id);
     let attempts = named(&spans, "process WORKER/greet");
-    for (attempt, told) in attempts.iter().zip(&told) {
+    for (attempt, parent) in attempts.iter().zip(&parents) {
         assert_eq!((&attempt.parent_span_id, attempt.kind), (&send.span_id, SpanKind::Consumer as i32));
-        assert_eq!(*told, format!("00-{TRACE}-{}-01", hex(&attempt.span_id)));
+        assert_eq!(*parent, format!("00-{TRACE}-{}-01", hex(&attempt.span_id)));
     }
     let links: Vec<Vec<_>> =
         attempts.iter().map(|span| span.links.iter().map(|link| link.span_id.clone()).collect()).collect();
@@ -111,7 +111,7 @@ async fn a_collector_that_is_away_holds_nothing_up() {
         ("OTEL_BSP_SCHEDULE_DELAY", "20"),
         ("OTEL_METRIC_EXPORT_INTERVAL", "100"),
     ];
-    let mut whole = Whole::start(&variables, json!({})).await;
+    let mut whole = ObservedDeployment::start(&variables, json!({})).await;
     for _ in 0..20 {
         whole.client.emit("greet", None).await;
         whole.receiver.next().await.answer("200 OK", &[]);

@@ -9,7 +9,7 @@ use super::program::Request;
 use crate::service::Answer;
 
 /// The answer to each request, by label.
-pub(super) type Transcript = BTreeMap<String, Answered>;
+pub(super) type Transcript = BTreeMap<String, ComparableAnswer>;
 
 /// Ages, and numbers from sequences that all canvases share.
 const NUMBERS: [&str; 9] =
@@ -20,14 +20,14 @@ const HEADERS: [&str; 3] = ["date", "x-request-id", "content-length"];
 const OF_THE_REQUEST: [&str; 2] = ["request_id", "instance"];
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Answered {
+pub(super) struct ComparableAnswer {
     status: u16,
     headers: BTreeMap<String, String>,
     body: Value,
     text: String,
 }
 
-impl Answered {
+impl ComparableAnswer {
     pub(super) fn of(answer: Answer) -> Self {
         let headers = answer.headers.iter().filter(|(name, _)| !HEADERS.contains(&name.as_str()));
         let headers =

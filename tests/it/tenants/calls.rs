@@ -8,20 +8,20 @@ use std::fs;
 use std::path::Path;
 
 use sqlx::{Connection, PgConnection};
-use wakeq::access::{Reach, Within};
+use wakeq::access::{CredentialFilter, Reach};
 use wakeq::{
     Actor, AppendCondition, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId,
     HandlerScope, Log, NewLogEvent, Queue, QueueConfig, Quota, StreamAppend, StreamId, Timing,
 };
 
-use super::answers::{Answered, Transcript};
+use super::answers::{ComparableAnswer, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::World;
 use super::{Findings, pass, rows};
 use crate::support::connect;
 
 /// How a call is tested.
-enum Tried {
+enum Coverage {
     /// By the operation of the API that it implements.
     By(&'static str),
     Here,
@@ -30,13 +30,13 @@ enum Tried {
     /// Another test uses a second canvas.
     There(&'static str),
 }
-use Tried::{By, Here, OfThePlatform, There};
+use Coverage::{By, Here, OfThePlatform, There};
 
-const QUEUES: Tried = OfThePlatform("queues belong to the platform");
-const GROUPS: Tried = OfThePlatform("groups read the log of every canvas");
+const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
+const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Tried); 90] = [
+const CALLS: [(&str, &str, Coverage); 90] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -69,7 +69,7 @@ const CALLS: [(&str, &str, Tried); 90] = [
     ("Admin", "refused", OfThePlatform("the record of refusals, each with its canvas")),
     ("Admin", "object", By("show_object")),
     ("Admin", "halted", Here),
-    ("Admin", "in_hand", Here),
+    ("Admin", "running", Here),
     ("Admin", "tombstones", By("list_tombstones")),
     ("Admin", "skip", By("skip_object")),
     ("Admin", "put_queue", QUEUES),
@@ -176,7 +176,7 @@ pub(super) async fn findings(world: &World, victim: &Values, alone: &Transcript)
 impl Calls<'_> {
     fn note(&mut self, call: &str, about: &str, said: impl Debug) {
         let label = format!("{call} {}: {about}", self.said.len());
-        self.said.insert(label, Answered::printed(0, &numberless(&format!("{said:#?}"))));
+        self.said.insert(label, ComparableAnswer::printed(0, &numberless(&format!("{said:#?}"))));
     }
 
     fn ids(&self) -> Vec<(&'static str, EventId)> {
@@ -215,9 +215,9 @@ impl Calls<'_> {
         }
         for object in self.victim.objects.clone() {
             let halted = admin.halted(canvas, Some(&object.parse().unwrap())).await;
-            let in_hand = admin.in_hand(canvas, &object.parse().unwrap()).await;
+            let running = admin.running(canvas, &object.parse().unwrap()).await;
             self.note("halted", &object, halted);
-            self.note("in_hand", &object, in_hand);
+            self.note("running", &object, running);
         }
     }
 
@@ -308,16 +308,16 @@ impl Calls<'_> {
 
     async fn of_access(&mut self) {
         let (access, by) = (&self.world.service.access, Actor::user("tests"));
-        let (within, reach) = (Within::from(ATTACKER.canvas), Reach::Canvas(ATTACKER.canvas));
+        let (filter, reach) = (CredentialFilter::from(ATTACKER.canvas), Reach::Canvas(ATTACKER.canvas));
         let email = format!("{}@project.iam.gserviceaccount.com", VICTIM.word);
         for key in &self.victim.keys.clone() {
             let id = key.parse().unwrap();
             let (listed, revoked) =
-                (access.keys(within, Some(id), 10).await, access.revoke_key(within, id, &by).await);
+                (access.keys(filter, Some(id), 10).await, access.revoke_key(filter, id, &by).await);
             self.note("keys", "after the victim's", listed.unwrap().len());
             self.note("revoke_key", "the victim's", revoked);
         }
-        let accounts = access.accounts(within).await.unwrap();
+        let accounts = access.accounts(filter).await.unwrap();
         let removed = access.remove_account(&email, reach, &by).await;
         let scopes = [wakeq::access::Scope::Read].into_iter().collect();
         let allowed = access.allow_account(&email, reach, scopes, &by).await;

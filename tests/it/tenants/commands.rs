@@ -6,7 +6,7 @@ use std::process::Command;
 
 use wakeq::access::Scope;
 
-use super::answers::{Answered, Transcript};
+use super::answers::{ComparableAnswer, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::World;
 use super::{Findings, pass, rows};
@@ -205,7 +205,7 @@ async fn printed(terminal: &Terminal, values: &Values, over_http: bool) -> Trans
             let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
             let printed = terminal.run(&arguments).await;
             let text = format!("{}\n--\n{}", printed.out, printed.err);
-            transcript.insert(label, Answered::printed(printed.code.unwrap_or(-1), &text));
+            transcript.insert(label, ComparableAnswer::printed(printed.code.unwrap_or(-1), &text));
         }
     }
     transcript

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use regex::Regex;
 
-use super::proxy::Sent;
+use super::proxy::SentStatements;
 
 /// A statement of the store, or a function of a migration.
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl Sql {
 
     /// The labels under which it was sent: for a function, those of each statement that calls it,
     /// directly or through other functions.
-    pub(super) fn reach(&self, functions: &[String], sent: &Sent) -> BTreeSet<String> {
+    pub(super) fn reach(&self, functions: &[String], sent: &SentStatements) -> BTreeSet<String> {
         if !self.is_function {
             return sent.get(&self.text).cloned().unwrap_or_default();
         }

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use wakeq::access::Scope;
 
-use answers::{Answered, Transcript};
+use answers::{ComparableAnswer, Transcript};
 use program::Request;
 use seed::{ATTACKER, Tenant, VICTIM, Values};
 use world::World;
@@ -41,7 +41,7 @@ fn scope_sets() -> Vec<Vec<Scope>> {
 }
 
 /// The answers in worlds with one tenant each, with which the world of both is compared.
-struct Alone {
+struct SoloTranscripts {
     attacker: Transcript,
     victim: Transcript,
 }
@@ -87,7 +87,7 @@ async fn send(
     (tenant, scopes): (&Tenant, &[Scope]),
     about: &str,
     requests: &[Request],
-    mut each: impl AsyncFnMut(&Request, String, Answered) -> bool,
+    mut each: impl AsyncFnMut(&Request, String, ComparableAnswer) -> bool,
 ) {
     let names: Vec<_> = scopes.iter().map(|scope| scope.as_str()).collect();
     let names = names.join("+");
@@ -130,7 +130,7 @@ async fn attack(
     world: &World,
     [attacker, victim]: [&Values; 2],
     sets: &[Vec<Scope>],
-    alone: &Alone,
+    alone: &SoloTranscripts,
     part: Part<'_>,
 ) -> Findings {
     let mut findings = Findings::new();
@@ -176,12 +176,12 @@ async fn goes_on(world: &World, victim: &Values, alone: &Transcript, part: Part<
 
 /// A world with one tenant. The attacker's is created before the victim has anything: in every
 /// world its rows are older than the victim's cursors.
-struct Lonely {
+struct SingleTenantWorld {
     world: World,
     own: Values,
 }
 
-impl Lonely {
+impl SingleTenantWorld {
     async fn begin(tenant: &Tenant) -> Self {
         let world = World::start().await;
         let own = world.seed(tenant).await;
@@ -230,13 +230,13 @@ async fn nothing_crosses_canvases_over_http_with_operate_or_admin_alone() {
 }
 
 async fn nothing_crosses(sets: &[Vec<Scope>]) {
-    let lonely = Lonely::begin(&ATTACKER).await;
+    let solo = SingleTenantWorld::begin(&ATTACKER).await;
     let world = World::start().await;
     let attacker = world.seed(&ATTACKER).await;
     let victim = world.seed(&VICTIM).await;
-    let alone = Alone {
-        attacker: lonely.attack(sets, &victim, &world.sequences().await).await,
-        victim: Lonely::begin(&VICTIM).await.goes_on().await,
+    let alone = SoloTranscripts {
+        attacker: solo.attack(sets, &victim, &world.sequences().await).await,
+        victim: SingleTenantWorld::begin(&VICTIM).await.goes_on().await,
     };
     let mut findings = attack(&world, [&attacker, &victim], sets, &alone, Part::All).await;
     findings.extend(goes_on(&world, &victim, &alone.victim, Part::All).await);

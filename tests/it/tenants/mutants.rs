@@ -13,48 +13,52 @@ use wakeq::access::Scope;
 
 use super::answers::{Transcript, mask};
 use super::conditions::{Condition, conditions};
-use super::proxy::{Change, Sent};
+use super::proxy::{Change, SentStatements};
 use super::seed::{ATTACKER, VICTIM, Values};
 use super::world::Frozen;
-use super::{Alone, Findings, Lonely, Part, calls, functions, tallies, work};
+use super::{Findings, Part, SingleTenantWorld, SoloTranscripts, calls, functions, tallies, work};
 
 /// The time-out for one mutant, so that one that hangs is noticed.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// How many run at a time.
 const AT_A_TIME: usize = 2;
 
-use Unseen::{NotReached, WithoutEffect};
+use SurvivalReason::{NotReached, WithoutEffect};
 
 /// Why no test here notices that a condition is missing.
 #[derive(Clone, Copy)]
-enum Unseen {
+enum SurvivalReason {
     /// A tenant can't notice the difference.
     WithoutEffect(&'static str),
     /// No test here sends the statement, or not in a state in which the condition matters.
     NotReached(&'static str),
 }
 
-const SAME_EVENT: Unseen =
+const SAME_EVENT: SurvivalReason =
     WithoutEffect("the rows are of one event, whose id is of one canvas: the canvas is for the index");
-const KNOWN: Unseen =
+const KNOWN: SurvivalReason =
     WithoutEffect("`known_event`, which is asked before, has found the event on the canvas");
-const OWN_IDS: Unseen = WithoutEffect("the ids are of rows that were read on the canvas");
-const OF_QUEUES: Unseen = WithoutEffect("no tenant can register a target of the queues' module");
-const NOTES: Unseen = WithoutEffect("a note of an unknown handler is made anew at the next look");
-const DEPLOYMENT: Unseen = NotReached("figures of the whole deployment");
-const OPERATOR: Unseen = NotReached("only an operator of all canvases asks it");
-const NEAR: Unseen = NotReached("it is asked near a limit only: `quotas`");
-const AGAIN: Unseen = NotReached("it is asked when a processor meets an event again: `entities::reposts`");
-const LIMITED: Unseen = NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
-const OLD: Unseen = NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
-const HELD: Unseen = NotReached("it is asked while another session holds a row: `store::tests::resuming`");
-const COLD: Unseen = NotReached("it is asked of an entity that has left memory: `entities::memory`");
-const IN_TURN: Unseen =
+const OWN_IDS: SurvivalReason = WithoutEffect("the ids are of rows that were read on the canvas");
+const OF_QUEUES: SurvivalReason = WithoutEffect("no tenant can register a target of the queues' module");
+const NOTES: SurvivalReason = WithoutEffect("a note of an unknown handler is made anew at the next look");
+const DEPLOYMENT: SurvivalReason = NotReached("figures of the whole deployment");
+const OPERATOR: SurvivalReason = NotReached("only an operator of all canvases asks it");
+const NEAR: SurvivalReason = NotReached("it is asked near a limit only: `quotas`");
+const AGAIN: SurvivalReason =
+    NotReached("it is asked when a processor meets an event again: `entities::reposts`");
+const LIMITED: SurvivalReason =
+    NotReached("it is asked where a facet with a limit was full: `store::tests::turns`");
+const OLD: SurvivalReason =
+    NotReached("what is old is looked for by the minute's pass: `store::tests::idle`");
+const HELD: SurvivalReason =
+    NotReached("it is asked while another session holds a row: `store::tests::resuming`");
+const COLD: SurvivalReason = NotReached("it is asked of an entity that has left memory: `entities::memory`");
+const IN_TURN: SurvivalReason =
     WithoutEffect("an inbox is worked in its order: nobody has decided upon anything later than the erasure");
-const SQL_ROLES: Unseen = NotReached("it is asked for roles that are not the owner: `roles`");
+const SQL_ROLES: SurvivalReason = NotReached("it is asked for roles that are not the owner: `roles`");
 
 /// By file and a part of the line.
-const UNSEEN: [(&str, &str, Unseen); 50] = [
+const UNSEEN: [(&str, &str, SurvivalReason); 50] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
@@ -175,12 +179,12 @@ const UNSEEN: [(&str, &str, Unseen); 50] = [
     ("migrations/0008_access.sql", "d.id = event_id", SAME_EVENT),
 ];
 
-fn unseen(condition: &Condition) -> Option<Unseen> {
+fn unseen(condition: &Condition) -> Option<SurvivalReason> {
     let same = Regex::new(r"\b[a-z]+\.(id|event_id) = (any \()?[a-z_]+\.(id|follow_ups)\b").unwrap();
     if same.is_match(&condition.line) {
         return Some(SAME_EVENT);
     }
-    let known = |(file, part, _): &&(&str, &str, Unseen)| {
+    let known = |(file, part, _): &&(&str, &str, SurvivalReason)| {
         condition.place.starts_with(file) && condition.line.contains(part)
     };
     UNSEEN.iter().find(known).map(|(.., unseen)| *unseen)
@@ -190,7 +194,7 @@ fn unseen(condition: &Condition) -> Option<Unseen> {
 struct Bench {
     both: Frozen,
     tenants: [Values; 2],
-    alone: Alone,
+    alone: SoloTranscripts,
     calls: Transcript,
 }
 
@@ -200,15 +204,15 @@ impl Bench {
         // Restarted after each tenant, like the world with both: processes write some lines late,
         // and once each.
         let begin = async |tenant| {
-            let Lonely { world, own } = Lonely::begin(tenant).await;
-            Lonely { world: world.again().await, own }
+            let SingleTenantWorld { world, own } = SingleTenantWorld::begin(tenant).await;
+            SingleTenantWorld { world: world.again().await, own }
         };
         let (attacker, calling) = (begin(&ATTACKER).await, begin(&ATTACKER).await.world);
-        let Lonely { world, own } = begin(&ATTACKER).await;
+        let SingleTenantWorld { world, own } = begin(&ATTACKER).await;
         let tenants = [own, world.seed(&VICTIM).await];
         let sequences = world.sequences().await;
         let both = world.freeze().await;
-        let alone = Alone {
+        let alone = SoloTranscripts {
             attacker: attacker.attack(&all, &tenants[1], &sequences).await,
             victim: begin(&VICTIM).await.goes_on().await,
         };
@@ -219,7 +223,7 @@ impl Bench {
     }
 
     /// The findings without these conditions, and the statements that were sent.
-    async fn findings(&self, without: &[Condition], part: Part<'_>) -> (Findings, Sent) {
+    async fn findings(&self, without: &[Condition], part: Part<'_>) -> (Findings, SentStatements) {
         let (mut functions, mut changes): (Vec<String>, Vec<Change>) = Default::default();
         for (at, condition) in without.iter().enumerate() {
             let is_of_it = |other: &&Condition| Arc::ptr_eq(&other.sql, &condition.sql);
@@ -235,7 +239,7 @@ impl Bench {
             }
         }
         let [attacker, victim] = &self.tenants;
-        let mut sent = Sent::new();
+        let mut sent = SentStatements::new();
         let world = self.both.thaw(&functions, &changes).await;
         let all = [Scope::ALL.to_vec()];
         let mut findings = super::attack(&world, [attacker, victim], &all, &self.alone, part).await;
@@ -270,7 +274,7 @@ impl Bench {
 }
 
 /// The first thing noticed without these conditions, if any.
-async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Option<String> {
+async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Baseline) -> Option<String> {
     let reach: BTreeSet<String> = without.iter().flat_map(|condition| known.reach(condition)).collect();
     if reach.is_empty() {
         return None;
@@ -280,7 +284,7 @@ async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Op
     let trying = tokio::task::spawn_blocking(move || {
         runtime.block_on(async { bench.findings(&without, Part::With(&reach)).await.0 })
     });
-    match tokio::time::timeout(PATIENCE, trying).await {
+    match tokio::time::timeout(TIMEOUT, trying).await {
         Ok(Ok(findings)) => findings.into_iter().find(|finding| !known.usual.contains(&mask(finding))),
         Ok(Err(panic)) => Some(format!("a panic: {panic}")),
         Err(_) => Some("no end in time".to_owned()),
@@ -288,13 +292,13 @@ async fn noticed(bench: &Arc<Bench>, without: &[Condition], known: &Known) -> Op
 }
 
 /// What the tests find and send with all conditions in place.
-struct Known {
+struct Baseline {
     functions: Vec<String>,
-    sent: Sent,
+    sent: SentStatements,
     usual: BTreeSet<String>,
 }
 
-impl Known {
+impl Baseline {
     fn reach(&self, condition: &Condition) -> BTreeSet<String> {
         condition.sql.reach(&self.functions, &self.sent)
     }
@@ -302,7 +306,11 @@ impl Known {
 
 /// Of the conditions that are not missed one by one, those that stand in for each other: once
 /// others that are not missed together are gone, each of these is missed.
-async fn in_place_of_others(bench: &Arc<Bench>, of_one_file: &[Condition], known: &Known) -> Vec<Condition> {
+async fn in_place_of_others(
+    bench: &Arc<Bench>,
+    of_one_file: &[Condition],
+    known: &Baseline,
+) -> Vec<Condition> {
     let mut found: Vec<Condition> = Vec::new();
     let forth = of_one_file.iter().collect::<Vec<_>>();
     let back = forth.iter().rev().copied().collect();
@@ -361,7 +369,7 @@ async fn every_condition_on_a_canvas_counts() {
     for finding in &usual {
         println!("as it is: {finding}");
     }
-    let known = Known { functions, sent, usual: usual.iter().map(|finding| mask(finding)).collect() };
+    let known = Baseline { functions, sent, usual: usual.iter().map(|finding| mask(finding)).collect() };
     let wanted: Vec<_> = all.iter().filter(|condition| condition.place.contains(&wanted)).cloned().collect();
     println!("{} conditions on a canvas, {} statements sent", wanted.len(), known.sent.len());
     let (bench, known) = (&bench, &known);

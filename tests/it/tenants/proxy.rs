@@ -16,12 +16,12 @@ const STARTUP: u32 = 196_608;
 pub(super) type Change = (String, String);
 
 /// The labels of the requests that sent a statement, by its text.
-pub(super) type Sent = BTreeMap<String, BTreeSet<String>>;
+pub(super) type SentStatements = BTreeMap<String, BTreeSet<String>>;
 
 #[derive(Default)]
 struct Notes {
     asked: String,
-    sent: Sent,
+    sent: SentStatements,
 }
 
 pub(super) struct Proxy {
@@ -57,7 +57,7 @@ impl Proxy {
         label.clone_into(&mut self.notes.lock().unwrap().asked);
     }
 
-    pub(super) fn sent(&self) -> Sent {
+    pub(super) fn sent(&self) -> SentStatements {
         self.notes.lock().unwrap().sent.clone()
     }
 }

@@ -16,7 +16,7 @@ use super::world::World;
 use crate::entities::{accept, withdraw};
 
 /// Longest wait for something that is due at once.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 
 struct Tally;
 
@@ -106,5 +106,5 @@ async fn ended(entities: &Entities, canvas: CanvasId, id: EventId) -> Option<Ent
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.ok()
+    tokio::time::timeout(TIMEOUT, ended).await.ok()
 }

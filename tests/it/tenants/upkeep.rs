@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 use super::Findings;
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
-use crate::support::PATIENCE;
+use crate::support::TIMEOUT;
 
 /// Due at the next minute's pass: objects of which the attacker's can't be removed yet; events of
 /// entities with the same ids, of which the attacker's are old; crons of the same name, due at the
@@ -97,7 +97,7 @@ pub(super) async fn findings(world: &World) -> Findings {
         }
     };
     let mut findings = Findings::new();
-    if tokio::time::timeout(PATIENCE, all).await.is_err() {
+    if tokio::time::timeout(TIMEOUT, all).await.is_err() {
         findings.push("upkeep: the pass does not end".into());
     }
     for (what, question) in AFTERWARDS {

@@ -15,10 +15,10 @@ use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
 use super::{Findings, upkeep};
 use crate::receiver::{Receiver, to_loopback};
-use crate::support::Running;
+use crate::support::RunningWorker;
 
 /// Longest wait for something that is due at once.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// How many events the victim emits in each way.
 const EACH: u64 = 3;
 
@@ -35,8 +35,8 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         let sender = sender.clone();
         move |event: Execution| {
             let value = event.value::<Value>().unwrap_or_default().as_u64();
-            let told = (event.address.scope.canvas, name.to_owned(), value.unwrap_or(u64::MAX));
-            let _ = sender.try_send(told);
+            let run = (event.address.scope.canvas, name.to_owned(), value.unwrap_or(u64::MAX));
+            let _ = sender.try_send(run);
             async { Ok(()) }
         }
     };
@@ -48,7 +48,9 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let mut receiver = posted_to(world, VICTIM.canvas).await;
     let worker =
         QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
-    let worker = Running::of(worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())));
+    let worker = RunningWorker::of(
+        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
+    );
     // In one batch, so that events behind another one of their object need a wake-up when that is
     // done; the attacker's are in between.
     let between = |value| event("row", value).on("row:1").unwrap();
@@ -65,14 +67,14 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let mut seen: Vec<Ran> = Vec::new();
     let all = async {
         while seen.iter().filter(|(canvas, ..)| *canvas == VICTIM.canvas).count() < 3 * EACH as usize {
-            let Some(told) = ran.recv().await else { break };
+            let Some(run) = ran.recv().await else { break };
             // Skips copies that were made before.
-            if told.2 < u64::MAX {
-                seen.push(told);
+            if run.2 < u64::MAX {
+                seen.push(run);
             }
         }
     };
-    let in_time = tokio::time::timeout(PATIENCE, all).await.is_ok();
+    let in_time = tokio::time::timeout(TIMEOUT, all).await.is_ok();
     for name in ["errand", "row", "copy"] {
         let own = seen.iter().filter(|(canvas, of, _)| *canvas == VICTIM.canvas && of == name);
         let mut values: Vec<_> = own.map(|(.., value)| *value).collect();
@@ -86,7 +88,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     let stopped = seen.iter().filter(|(canvas, ..)| *canvas == ATTACKER.canvas);
     findings.extend(stopped.map(|ran| format!("work: {ran:?} ran, although it is stopped")));
     stage.queue.emit(event("posted", 1)).await.unwrap();
-    match tokio::time::timeout(PATIENCE, receiver.next()).await {
+    match tokio::time::timeout(TIMEOUT, receiver.next()).await {
         Ok(arrived) => arrived.answer("204 No Content", &[]),
         Err(_) => findings.push("work: nothing came to the victim's target".into()),
     }

@@ -11,7 +11,7 @@ use wakeq::http::HttpConfig;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, NewQueue, StoreConfig, Timing};
 
-use super::answers::Answered;
+use super::answers::ComparableAnswer;
 use super::program::Request;
 use super::proxy::{Change, Proxy};
 use super::seed::{self, Tenant, Values};
@@ -112,7 +112,7 @@ impl World {
         key
     }
 
-    pub(super) async fn ask(&self, tenant: &Tenant, scopes: &[Scope], request: &Request) -> Answered {
+    pub(super) async fn ask(&self, tenant: &Tenant, scopes: &[Scope], request: &Request) -> ComparableAnswer {
         let key = self.key(tenant, scopes).await;
         let mut sent = self.service.request(request.method.clone(), &request.path).bearer_auth(key);
         if let Some(body) = &request.body {
@@ -121,7 +121,7 @@ impl World {
         for (name, value) in &request.headers {
             sent = sent.header(name.as_str(), value.as_str());
         }
-        Answered::of(Answer::of(sent).await)
+        ComparableAnswer::of(Answer::of(sent).await)
     }
 
     /// The URL by which its queue reaches the database.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeq::testing::{Drained, TestKit};
+use wakeq::testing::{DrainReport, TestKit};
 use wakeq::{
     Actor, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult,
     Handlers, Lane, Outcome, Queue, RetryPolicy, Route, RunReport, Stop, Timing,
@@ -188,7 +188,7 @@ fn child_of(event: EventId) -> EventId {
 
 /// What a drain did, sorted: events that are due together are identified by their ids. When the
 /// notification of a removed event arrives depends on the parking lot, so such a run is left out.
-fn shown(drained: &Drained, looks: bool) -> String {
+fn shown(drained: &DrainReport, looks: bool) -> String {
     let counts = (drained.completed, drained.retried, drained.died, drained.waiting);
     let gone = |run: &RunReport| run.trail == [Outcome::EventMissing];
     let runs = drained.runs.iter().filter(|run| (looks && !gone(run)) || run.attempt.is_some());
@@ -212,7 +212,7 @@ async fn explained(kit: &TestKit, event: EventId) -> String {
             format!(
                 "{} {:?} due {} promise {:?} retries {} losses {} {:?} rule {:?} unknown {} {:?} behind {:?}",
                 live.address,
-                live.standing,
+                live.state,
                 seconds(live.delay_until),
                 live.notify_at.map(seconds),
                 live.retries,
@@ -264,7 +264,7 @@ async fn shown_object(kit: &TestKit, object: &str) -> String {
         .collect();
     let gone = admin.tombstones(CanvasId::DEFAULT, &key, None, 0).await.unwrap();
     let gone: Vec<_> = gone.into_iter().map(|gone| (gone.link, gone.cause)).collect();
-    assert_eq!(admin.in_hand(CanvasId::DEFAULT, &key).await.unwrap(), [], "everything has come to rest");
+    assert_eq!(admin.running(CanvasId::DEFAULT, &key).await.unwrap(), [], "everything has come to rest");
     format!("{found:?} {halted:?} tombstones {gone:?}")
 }
 

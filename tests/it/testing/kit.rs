@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use tokio::sync::Notify;
 use wakeq::testing::{TestKit, assert_dead, assert_emitted};
 use wakeq::{
-    Actor, CanvasId, Due, Event, Execution, Explanation, HandlerError, HandlerResult, Handlers, Outcome,
-    Queue, RetryPolicy, Route, Standing, Stop,
+    Actor, CanvasId, CheckResult, Due, Event, Execution, Explanation, HandlerError, HandlerResult, Handlers,
+    Outcome, Queue, RetryPolicy, Route, Stop,
 };
 
 use super::on_postgres;
@@ -103,7 +103,7 @@ async fn runs_to_the_end(mut kit: TestKit) {
     assert!(passed <= chrono::TimeDelta::from_std(3 * soon).unwrap(), "{passed}");
     assert_dead!(kit, "fails", count = 1, error = "never");
     let Explanation::Live(live) = kit.explain(paused).await.unwrap() else { panic!("it waits") };
-    assert_eq!(live.standing.as_str(), "paused");
+    assert_eq!(live.state.as_str(), "paused");
     kit.admin().unpause(&scope("fine"), &Actor::user("ada")).await.unwrap();
     assert_eq!(kit.drain_for(60 * soon).await.unwrap().completed, 2);
 }
@@ -135,7 +135,7 @@ async fn loses_its_workers(mut kit: TestKit) {
             () = started.notified() => {}
         }
         let Explanation::Live(live) = kit.explain(id).await.unwrap() else { panic!("it is there") };
-        assert_eq!((live.standing, live.losses), (Standing::Running, loss - 1), "loss {loss}");
+        assert_eq!((live.state, live.losses), (CheckResult::Running, loss - 1), "loss {loss}");
         assert_eq!(kit.drain().await.unwrap().attempts(), 0, "its claim stands");
         kit.advance(Duration::from_secs(61)).await.unwrap();
     }
@@ -452,7 +452,7 @@ async fn a_drain_tells_what_ran() {
     for (name, value) in events {
         kit.emit(Event::new(name, value).unwrap()).await.unwrap();
     }
-    let told = kit.drain().await.unwrap();
+    let drained = kit.drain().await.unwrap();
     let lines = [
         "completed 1, retried 1, died 1, parked 1, unknown 1, waiting 3:",
         "  WORKER/greet/_ attempt 1 completed with an error value: nobody to greet",
@@ -461,14 +461,14 @@ async fn a_drain_tells_what_ran() {
         "  WORKER/nobody/_ waits: the kit has no handler of this name",
         "  WORKER/paused/_ waits: its handler is paused",
     ];
-    assert_eq!(told.to_string(), lines.join("\n"));
-    let wrong = panic_of(async { told.assert_all_fine(1) }).await;
+    assert_eq!(drained.to_string(), lines.join("\n"));
+    let wrong = panic_of(async { drained.assert_all_fine(1) }).await;
     assert!(wrong.ends_with(&lines.join("\n")), "{wrong}");
     let mut other = TestKit::new();
     other.handlers(Handlers::new().on("later", |_| async { Ok(()) })).unwrap();
     other.emit(Event::new("later", &1).unwrap().after(TEN_MINUTES).unwrap()).await.unwrap();
-    let told = other.drain().await.unwrap().to_string();
-    assert!(told.ends_with("waiting 1:\n  WORKER/later/_ waits: it is due in 600 s"), "{told}");
+    let drained = other.drain().await.unwrap().to_string();
+    assert!(drained.ends_with("waiting 1:\n  WORKER/later/_ waits: it is due in 600 s"), "{drained}");
 }
 
 /// What memory does not support is refused with an error that says so, and contacts no server.

@@ -46,7 +46,10 @@ fn handlers() -> Handlers {
 /// By plan: each attempt with what it did and its handler's error, and what is left of the event.
 type Story = BTreeMap<&'static str, (Vec<String>, String)>;
 
-fn told<'a>(ids: &BTreeMap<EventId, &'static str>, reports: impl Iterator<Item = &'a RunReport>) -> Story {
+fn story_of<'a>(
+    ids: &BTreeMap<EventId, &'static str>,
+    reports: impl Iterator<Item = &'a RunReport>,
+) -> Story {
     let mut story: Story = PLANS.into_iter().map(|plan| (plan, Default::default())).collect();
     for report in reports.filter(|report| report.attempt.is_some()) {
         let error = report.error.as_deref().unwrap_or("fine");
@@ -72,7 +75,7 @@ async fn ends(story: &mut Story, ids: &BTreeMap<EventId, &'static str>, admin: &
             .map(|dead| format!("dead of {}: {} retries, {:?}", dead.cause, dead.retries, dead.last_error));
         let live = match admin.explain(wakeq::CanvasId::DEFAULT, *id).await.unwrap() {
             Explanation::Live(live) => {
-                format!("{} after {} retries", live.standing.as_str(), live.retries)
+                format!("{} after {} retries", live.state.as_str(), live.retries)
             }
             Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => "gone".into(),
         };
@@ -100,7 +103,7 @@ async fn by_the_worker() -> Story {
         reports.push(running.report().await);
     }
     running.stop().await;
-    let mut story = told(&ids, reports.iter());
+    let mut story = story_of(&ids, reports.iter());
     ends(&mut story, &ids, &stage.admin).await;
     story
 }
@@ -113,7 +116,7 @@ async fn by_the_kit(mut kit: TestKit) -> Story {
     let mut reports = kit.drain().await.unwrap().runs;
     kit.admin().unpause(&scope("paused"), &ada).await.unwrap();
     reports.extend(kit.drain_for(Duration::from_secs(10)).await.unwrap().runs);
-    let mut story = told(&ids, reports.iter());
+    let mut story = story_of(&ids, reports.iter());
     ends(&mut story, &ids, kit.admin()).await;
     story
 }

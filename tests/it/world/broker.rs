@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wakeq::{EventId, Timestamp};
 
-use super::emulated::{Emulated, Held};
+use super::emulated::{EmulatedBroker, MessageLease};
 
 /// Delay before the plain broker redelivers a message that was put back.
 const REDELIVERY: Duration = Duration::from_secs(10);
@@ -17,7 +17,7 @@ pub(crate) struct Broker {
     /// Messages of the plain broker.
     pub(crate) messages: Vec<Message>,
     /// Replaces the plain broker if set.
-    pub(crate) emulated: Option<Box<Emulated>>,
+    pub(crate) emulated: Option<Box<EmulatedBroker>>,
 }
 
 /// A notification in transit.
@@ -30,10 +30,10 @@ pub(crate) struct Message {
 
 /// A notification that a worker holds.
 #[derive(Clone, Debug)]
-pub(crate) struct Taken {
+pub(crate) struct HeldNotification {
     pub(crate) event: EventId,
     /// The lease by which the emulator's broker knows it.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<MessageLease>,
 }
 
 impl Broker {
@@ -58,21 +58,21 @@ impl Broker {
     }
 
     /// Removes the oldest deliverable message of an event.
-    pub(crate) fn take(&mut self, event: EventId, now: Timestamp) -> Option<Taken> {
+    pub(crate) fn take(&mut self, event: EventId, now: Timestamp) -> Option<HeldNotification> {
         if let Some(emulated) = &mut self.emulated {
-            return emulated.take(event).map(|held| Taken { event, held: Some(held) });
+            return emulated.take(event).map(|held| HeldNotification { event, held: Some(held) });
         }
         let found = self.messages.iter().position(|message| message.event == event && message.at <= now);
-        found.map(|at| Taken { event: self.messages.remove(at).event, held: None })
+        found.map(|at| HeldNotification { event: self.messages.remove(at).event, held: None })
     }
 
-    pub(crate) fn acknowledge(&mut self, taken: &Taken, now: Timestamp) {
+    pub(crate) fn acknowledge(&mut self, taken: &HeldNotification, now: Timestamp) {
         if let (Some(emulated), Some(held)) = (&mut self.emulated, &taken.held) {
             emulated.acknowledge(held, now);
         }
     }
 
-    pub(crate) fn put_back(&mut self, taken: &Taken, now: Timestamp) {
+    pub(crate) fn put_back(&mut self, taken: &HeldNotification, now: Timestamp) {
         match (&mut self.emulated, &taken.held) {
             (Some(emulated), Some(held)) => emulated.give_back(held, now),
             _ => self.publish(taken.event, now + REDELIVERY),
@@ -80,7 +80,7 @@ impl Broker {
     }
 
     /// Its holder is gone; the broker notices when the acknowledge deadline passes.
-    pub(crate) fn abandon(&mut self, taken: &Taken, now: Timestamp) {
+    pub(crate) fn abandon(&mut self, taken: &HeldNotification, now: Timestamp) {
         // The emulator's leases expire by themselves.
         if taken.held.is_none() {
             self.publish(taken.event, now + ACKNOWLEDGE_DEADLINE);
@@ -88,7 +88,7 @@ impl Broker {
     }
 
     /// Lets time pass while live processes keep holding these messages.
-    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[Held]) {
+    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[MessageLease]) {
         if let Some(emulated) = &mut self.emulated {
             emulated.pass(from, to, held);
         }

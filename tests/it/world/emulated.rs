@@ -27,7 +27,7 @@ const AHEAD: usize = 10;
 
 /// A lease on a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct MessageLease {
     ack_id: String,
     /// How often the broker had been wiped when the message was handed out.
     life: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Held {
 
 /// What the broker did to notifications.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mishaps {
+pub(crate) struct BrokerFaults {
     pub(crate) published: usize,
     /// Never handed out.
     pub(crate) lost: usize,
@@ -46,17 +46,17 @@ pub(crate) struct Mishaps {
     /// How often the broker was wiped.
     pub(crate) forgotten: usize,
     /// The faults that the broker itself reports.
-    pub(crate) struck: FaultCounts,
+    pub(crate) injected: FaultCounts,
 }
 
-impl Mishaps {
+impl BrokerFaults {
     pub(crate) fn add(&mut self, more: Self) {
         self.published += more.published;
         self.lost += more.lost;
         self.repeated += more.repeated;
         self.overtaken += more.overtaken;
         self.forgotten += more.forgotten;
-        add(&mut self.struck, more.struck);
+        add(&mut self.injected, more.injected);
     }
 }
 
@@ -70,22 +70,22 @@ pub(crate) fn add(sum: &mut FaultCounts, more: FaultCounts) {
     sum.refused_calls += more.refused_calls;
 }
 
-pub(crate) struct Emulated {
+pub(crate) struct EmulatedBroker {
     broker: Broker,
     life: u32,
-    offers: VecDeque<(EventId, Held)>,
+    offers: VecDeque<(EventId, MessageLease)>,
     /// How often each message was handed out, by its number.
     deliveries: BTreeMap<u64, u32>,
     overtaken: usize,
 }
 
-impl std::fmt::Debug for Emulated {
+impl std::fmt::Debug for EmulatedBroker {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Emulated").field("offers", &self.offers).finish_non_exhaustive()
+        formatter.debug_struct("EmulatedBroker").field("offers", &self.offers).finish_non_exhaustive()
     }
 }
 
-impl Emulated {
+impl EmulatedBroker {
     pub(crate) fn new(faults: Faults, now: Timestamp) -> Self {
         let broker = Broker::new(faults);
         let (offers, deliveries) = (VecDeque::new(), BTreeMap::new());
@@ -140,15 +140,15 @@ impl Emulated {
         self.overtaken += usize::from(*deliveries == 0 && later);
         *deliveries += 1;
         let event = EventId(Uuid::parse_str(std::str::from_utf8(&message.data).unwrap()).unwrap());
-        self.offers.push_back((event, Held { ack_id: received.ack_id, life: self.life }));
+        self.offers.push_back((event, MessageLease { ack_id: received.ack_id, life: self.life }));
     }
 
-    pub(crate) fn take(&mut self, event: EventId) -> Option<Held> {
+    pub(crate) fn take(&mut self, event: EventId) -> Option<MessageLease> {
         let at = self.offers.iter().position(|(offered, _)| *offered == event)?;
         self.offers.remove(at).map(|(_, held)| held)
     }
 
-    pub(crate) fn acknowledge(&mut self, held: &Held, now: Timestamp) {
+    pub(crate) fn acknowledge(&mut self, held: &MessageLease, now: Timestamp) {
         if held.life == self.life {
             let request = AcknowledgeRequest {
                 subscription: SUBSCRIPTION.to_owned(),
@@ -158,11 +158,11 @@ impl Emulated {
         }
     }
 
-    pub(crate) fn give_back(&mut self, held: &Held, now: Timestamp) {
+    pub(crate) fn give_back(&mut self, held: &MessageLease, now: Timestamp) {
         self.modify(std::slice::from_ref(held), now, 0);
     }
 
-    fn modify(&mut self, held: &[Held], now: Timestamp, seconds: i32) {
+    fn modify(&mut self, held: &[MessageLease], now: Timestamp, seconds: i32) {
         let known = held.iter().filter(|held| held.life == self.life);
         let ack_ids: Vec<_> = known.map(|held| held.ack_id.clone()).collect();
         if !ack_ids.is_empty() {
@@ -172,7 +172,7 @@ impl Emulated {
         }
     }
 
-    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[Held]) {
+    pub(crate) fn pass(&mut self, from: Timestamp, to: Timestamp, held: &[MessageLease]) {
         let mut now = from;
         while now < to {
             self.modify(held, now, LEASE_S);
@@ -194,15 +194,15 @@ impl Emulated {
         self.broker.set_faults(Faults::default());
     }
 
-    pub(crate) fn mishaps(&self) -> Mishaps {
+    pub(crate) fn broker_faults(&self) -> BrokerFaults {
         let count = |fits: fn(u32) -> bool| self.deliveries.values().filter(|count| fits(**count)).count();
-        Mishaps {
+        BrokerFaults {
             published: self.deliveries.len(),
             lost: count(|deliveries| deliveries == 0),
             repeated: count(|deliveries| deliveries > 1),
             overtaken: self.overtaken,
             forgotten: self.life as usize,
-            struck: self.broker.fault_counts(),
+            injected: self.broker.fault_counts(),
         }
     }
 }

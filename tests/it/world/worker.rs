@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use wakeq::machine::{Answer, Effect, Input, Outcome, Ran, State, Transition, When};
+use wakeq::machine::{Answer, Effect, HandlerEnd, Input, Outcome, State, Transition, When};
 use wakeq::{EventId, RuleKind, Timestamp};
 
 use super::World;
-use super::broker::Taken;
+use super::broker::HeldNotification;
 
 /// Tick length of the parking lot's clock.
 const TICK: Duration = Duration::from_millis(1);
@@ -44,7 +44,7 @@ pub(crate) struct Run {
     pub(crate) event: EventId,
     /// Its message; `None` once acknowledged because the parking lot keeps the notification in
     /// memory.
-    taken: Option<Taken>,
+    taken: Option<HeldNotification>,
     pub(crate) state: State,
     /// How often the event's notification had been published when this run loaded the event.
     published: u32,
@@ -56,13 +56,13 @@ pub(crate) struct Run {
 
 /// The result of a run's step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moved {
+pub(crate) enum Progress {
     /// It can continue.
-    On,
+    Continues,
     /// The handler runs, or the notification is in the parking lot.
     Waits,
     /// The notification was acknowledged or put back; the run is gone.
-    Over,
+    Ended,
 }
 
 impl Worker {
@@ -89,13 +89,13 @@ impl Worker {
     }
 
     /// Performs the effect of a run's state and moves the run with the answer.
-    pub(crate) fn advance(&mut self, world: &mut World, at: usize) -> Moved {
+    pub(crate) fn advance(&mut self, world: &mut World, at: usize) -> Progress {
         if self.runs[at].wakes_at.is_some() {
-            return Moved::Waits;
+            return Progress::Waits;
         }
         let effect = self.runs[at].state.effect();
         match effect {
-            Effect::RunHandler => Moved::Waits,
+            Effect::RunHandler => Progress::Waits,
             Effect::Wait(When::In(left)) => self.wait(world, at, left),
             Effect::Wait(When::Soon) | Effect::Answer(Answer::PutBack) => self.put_back(world, at),
             Effect::Answer(Answer::Acknowledge) => self.acknowledge(world, at),
@@ -118,13 +118,13 @@ impl Worker {
     }
 
     /// The handler of a run ends.
-    pub(crate) fn end_handler(&mut self, world: &mut World, at: usize, ran: Ran) -> Moved {
+    pub(crate) fn end_handler(&mut self, world: &mut World, at: usize, ran: HandlerEnd) -> Progress {
         let event = self.runs[at].event;
-        world.record(event).completions += u32::from(ran == Ran::Completed);
+        world.record(event).completions += u32::from(ran == HandlerEnd::Completed);
         self.step(world, at, Input::Ran(ran))
     }
 
-    fn step(&mut self, world: &mut World, at: usize, input: Input) -> Moved {
+    fn step(&mut self, world: &mut World, at: usize, input: Input) -> Progress {
         let policy = world.policy();
         let run = &mut self.runs[at];
         let from = run.state.name();
@@ -146,7 +146,7 @@ impl Worker {
             let record = world.record(event);
             record.turned_away |= record.published == published;
         }
-        Moved::On
+        Progress::Continues
     }
 
     /// One statement, or a look at what the worker knows. `None`: no answer, and the machine has no
@@ -221,7 +221,7 @@ impl Worker {
 
     /// Moves the run into the parking lot, which keeps one notification per event, and
     /// acknowledges.
-    fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Moved {
+    fn wait(&mut self, world: &mut World, at: usize, left: Duration) -> Progress {
         let event = self.runs[at].event;
         if self.runs.iter().any(|run| run.event == event && run.wakes_at.is_some()) {
             return self.acknowledge(world, at);
@@ -230,20 +230,20 @@ impl Worker {
         if let Some(taken) = self.runs[at].taken.take() {
             world.broker.acknowledge(&taken, world.now);
         }
-        Moved::Waits
+        Progress::Waits
     }
 
-    fn acknowledge(&mut self, world: &mut World, at: usize) -> Moved {
+    fn acknowledge(&mut self, world: &mut World, at: usize) -> Progress {
         let run = self.runs.remove(at);
         if let Some(taken) = &run.taken {
             world.broker.acknowledge(taken, world.now);
         }
         let name = &self.name;
         world.log(|world| format!("{name} {}: acknowledged", world.records[&run.event].label));
-        Moved::Over
+        Progress::Ended
     }
 
-    fn put_back(&mut self, world: &mut World, at: usize) -> Moved {
+    fn put_back(&mut self, world: &mut World, at: usize) -> Progress {
         let run = self.runs.remove(at);
         match &run.taken {
             Some(taken) => world.broker.put_back(taken, world.now),
@@ -251,7 +251,7 @@ impl Worker {
         }
         let name = &self.name;
         world.log(|world| format!("{name} {}: put back", world.records[&run.event].label));
-        Moved::Over
+        Progress::Ended
     }
 
     /// The process is gone; the broker notices after a while.
@@ -268,7 +268,7 @@ impl Worker {
     pub(crate) fn shut_down(&mut self, world: &mut World) {
         while let Some(at) = self.runs.len().checked_sub(1) {
             if let State::Process(_) = self.runs[at].state {
-                self.end_handler(world, at, Ran::ShutDown);
+                self.end_handler(world, at, HandlerEnd::ShutDown);
             }
             let owner = matches!(
                 self.runs[at].state,
@@ -279,11 +279,11 @@ impl Worker {
                     | State::RetryCheck(..)
                     | State::Postpone(..)
             );
-            let mut moved = Moved::On;
-            while owner && moved == Moved::On {
+            let mut moved = Progress::Continues;
+            while owner && moved == Progress::Continues {
                 moved = self.advance(world, at);
             }
-            if moved != Moved::Over {
+            if moved != Progress::Ended {
                 self.put_back(world, at);
             }
         }
@@ -317,7 +317,7 @@ impl Worker {
                 if world.now <= run.lease_until && world.renew(running.claim) {
                     run.lease_until = world.now + world.timing.lease;
                 } else {
-                    self.end_handler(world, at, Ran::LeaseLost);
+                    self.end_handler(world, at, HandlerEnd::LeaseLost);
                 }
             } else if run.wakes_at.is_some_and(|wakes_at| wakes_at <= world.now) {
                 run.wakes_at = None;

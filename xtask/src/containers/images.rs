@@ -37,14 +37,14 @@ pub(super) fn postgres(engine: &Engine) -> Result<&'static str> {
     for program in [&programs.join("postgres"), &programs.join("initdb"), Path::new("/bin/sh")] {
         files.program(program)?;
     }
-    for library in files_under(&asked(&programs, "--pkglibdir")?)? {
+    for library in files_under(&pg_config_value(&programs, "--pkglibdir")?)? {
         let is_wanted = library.extension().is_some_and(|extension| extension == "so")
             && library.file_name().is_none_or(|name| name != "llvmjit.so");
         if is_wanted {
             files.program(&library)?;
         }
     }
-    for folder in [asked(&programs, "--sharedir")?, PathBuf::from("/usr/share/zoneinfo")] {
+    for folder in [pg_config_value(&programs, "--sharedir")?, PathBuf::from("/usr/share/zoneinfo")] {
         files.folder(&folder, &[])?;
     }
     let script = POSTGRES_ENTRY_POINT.replace("BIN", &programs.display().to_string());
@@ -92,6 +92,6 @@ fn make(
 }
 
 /// Queries a folder from the `pg_config` beside the other programs.
-fn asked(programs: &Path, option: &str) -> Result<PathBuf> {
+fn pg_config_value(programs: &Path, option: &str) -> Result<PathBuf> {
     Ok(said(Command::new(programs.join("pg_config")).arg(option))?.trim().into())
 }

@@ -51,12 +51,12 @@ rm -rf -- "$1"
 pub(crate) struct Engine {
     version: String,
     /// Set if the engine is ours.
-    started: Option<Started>,
+    started: Option<OwnEngine>,
 }
 
 /// Our own engine. It is stopped when this is dropped and when this command is killed;
-/// [`Started::end`] waits for that.
-struct Started {
+/// [`OwnEngine::end`] waits for that.
+struct OwnEngine {
     process: Child,
     folder: PathBuf,
     end: AtEnd,
@@ -68,7 +68,7 @@ impl Engine {
         match version(None) {
             Ok(version) => Ok(Self { version, started: None }),
             Err(_) => {
-                let mut started = Started::start()?;
+                let mut started = OwnEngine::start()?;
                 match started.answer().await {
                     Ok(version) => Ok(Self { version, started: Some(started) }),
                     Err(error) => {
@@ -156,7 +156,7 @@ impl fmt::Display for Engine {
     }
 }
 
-impl Started {
+impl OwnEngine {
     fn start() -> Result<Self> {
         let program = program_on_path("dockerd")
             .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
@@ -167,11 +167,15 @@ impl Started {
         std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         let host = address(&folder);
         let end = AtEnd::run("sh", ["-c".as_ref(), END_SCRIPT.as_ref(), host.as_ref(), folder.as_os_str()])?;
-        let place = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
+        let path_option = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
         let log = File::create(folder.join(LOG))?;
         let mut engine = Command::new(program);
         engine.arg(format!("--host={host}"));
-        engine.args([place("data-root", "data"), place("exec-root", "exec"), place("pidfile", "pid")]);
+        engine.args([
+            path_option("data-root", "data"),
+            path_option("exec-root", "exec"),
+            path_option("pidfile", "pid"),
+        ]);
         engine.args(["--iptables=false", "--bridge=none", "--log-level=warn"]);
         engine.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let process = engine.spawn().context("dockerd can't be started")?;

@@ -27,15 +27,15 @@ impl Files {
     /// Adds a file by its absolute path, normalised: the loader's paths may contain `..`, and an
     /// image takes each path once.
     pub(crate) fn add(&mut self, file: &Path) {
-        let mut place = PathBuf::new();
+        let mut normalised = PathBuf::new();
         for part in file.components() {
             if part == Component::ParentDir {
-                place.pop();
+                normalised.pop();
             } else {
-                place.push(part);
+                normalised.push(part);
             }
         }
-        self.0.extend(place.ancestors().filter(|path| path.parent().is_some()).map(Path::to_owned));
+        self.0.extend(normalised.ancestors().filter(|path| path.parent().is_some()).map(Path::to_owned));
     }
 
     /// Adds a program or library with the libraries that the loader would load.

@@ -15,11 +15,11 @@ const REQUEST_MAX: u64 = 64 * 1024;
 /// Accepts one request and answers that the event was handled.
 pub(super) struct Target {
     pub(super) address: SocketAddr,
-    taken: Receiver<Result<Taken>>,
+    requests: Receiver<Result<ReceivedRequest>>,
 }
 
 /// A received request.
-pub(super) struct Taken {
+pub(super) struct ReceivedRequest {
     /// The `webhook-id` header: the event's id.
     pub(super) id: String,
     pub(super) body: String,
@@ -29,21 +29,22 @@ impl Target {
     pub(super) fn listen() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
-        let (sender, taken) = mpsc::channel();
+        let (sender, requests) = mpsc::channel();
         thread::spawn(move || {
-            let request = listener.accept().map_err(Into::into).and_then(|(connection, _)| take(&connection));
+            let request =
+                listener.accept().map_err(Into::into).and_then(|(connection, _)| receive(&connection));
             // The trial may be over.
             let _ = sender.send(request);
         });
-        Ok(Self { address, taken })
+        Ok(Self { address, requests })
     }
 
-    pub(super) fn request_within(&self, patience: Duration) -> Result<Taken> {
-        self.taken.recv_timeout(patience).with_context(|| format!("no request came within {patience:?}"))?
+    pub(super) fn request_within(&self, timeout: Duration) -> Result<ReceivedRequest> {
+        self.requests.recv_timeout(timeout).with_context(|| format!("no request came within {timeout:?}"))?
     }
 }
 
-fn take(mut connection: &TcpStream) -> Result<Taken> {
+fn receive(mut connection: &TcpStream) -> Result<ReceivedRequest> {
     let mut reader = BufReader::new(connection.take(REQUEST_MAX));
     let (mut id, mut length) = (String::new(), 0);
     loop {
@@ -60,5 +61,5 @@ fn take(mut connection: &TcpStream) -> Result<Taken> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body)?;
     connection.write_all(b"HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n")?;
-    Ok(Taken { id, body: String::from_utf8(body)? })
+    Ok(ReceivedRequest { id, body: String::from_utf8(body)? })
 }

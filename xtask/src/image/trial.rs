@@ -18,7 +18,7 @@ use super::target::Target;
 use crate::docker::{Engine, USER, said};
 
 /// How long each step may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
 /// The exit code of `wakeq events show` for an event that does not exist.
@@ -32,7 +32,7 @@ pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     let port = free_port()?;
     let name = format!("wakeq-image-{}", std::process::id());
     let mut trial = Trial { engine, image, name, port, variables: Vec::new() };
-    let key = trial.once(&["secrets", "new-key"])?;
+    let key = trial.run_once(&["secrets", "new-key"])?;
     trial.variables = vec![
         ("DATABASE_URL", postgres.url("postgres")),
         ("PUBSUB_EMULATOR_HOST", emulator.host()),
@@ -47,10 +47,10 @@ pub(super) async fn run(engine: &Engine, image: &str) -> Result<()> {
     ];
     for command in [&["migrate"][..], &["topics", "create"], &["doctor"]] {
         let began = Instant::now();
-        trial.once(command)?;
+        trial.run_once(command)?;
         println!("`wakeq {}`: exit code 0 after {:.1} s", command.join(" "), began.elapsed().as_secs_f64());
     }
-    trial.stays(&target).await
+    trial.run_default_command(&target).await
 }
 
 /// The image and the environment of its containers.
@@ -64,29 +64,29 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     /// Runs a command, which has to succeed; returns its output.
-    fn once(&self, arguments: &[&str]) -> Result<String> {
+    fn run_once(&self, arguments: &[&str]) -> Result<String> {
         Ok(said(self.command().arg(self.image).args(arguments))?.trim().to_owned())
     }
 
     /// Runs the image's default command: it has to become ready and healthy, handle an event, and
     /// shut down gracefully on SIGTERM.
-    async fn stays(&self, target: &Target) -> Result<()> {
+    async fn run_default_command(&self, target: &Target) -> Result<()> {
         let began = Instant::now();
         let removed = self.engine.at_end(&["rm", "--force", &self.name])?;
         let mut command = self.command();
         // Ctrl-C is for this command, which then ends the container.
         command.args(["--name", &self.name, self.image]).process_group(0);
         let mut container = Container { trial: self, child: command.spawn()?, _removed: removed };
-        let answer = container.until(|| ready(self.port)).await?;
+        let answer = container.retry_until(|| ready(self.port)).await?;
         println!(
             "the default command: /readyz answers {answer} after {:.1} s",
             began.elapsed().as_secs_f64()
         );
-        container.look_inside()?;
-        container.handles(target).await?;
-        container.until(|| self.healthy()).await?;
+        container.check_process()?;
+        container.check_event(target).await?;
+        container.retry_until(|| self.healthy()).await?;
         println!("the image's health check: healthy after {:.1} s", began.elapsed().as_secs_f64());
-        container.ends().await
+        container.stop().await
     }
 
     /// `docker run`, up to the name of the image.
@@ -136,7 +136,7 @@ struct Container<'a> {
 
 impl Container<'_> {
     /// Retries until an attempt succeeds; returns its result.
-    async fn until<T>(&mut self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+    async fn retry_until<T>(&mut self, attempt: impl Fn() -> Result<T>) -> Result<T> {
         let began = Instant::now();
         loop {
             let error = match attempt() {
@@ -146,26 +146,26 @@ impl Container<'_> {
             if let Some(status) = self.child.try_wait()? {
                 bail!("the container ended with {status}");
             }
-            ensure!(began.elapsed() < PATIENCE, "after {PATIENCE:?}: {error:#}");
+            ensure!(began.elapsed() < TIMEOUT, "after {TIMEOUT:?}: {error:#}");
             tokio::time::sleep(BETWEEN_ATTEMPTS).await;
         }
     }
 
     /// Registers a target and emits an event: the target has to receive it, after which the event
     /// is gone.
-    async fn handles(&mut self, target: &Target) -> Result<()> {
+    async fn check_event(&mut self, target: &Target) -> Result<()> {
         said(&mut self.trial.inside(&["handlers", "put", "greet", &format!("http://{}/", target.address)]))?;
         let began = Instant::now();
         let id = said(&mut self.trial.inside(&["emit", "greet", r#""Ada""#]))?.trim().to_owned();
-        let taken = target.request_within(PATIENCE)?;
+        let request = target.request_within(TIMEOUT)?;
         ensure!(
-            taken.id == id && taken.body.contains("Ada"),
+            request.id == id && request.body.contains("Ada"),
             "{id} was emitted, {} came: {}",
-            taken.id,
-            taken.body
+            request.id,
+            request.body
         );
         let trial = self.trial;
-        self.until(|| trial.is_gone(&id)).await?;
+        self.retry_until(|| trial.is_gone(&id)).await?;
         println!(
             "event {id}: handled {:.1} s after the command that emitted it",
             began.elapsed().as_secs_f64()
@@ -174,7 +174,7 @@ impl Container<'_> {
     }
 
     /// Checks what the kernel reports of the process.
-    fn look_inside(&self) -> Result<()> {
+    fn check_process(&self) -> Result<()> {
         let process = PathBuf::from("/proc").join(self.trial.inspected("{{.State.Pid}}")?);
         let status = fs::read_to_string(process.join("status"))?;
         let field = |name: &str| {
@@ -196,7 +196,7 @@ impl Container<'_> {
     }
 
     /// Stops the container with the signal that the image names.
-    async fn ends(mut self) -> Result<()> {
+    async fn stop(mut self) -> Result<()> {
         let began = Instant::now();
         said(self.trial.engine.client().args(["stop", "--time", "30", &self.trial.name]))?;
         let status = self.child.wait()?;
@@ -209,7 +209,7 @@ impl Container<'_> {
 /// The first line of a successful answer.
 fn ready(port: u16) -> Result<String> {
     let mut connection = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    connection.set_read_timeout(Some(PATIENCE))?;
+    connection.set_read_timeout(Some(TIMEOUT))?;
     write!(connection, "GET /readyz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")?;
     let mut answer = String::new();
     connection.take(64 * 1024).read_to_string(&mut answer)?;

@@ -1,4 +1,4 @@
-//! The ordering keys of a subscription: the line of each key's messages, and the key's place.
+//! The ordering keys of a subscription: the line of each key's messages, and its availability.
 //!
 //! A line reaches from the oldest unacknowledged message to the newest. This module contains no
 //! rules.
@@ -12,13 +12,13 @@ use super::{Holder, StreamId, Time};
 
 /// Which takers a key's next message is available to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Availability {
     /// There is nothing left to hand out.
     Idle,
     /// Any taker.
     Ready,
     /// Only the stream that holds earlier ones.
-    Held(StreamId),
+    Stream(StreamId),
     /// Only the unary pull in progress, which has taken earlier ones.
     Session,
     /// None before this time.
@@ -41,7 +41,7 @@ pub(super) struct Key {
     pub(super) holder: Option<Holder>,
     /// Set if they may belong to several holders, or to several pulls.
     pub(super) mixed: bool,
-    pub(super) place: Place,
+    pub(super) availability: Availability,
     links: Links,
 }
 
@@ -63,9 +63,9 @@ pub(super) struct Keys {
     pub(super) items: Vec<Key>,
     free: Vec<u32>,
     by_name: HashMap<Arc<str>, u32>,
-    /// The keys in `Place::Ready`.
+    /// The keys in `Availability::Ready`.
     pub(super) ready: List,
-    /// The keys in `Place::Session`.
+    /// The keys in `Availability::Session`.
     pub(super) session: List,
 }
 
@@ -93,7 +93,7 @@ impl Keys {
             leased: 0,
             holder: None,
             mixed: false,
-            place: Place::Idle,
+            availability: Availability::Idle,
             links: Links::UNLINKED,
         };
         let at = if let Some(at) = self.free.pop() {

@@ -71,7 +71,7 @@ impl Delivery {
         slot.failures += 1;
         let failures = slot.failures;
         if self.settings.dead_letter_after.is_some_and(|most| failures >= most) {
-            self.bury(at, failures);
+            self.dead_letter(at, failures);
             return;
         }
         self.come_again(at, since + self.back_off(failures));
@@ -83,8 +83,8 @@ impl Delivery {
         if key != NONE {
             self.slots[at].state = State::Queued { not_before };
             self.point_at(key, at);
-            self.take_back_after(key, at);
-            self.replace_key(key);
+            self.requeue_after(key, at);
+            self.refresh_key(key);
         } else if not_before > self.latest {
             self.make_waiting(at, not_before);
         } else {
@@ -102,7 +102,7 @@ impl Delivery {
     }
 
     /// Hands a message over as dead; here it counts as acknowledged from now on.
-    fn bury(&mut self, at: u32, attempts: u32) {
+    fn dead_letter(&mut self, at: u32, attempts: u32) {
         self.dead.push(DeadLetter { message: Arc::clone(&self.slots[at].message), attempts });
         self.tally.pending -= 1;
         self.tally.bytes -= self.slots[at].size as usize;
@@ -129,11 +129,11 @@ impl Delivery {
             }
         }
         if let Holder::Stream(stream) = holder {
-            if let Some(held) = self.streams.get_mut(&stream) {
-                held.messages -= 1;
-                held.bytes -= size;
+            if let Some(load) = self.streams.get_mut(&stream) {
+                load.messages -= 1;
+                load.bytes -= size;
                 // The stream has room for others, whenever this message becomes available again.
-                self.awakened |= !held.closed;
+                self.awakened |= !load.closed;
             }
             self.forget_idle_stream(stream);
         }

@@ -1,9 +1,9 @@
-//! Lines: the messages of an ordering key, and the key's place.
+//! Lines: the messages of an ordering key, and the key's availability.
 
-use super::key::{Key, Place};
+use super::key::{Availability, Key};
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
-use super::{Delivery, Held, Holder, StreamId, Time, Timer};
+use super::{Delivery, Holder, StreamId, StreamLoad, Time, Timer};
 
 impl Delivery {
     /// Inserts a message into its key's line.
@@ -20,12 +20,12 @@ impl Delivery {
         (self.slots[at].state, self.slots[at].key) = (State::Queued { not_before }, key);
         self.keys[key].line.insert_before(&mut self.slots.items, Lane::Queue, at, follower);
         self.point_at(key, at);
-        self.take_back_after(key, at);
-        if ahead && self.keys[key].place == Place::Idle {
-            self.keys[key].place = self.place_of(key);
+        self.requeue_after(key, at);
+        if ahead && self.keys[key].availability == Availability::Idle {
+            self.keys[key].availability = self.availability_of(key);
             self.attach(key, true);
         } else {
-            self.replace_key(key);
+            self.refresh_key(key);
         }
     }
 
@@ -47,7 +47,7 @@ impl Delivery {
 
     /// Requeues what was handed out or acknowledged after a message that is redelivered.
     /// Exactly-once delivery forbids both.
-    pub(super) fn take_back_after(&mut self, key: u32, at: u32) {
+    pub(super) fn requeue_after(&mut self, key: u32, at: u32) {
         if self.settings.exactly_once {
             return;
         }
@@ -72,19 +72,19 @@ impl Delivery {
 
     /// Requeues, in every line, what has been handed out behind the next message to hand out, as
     /// delivery that is not exactly-once requires.
-    pub(super) fn take_back_gaps(&mut self) {
+    pub(super) fn requeue_gaps(&mut self) {
         let keys: Vec<u32> = self.keys.in_use().collect();
         for key in keys {
             let mut queued = self.keys[key].cursor;
             while queued != NONE {
-                self.take_back_after(key, queued);
+                self.requeue_after(key, queued);
                 queued = self.slots[queued].after(Lane::Queue);
             }
-            self.replace_key(key);
+            self.refresh_key(key);
         }
     }
 
-    /// Removes a message from its key's line, and updates the key's place.
+    /// Removes a message from its key's line, and updates the key's availability.
     pub(super) fn leave_line(&mut self, at: u32) {
         let key = self.slots[at].key;
         if self.keys[key].cursor == at {
@@ -107,7 +107,7 @@ impl Delivery {
             self.slots[head].key = NONE;
             self.retire(head);
         }
-        self.replace_key(key);
+        self.refresh_key(key);
         if self.keys[key].line.is_empty() {
             self.keys.vacate(key);
         }
@@ -115,35 +115,37 @@ impl Delivery {
 
     /// The wait for the key's next message is over.
     pub(super) fn time_is_up(&mut self, key: u32) {
-        self.keys[key].place = Place::Idle;
-        self.replace_key(key);
+        self.keys[key].availability = Availability::Idle;
+        self.refresh_key(key);
     }
 
-    /// Updates the key's place, behind the others there.
-    pub(super) fn replace_key(&mut self, key: u32) {
-        let place = self.place_of(key);
-        if place == self.keys[key].place {
+    /// Recomputes the key's availability; a key that changes lists goes to the end of its new one.
+    pub(super) fn refresh_key(&mut self, key: u32) {
+        let availability = self.availability_of(key);
+        if availability == self.keys[key].availability {
             return;
         }
         self.detach(key);
-        self.keys[key].place = place;
+        self.keys[key].availability = availability;
         self.attach(key, false);
     }
 
     /// Moves the key to the end of its list after its turn.
     pub(super) fn requeue_key(&mut self, key: u32) {
         self.detach(key);
-        self.keys[key].place = self.place_of(key);
+        self.keys[key].availability = self.availability_of(key);
         self.attach(key, false);
     }
 
-    fn place_of(&self, at: u32) -> Place {
+    fn availability_of(&self, at: u32) -> Availability {
         let key = &self.keys[at];
         if key.cursor == NONE {
-            return Place::Idle;
+            return Availability::Idle;
         }
         match self.slots[key.cursor].state {
-            State::Queued { not_before } if not_before > self.latest => return Place::Waiting(not_before),
+            State::Queued { not_before } if not_before > self.latest => {
+                return Availability::Waiting(not_before);
+            }
             State::Queued { .. } => {}
             State::Free
             | State::Ready { .. }
@@ -153,37 +155,37 @@ impl Delivery {
             | State::Kept => unreachable!("a key's cursor is at a queued message"),
         }
         if key.mixed {
-            return self.place_among_several(key);
+            return self.availability_among_several(key);
         }
         match key.holder {
-            None => Place::Ready,
-            Some(Holder::Stream(stream)) if self.is_open(stream) => Place::Held(stream),
-            Some(Holder::Pull) if self.pulling.is_some() => Place::Session,
+            None => Availability::Ready,
+            Some(Holder::Stream(stream)) if self.is_open(stream) => Availability::Stream(stream),
+            Some(Holder::Pull) if self.pulling.is_some() => Availability::Session,
             // The leased ones are later ones.
-            Some(_) if key.cursor == key.line.head => Place::Ready,
-            Some(Holder::Stream(_) | Holder::Pull | Holder::Push) => Place::Blocked,
+            Some(_) if key.cursor == key.line.head => Availability::Ready,
+            Some(Holder::Stream(_) | Holder::Pull | Holder::Push) => Availability::Blocked,
         }
     }
 
-    /// The place of a key with several holders, whose messages come before its next one or after
-    /// it.
-    fn place_among_several(&self, key: &Key) -> Place {
+    /// The availability of a key with several holders, whose messages come before its next one or
+    /// after it.
+    fn availability_among_several(&self, key: &Key) -> Availability {
         // At most one of them is an open stream, and as long as that holds any, no other taker gets
         // the next.
-        let (mut earlier, mut place) = (true, Place::Ready);
+        let (mut earlier, mut availability) = (true, Availability::Ready);
         let mut at = key.line.head;
         while at != NONE {
             earlier &= at != key.cursor;
             match self.slots[at].state {
                 State::Leased { holder: Holder::Stream(stream), .. } if self.is_open(stream) => {
-                    place = Place::Held(stream);
+                    availability = Availability::Stream(stream);
                 }
                 State::Leased { holder: Holder::Pull, .. }
                     if earlier && self.pulling.is_some_and(|before| self.slots[at].lease > before) =>
                 {
-                    place = Place::Session;
+                    availability = Availability::Session;
                 }
-                State::Leased { .. } if earlier => return Place::Blocked,
+                State::Leased { .. } if earlier => return Availability::Blocked,
                 State::Free
                 | State::Ready { .. }
                 | State::Waiting { .. }
@@ -194,24 +196,24 @@ impl Delivery {
             }
             at = self.slots[at].after(Lane::Queue);
         }
-        place
+        availability
     }
 
     fn is_open(&self, stream: StreamId) -> bool {
-        self.streams.get(&stream).is_some_and(|held| !held.closed)
+        self.streams.get(&stream).is_some_and(|load| !load.closed)
     }
 
     fn attach(&mut self, key: u32, first: bool) {
-        let list = match self.keys[key].place {
-            Place::Idle | Place::Blocked => return,
-            Place::Waiting(until) => {
+        let list = match self.keys[key].availability {
+            Availability::Idle | Availability::Blocked => return,
+            Availability::Waiting(until) => {
                 self.timers.insert((until, Timer::Key(key)));
                 return;
             }
-            Place::Ready => &mut self.keys.ready,
-            Place::Session => &mut self.keys.session,
-            Place::Held(stream) => match self.streams.get_mut(&stream) {
-                Some(held) => &mut held.keys,
+            Availability::Ready => &mut self.keys.ready,
+            Availability::Session => &mut self.keys.session,
+            Availability::Stream(stream) => match self.streams.get_mut(&stream) {
+                Some(load) => &mut load.keys,
                 None => unreachable!("a key is held only by a stream that holds something"),
             },
         };
@@ -224,15 +226,15 @@ impl Delivery {
     }
 
     fn detach(&mut self, key: u32) {
-        let place = std::mem::replace(&mut self.keys[key].place, Place::Idle);
-        match place {
-            Place::Idle | Place::Blocked => {}
-            Place::Waiting(until) => self.forget_timer(until, Timer::Key(key)),
-            Place::Ready => self.keys.ready.remove(&mut self.keys.items, (), key),
-            Place::Session => self.keys.session.remove(&mut self.keys.items, (), key),
-            Place::Held(stream) => {
-                if let Some(held) = self.streams.get_mut(&stream) {
-                    held.keys.remove(&mut self.keys.items, (), key);
+        let availability = std::mem::replace(&mut self.keys[key].availability, Availability::Idle);
+        match availability {
+            Availability::Idle | Availability::Blocked => {}
+            Availability::Waiting(until) => self.forget_timer(until, Timer::Key(key)),
+            Availability::Ready => self.keys.ready.remove(&mut self.keys.items, (), key),
+            Availability::Session => self.keys.session.remove(&mut self.keys.items, (), key),
+            Availability::Stream(stream) => {
+                if let Some(load) = self.streams.get_mut(&stream) {
+                    load.keys.remove(&mut self.keys.items, (), key);
                 }
                 self.forget_idle_stream(stream);
             }
@@ -243,13 +245,13 @@ impl Delivery {
     /// them is handed out.
     pub(super) fn end_session(&mut self) {
         while self.keys.session.head != NONE {
-            self.replace_key(self.keys.session.head);
+            self.refresh_key(self.keys.session.head);
         }
     }
 
     /// Forgets a stream that holds nothing.
     pub(super) fn forget_idle_stream(&mut self, stream: StreamId) {
-        let idle = |held: &Held| held.messages == 0 && held.keys.is_empty();
+        let idle = |load: &StreamLoad| load.messages == 0 && load.keys.is_empty();
         if self.streams.get(&stream).is_some_and(idle) {
             self.streams.remove(&stream);
         }

@@ -43,13 +43,13 @@ mod vocabulary;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use key::{Keys, Place};
+use key::{Availability, Keys};
 use list::List;
 use slot::Slots;
 use take::Rotation;
 pub use vocabulary::Figures;
 pub(crate) use vocabulary::{
-    Acked, Advanced, Contents, DeadLetter, Delivered, Fate, Holder, RetryPolicy, Settings,
+    AckResult, AdvanceResult, Contents, DeadLetter, Fate, Holder, LeasedMessage, RetryPolicy, Settings,
 };
 
 use super::{Message, StreamId, Time};
@@ -79,7 +79,7 @@ pub(crate) struct Delivery {
     /// Back-offs and delays.
     timers: BTreeSet<(Time, Timer)>,
     /// The streams that hold messages.
-    streams: BTreeMap<StreamId, Held>,
+    streams: BTreeMap<StreamId, StreamLoad>,
     rotation: Rotation,
     /// The last lease before the unary pull in progress.
     pulling: Option<u64>,
@@ -94,9 +94,9 @@ pub(crate) struct Delivery {
     tally: Tally,
 }
 
-/// What a stream holds.
+/// The messages that a stream holds.
 #[derive(Debug)]
-struct Held {
+struct StreamLoad {
     messages: usize,
     bytes: usize,
     /// The keys of which only it can take more.
@@ -164,7 +164,7 @@ impl Delivery {
         let before = std::mem::replace(&mut self.settings, Settings { ordering, ..settings });
         if before.exactly_once && !self.settings.exactly_once {
             self.remembered.clear();
-            self.take_back_gaps();
+            self.requeue_gaps();
         }
         if before.retain_acked && !self.settings.retain_acked {
             self.drop_kept();
@@ -173,9 +173,9 @@ impl Delivery {
     }
 
     /// Lets time pass: leases expire, back-offs end, and expired messages are dropped.
-    pub(crate) fn advance(&mut self, now: Time) -> Advanced {
+    pub(crate) fn advance(&mut self, now: Time) -> AdvanceResult {
         self.catch_up(now);
-        Advanced {
+        AdvanceResult {
             dead: std::mem::take(&mut self.dead),
             deliverable: std::mem::take(&mut self.awakened) && self.deliverable(),
         }
@@ -194,7 +194,7 @@ impl Delivery {
         !self.ahead.is_empty()
             || !self.ready.is_empty()
             || !self.keys.ready.is_empty()
-            || self.streams.values().any(|held| !held.closed && !held.keys.is_empty())
+            || self.streams.values().any(|load| !load.closed && !load.keys.is_empty())
     }
 
     /// How many messages no one holds, including those whose time has not come.
@@ -204,26 +204,28 @@ impl Delivery {
 
     /// How many messages a stream holds, and their size.
     pub(crate) fn held_by(&self, stream: StreamId) -> (usize, usize) {
-        self.streams.get(&stream).map_or((0, 0), |held| (held.messages, held.bytes))
+        self.streams.get(&stream).map_or((0, 0), |load| (load.messages, load.bytes))
     }
 
     /// Closes a stream. What it held stays leased; its keys are no longer reserved for it.
     pub(crate) fn release(&mut self, now: Time, stream: StreamId) {
         self.catch_up(now);
-        let Some(held) = self.streams.get_mut(&stream) else {
+        let Some(load) = self.streams.get_mut(&stream) else {
             return;
         };
-        held.closed = true;
+        load.closed = true;
         while let Some(key) =
-            self.streams.get(&stream).map(|held| held.keys.head).filter(|key| *key != list::NONE)
+            self.streams.get(&stream).map(|load| load.keys.head).filter(|key| *key != list::NONE)
         {
-            self.replace_key(key);
+            self.refresh_key(key);
         }
     }
 
     /// Its current figures.
     pub(crate) fn figures(&self, now: Time) -> Figures {
-        let blocked = |key: &u32| matches!(self.keys[*key].place, Place::Waiting(_) | Place::Blocked);
+        let blocked = |key: &u32| {
+            matches!(self.keys[*key].availability, Availability::Waiting(_) | Availability::Blocked)
+        };
         Figures {
             backlog: self.tally.pending,
             leased: self.tally.leased,

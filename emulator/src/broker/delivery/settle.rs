@@ -5,44 +5,44 @@ use std::time::Duration;
 use super::ack_id::AckId;
 use super::list::NONE;
 use super::slot::State;
-use super::{Acked, Delivery, REMEMBERED, Time};
+use super::{AckResult, Delivery, REMEMBERED, Time};
 
 /// What an ack id currently refers to.
 #[derive(Clone, Copy, Debug)]
-enum Found {
+enum AckIdState {
     /// A running lease.
     Leased(u32),
     /// An expired lease; the message has not been handed out since.
-    Over(u32),
+    Expired(u32),
     /// An acknowledged lease.
-    Settled,
+    Acknowledged,
     /// An expired lease; the message is gone, or has a newer lease.
-    Past,
+    Superseded,
     /// No lease of this subscription.
     Foreign,
 }
 
 impl Delivery {
     /// Acknowledges messages by the ack ids with which they were handed out.
-    pub(crate) fn acknowledge(&mut self, now: Time, ack_ids: &[String]) -> Acked {
+    pub(crate) fn acknowledge(&mut self, now: Time, ack_ids: &[String]) -> AckResult {
         self.catch_up(now);
-        let mut answer = Acked { acked: Vec::with_capacity(ack_ids.len()), ..Acked::default() };
+        let mut answer = AckResult { acked: Vec::with_capacity(ack_ids.len()), ..AckResult::default() };
         let mut early: Vec<(u32, &String)> = Vec::new();
         for id in ack_ids {
             match self.find(id) {
-                Found::Leased(at) if self.is_early(at) => early.push((at, id)),
-                Found::Leased(at) => {
+                AckIdState::Leased(at) if self.is_early(at) => early.push((at, id)),
+                AckIdState::Leased(at) => {
                     self.settle(at);
                     answer.acked.push(id.clone());
                 }
-                Found::Over(at) if !self.settings.exactly_once => {
+                AckIdState::Expired(at) if !self.settings.exactly_once => {
                     self.settle_late(at);
                     answer.acked.push(id.clone());
                 }
-                Found::Past if !self.settings.exactly_once => answer.acked.push(id.clone()),
-                Found::Settled => answer.acked.push(id.clone()),
-                Found::Over(_) | Found::Past => answer.lapsed.push(id.clone()),
-                Found::Foreign => answer.invalid.push(id.clone()),
+                AckIdState::Superseded if !self.settings.exactly_once => answer.acked.push(id.clone()),
+                AckIdState::Acknowledged => answer.acked.push(id.clone()),
+                AckIdState::Expired(_) | AckIdState::Superseded => answer.lapsed.push(id.clone()),
+                AckIdState::Foreign => answer.invalid.push(id.clone()),
             }
         }
         self.acknowledge_in_order(early, &mut answer);
@@ -51,28 +51,30 @@ impl Delivery {
 
     /// Handles the ids that came before their predecessors, now that the rest of the request is
     /// done.
-    fn acknowledge_in_order(&mut self, mut early: Vec<(u32, &String)>, answer: &mut Acked) {
+    fn acknowledge_in_order(&mut self, mut early: Vec<(u32, &String)>, answer: &mut AckResult) {
         early.sort_by_key(|(at, _)| self.slots[*at].order());
         for (_, id) in early {
             match self.find(id) {
-                Found::Leased(at) if self.is_early(at) => answer.unordered.push(id.clone()),
-                Found::Leased(at) => {
+                AckIdState::Leased(at) if self.is_early(at) => answer.unordered.push(id.clone()),
+                AckIdState::Leased(at) => {
                     self.settle(at);
                     answer.acked.push(id.clone());
                 }
-                Found::Settled => answer.acked.push(id.clone()),
-                Found::Over(_) | Found::Past | Found::Foreign => answer.lapsed.push(id.clone()),
+                AckIdState::Acknowledged => answer.acked.push(id.clone()),
+                AckIdState::Expired(_) | AckIdState::Superseded | AckIdState::Foreign => {
+                    answer.lapsed.push(id.clone())
+                }
             }
         }
     }
 
     /// Extends leases, counting from now; zero gives the message back as a failed delivery.
-    pub(crate) fn modify_deadline(&mut self, now: Time, deadlines: &[(String, Duration)]) -> Acked {
+    pub(crate) fn modify_deadline(&mut self, now: Time, deadlines: &[(String, Duration)]) -> AckResult {
         self.catch_up(now);
-        let mut answer = Acked::default();
+        let mut answer = AckResult::default();
         for (id, deadline) in deadlines {
             match self.find(id) {
-                Found::Leased(at) => {
+                AckIdState::Leased(at) => {
                     if deadline.is_zero() {
                         self.fail(at, self.latest);
                     } else {
@@ -80,11 +82,15 @@ impl Delivery {
                     }
                     answer.acked.push(id.clone());
                 }
-                Found::Over(_) | Found::Settled | Found::Past if !self.settings.exactly_once => {
+                AckIdState::Expired(_) | AckIdState::Acknowledged | AckIdState::Superseded
+                    if !self.settings.exactly_once =>
+                {
                     answer.acked.push(id.clone());
                 }
-                Found::Over(_) | Found::Settled | Found::Past => answer.lapsed.push(id.clone()),
-                Found::Foreign => answer.invalid.push(id.clone()),
+                AckIdState::Expired(_) | AckIdState::Acknowledged | AckIdState::Superseded => {
+                    answer.lapsed.push(id.clone())
+                }
+                AckIdState::Foreign => answer.invalid.push(id.clone()),
             }
         }
         answer
@@ -95,28 +101,30 @@ impl Delivery {
     pub(crate) fn give_back(&mut self, now: Time, ack_ids: &[String]) {
         self.catch_up(now);
         for id in ack_ids {
-            if let Found::Leased(at) = self.find(id) {
+            if let AckIdState::Leased(at) = self.find(id) {
                 self.end_lease(at);
                 self.come_again(at, self.latest);
             }
         }
     }
 
-    fn find(&self, id: &str) -> Found {
+    fn find(&self, id: &str) -> AckIdState {
         let ours = |id: &AckId| id.serial == self.serial && (1..=self.last_lease).contains(&id.lease);
         let Some(id) = AckId::parse(id).filter(ours) else {
-            return Found::Foreign;
+            return AckIdState::Foreign;
         };
         match self.slots.items.get(id.slot as usize) {
-            None => Found::Foreign,
+            None => AckIdState::Foreign,
             Some(slot) if slot.lease == id.lease => match slot.state {
-                State::Leased { .. } => Found::Leased(id.slot),
-                State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } => Found::Over(id.slot),
-                State::Done | State::Kept => Found::Settled,
-                State::Free => Found::Past,
+                State::Leased { .. } => AckIdState::Leased(id.slot),
+                State::Ready { .. } | State::Waiting { .. } | State::Queued { .. } => {
+                    AckIdState::Expired(id.slot)
+                }
+                State::Done | State::Kept => AckIdState::Acknowledged,
+                State::Free => AckIdState::Superseded,
             },
-            Some(_) if self.remembered.binary_search(&id.lease).is_ok() => Found::Settled,
-            Some(_) => Found::Past,
+            Some(_) if self.remembered.binary_search(&id.lease).is_ok() => AckIdState::Acknowledged,
+            Some(_) => AckIdState::Superseded,
         }
     }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ack_id::AckId;
-use super::key::Place;
+use super::key::Availability;
 use super::list::{List, NONE};
 use super::slot::{Lane, State};
-use super::{Delivered, Delivery, Held, Holder, Time};
+use super::{Delivery, Holder, LeasedMessage, StreamLoad, Time};
 
 /// Where the next message can come from.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -73,7 +73,7 @@ impl Delivery {
         max_messages: usize,
         max_bytes: usize,
         deadline: Duration,
-    ) -> Vec<Delivered> {
+    ) -> Vec<LeasedMessage> {
         self.catch_up(now);
         self.pulling = (holder == Holder::Pull).then_some(self.last_lease);
         let mut delivered = Vec::new();
@@ -97,7 +97,7 @@ impl Delivery {
     fn next_for(&self, holder: Holder) -> Option<(Source, u32)> {
         let own = match holder {
             Holder::Pull => Some(&self.keys.session),
-            Holder::Stream(stream) => self.streams.get(&stream).map(|held| &held.keys),
+            Holder::Stream(stream) => self.streams.get(&stream).map(|load| &load.keys),
             Holder::Push => None,
         };
         self.rotation.order().into_iter().find_map(|source| {
@@ -118,7 +118,7 @@ impl Delivery {
         }
     }
 
-    fn hand_out(&mut self, at: u32, holder: Holder, span: Duration) -> Delivered {
+    fn hand_out(&mut self, at: u32, holder: Holder, span: Duration) -> LeasedMessage {
         if let State::Ready { ahead } = self.slots[at].state {
             let list = if ahead { &mut self.ahead } else { &mut self.ready };
             list.remove(&mut self.slots.items, Lane::Queue, at);
@@ -129,7 +129,7 @@ impl Delivery {
         let slot = &self.slots[at];
         let (key, delivered) = (
             slot.key,
-            Delivered {
+            LeasedMessage {
                 ack_id: AckId { serial: self.serial, slot: at, lease: slot.lease }.text(),
                 attempt: self.settings.dead_letter_after.map(|_| slot.failures + 1),
                 message: Arc::clone(&slot.message),
@@ -147,18 +147,18 @@ impl Delivery {
         self.tally.leased += 1;
         let slot = &self.slots[at];
         if let Holder::Stream(stream) = holder {
-            let held = self.streams.entry(stream).or_insert(Held {
+            let load = self.streams.entry(stream).or_insert(StreamLoad {
                 messages: 0,
                 bytes: 0,
                 keys: List::EMPTY,
                 closed: false,
             });
-            held.messages += 1;
-            held.bytes += slot.size as usize;
+            load.messages += 1;
+            load.bytes += slot.size as usize;
         }
         if slot.key != NONE {
             let key = &mut self.keys[slot.key];
-            key.mixed |= key.leased > 0 && key.place == Place::Ready;
+            key.mixed |= key.leased > 0 && key.availability == Availability::Ready;
             key.leased += 1;
             key.holder = Some(holder);
         }

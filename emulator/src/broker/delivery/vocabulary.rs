@@ -60,7 +60,7 @@ pub(crate) enum Holder {
 
 /// A message that was handed out.
 #[derive(Clone, Debug)]
-pub(crate) struct Delivered {
+pub(crate) struct LeasedMessage {
     pub(crate) ack_id: String,
     /// Which delivery attempt this is (1, 2, …); set only with dead-lettering.
     pub(crate) attempt: Option<u32>,
@@ -69,7 +69,7 @@ pub(crate) struct Delivered {
 
 /// The result for each ack id of a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Acked {
+pub(crate) struct AckResult {
     /// Done; or, without exactly-once delivery, too late to matter, which is not an error.
     pub(crate) acked: Vec<String>,
     /// Not an ack id of this subscription.
@@ -83,7 +83,7 @@ pub(crate) struct Acked {
 
 /// The effects of time.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Advanced {
+pub(crate) struct AdvanceResult {
     /// To be published to the dead-letter topic; no longer in this subscription.
     pub(crate) dead: Vec<DeadLetter>,
     /// Something has become available.

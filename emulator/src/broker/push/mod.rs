@@ -196,7 +196,7 @@ impl Broker {
     /// Takes everything that there is room for: a single take may not fill it.
     fn push_from(&mut self, now: Time, name: &Name, due: &mut Vec<PushDelivery>) {
         while self.push_some(now, name, due) {}
-        self.attend(now, name);
+        self.reschedule(now, name);
     }
 
     /// Takes a batch; returns whether there may be more to send now.
@@ -206,10 +206,10 @@ impl Broker {
         let Some(subscription) = self.subscriptions.get_mut(name) else { return false };
         // A full window opens with the next answer, and the end of a pause is in the agenda: both
         // mark the subscription again.
-        let Some(room) = pusher.pace.room(now) else { return false };
+        let Some(capacity) = pusher.pace.capacity(now) else { return false };
         let deadline = subscription.ack_deadline();
-        let most = room.messages.min(left);
-        let taken = subscription.delivery.take(now, Holder::Push, most, room.bytes, deadline + GRACE);
+        let most = capacity.messages.min(left);
+        let taken = subscription.delivery.take(now, Holder::Push, most, capacity.bytes, deadline + GRACE);
         if taken.is_empty() {
             return false;
         }

@@ -49,17 +49,17 @@ impl Default for Pace {
 
 /// How much may be sent now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Room {
+pub(super) struct Capacity {
     pub(super) messages: usize,
     pub(super) bytes: usize,
 }
 
 impl Pace {
     /// How much may be sent now; `None` if nothing.
-    pub(super) fn room(&self, now: Time) -> Option<Room> {
+    pub(super) fn capacity(&self, now: Time) -> Option<Capacity> {
         let messages = self.window.saturating_sub(self.under_way.len());
         let bytes = BYTES_MAX.saturating_sub(self.bytes);
-        (now >= self.paused_until && messages > 0 && bytes > 0).then_some(Room { messages, bytes })
+        (now >= self.paused_until && messages > 0 && bytes > 0).then_some(Capacity { messages, bytes })
     }
 
     /// Records a request.
@@ -137,11 +137,11 @@ mod tests {
     }
 
     fn send(pace: &mut Pace, now: Time, first: usize) -> usize {
-        let room = pace.room(now).map_or(0, |room| room.messages);
-        for number in first..first + room {
+        let capacity = pace.capacity(now).map_or(0, |capacity| capacity.messages);
+        for number in first..first + capacity {
             pace.sent(now, &number.to_string(), 10);
         }
-        room
+        capacity
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
         let mut windows = Vec::new();
         for round in 0..8 {
             let sent = send(&mut pace, START, round * 1000);
-            assert_eq!(pace.room(START), None, "the window is full");
+            assert_eq!(pace.capacity(START), None, "the window is full");
             windows.push(sent);
             for number in 0..sent {
                 assert!(pace.answered(
@@ -172,14 +172,14 @@ mod tests {
         for round in 0..12 {
             pace.sent(now, &round.to_string(), 10);
             assert!(pace.answered(now, &round.to_string(), &failed()));
-            assert_eq!(pace.room(now), None, "it pauses");
+            assert_eq!(pace.capacity(now), None, "it pauses");
             let until = pace.pauses_until(now).unwrap();
             pauses.push(until.since(now).as_millis());
             now = until;
             assert_eq!(pace.pauses_until(now), None);
         }
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 60_000, 60_000]);
-        assert_eq!(pace.room(now).unwrap().messages, 1);
+        assert_eq!(pace.capacity(now).unwrap().messages, 1);
     }
 
     #[test]
@@ -220,8 +220,8 @@ mod tests {
     fn large_messages_fill_the_room_before_the_window_does() {
         let mut pace = Pace::default();
         pace.sent(START, "large", BYTES_MAX - 5);
-        assert_eq!(pace.room(START), Some(Room { messages: 3, bytes: 5 }));
+        assert_eq!(pace.capacity(START), Some(Capacity { messages: 3, bytes: 5 }));
         pace.sent(START, "small", 5);
-        assert_eq!(pace.room(START), None);
+        assert_eq!(pace.capacity(START), None);
     }
 }

@@ -391,8 +391,8 @@ fn a_detached_subscription_has_no_messages_and_gets_none() {
     world.detach(SUBSCRIPTION);
     assert!(world.broker.take_woken().contains(&SUBSCRIPTION.to_owned()));
     world.publish(TOPIC, &["c"]);
-    let told = world.get_subscription(SUBSCRIPTION).unwrap();
-    assert_eq!((told.detached, told.topic.as_str()), (true, TOPIC));
+    let subscription = world.get_subscription(SUBSCRIPTION).unwrap();
+    assert_eq!((subscription.detached, subscription.topic.as_str()), (true, TOPIC));
     let refusal = format!("FailedPrecondition: The subscription {SUBSCRIPTION} is detached from its topic.");
     assert_eq!(refused(world.try_pull(SUBSCRIPTION, 1)), refusal);
     assert_eq!(refused(world.snapshot(SNAPSHOT, SUBSCRIPTION)), refusal);

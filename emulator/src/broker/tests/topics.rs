@@ -114,8 +114,8 @@ fn an_update_changes_what_its_mask_names_and_nothing_else() {
     assert_eq!((updated.labels.len(), updated.message_retention_duration), (1, None));
     let updated = update(&mut world, change, &["message_retention_duration"]).unwrap();
     assert_eq!(updated.message_retention_duration, Some(seconds(HOUR)));
-    let told = world.get_subscription(SUBSCRIPTION).unwrap();
-    assert_eq!(told.topic_message_retention_duration, Some(seconds(HOUR)));
+    let subscription = world.get_subscription(SUBSCRIPTION).unwrap();
+    assert_eq!(subscription.topic_message_retention_duration, Some(seconds(HOUR)));
     let updated = update(&mut world, topic(), &["labels", "message_retention_duration"]).unwrap();
     assert_eq!((updated.labels.len(), updated.message_retention_duration), (0, None));
     assert_eq!(world.get_subscription(SUBSCRIPTION).unwrap().topic_message_retention_duration, None);

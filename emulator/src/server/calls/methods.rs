@@ -127,19 +127,19 @@ service! { SchemaService, schema_json:
 }
 
 /// Methods without a result answer with an empty message.
-fn empty<Asked>(
-    work: impl FnOnce(&mut Broker, Time, Asked) -> Answer<()>,
-) -> impl FnOnce(&mut Broker, Time, Asked) -> Answer<Empty> {
+fn empty<Req>(
+    work: impl FnOnce(&mut Broker, Time, Req) -> Answer<()>,
+) -> impl FnOnce(&mut Broker, Time, Req) -> Answer<Empty> {
     |broker, now, request| work(broker, now, request).map(|()| Empty {})
 }
 
-fn by_reference<Asked, Answered>(
-    work: impl FnOnce(&mut Broker, Time, &Asked) -> Answer<Answered>,
-) -> impl FnOnce(&mut Broker, Time, Asked) -> Answer<Answered> {
+fn by_reference<Req, Res>(
+    work: impl FnOnce(&mut Broker, Time, &Req) -> Answer<Res>,
+) -> impl FnOnce(&mut Broker, Time, Req) -> Answer<Res> {
     |broker, now, request| work(broker, now, &request)
 }
 
-fn no_schemas<Asked, Answered>(_: &mut Broker, _: Time, _: Asked) -> Answer<Answered> {
+fn no_schemas<Req, Res>(_: &mut Broker, _: Time, _: Req) -> Answer<Res> {
     Err(Refusal::unsupported(
         "This emulator has no schemas: messages are not validated. Publish without one, or use the service.",
     ))

@@ -13,9 +13,9 @@ use serde_json::Value;
 use tonic::Code;
 
 use super::core::Core;
-use crate::broker::{Answer, Broker, CallFate, Method, Refusal, Time};
+use crate::broker::{Answer, Broker, CallFaults, Method, Refusal, Time};
 
-pub(super) use pull::PutBack;
+pub(super) use pull::PullGuard;
 
 /// The methods of all services.
 #[derive(Clone)]
@@ -49,8 +49,8 @@ impl Calls {
 
     /// Injects the faults of a call before it is carried out.
     pub(super) async fn admit(&self, method: Method) -> Answer<()> {
-        let fate = self.core.with(|broker, _| broker.befall(method));
-        self.suffer(fate).await
+        let faults = self.core.with(|broker, _| broker.draw_faults(method));
+        self.inject(faults).await
     }
 
     async fn call<T>(
@@ -60,26 +60,26 @@ impl Calls {
     ) -> Answer<T> {
         // There is hardly ever a fault, and then the broker is locked only once.
         let done = self.core.with(|broker, now| {
-            let fate = method.map(|method| broker.befall(method)).unwrap_or_default();
-            if fate == CallFate::default() { Ok(work(broker, now)) } else { Err((fate, work)) }
+            let faults = method.map(|method| broker.draw_faults(method)).unwrap_or_default();
+            if faults == CallFaults::default() { Ok(work(broker, now)) } else { Err((faults, work)) }
         });
         match done {
             Ok(answer) => answer,
-            Err((fate, work)) => {
-                self.suffer(fate).await?;
+            Err((faults, work)) => {
+                self.inject(faults).await?;
                 self.core.with(work)
             }
         }
     }
 
-    async fn suffer(&self, fate: CallFate) -> Answer<()> {
-        if !fate.slow.is_zero() {
+    async fn inject(&self, faults: CallFaults) -> Answer<()> {
+        if !faults.slow.is_zero() {
             tokio::select! {
-                () = tokio::time::sleep(fate.slow) => {}
+                () = tokio::time::sleep(faults.slow) => {}
                 () = self.core.stop().cancelled() => return Err(stopping()),
             }
         }
-        fate.refusal.map_or(Ok(()), Err)
+        faults.refusal.map_or(Ok(()), Err)
     }
 
     async fn transcode<Request: DeserializeOwned, Response: Serialize>(

@@ -24,15 +24,15 @@ impl Calls {
     pub(in crate::server) async fn pull(
         &self,
         request: &PullRequest,
-        patience: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Answer<PullResponse> {
         self.admit(Method::Pull).await?;
         #[expect(deprecated, reason = "clients that set it still get what it says")]
         let at_once = request.return_immediately;
-        let place = self.core.wait_at(&request.subscription);
-        let mut over = pin!(tokio::time::sleep(wait_within(patience)));
+        let waiter = self.core.wait_at(&request.subscription);
+        let mut over = pin!(tokio::time::sleep(wait_within(timeout)));
         loop {
-            let mut rung = pin!(place.rung());
+            let mut rung = pin!(waiter.rung());
             rung.as_mut().enable();
             let response = self.core.with(|broker, now| broker.pull(now, request))?;
             if at_once || !response.received_messages.is_empty() {
@@ -50,39 +50,44 @@ impl Calls {
     pub(in crate::server) async fn pull_json(
         &self,
         request: Value,
-        patience: Option<Duration>,
-    ) -> Answer<(Value, PutBack)> {
+        timeout: Option<Duration>,
+    ) -> Answer<(Value, PullGuard)> {
         let request: PullRequest = from_json(request)?;
-        let response = self.pull(&request, patience).await?;
-        let put_back = PutBack::new(&self.core, request.subscription, &response);
-        Ok((to_json(&response)?, put_back))
+        let response = self.pull(&request, timeout).await?;
+        let pull_guard = PullGuard::new(&self.core, request.subscription, &response);
+        Ok((to_json(&response)?, pull_guard))
     }
 }
 
 /// How long to wait for a caller with this limit: like the service, it answers "no messages" while
 /// the caller still listens.
-fn wait_within(patience: Option<Duration>) -> Duration {
-    patience.map_or(LONGEST_WAIT, |time| (time - (time / 5).min(LONGEST_WAY)).min(LONGEST_WAIT))
+fn wait_within(timeout: Option<Duration>) -> Duration {
+    timeout.map_or(LONGEST_WAIT, |time| (time - (time / 5).min(LONGEST_WAY)).min(LONGEST_WAIT))
 }
 
 /// The messages of a pull until its response is sent: if this is dropped before that, they are
 /// available again.
 ///
-/// It travels with the response to the code that writes it, which calls [`PutBack::sent`].
+/// It travels with the response to the code that writes it, which calls [`PullGuard::sent`].
 #[derive(Clone)]
-pub(in crate::server) struct PutBack(Arc<Taken>);
+pub(in crate::server) struct PullGuard(Arc<PulledMessages>);
 
-struct Taken {
+struct PulledMessages {
     core: Arc<Core>,
     subscription: String,
     ack_ids: Vec<String>,
     sent: AtomicBool,
 }
 
-impl PutBack {
+impl PullGuard {
     pub(in crate::server) fn new(core: &Arc<Core>, subscription: String, response: &PullResponse) -> Self {
         let ack_ids = response.received_messages.iter().map(|message| message.ack_id.clone()).collect();
-        Self(Arc::new(Taken { core: Arc::clone(core), subscription, ack_ids, sent: AtomicBool::new(false) }))
+        Self(Arc::new(PulledMessages {
+            core: Arc::clone(core),
+            subscription,
+            ack_ids,
+            sent: AtomicBool::new(false),
+        }))
     }
 
     pub(in crate::server) fn sent(&self) {
@@ -90,7 +95,7 @@ impl PutBack {
     }
 }
 
-impl Drop for Taken {
+impl Drop for PulledMessages {
     fn drop(&mut self) {
         if *self.sent.get_mut() || self.ack_ids.is_empty() {
             return;
@@ -134,11 +139,11 @@ mod tests {
     fn what_nobody_heard_is_there_again_and_what_was_sent_is_not() {
         let (core, response) = pulled();
         assert_eq!(leased(&core), 1);
-        let put_back = PutBack::new(&core, SUBSCRIPTION.to_owned(), &response);
-        put_back.sent();
-        drop(put_back);
+        let pull_guard = PullGuard::new(&core, SUBSCRIPTION.to_owned(), &response);
+        pull_guard.sent();
+        drop(pull_guard);
         assert_eq!(leased(&core), 1);
-        drop(PutBack::new(&core, SUBSCRIPTION.to_owned(), &response));
+        drop(PullGuard::new(&core, SUBSCRIPTION.to_owned(), &response));
         assert_eq!(leased(&core), 0);
     }
 }

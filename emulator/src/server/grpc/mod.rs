@@ -1,15 +1,15 @@
 //! The services over gRPC: their limits, the status of a refusal, and what a unary call cannot
 //! express.
 
-mod patience;
 mod status;
 mod streaming;
+mod timeout;
 
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::{Request, Response, Status};
 
-use super::calls::{Calls, PutBack};
+use super::calls::{Calls, PullGuard};
 use crate::proto::iam::iam_policy_server::IamPolicyServer;
 use crate::proto::pubsub::publisher_server::PublisherServer;
 use crate::proto::pubsub::schema_service_server::SchemaServiceServer;
@@ -44,11 +44,11 @@ pub(super) async fn pull(
     calls: &Calls,
     request: Request<PullRequest>,
 ) -> Result<Response<PullResponse>, Status> {
-    let patience = patience::of(request.metadata());
+    let timeout = timeout::of(request.metadata());
     let request = request.into_inner();
-    let response = calls.pull(&request, patience).await.map_err(status)?;
-    let put_back = PutBack::new(calls.core(), request.subscription, &response);
+    let response = calls.pull(&request, timeout).await.map_err(status)?;
+    let pull_guard = PullGuard::new(calls.core(), request.subscription, &response);
     let mut response = Response::new(response);
-    response.extensions_mut().insert(put_back);
+    response.extensions_mut().insert(pull_guard);
     Ok(response)
 }

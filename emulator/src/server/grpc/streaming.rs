@@ -19,7 +19,7 @@ use crate::broker::{Answer, Method, Refusal, StreamId, StreamTurn};
 use crate::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 use crate::server::calls::{Calls, stopping};
 use crate::server::core::Core;
-use crate::server::waiting::Place;
+use crate::server::waiting::Waiter;
 
 /// The responses of a stream.
 pub(in crate::server) type Stream =
@@ -60,7 +60,7 @@ fn nothing_asked() -> Refusal {
 struct OpenStream {
     core: Arc<Core>,
     id: StreamId,
-    place: Place,
+    waiter: Waiter,
     /// The answer to what the first request settled.
     confirmation: Option<StreamingPullResponse>,
     /// Notified when a request may have made room for more messages.
@@ -80,7 +80,7 @@ impl OpenStream {
     ) -> Answer<Self> {
         calls.admit(Method::StreamingPull).await?;
         let core = Arc::clone(calls.core());
-        let place = core.wait_at(&first.subscription);
+        let waiter = core.wait_at(&first.subscription);
         let (id, confirmation) = core.with(|broker, now| broker.open_stream(now, first))?;
         let asked = Arc::new(Notify::new());
         let (sender, answers) = channel(WAITING_ANSWERS);
@@ -90,7 +90,7 @@ impl OpenStream {
         Ok(Self {
             core,
             id,
-            place,
+            waiter,
             confirmation,
             asked,
             answers,
@@ -126,7 +126,7 @@ impl OpenStream {
             if self.core.stop().is_cancelled() {
                 return Some(Err(stopping()));
             }
-            let mut rung = pin!(self.place.rung());
+            let mut rung = pin!(self.waiter.rung());
             rung.as_mut().enable();
             match self.answers.try_recv() {
                 Ok(answer) => return Some(answer),

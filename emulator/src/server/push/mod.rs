@@ -49,7 +49,7 @@ impl Pushing {
             }
             tokio::select! {
                 () = pushing.core.stop().cancelled() => return,
-                () = pushing.core.stirred() => {}
+                () = pushing.core.activity() => {}
                 // Its result has been reported, or its panic printed by the runtime.
                 Some(_) = requests.join_next() => {}
             }

@@ -19,7 +19,7 @@ use axum::http::{HeaderMap, Request, Response, header};
 use self::answer::Form;
 use self::query::Query;
 use self::template::{Bound, Template};
-use super::calls::{Calls, PutBack};
+use super::calls::{Calls, PullGuard};
 use super::grpc::LARGEST_REQUEST_BYTES;
 use crate::broker::{Answer, Refusal};
 use crate::proto::{ROUTES, Route};
@@ -68,10 +68,10 @@ async fn answer(State(rest): State<Rest>, request: Request<Body>) -> Response<Bo
     };
     match rest.call(&bound, &query, &parts.headers, body).await {
         Err(refusal) => form.refused(refusal),
-        Ok((value, put_back)) => {
+        Ok((value, pull_guard)) => {
             let mut response = form.answered(value);
-            if let Some(put_back) = put_back {
-                response.extensions_mut().insert(put_back);
+            if let Some(pull_guard) = pull_guard {
+                response.extensions_mut().insert(pull_guard);
             }
             response
         }
@@ -85,13 +85,13 @@ impl Rest {
         query: &Query,
         headers: &HeaderMap,
         body: Body,
-    ) -> Answer<(serde_json::Value, Option<PutBack>)> {
+    ) -> Answer<(serde_json::Value, Option<PullGuard>)> {
         let body = read(headers, body).await?;
         let request = request::assemble(bound, query, &body)?;
         let method = bound.route.method;
         if method == PULL {
-            let (value, put_back) = self.calls.pull_json(request, patience(headers)).await?;
-            return Ok((value, Some(put_back)));
+            let (value, pull_guard) = self.calls.pull_json(request, timeout(headers)).await?;
+            return Ok((value, Some(pull_guard)));
         }
         Ok((self.calls.json(method, request).await?, None))
     }
@@ -114,7 +114,7 @@ async fn read(headers: &HeaderMap, body: Body) -> Answer<bytes::Bytes> {
 }
 
 /// How long Google's REST clients declare that they will wait, in seconds.
-fn patience(headers: &HeaderMap) -> Option<Duration> {
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let seconds: f64 = headers.get("x-server-timeout")?.to_str().ok()?.parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::stand::{LONGEST, Plan, Scene};
+use super::bench::{LONGEST, Plan, Scene};
 use super::*;
 
 /// The number of slots of a worker, and of canvases. The quiet one is canvas 0.
-const PLACES: usize = 6;
+const SLOTS: usize = 6;
 /// Queues in which all canvases may have copies.
 const QUEUES: usize = 2;
 /// Size of a small parking lot: an equal share of it is more than the quiet canvas ever needs.
-const LITTLE: usize = PLACES * 24;
+const SMALL: usize = SLOTS * 24;
 
 /// One of the things that a canvas does.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Does {
+struct Activity {
     canvas: u8,
     kind: Kind,
     at: Duration,
@@ -56,15 +56,15 @@ fn kind(most: usize) -> impl Strategy<Value = Kind> {
 }
 
 /// Other canvases emit a lot, mostly at the start, and their handlers are slow.
-fn noise() -> impl Strategy<Value = Does> {
+fn noise() -> impl Strategy<Value = Activity> {
     let at = prop_oneof![4 => Just(Duration::ZERO), 1 => seconds(0..=60)];
-    (1..PLACES as u8, kind(80), at, seconds(1..=LONGEST.as_secs()))
-        .prop_map(|(canvas, kind, at, lasts)| Does { canvas, kind, at, lasts })
+    (1..SLOTS as u8, kind(80), at, seconds(1..=LONGEST.as_secs()))
+        .prop_map(|(canvas, kind, at, lasts)| Activity { canvas, kind, at, lasts })
 }
 
 /// The quiet canvas emits little, before or during the flood.
-fn quiet() -> impl Strategy<Value = Does> {
-    (kind(6), seconds(0..=90), seconds(0..=LONGEST.as_secs())).prop_map(|(kind, at, lasts)| Does {
+fn quiet() -> impl Strategy<Value = Activity> {
+    (kind(6), seconds(0..=90), seconds(0..=LONGEST.as_secs())).prop_map(|(kind, at, lasts)| Activity {
         canvas: 0,
         kind,
         at,
@@ -73,12 +73,12 @@ fn quiet() -> impl Strategy<Value = Does> {
 }
 
 /// The share of the worker that each canvas's targets may take.
-type Shares = [usize; PLACES];
+type Shares = [usize; SLOTS];
 
-fn scene_of(all: &[Does], shares: &Shares) -> Scene {
+fn scene_of(all: &[Activity], shares: &Shares) -> Scene {
     let mut scene = Scene { queues: vec![Default::default(); QUEUES], ..Scene::default() };
-    let shares = shares.map(|size| scene.room(size));
-    for Does { canvas, kind, at, lasts } in all {
+    let shares = shares.map(|size| scene.limit(size));
+    for Activity { canvas, kind, at, lasts } in all {
         let (canvas, at, lasts) = (*canvas, *at, *lasts);
         let mut publish = |count: usize, plan: &Plan| {
             (0..count).for_each(|_| scene.publish_at(at, canvas, plan.clone()));
@@ -95,14 +95,14 @@ fn scene_of(all: &[Does], shares: &Shares) -> Scene {
                     .for_each(|number| publish(1, &Plan { due: at + lasts * (number / 4), ..plain.clone() }));
             }
             Kind::Narrow(count, limit) => {
-                let room = Some(scene.room(*limit));
-                (0..*count).for_each(|_| scene.publish_at(at, canvas, Plan { room, ..plain.clone() }));
+                let limit = Some(scene.limit(*limit));
+                (0..*count).for_each(|_| scene.publish_at(at, canvas, Plan { limit, ..plain.clone() }));
             }
             Kind::Targets(counts) => {
-                let (share, limited) = (Some(shares[usize::from(canvas)]), scene.room(1));
+                let (share, limited) = (Some(shares[usize::from(canvas)]), scene.limit(1));
                 for (number, count) in counts.iter().enumerate() {
-                    let room = (number == 0).then_some(limited);
-                    let plan = Plan { room, share, ..plain.clone() };
+                    let limit = (number == 0).then_some(limited);
+                    let plan = Plan { limit, share, ..plain.clone() };
                     (0..*count).for_each(|_| scene.publish_at(at, canvas, plan.clone()));
                 }
             }
@@ -131,17 +131,17 @@ proptest! {
         noises in prop::collection::vec(noise(), 1..12),
         quiet in prop::collection::vec(quiet(), 1..8),
         shares in prop::array::uniform6(1..4_usize),
-        prefetch in prop_oneof![Just(Some(PLACES)), Just(Some(4 * PLACES)), Just(Some(5_000)), Just(None)],
-        lot_max in prop_oneof![Just(LITTLE), Just(5_000)],
+        prefetch in prop_oneof![Just(Some(SLOTS)), Just(Some(4 * SLOTS)), Just(Some(5_000)), Just(None)],
+        lot_max in prop_oneof![Just(SMALL), Just(5_000)],
     ) {
-        let is_little = lot_max == LITTLE;
+        let is_little = lot_max == SMALL;
         let awaits = |event: Notification| !is_little || event.canvas.0.is_nil();
-        let flood = Does { canvas: 1, kind: Kind::Delays(2 * LITTLE), at: Duration::ZERO, lasts: LONGEST };
+        let flood = Activity { canvas: 1, kind: Kind::Delays(2 * SMALL), at: Duration::ZERO, lasts: LONGEST };
         let flood = is_little.then_some(flood).into_iter().collect();
         let scene = scene_of(&[quiet, noises, flood].concat(), &shares);
         let expected: BTreeMap<EventId, u32> =
             scene.plans_of(awaits).map(|(id, plan)| (id, 1 + plan.retries)).collect();
-        let config = WorkerConfig { capacity: PLACES, prefetch, lot_max, ..WorkerConfig::default() };
+        let config = WorkerConfig { capacity: SLOTS, prefetch, lot_max, ..WorkerConfig::default() };
         let starts = scene.play_until(&config, awaits);
         for start in starts.iter().filter(|start| start.asker.canvas.0.is_nil()) {
             let waited = start.at - start.since;

@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
-use wakeq_services::{Guard, Guarded, Launch};
+use wakeq_services::{ChildProcess, Guard, Launch};
 
 use super::{ATTACKER, REST};
 
@@ -33,7 +33,7 @@ pub(super) const PARTS: [&str; 6] = ["emits", "log", "keys", "names", "entities"
 
 /// An attack in progress; it ends when this is dropped.
 pub(super) struct Attack {
-    _process: Guarded,
+    _process: ChildProcess,
     counts: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
@@ -76,15 +76,15 @@ impl Attack {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a role in the test of this folder, which starts it itself"]
 async fn attacker() -> ExitCode {
-    let told = |name| std::env::var(name).expect("only the test of this folder starts this");
+    let variable = |name| std::env::var(name).expect("only the test of this folder starts this");
     let attacker = Arc::new(Attacker {
-        address: told(ADDRESS),
-        key: told(KEY),
+        address: variable(ADDRESS),
+        key: variable(KEY),
         client: reqwest::Client::builder().no_proxy().timeout(REST).build().unwrap(),
         counts: Mutex::default(),
         next: PARTS.map(|part| (part, AtomicUsize::new(0))).into(),
     });
-    let chosen = told(ATTACKS);
+    let chosen = variable(ATTACKS);
     let parts: Vec<_> =
         PARTS.into_iter().filter(|part| chosen.split(',').any(|name| name == *part)).collect();
     attacker.prepare(&parts).await;

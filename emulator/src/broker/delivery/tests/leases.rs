@@ -107,7 +107,7 @@ fn a_late_acknowledgement_counts_until_the_message_is_handed_out_again() {
     assert_eq!(numbers(&again), [2]);
     assert_eq!(
         bench.ack(&taken[1]),
-        super::super::Acked { acked: vec![taken[1].ack_id.clone()], ..Default::default() }
+        super::super::AckResult { acked: vec![taken[1].ack_id.clone()], ..Default::default() }
     );
     assert_eq!(bench.backlog(), 1, "it was handed out again: the old id changes nothing");
     bench.ack(&again[0]);

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::{Delivered, Delivery, Fate, Holder, RetryPolicy, Settings};
+use super::{Delivery, Fate, Holder, LeasedMessage, RetryPolicy, Settings};
 use crate::broker::{Message, StreamId, Time};
 
 pub(super) const LEASE: Duration = Duration::from_secs(10);
@@ -78,12 +78,12 @@ impl Bench {
         self.delivery.enqueue(self.now, message(self.last, self.now, key), fate);
     }
 
-    pub(super) fn pass(&mut self, duration: Duration) -> super::Advanced {
+    pub(super) fn pass(&mut self, duration: Duration) -> super::AdvanceResult {
         self.now = self.now + duration;
         self.delivery.advance(self.now)
     }
 
-    pub(super) fn take(&mut self, holder: Holder, most: usize) -> Vec<Delivered> {
+    pub(super) fn take(&mut self, holder: Holder, most: usize) -> Vec<LeasedMessage> {
         self.delivery.take(self.now, holder, most, usize::MAX, LEASE)
     }
 
@@ -92,20 +92,20 @@ impl Bench {
         numbers(&self.take(holder, most))
     }
 
-    pub(super) fn ack(&mut self, delivered: &Delivered) -> super::Acked {
+    pub(super) fn ack(&mut self, delivered: &LeasedMessage) -> super::AckResult {
         self.delivery.acknowledge(self.now, std::slice::from_ref(&delivered.ack_id))
     }
 
-    pub(super) fn ack_all(&mut self, delivered: &[Delivered]) -> super::Acked {
+    pub(super) fn ack_all(&mut self, delivered: &[LeasedMessage]) -> super::AckResult {
         let ids: Vec<String> = delivered.iter().map(|delivered| delivered.ack_id.clone()).collect();
         self.delivery.acknowledge(self.now, &ids)
     }
 
-    pub(super) fn modify(&mut self, delivered: &Delivered, deadline: Duration) -> super::Acked {
+    pub(super) fn modify(&mut self, delivered: &LeasedMessage, deadline: Duration) -> super::AckResult {
         self.delivery.modify_deadline(self.now, &[(delivered.ack_id.clone(), deadline)])
     }
 
-    pub(super) fn nack(&mut self, delivered: &Delivered) -> super::Acked {
+    pub(super) fn nack(&mut self, delivered: &LeasedMessage) -> super::AckResult {
         self.modify(delivered, Duration::ZERO)
     }
 
@@ -114,6 +114,6 @@ impl Bench {
     }
 }
 
-pub(super) fn numbers(delivered: &[Delivered]) -> Vec<u64> {
+pub(super) fn numbers(delivered: &[LeasedMessage]) -> Vec<u64> {
     delivered.iter().map(|delivered| delivered.message.id).collect()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::super::{Delivered, Holder, Settings};
+use super::super::{Holder, LeasedMessage, Settings};
 use crate::broker::Time;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ enum Stage {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownMessage {
     key: String,
     size: usize,
     stage: Stage,
@@ -45,7 +45,7 @@ pub(super) enum Verdict {
 pub(super) struct Model {
     settings: Settings,
     now: Time,
-    messages: BTreeMap<u64, Known>,
+    messages: BTreeMap<u64, KnownMessage>,
     leases: usize,
     /// Streams that have ended.
     closed: Vec<Holder>,
@@ -60,7 +60,7 @@ impl Model {
     pub(super) fn publish(&mut self, id: u64, key: &str, size: usize, not_before: Time) {
         let key = if self.settings.ordering { key.to_owned() } else { String::new() };
         let stage = Stage::Pending { not_before };
-        self.messages.insert(id, Known { key, size, stage, failures: 0, ids: Vec::new() });
+        self.messages.insert(id, KnownMessage { key, size, stage, failures: 0, ids: Vec::new() });
     }
 
     /// Leases expire one after the other.
@@ -86,7 +86,13 @@ impl Model {
 
     /// Checks what was handed out, in its order, and records it. `complete`: there was room for
     /// more.
-    pub(super) fn took(&mut self, holder: Holder, deadline: Duration, taken: &[Delivered], complete: bool) {
+    pub(super) fn took(
+        &mut self,
+        holder: Holder,
+        deadline: Duration,
+        taken: &[LeasedMessage],
+        complete: bool,
+    ) {
         let mut session = Vec::new();
         for delivered in taken {
             let id = delivered.message.id;
@@ -148,7 +154,7 @@ impl Model {
     }
 
     fn whose(&self, ack_id: &str) -> u64 {
-        let holds = |known: &Known| known.ids.iter().any(|(id, _)| id == ack_id);
+        let holds = |known: &KnownMessage| known.ids.iter().any(|(id, _)| id == ack_id);
         *self.messages.iter().find(|(_, known)| holds(known)).unwrap().0
     }
 
@@ -227,7 +233,7 @@ impl Model {
     /// Whether all before it in its key are settled for good.
     fn is_first(&self, id: u64) -> bool {
         let key = &self.messages[&id].key;
-        let settled = |known: &Known| matches!(known.stage, Stage::Acked | Stage::Dead);
+        let settled = |known: &KnownMessage| matches!(known.stage, Stage::Acked | Stage::Dead);
         key.is_empty()
             || self.messages.range(..id).all(|(_, earlier)| earlier.key != *key || settled(earlier))
     }
@@ -249,8 +255,7 @@ impl Model {
     }
 
     pub(super) fn held_by(&self, holder: Holder) -> (usize, usize) {
-        let holds =
-            |known: &&Known| matches!(known.stage, Stage::Leased { holder: other, .. } if other == holder);
+        let holds = |known: &&KnownMessage| matches!(known.stage, Stage::Leased { holder: other, .. } if other == holder);
         self.messages
             .values()
             .filter(holds)

@@ -11,7 +11,7 @@ use super::super::list::{List, NONE};
 use super::super::slot::{Lane, State};
 use super::model::{Model, Verdict};
 use super::*;
-use crate::broker::faults::{Chance, Faults, Purpose};
+use crate::broker::faults::{Faults, Purpose, SeededRng};
 
 const MOST: usize = 4;
 const MOST_BYTES: usize = 35;
@@ -123,7 +123,7 @@ impl Run {
     }
 
     /// Takes within the flow control that all streams here have.
-    fn take(&mut self, holder: Holder, most: usize) -> (Vec<Delivered>, usize, usize) {
+    fn take(&mut self, holder: Holder, most: usize) -> (Vec<LeasedMessage>, usize, usize) {
         let (messages, bytes) = match holder {
             Holder::Stream(stream) => self.bench.delivery.held_by(stream),
             Holder::Pull | Holder::Push => (0, 0),
@@ -146,7 +146,7 @@ impl Run {
     }
 }
 
-fn verdict(answer: &super::super::Acked, id: &String) -> Verdict {
+fn verdict(answer: &super::super::AckResult, id: &String) -> Verdict {
     assert!(answer.invalid.is_empty());
     if answer.acked.contains(id) {
         Verdict::Acked
@@ -344,13 +344,13 @@ proptest! {
     fn with_faults_nothing_but_what_they_say_goes_wrong(seed: u64, ordering: bool, exactly_once: bool) {
         let faults = Faults { duplicate: 0.2, delay: 0.2, reorder: 0.2, longest_delay: secs(60), ..Faults::default() };
         let run = || {
-            let mut chance = Chance::new(seed, Purpose::Messages);
+            let mut rng = SeededRng::new(seed, Purpose::Messages);
             let mut bench = Bench::new(Settings { ordering, exactly_once, ..settings() });
             let mut taken = Vec::new();
             for round in 0..40 {
                 if round < 20 {
                     for key in ["", "x", "y"] {
-                        bench.publish_with(key, faults.fate(&mut chance).unwrap());
+                        bench.publish_with(key, faults.fate(&mut rng).unwrap());
                     }
                 }
                 let now = [A, B].into_iter().flat_map(|holder| bench.take(holder, 4)).collect::<Vec<_>>();

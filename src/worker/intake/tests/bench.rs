@@ -23,8 +23,8 @@ pub(super) struct Plan {
     /// It fails this often, and is retried after this delay.
     pub(super) retries: u32,
     pub(super) retry_delay: Duration,
-    /// The rooms that it needs, by number: its handler's, and its canvas's share for targets.
-    pub(super) room: Option<usize>,
+    /// The limits that it needs permits of, by number: its handler's, and its canvas's for targets.
+    pub(super) limit: Option<usize>,
     pub(super) share: Option<usize>,
     /// The next event of its object.
     pub(super) next: Option<Notification>,
@@ -41,13 +41,13 @@ pub(super) struct Start {
     /// When it was due.
     pub(super) due: Duration,
     /// When it started, and since when it could have: it was due, this worker had received it, its
-    /// rooms had a free permit, and the previous turn of its canvas, for any event, was over.
+    /// limits had a free permit, and the previous turn of its canvas, for any event, was over.
     pub(super) at: Duration,
     pub(super) since: Duration,
 }
 
-/// A room, and when it was last full.
-struct Place {
+/// A semaphore that runs share, and when it was last full.
+struct SharedLimit {
     semaphore: Arc<Semaphore>,
     size: usize,
     running: usize,
@@ -58,21 +58,21 @@ struct Place {
 type Facets = VecDeque<(CanvasId, VecDeque<Notification>)>;
 
 /// Runs plans instead of the machine.
-pub(super) struct Stand {
+pub(super) struct TestBench {
     began: Instant,
     plans: Mutex<HashMap<EventId, Plan>>,
-    places: Mutex<Vec<Place>>,
+    limits: Mutex<Vec<SharedLimit>>,
     queues: Mutex<Vec<Facets>>,
     /// When each canvas had its last turn.
     turns: Mutex<HashMap<CanvasId, Duration>>,
     /// When this worker last received each event, or, for one that asks for others, when it last
     /// ran one.
-    pub(super) heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    pub(super) received: Arc<Mutex<HashMap<EventId, Duration>>>,
     /// All starts, in order.
     pub(super) starts: Mutex<Vec<Start>>,
 }
 
-impl Stand {
+impl TestBench {
     pub(super) fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
         of.lock().unwrap()
     }
@@ -91,64 +91,64 @@ impl Stand {
         taken
     }
 
-    /// Takes permits of both of its rooms, the share last; the error names the one that is missing.
-    fn enter(&self, plan: &Plan, room: &mut Room) -> Result<(), Halt> {
-        let places = Self::lock(&self.places);
-        for (kind, number) in [(RoomKind::Handler, plan.room), (RoomKind::Canvas, plan.share)] {
-            if let Some(place) = number.map(|number| &places[number])
-                && !room.enter(kind, &place.semaphore, 1)
+    /// Takes permits of both of its limits, the share last; the error names the missing one.
+    fn acquire(&self, plan: &Plan, permits: &mut Permits) -> Result<(), RunEnd> {
+        let limits = Self::lock(&self.limits);
+        for (kind, number) in [(PermitKind::Handler, plan.limit), (PermitKind::Canvas, plan.share)] {
+            if let Some(limit) = number.map(|number| &limits[number])
+                && !permits.try_acquire(kind, &limit.semaphore, 1)
             {
-                return Err(Halt::Room(kind, Arc::clone(&place.semaphore), 1));
+                return Err(RunEnd::NeedsPermits(kind, Arc::clone(&limit.semaphore), 1));
             }
         }
         Ok(())
     }
 
-    /// Counts a run in or out of the rooms of a plan; returns since when all had a free permit.
-    fn in_rooms(&self, plan: &Plan, begins: bool) -> Duration {
-        let (mut places, mut since) = (Self::lock(&self.places), Duration::ZERO);
-        for number in [plan.room, plan.share].into_iter().flatten() {
-            let place = &mut places[number];
-            since = since.max(place.full_until);
-            if place.running == place.size {
-                place.full_until = self.began.elapsed();
+    /// Counts a run in or out of the limits of a plan; returns since when all had a free permit.
+    fn count_run(&self, plan: &Plan, begins: bool) -> Duration {
+        let (mut limits, mut since) = (Self::lock(&self.limits), Duration::ZERO);
+        for number in [plan.limit, plan.share].into_iter().flatten() {
+            let limit = &mut limits[number];
+            since = since.max(limit.full_until);
+            if limit.running == limit.size {
+                limit.full_until = self.began.elapsed();
             }
-            place.running = if begins { place.running + 1 } else { place.running - 1 };
+            limit.running = if begins { limit.running + 1 } else { limit.running - 1 };
         }
         since
     }
 
-    async fn perform(&self, asker: Notification, room: &mut Room) -> (Halt, Notification) {
+    async fn perform(&self, asker: Notification, permits: &mut Permits) -> (RunEnd, Notification) {
         let turn_before =
             Self::lock(&self.turns).insert(asker.canvas, self.began.elapsed()).unwrap_or_default();
         tokio::time::sleep(LOOK).await;
         let asks = Self::lock(&self.plans)[&asker.id].clone();
         if let Some(left) = asks.due.checked_sub(self.began.elapsed()).filter(|left| !left.is_zero()) {
-            return (Halt::Wait(When::In(left)), asker);
+            return (RunEnd::Wait(When::In(left)), asker);
         }
-        if let Err(halt) = self.enter(&asks, room) {
-            return (halt, asker);
+        if let Err(end) = self.acquire(&asks, permits) {
+            return (end, asker);
         }
         let ran = match asks.queue.map(|queue| self.turn(queue)) {
             None => asker,
             Some(Some(turn)) => turn,
-            Some(None) => return (Halt::Answer(Answer::Acknowledge), asker),
+            Some(None) => return (RunEnd::Answer(Answer::Acknowledge), asker),
         };
-        let heard = Self::lock(&self.heard).get(&asker.id).copied().unwrap_or_default();
-        let since = asks.due.max(heard).max(turn_before).max(self.in_rooms(&asks, true));
+        let received = Self::lock(&self.received).get(&asker.id).copied().unwrap_or_default();
+        let since = asks.due.max(received).max(turn_before).max(self.count_run(&asks, true));
         let (due, at) = (asks.due, self.began.elapsed());
         Self::lock(&self.starts).push(Start { notification: ran, asker, due, at, since });
         let plan = Self::lock(&self.plans)[&ran.id].clone();
         tokio::time::sleep(plan.lasts).await;
-        self.in_rooms(&asks, false);
+        self.count_run(&asks, false);
         if ran != asker {
-            Self::lock(&self.heard).insert(asker.id, self.began.elapsed());
+            Self::lock(&self.received).insert(asker.id, self.began.elapsed());
         }
-        (if plan.retries > 0 { self.fail(ran) } else { Halt::Answer(Answer::Acknowledge) }, ran)
+        (if plan.retries > 0 { self.fail(ran) } else { RunEnd::Answer(Answer::Acknowledge) }, ran)
     }
 
     /// The event is retried; in a queue it goes behind the copies that are there.
-    fn fail(&self, ran: Notification) -> Halt {
+    fn fail(&self, ran: Notification) -> RunEnd {
         let mut plans = Self::lock(&self.plans);
         let known = plans.get_mut(&ran.id).unwrap();
         known.retries -= 1;
@@ -158,7 +158,7 @@ impl Stand {
         if let Some(queue) = queue {
             add(&mut Self::lock(&self.queues)[queue], ran);
         }
-        Halt::Wait(When::In(delay))
+        RunEnd::Wait(When::In(delay))
     }
 }
 
@@ -169,10 +169,10 @@ fn add(facets: &mut Facets, copy: Notification) {
     }
 }
 
-impl Runs for Stand {
-    async fn run(&self, notification: Notification, mut room: Room) -> Finished {
-        let (halt, ran) = self.perform(notification, &mut room).await;
-        let over = matches!(halt, Halt::Answer(_));
+impl NotificationRunner for TestBench {
+    async fn run(&self, notification: Notification, mut permits: Permits) -> FinishedRun {
+        let (end, ran) = self.perform(notification, &mut permits).await;
+        let over = matches!(end, RunEnd::Answer(_));
         let next = Self::lock(&self.plans)[&ran.id].next.filter(|_| over);
         if let Some(next) = next {
             // Its turn comes now.
@@ -186,10 +186,10 @@ impl Runs for Stand {
             attempt: None,
             error: None,
             took: None,
-            verdict: halt.verdict(),
+            verdict: end.verdict(),
         };
         let again = (ran != notification).then_some(notification);
-        Finished { halt, room, report, fault: None, next: next.into_iter().collect(), again }
+        FinishedRun { end, permits, report, fault: None, next: next.into_iter().collect(), again }
     }
 }
 
@@ -202,8 +202,8 @@ pub(super) struct Scene {
     pub(super) later: Vec<(Duration, Notification)>,
     pub(super) plans: HashMap<EventId, Plan>,
     pub(super) canvases: HashMap<EventId, CanvasId>,
-    /// The number of permits of each room.
-    pub(super) rooms: Vec<usize>,
+    /// The number of permits of each limit.
+    pub(super) limits: Vec<usize>,
     pub(super) queues: Vec<Facets>,
 }
 
@@ -248,10 +248,10 @@ impl Scene {
         next.into_iter().for_each(|first| self.say_at(when, first));
     }
 
-    /// Adds a room with `size` permits and returns its number.
-    pub(super) fn room(&mut self, size: usize) -> usize {
-        self.rooms.push(size);
-        self.rooms.len() - 1
+    /// Adds a limit with `size` permits and returns its number.
+    pub(super) fn limit(&mut self, size: usize) -> usize {
+        self.limits.push(size);
+        self.limits.len() - 1
     }
 
     /// Runs everything and returns all starts, in order.
@@ -271,12 +271,12 @@ impl Scene {
             let mut later = std::mem::take(&mut self.later);
             later.sort_by_key(|(when, _)| *when);
             let published = std::mem::take(&mut self.published);
-            let stand = self.stand();
+            let bench = self.bench();
             let local = LocalNotifier::new();
-            let heard = Arc::clone(&stand.heard);
-            let notifier: Arc<dyn Notifier> = Arc::new(Listening { local, heard, began: stand.began });
+            let received = Arc::clone(&bench.received);
+            let notifier: Arc<dyn Notifier> = Arc::new(Listening { local, received, began: bench.began });
             notifier.publish(&published).await.unwrap();
-            let mut work = Work::start_with(stand, &notifier, config).await;
+            let mut work = Work::start_with(bench, &notifier, config).await;
             let saying = tokio::spawn(async move {
                 let began = Instant::now();
                 for (when, notification) in later {
@@ -284,9 +284,9 @@ impl Scene {
                     notifier.publish(&[notification]).await.unwrap();
                 }
             });
-            let stand = Arc::clone(&work.stand);
+            let bench = Arc::clone(&work.bench);
             let started =
-                || Stand::lock(&stand.starts).iter().filter(|start| awaits(start.notification)).count();
+                || TestBench::lock(&bench.starts).iter().filter(|start| awaits(start.notification)).count();
             while started() < expected {
                 let report = tokio::time::timeout(1_000 * LONGEST, work.ended.recv()).await;
                 report.expect("something is left, and does not run");
@@ -294,7 +294,7 @@ impl Scene {
             saying.await.unwrap();
             work.stop.cancel();
             assert!(work.working.await.unwrap());
-            std::mem::take(&mut *Stand::lock(&work.stand.starts))
+            std::mem::take(&mut *TestBench::lock(&work.bench.starts))
         })
     }
 
@@ -307,18 +307,18 @@ impl Scene {
         self.plans.iter().map(|(id, plan)| (*id, plan)).filter(move |(id, _)| of_them(*id))
     }
 
-    pub(super) fn stand(self) -> Arc<Stand> {
-        let places = self.rooms.into_iter().map(|size| {
+    pub(super) fn bench(self) -> Arc<TestBench> {
+        let limits = self.limits.into_iter().map(|size| {
             let semaphore = Arc::new(Semaphore::new(size));
-            Place { semaphore, size, running: 0, full_until: Duration::ZERO }
+            SharedLimit { semaphore, size, running: 0, full_until: Duration::ZERO }
         });
-        Arc::new(Stand {
+        Arc::new(TestBench {
             began: Instant::now(),
             plans: Mutex::new(self.plans),
-            places: Mutex::new(places.collect()),
+            limits: Mutex::new(limits.collect()),
             queues: Mutex::new(self.queues),
             turns: Mutex::default(),
-            heard: Arc::default(),
+            received: Arc::default(),
             starts: Mutex::default(),
         })
     }
@@ -330,7 +330,7 @@ fn config(capacity: usize, prefetch: impl Into<Option<usize>>) -> WorkerConfig {
 
 /// The intake of a worker, running.
 pub(super) struct Work {
-    pub(super) stand: Arc<Stand>,
+    pub(super) bench: Arc<TestBench>,
     pub(super) ended: mpsc::Receiver<RunReport>,
     pub(super) stop: CancellationToken,
     pub(super) working: tokio::task::JoinHandle<bool>,
@@ -338,23 +338,23 @@ pub(super) struct Work {
 
 impl Work {
     pub(super) async fn start(
-        stand: Arc<Stand>,
+        bench: Arc<TestBench>,
         notifier: &Arc<dyn Notifier>,
         capacity: usize,
         prefetch: impl Into<Option<usize>>,
     ) -> Self {
-        Self::start_with(stand, notifier, &config(capacity, prefetch)).await
+        Self::start_with(bench, notifier, &config(capacity, prefetch)).await
     }
 
     pub(super) async fn start_with(
-        stand: Arc<Stand>,
+        bench: Arc<TestBench>,
         notifier: &Arc<dyn Notifier>,
         config: &WorkerConfig,
     ) -> Self {
         let subscription = notifier.subscribe(config.held_max()).await.unwrap();
         let (reports, ended) = mpsc::channel(1_000_000);
         let intake = Intake::new(
-            Arc::clone(&stand),
+            Arc::clone(&bench),
             Arc::clone(notifier),
             config,
             Arc::new(Counters::default()),
@@ -363,20 +363,20 @@ impl Work {
         );
         let stop = CancellationToken::new();
         let working = tokio::spawn(intake.run(subscription, stop.clone(), CancellationToken::new()));
-        Self { stand, ended, stop, working }
+        Self { bench, ended, stop, working }
     }
 }
 
 /// Records when the worker receives each event; again, if it had left it to others.
 struct Listening {
     local: LocalNotifier,
-    heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    received: Arc<Mutex<HashMap<EventId, Duration>>>,
     began: Instant,
 }
 
 struct ListeningStream {
     stream: Box<dyn Subscription>,
-    heard: Arc<Mutex<HashMap<EventId, Duration>>>,
+    received: Arc<Mutex<HashMap<EventId, Duration>>>,
     began: Instant,
 }
 
@@ -388,7 +388,7 @@ impl Notifier for Listening {
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
         let stream = self.local.subscribe(max_outstanding).await?;
-        Ok(Box::new(ListeningStream { stream, heard: Arc::clone(&self.heard), began: self.began }))
+        Ok(Box::new(ListeningStream { stream, received: Arc::clone(&self.received), began: self.began }))
     }
 }
 
@@ -397,7 +397,7 @@ impl Subscription for ListeningStream {
     async fn next(&mut self) -> Option<Delivery> {
         let delivery = self.stream.next().await?;
         if let Ok(notification) = &delivery.notification {
-            Stand::lock(&self.heard).insert(notification.id, self.began.elapsed());
+            TestBench::lock(&self.received).insert(notification.id, self.began.elapsed());
         }
         Some(delivery)
     }

@@ -9,11 +9,11 @@ use crate::store::positions::PositionMove;
 use crate::store::{Store, StoreError};
 
 /// Most entities of a type that are set aside at a time.
-pub(crate) const ASIDES_MAX: usize = 32;
+pub(crate) const ISOLATED_MAX: usize = 32;
 
-/// An entity that is set aside.
+/// An entity that is set aside: it is processed in isolation from the rest of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct EntityAside {
+pub(crate) struct IsolatedEntity {
     pub(crate) canvas: CanvasId,
     pub(crate) id: StreamName,
     /// Its events up to here are done.
@@ -24,7 +24,7 @@ pub(crate) struct EntityAside {
 
 /// How far a batch has taken an entity that is set aside.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AsideStep {
+pub(crate) struct IsolatedStep {
     pub(crate) canvas: CanvasId,
     pub(crate) id: StreamName,
     pub(crate) after: i64,
@@ -32,10 +32,10 @@ pub(crate) struct AsideStep {
 
 impl Store {
     /// The entities of a type that are set aside, longest first; at most 32.
-    pub(crate) async fn entity_asides(
+    pub(crate) async fn isolated_entities(
         &self,
         entity_type: &EntityType,
-    ) -> Result<Vec<EntityAside>, StoreError> {
+    ) -> Result<Vec<IsolatedEntity>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select canvas_id, id::text as "id!", after, alone from wakeq.entity_asides
@@ -45,7 +45,7 @@ impl Store {
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("read which entities are set aside", rows)?;
         let aside = |canvas, id: String, after, alone| {
-            Some(EntityAside { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
+            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
         };
         Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
     }
@@ -53,7 +53,7 @@ impl Store {
     /// Sets an entity aside at the current position, because of an event with which this many
     /// owners were lost. Returns whether the position is still there under that epoch. An entity
     /// that is already set aside stays as it is.
-    pub(crate) async fn set_entity_aside(
+    pub(crate) async fn isolate_entity(
         &self,
         held: &PositionMove<'_>,
         entity: &EntityId,
@@ -89,7 +89,7 @@ impl Store {
     /// Notes that an event of an entity that is set aside is being processed alone. Returns the
     /// number of such attempts that have had no outcome, this one included; `None` if the entity is
     /// not set aside, or under another epoch than the owner's.
-    pub(crate) async fn suspect_aside(
+    pub(crate) async fn suspect_isolated(
         &self,
         entity: &EntityId,
         epoch: i64,
@@ -115,7 +115,11 @@ impl Store {
     }
 
     /// Uncounts the attempt: the event was not the reason why it had no outcome.
-    pub(crate) async fn acquit_aside(&self, entity: &EntityId, epoch: i64) -> Result<(), StoreError> {
+    pub(crate) async fn uncount_isolated_attempt(
+        &self,
+        entity: &EntityId,
+        epoch: i64,
+    ) -> Result<(), StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.entity_asides set losses = greatest(losses - 1, 0)
@@ -126,8 +130,8 @@ impl Store {
             entity.id.as_str() as _,
             epoch
         );
-        let acquitted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("uncount an attempt on an event of an entity that is set aside", acquitted).map(drop)
+        let uncounted = session.limit(|connection| query.execute(connection)).await;
+        session.answered("uncount an attempt on an event of an entity that is set aside", uncounted).map(drop)
     }
 
     /// Takes an entity back, if everything that was sent to it up to the position is done; returns

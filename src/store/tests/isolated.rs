@@ -27,25 +27,25 @@ async fn what_is_set_aside_is_its_owner_s_and_its_canvas_s() {
     let [own, other] =
         [CanvasId::DEFAULT, OTHER].map(|canvas| EntityId::new(canvas, "account", "ada").unwrap());
     for foreign in [PositionMove { epoch: 2, ..held }, PositionMove { from: 1, to: 1, ..held }] {
-        assert!(!store.set_entity_aside(&foreign, &own, 9, (5, 1)).await.unwrap());
+        assert!(!store.isolate_entity(&foreign, &own, 9, (5, 1)).await.unwrap());
     }
     assert_eq!(rows(&table).await, []);
-    assert!(store.set_entity_aside(&held, &own, 9, (5, 1)).await.unwrap());
-    assert!(store.set_entity_aside(&held, &own, 99, (6, 2)).await.unwrap(), "it stays as it was");
-    assert!(store.set_entity_aside(&held, &other, 9, (5, 0)).await.unwrap());
-    let aside = store.entity_asides(&entity_type).await.unwrap();
+    assert!(store.isolate_entity(&held, &own, 9, (5, 1)).await.unwrap());
+    assert!(store.isolate_entity(&held, &own, 99, (6, 2)).await.unwrap(), "it stays as it was");
+    assert!(store.isolate_entity(&held, &other, 9, (5, 0)).await.unwrap());
+    let aside = store.isolated_entities(&entity_type).await.unwrap();
     let known: Vec<_> = aside.iter().map(|one| (one.canvas, one.after, one.alone)).collect();
     assert_eq!(known, [(CanvasId::DEFAULT, 0, 9), (OTHER, 0, 9)]);
-    assert_eq!(store.entity_asides(&"order".parse().unwrap()).await.unwrap(), []);
-    assert_eq!(store.suspect_aside(&own, 2, 5).await.unwrap(), None, "another epoch");
-    assert_eq!(store.suspect_aside(&own, 3, 5).await.unwrap(), Some(2));
-    assert_eq!(store.suspect_aside(&other, 3, 7).await.unwrap(), Some(1));
-    assert_eq!(store.suspect_aside(&own, 3, 5).await.unwrap(), Some(3));
-    store.acquit_aside(&own, 2).await.unwrap();
-    store.acquit_aside(&own, 3).await.unwrap();
+    assert_eq!(store.isolated_entities(&"order".parse().unwrap()).await.unwrap(), []);
+    assert_eq!(store.suspect_isolated(&own, 2, 5).await.unwrap(), None, "another epoch");
+    assert_eq!(store.suspect_isolated(&own, 3, 5).await.unwrap(), Some(2));
+    assert_eq!(store.suspect_isolated(&other, 3, 7).await.unwrap(), Some(1));
+    assert_eq!(store.suspect_isolated(&own, 3, 5).await.unwrap(), Some(3));
+    store.uncount_isolated_attempt(&own, 2).await.unwrap();
+    store.uncount_isolated_attempt(&own, 3).await.unwrap();
     let (first, second) = (CanvasId::DEFAULT.0, OTHER.0);
     assert_eq!(rows(&table).await, [(first, 0, Some(5), 2), (second, 0, Some(7), 1)]);
-    assert_eq!(store.suspect_aside(&own, 3, 6).await.unwrap(), Some(1), "another event");
+    assert_eq!(store.suspect_isolated(&own, 3, 6).await.unwrap(), Some(1), "another event");
 }
 
 /// An entity is taken back once nothing that was sent to it is left, up to the position; what was
@@ -68,7 +68,7 @@ async fn an_entity_is_taken_back_when_nothing_is_left() {
     let [own, other] =
         [CanvasId::DEFAULT, OTHER].map(|canvas| EntityId::new(canvas, "account", "ada").unwrap());
     for entity in [&own, &other] {
-        assert!(store.set_entity_aside(&held, entity, 9, (5, 1)).await.unwrap());
+        assert!(store.isolate_entity(&held, entity, 9, (5, 1)).await.unwrap());
     }
     assert!(store.move_position(&held).await.unwrap());
     held.from = 6;

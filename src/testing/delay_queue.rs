@@ -1,4 +1,4 @@
-//! The kit's parking lot: notifications that wait for their time, on the kit's clock. It runs
+//! The kit's delay queue: notifications that wait for their time, on the kit's clock. It runs
 //! nothing.
 
 use std::collections::BTreeMap;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::event::{EventId, Notification};
 
-/// Notifications that wait for their time: the parking lot of a worker, on the kit's clock.
+/// Notifications that wait for their time, as in a worker's memory, on the kit's clock.
 #[derive(Default)]
-pub(super) struct Lot {
+pub(super) struct DelayQueue {
     waiting: Mutex<Waiting>,
     /// Since when the clock of a database has run, in addition to what the kit moves.
     running_since: Option<Instant>,
@@ -22,9 +22,9 @@ struct Waiting {
     notifications: BTreeMap<EventId, (Notification, Duration)>,
 }
 
-impl Lot {
+impl DelayQueue {
     /// For a kit on a database, whose clock runs by itself.
-    pub(super) fn beside_a_database() -> Self {
+    pub(super) fn on_database_clock() -> Self {
         Self { running_since: Some(Instant::now()), ..Self::default() }
     }
 
@@ -53,7 +53,7 @@ impl Lot {
         self.waiting().notifications.remove(&event);
     }
 
-    /// Whether something has fallen due since [`Lot::due`], as can happen beside a database.
+    /// Whether something has fallen due since [`DelayQueue::due`], as can happen beside a database.
     pub(super) fn has_due(&self) -> bool {
         let age = self.age();
         self.waiting().notifications.values().any(|(_, until)| *until <= age)

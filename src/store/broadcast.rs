@@ -1,12 +1,12 @@
 //! What listeners receive about a new event.
 
-use super::{Inserted, NewEvent};
+use super::{InsertOutcome, NewEvent};
 use crate::event::{Broadcast, Place};
 
 impl NewEvent {
     /// What listeners receive once the event is committed; `None` if it was already known.
-    pub(crate) fn broadcast(&self, inserted: &Inserted) -> Option<Broadcast> {
-        let Inserted::New { link, .. } = inserted else { return None };
+    pub(crate) fn broadcast(&self, inserted: &InsertOutcome) -> Option<Broadcast> {
+        let InsertOutcome::New { link, .. } = inserted else { return None };
         Some(Broadcast {
             id: self.id,
             address: self.address.clone(),

@@ -10,9 +10,9 @@ use crate::event::Name;
 
 /// When this process next looks for events that became due in each queue.
 #[derive(Debug, Default)]
-pub(super) struct Looks(Mutex<HashMap<Name, Instant>>);
+pub(super) struct DueChecks(Mutex<HashMap<Name, Instant>>);
 
-impl Looks {
+impl DueChecks {
     /// Most queues that are remembered; for others a look comes too early.
     const KNOWN_MAX: usize = 1000;
 

@@ -6,7 +6,7 @@ use crate::event::{RuleKind, Schedule, Turn};
 
 /// The result of the checks for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum CheckResult {
     /// An earlier event of its lane is left.
     Behind,
     /// Its lane is halted, because an event in it died.
@@ -23,13 +23,13 @@ pub enum Standing {
     Ready,
 }
 
-impl Standing {
+impl CheckResult {
     /// The result as one word.
     ///
     /// ```
-    /// use wakeq::{RuleKind, Standing};
+    /// use wakeq::{CheckResult, RuleKind};
     ///
-    /// assert_eq!(Standing::Held(RuleKind::Pause).as_str(), "paused");
+    /// assert_eq!(CheckResult::Held(RuleKind::Pause).as_str(), "paused");
     /// ```
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,7 +44,7 @@ impl Standing {
         }
     }
 
-    /// Parses what [`Standing::as_str`] returns.
+    /// Parses what [`CheckResult::as_str`] returns.
     pub fn parse(word: &str) -> Option<Self> {
         let all = [
             Self::Behind,
@@ -56,7 +56,7 @@ impl Standing {
             Self::Held(RuleKind::Block),
             Self::Ready,
         ];
-        all.into_iter().find(|standing| standing.as_str() == word)
+        all.into_iter().find(|result| result.as_str() == word)
     }
 
     /// The outcome with which a run would leave the checks.
@@ -74,19 +74,19 @@ impl Standing {
     }
 }
 
-/// Applies the checks in the machine's order.
-pub fn look(schedule: Schedule, policy: &Policy) -> Standing {
+/// Applies the checks in the machine's order, without an effect.
+pub fn check_schedule(schedule: Schedule, policy: &Policy) -> CheckResult {
     match schedule.turn {
-        Turn::Behind => return Standing::Behind,
-        Turn::Halted => return Standing::Halted,
-        Turn::Held | Turn::Passed => return Standing::FacetHeld,
+        Turn::Behind => return CheckResult::Behind,
+        Turn::Halted => return CheckResult::Halted,
+        Turn::Held | Turn::Passed => return CheckResult::FacetHeld,
         Turn::First => {}
     }
     if delay_check(schedule, policy).0 == Outcome::DelayNotYet {
-        Standing::Delayed
+        CheckResult::Delayed
     } else if lock_check(schedule, policy).0 == Outcome::IsLocked {
-        Standing::Running
+        CheckResult::Running
     } else {
-        schedule.rule.map_or(Standing::Ready, Standing::Held)
+        schedule.rule.map_or(CheckResult::Ready, CheckResult::Held)
     }
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::event::Notification;
-use crate::notify::{Answer, Delivery, Notifier, Subscription};
+use crate::notify::{AckHandle, Delivery, Notifier, Subscription};
 
 /// Most notifications published at once.
 const BATCH_MAX: usize = 1_000;
@@ -18,39 +18,39 @@ const BATCH_MAX: usize = 1_000;
 /// Publishes notifications that this worker has no use for, to any worker that has room. If the
 /// process ends in the meantime, or the broker refuses, the event's promise makes up for it.
 #[derive(Debug)]
-pub(super) struct Onward {
-    others: Others,
+pub(super) struct Republisher {
+    sender: RepublishSender,
     publishing: AbortOnDropHandle<()>,
 }
 
-impl Onward {
+impl Republisher {
     /// Holds up to `waiting_max` notifications that are not yet published.
     pub(super) fn start(notifier: Arc<dyn Notifier>, waiting_max: usize) -> Self {
-        let (others, given) = mpsc::channel(waiting_max.max(1));
-        let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, given)));
-        Self { others: Others(others), publishing }
+        let (sender, receiver) = mpsc::channel(waiting_max.max(1));
+        let publishing = AbortOnDropHandle::new(tokio::spawn(publish_all(notifier, receiver)));
+        Self { sender: RepublishSender(sender), publishing }
     }
 
-    /// The other workers.
-    pub(super) fn others(&self) -> Others {
-        self.others.clone()
+    /// A sender of notifications to the other workers.
+    pub(super) fn sender(&self) -> RepublishSender {
+        self.sender.clone()
     }
 
     /// A delivery of this notification that did not come from the broker.
     pub(super) fn delivery(&self, notification: Notification) -> Delivery {
-        let answer = OnwardAnswer { others: self.others.clone(), notification };
-        Delivery::new(&notification.body(), Box::new(answer))
+        let ack = RepublishAck { sender: self.sender.clone(), notification };
+        Delivery::new(&notification.body(), Box::new(ack))
     }
 
     /// Leaves to the other workers what the broker sent to this one.
-    pub(super) fn leave(&self, notification: Notification, delivery: Delivery) {
-        self.others.leave(notification, delivery);
+    pub(super) fn republish(&self, notification: Notification, delivery: Delivery) {
+        self.sender.republish(notification, delivery);
     }
 
     /// Returns once every notification is published whose delivery was dropped or answered, or
     /// after `within`.
     pub(super) async fn close(self, within: Duration) {
-        drop(self.others);
+        drop(self.sender);
         if tokio::time::timeout(within, self.publishing).await.is_err() {
             tracing::warn!(
                 "not all notifications that waited here were published; the probe will \
@@ -60,27 +60,28 @@ impl Onward {
     }
 }
 
-/// The other workers. They receive everything given to them before the last clone is dropped.
+/// Sends notifications to the other workers. They receive everything that is sent before the last
+/// clone is dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Others(mpsc::Sender<Notification>);
+pub(super) struct RepublishSender(mpsc::Sender<Notification>);
 
-impl Others {
-    fn give(&self, notification: Notification) {
+impl RepublishSender {
+    fn send(&self, notification: Notification) {
         if self.0.try_send(notification).is_err() {
             tracing::warn!(event = %notification.id, "too many notifications wait to be published; \
                                                       the probe will publish this one");
         }
     }
 
-    fn leave(&self, notification: Notification, delivery: Delivery) {
+    fn republish(&self, notification: Notification, delivery: Delivery) {
         delivery.acknowledge();
-        self.give(notification);
+        self.send(notification);
     }
 }
 
 /// Closes a subscription, and leaves to the other workers what it had received and not handed out.
 /// A message that is not a notification is delivered again, to one of them.
-pub(super) async fn close(mut subscription: Box<dyn Subscription>, others: Others, grace: Duration) {
+pub(super) async fn close(mut subscription: Box<dyn Subscription>, sender: RepublishSender, grace: Duration) {
     subscription.stop();
     let mut rest = Vec::new();
     // Answered only when all are collected: the broker would send more in place of those answered.
@@ -89,35 +90,35 @@ pub(super) async fn close(mut subscription: Box<dyn Subscription>, others: Other
     }
     for delivery in rest {
         if let Ok(notification) = delivery.notification {
-            others.leave(notification, delivery);
+            sender.republish(notification, delivery);
         }
     }
-    drop(others);
+    drop(sender);
     subscription.close(grace).await;
 }
 
-struct OnwardAnswer {
-    others: Others,
+struct RepublishAck {
+    sender: RepublishSender,
     notification: Notification,
 }
 
-impl std::fmt::Debug for OnwardAnswer {
+impl std::fmt::Debug for RepublishAck {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_tuple("OnwardAnswer").field(&self.notification.id).finish()
+        formatter.debug_tuple("RepublishAck").field(&self.notification.id).finish()
     }
 }
 
-impl Answer for OnwardAnswer {
+impl AckHandle for RepublishAck {
     fn acknowledge(self: Box<Self>) {}
 
     fn put_back(self: Box<Self>) {
-        self.others.give(self.notification);
+        self.sender.send(self.notification);
     }
 }
 
-async fn publish_all(notifier: Arc<dyn Notifier>, mut given: mpsc::Receiver<Notification>) {
+async fn publish_all(notifier: Arc<dyn Notifier>, mut receiver: mpsc::Receiver<Notification>) {
     let mut batch = Vec::new();
-    while given.recv_many(&mut batch, BATCH_MAX).await > 0 {
+    while receiver.recv_many(&mut batch, BATCH_MAX).await > 0 {
         if notifier.wakes()
             && let Err(error) = notifier.publish(&batch).await
         {

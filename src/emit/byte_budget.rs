@@ -9,14 +9,14 @@ use super::{EVENTS_MAX, EmitError, Queue};
 use crate::event::Event;
 use crate::store::{NewEvent, StoreError};
 
-/// How many bytes of values may wait.
+/// A limit on the bytes of values that wait, with a permit per byte.
 #[derive(Clone)]
-pub(super) struct Room {
+pub(super) struct ByteBudget {
     bytes: Arc<Semaphore>,
     half: u32,
 }
 
-impl Room {
+impl ByteBudget {
     pub(super) fn new(most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS).min(u32::MAX as usize);
         Self { bytes: Arc::new(Semaphore::new(most)), half: u32::try_from(most / 2).unwrap_or(u32::MAX) }
@@ -29,27 +29,27 @@ impl Room {
     }
 }
 
-/// The events of one call, which ids the caller chose, and the room for their values.
-pub(super) struct Checked {
+/// The events of one call, which ids the caller chose, and the permit for their bytes.
+pub(super) struct CheckedEvents {
     pub(super) events: Vec<NewEvent>,
     pub(super) chosen: Vec<bool>,
-    pub(super) room: OwnedSemaphorePermit,
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 impl Queue {
-    pub(super) fn all_checked(&self, events: Vec<Event>) -> Result<Checked, EmitError> {
+    pub(super) fn all_checked(&self, events: Vec<Event>) -> Result<CheckedEvents, EmitError> {
         if events.len() > EVENTS_MAX {
             return Err(EmitError::TooMany(events.len()));
         }
         let chosen: Vec<bool> = events.iter().map(|event| event.id.is_some()).collect();
         let events = events.into_iter().map(|event| self.checked(event)).collect::<Result<Vec<_>, _>>()?;
         let bytes = events.iter().map(|event| event.value.len()).sum();
-        let room = self.room.take(bytes).map_err(|error| self.crowded(&events, error))?;
-        Ok(Checked { events, chosen, room })
+        let permit = self.budget.take(bytes).map_err(|error| self.overloaded(&events, error))?;
+        Ok(CheckedEvents { events, chosen, permit })
     }
 
     /// Counts events that were refused because there is no room, and converts the error.
-    pub(super) fn crowded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
+    pub(super) fn overloaded(&self, events: &[NewEvent], error: StoreError) -> EmitError {
         self.not_sent(events, &error);
         error.into()
     }
@@ -58,14 +58,14 @@ impl Queue {
 /// An event that waits for a statement, with its room. The room is released with the last clone,
 /// even if the caller left before the statement was made.
 #[derive(Clone)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedEvent {
     event: Arc<NewEvent>,
-    _room: Arc<OwnedSemaphorePermit>,
+    _permit: Arc<OwnedSemaphorePermit>,
 }
 
-impl Admitted {
-    pub(super) fn new(event: Arc<NewEvent>, room: OwnedSemaphorePermit) -> Self {
-        Self { event, _room: Arc::new(room) }
+impl AdmittedEvent {
+    pub(super) fn new(event: Arc<NewEvent>, permit: OwnedSemaphorePermit) -> Self {
+        Self { event, _permit: Arc::new(permit) }
     }
 
     pub(super) fn bytes(&self) -> usize {
@@ -83,19 +83,19 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_until_something_is_done() {
-        let room = Room::new(100);
-        let held = [room.take(40), room.take(40)].map(Result::unwrap);
-        assert!(matches!(room.take(21), Err(StoreError::Overloaded)));
-        let small = room.take(20).unwrap();
+        let budget = ByteBudget::new(100);
+        let held = [budget.take(40), budget.take(40)].map(Result::unwrap);
+        assert!(matches!(budget.take(21), Err(StoreError::Overloaded)));
+        let small = budget.take(20).unwrap();
         drop(held);
-        drop(room.take(50).unwrap());
+        drop(budget.take(50).unwrap());
         drop(small);
     }
 
     #[test]
     fn a_call_larger_than_half_passes_beside_small_ones() {
-        let room = Room::new(100);
-        let (_huge, _small) = (room.take(1_000_000).unwrap(), room.take(50).unwrap());
-        assert!(room.take(1).is_err());
+        let budget = ByteBudget::new(100);
+        let (_huge, _small) = (budget.take(1_000_000).unwrap(), budget.take(50).unwrap());
+        assert!(budget.take(1).is_err());
     }
 }

@@ -15,7 +15,7 @@ impl Store {
     /// Fills in the values that the claim's answer left out, and removes events that have lost
     /// their claim since. If the values can't be read, these events are released and removed, and
     /// the error is returned; the other claims stand.
-    pub(super) async fn add_left_values(
+    pub(super) async fn add_long_values(
         &self,
         events: &mut Vec<ClaimedEvent>,
         left: &[Claim],
@@ -23,7 +23,7 @@ impl Store {
         if left.is_empty() {
             return Ok(());
         }
-        let (mut values, result) = match self.left_values(left).await {
+        let (mut values, result) = match self.long_values(left).await {
             Ok(values) => (values, Ok(())),
             Err(error) => (HashMap::new(), self.release(left).await.and(Err(error))),
         };
@@ -38,7 +38,7 @@ impl Store {
         result
     }
 
-    async fn left_values(&self, claims: &[Claim]) -> Result<HashMap<EventId, String>, StoreError> {
+    async fn long_values(&self, claims: &[Claim]) -> Result<HashMap<EventId, String>, StoreError> {
         let (ids, fences) = fences(claims);
         let mut session = self.session().await?;
         let query = sqlx::query!(

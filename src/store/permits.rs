@@ -30,7 +30,7 @@ pub(crate) struct Purpose {
     /// It only reads.
     pub(crate) reads: bool,
     /// Another canvas uses this process, so that the permit of a long read is withheld afterwards.
-    pub(crate) has_neighbours: bool,
+    pub(crate) is_contended: bool,
 }
 
 /// Runs a future on behalf of a canvas: its connections count towards that canvas's share.
@@ -41,7 +41,7 @@ pub(crate) async fn on_behalf_of<F: Future>(purpose: Purpose, work: F) -> F::Out
 
 /// The permits of all canvases.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct ConnectionPermits {
     /// Permits of one canvas; half of them may be used to read.
     share: usize,
     /// Permits of all canvases together: the rest is for statements that many of them share.
@@ -52,14 +52,14 @@ pub(super) struct Places {
 /// The permits of one canvas.
 #[derive(Debug)]
 struct Share {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     /// Concurrent reads.
     reads: Arc<Semaphore>,
 }
 
 /// A permit to hold a connection, released when it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     /// Keeps the share known while any of its permits is held.
     share: Arc<Share>,
     _own: OwnedSemaphorePermit,
@@ -68,7 +68,7 @@ pub(super) struct Place {
     reads: Option<(OwnedSemaphorePermit, Option<Instant>)>,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some((turn, Some(since))) = self.reads.take() else { return };
         let rest = rest_after(since.elapsed());
@@ -89,10 +89,10 @@ fn rest_after(held: Duration) -> Duration {
     (held.saturating_sub(SHORT) * REST).min(REST_MAX)
 }
 
-impl Places {
+impl ConnectionPermits {
     /// A third of the connections for one canvas, and all but two for all of them together; at
     /// least one.
-    pub(super) fn among(connections: u32) -> Self {
+    pub(super) fn new(connections: u32) -> Self {
         let connections = usize::try_from(connections).unwrap_or(1);
         let all = Arc::new(Semaphore::new(connections.saturating_sub(2).max(1)));
         Self { share: connections.div_ceil(3).max(1), all, canvases: Mutex::default() }
@@ -100,16 +100,16 @@ impl Places {
 
     /// Waits for a permit for the canvas on whose behalf this task works; `None` if it works for no
     /// canvas.
-    pub(super) async fn take(&self) -> Option<Place> {
-        let Purpose { canvas, reads, has_neighbours } = FOR.try_with(|purpose| *purpose).ok()?;
+    pub(super) async fn take(&self) -> Option<ConnectionPermit> {
+        let Purpose { canvas, reads, is_contended } = FOR.try_with(|purpose| *purpose).ok()?;
         let share = self.of(canvas);
         // The semaphores are never closed. Only requests with a permit of their own canvas wait for
         // the shared ones.
         let turn = if reads { Some(Arc::clone(&share.reads).acquire_owned().await.ok()?) } else { None };
-        let own = Arc::clone(&share.places).acquire_owned().await.ok()?;
+        let own = Arc::clone(&share.permits).acquire_owned().await.ok()?;
         let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
-        let reads = turn.map(|turn| (turn, has_neighbours.then(Instant::now)));
-        Some(Place { share, _own: own, _all: all, reads })
+        let reads = turn.map(|turn| (turn, is_contended.then(Instant::now)));
+        Some(ConnectionPermit { share, _own: own, _all: all, reads })
     }
 
     fn of(&self, canvas: CanvasId) -> Arc<Share> {
@@ -118,8 +118,8 @@ impl Places {
             return share;
         }
         canvases.retain(|_, share| share.strong_count() > 0);
-        let places = |count| Arc::new(Semaphore::new(count));
-        let share = Arc::new(Share { places: places(self.share), reads: places(self.share.div_ceil(2)) });
+        let permits = |count| Arc::new(Semaphore::new(count));
+        let share = Arc::new(Share { permits: permits(self.share), reads: permits(self.share.div_ceil(2)) });
         canvases.insert(canvas, Arc::downgrade(&share));
         share
     }
@@ -132,22 +132,22 @@ mod tests {
 
     use super::*;
 
-    async fn take(places: &Places, canvas: u128) -> Option<Place> {
-        take_to(places, canvas, false).await
+    async fn take(permits: &ConnectionPermits, canvas: u128) -> Option<ConnectionPermit> {
+        take_to(permits, canvas, false).await
     }
 
-    async fn take_to(places: &Places, canvas: u128, reads: bool) -> Option<Place> {
-        let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads, has_neighbours: true };
-        FOR.scope(purpose, places.take()).await
+    async fn take_to(permits: &ConnectionPermits, canvas: u128, reads: bool) -> Option<ConnectionPermit> {
+        let purpose = Purpose { canvas: CanvasId(Uuid::from_u128(canvas)), reads, is_contended: true };
+        FOR.scope(purpose, permits.take()).await
     }
 
     #[tokio::test(start_paused = true)]
     async fn nothing_rests_where_no_other_canvas_is() {
-        let places = Places::among(3);
-        let alone = Purpose { canvas: CanvasId(Uuid::from_u128(1)), reads: true, has_neighbours: false };
+        let permits = ConnectionPermits::new(3);
+        let alone = Purpose { canvas: CanvasId(Uuid::from_u128(1)), reads: true, is_contended: false };
         let begun = Instant::now();
         for _ in 0..2 {
-            let held = FOR.scope(alone, places.take()).await.unwrap();
+            let held = FOR.scope(alone, permits.take()).await.unwrap();
             tokio::time::sleep(Duration::from_millis(500)).await;
             drop(held);
         }
@@ -156,56 +156,56 @@ mod tests {
 
     #[tokio::test]
     async fn a_canvas_holds_its_share_and_leaves_the_rest() {
-        let places = Places::among(6);
-        assert!(places.take().await.is_none(), "on behalf of nobody");
-        let mut held = vec![take(&places, 1).await.unwrap(), take(&places, 1).await.unwrap()];
-        assert!(take(&places, 1).now_or_never().is_none(), "it has its share");
-        held.push(take(&places, 2).now_or_never().flatten().expect("another canvas does not wait"));
-        held.push(take(&places, 3).now_or_never().flatten().unwrap());
-        assert!(take(&places, 4).now_or_never().is_none(), "two connections are left for what many share");
+        let permits = ConnectionPermits::new(6);
+        assert!(permits.take().await.is_none(), "on behalf of nobody");
+        let mut held = vec![take(&permits, 1).await.unwrap(), take(&permits, 1).await.unwrap()];
+        assert!(take(&permits, 1).now_or_never().is_none(), "it has its share");
+        held.push(take(&permits, 2).now_or_never().flatten().expect("another canvas does not wait"));
+        held.push(take(&permits, 3).now_or_never().flatten().unwrap());
+        assert!(take(&permits, 4).now_or_never().is_none(), "two connections are left for what many share");
         held.remove(0);
-        held.push(take(&places, 4).now_or_never().flatten().unwrap());
+        held.push(take(&permits, 4).now_or_never().flatten().unwrap());
         drop(held);
-        drop(take(&places, 1).await);
-        assert_eq!(places.canvases.lock().unwrap().len(), 1, "who left is forgotten");
+        drop(take(&permits, 1).await);
+        assert_eq!(permits.canvases.lock().unwrap().len(), 1, "who left is forgotten");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_long_read_rests_and_leaves_the_others_their_places() {
-        let places = Places::among(3);
+        let permits = ConnectionPermits::new(3);
         let begun = Instant::now();
         for held_ms in [4, 25] {
-            let held = take_to(&places, 1, true).await.unwrap();
+            let held = take_to(&permits, 1, true).await.unwrap();
             tokio::time::sleep(Duration::from_millis(held_ms)).await;
             drop(held);
         }
         assert_eq!(begun.elapsed().as_millis(), 29, "the short one did not rest");
-        let other = take_to(&places, 2, true).now_or_never().flatten().expect("the connection is free");
-        assert!(take_to(&places, 1, true).now_or_never().is_none(), "its turn to read is not");
+        let other = take_to(&permits, 2, true).now_or_never().flatten().expect("the connection is free");
+        assert!(take_to(&permits, 1, true).now_or_never().is_none(), "its turn to read is not");
         drop(other);
-        drop(take(&places, 1).now_or_never().flatten().expect("it may write meanwhile"));
-        drop(take_to(&places, 1, true).await.unwrap());
+        drop(take(&permits, 1).now_or_never().flatten().expect("it may write meanwhile"));
+        drop(take_to(&permits, 1, true).await.unwrap());
         assert_eq!(begun.elapsed().as_millis(), 29 + 140);
-        drop(take_to(&places, 1, true).now_or_never().flatten().expect("a short one does not rest"));
+        drop(take_to(&permits, 1, true).now_or_never().flatten().expect("a short one does not rest"));
     }
 
     #[tokio::test]
     async fn reads_have_half_of_the_share() {
-        let places = Places::among(12);
-        let reads = [take_to(&places, 1, true).await.unwrap(), take_to(&places, 1, true).await.unwrap()];
-        assert!(take_to(&places, 1, true).now_or_never().is_none());
-        let writes = [take(&places, 1).now_or_never().flatten(), take(&places, 1).now_or_never().flatten()];
-        assert!(writes.iter().all(Option::is_some) && take(&places, 1).now_or_never().is_none());
-        assert!(take_to(&places, 2, true).now_or_never().flatten().is_some(), "another canvas reads");
+        let permits = ConnectionPermits::new(12);
+        let reads = [take_to(&permits, 1, true).await.unwrap(), take_to(&permits, 1, true).await.unwrap()];
+        assert!(take_to(&permits, 1, true).now_or_never().is_none());
+        let writes = [take(&permits, 1).now_or_never().flatten(), take(&permits, 1).now_or_never().flatten()];
+        assert!(writes.iter().all(Option::is_some) && take(&permits, 1).now_or_never().is_none());
+        assert!(take_to(&permits, 2, true).now_or_never().flatten().is_some(), "another canvas reads");
         drop(reads);
     }
 
     #[tokio::test]
     async fn one_connection_is_enough() {
-        let places = Places::among(1);
-        let held = take(&places, 1).await.unwrap();
-        assert!(take(&places, 2).now_or_never().is_none());
+        let permits = ConnectionPermits::new(1);
+        let held = take(&permits, 1).await.unwrap();
+        assert!(take(&permits, 2).now_or_never().is_none());
         drop(held);
-        assert!(take(&places, 2).await.is_some());
+        assert!(take(&permits, 2).await.is_some());
     }
 }
