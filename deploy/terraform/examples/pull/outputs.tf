@@ -1,24 +1,24 @@
 output "url" {
-  description = "Where the API answers; null with Kubernetes."
+  description = "URL of the API; null with Kubernetes."
   value       = one(module.service[*].url)
 }
 
 output "jobs" {
-  description = "What to run before a release."
+  description = "Names of the jobs to run before a release."
   value       = module.jobs.names
 }
 
 output "connection_name" {
-  description = "The instance, as the proxy in deploy/kubernetes takes it."
+  description = "Connection name of the instance, for the proxy in deploy/kubernetes."
   value       = module.database.connection_name
 }
 
 output "audience" {
-  description = "What ID tokens for the API are made for."
+  description = "Audience of ID tokens for the API."
   value       = local.api_audience
 }
 
 output "operator" {
-  description = "The account to let in first: `wakeq accounts allow …`."
+  description = "The account to allow first: `wakeq accounts allow …`."
   value       = module.accounts.operator
 }

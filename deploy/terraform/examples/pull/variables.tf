@@ -4,17 +4,17 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where everything runs."
+  description = "Region of all resources."
   type        = string
 }
 
 variable "image" {
-  description = "The image of `wakeq`, for the API and the jobs."
+  description = "The `wakeq` image for the API and the jobs."
   type        = string
 }
 
 variable "worker_image" {
-  description = "An image of your own, with handlers."
+  description = "Your image with the handlers."
   type        = string
 }
 
@@ -25,25 +25,25 @@ variable "kubernetes_namespace" {
 }
 
 variable "operators" {
-  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  description = "Members that operate the queue over HTTP: `user:…` and `group:…`."
   type        = set(string)
   default     = []
 }
 
 variable "publishers" {
-  description = "Addresses of further service accounts that emit with the library, by names of your choice."
+  description = "Addresses of other service accounts that emit with the library, keyed by any name."
   type        = map(string)
   default     = {}
 }
 
 variable "trusted_proxies" {
-  description = "Ranges of the proxies before the service, whose X-Forwarded-For is believed: Cloud Run's own, and those of a load balancer if there is one."
+  description = "Ranges of the proxies in front of the service whose X-Forwarded-For is trusted: Cloud Run's own, and those of a load balancer if there is one."
   type        = list(string)
   default     = ["169.254.0.0/16"]
 }
 
 variable "broadcast" {
-  description = "Whether every emitted event is also broadcast, for who listens."
+  description = "Whether every emitted event is also broadcast to listeners."
   type        = bool
   default     = false
 }

@@ -1,19 +1,19 @@
 output "url" {
-  description = "Where the API answers."
+  description = "URL of the API."
   value       = module.service.url
 }
 
 output "jobs" {
-  description = "What to run before a release."
+  description = "Names of the jobs to run before a release."
   value       = module.jobs.names
 }
 
 output "audience" {
-  description = "What ID tokens for the API are made for."
+  description = "Audience of ID tokens for the API."
   value       = local.api_audience
 }
 
 output "operator" {
-  description = "The account to let in first: `wakeq accounts allow …`."
+  description = "The account to allow first: `wakeq accounts allow …`."
   value       = module.accounts.operator
 }

@@ -4,7 +4,7 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where everything runs."
+  description = "Region of all resources."
   type        = string
 }
 
@@ -14,31 +14,31 @@ variable "image" {
 }
 
 variable "handler_timeout_s" {
-  description = "How long the longest handler may take: its own timeout, which the service refuses above 600 s."
+  description = "Timeout of the longest handler; the service refuses more than 600 s."
   type        = number
   default     = 300
 }
 
 variable "operators" {
-  description = "Who looks after the queue over HTTP: `user:…` and `group:…`."
+  description = "Members that operate the queue over HTTP: `user:…` and `group:…`."
   type        = set(string)
   default     = []
 }
 
 variable "publishers" {
-  description = "Addresses of further service accounts that emit with the library, by names of your choice."
+  description = "Addresses of other service accounts that emit with the library, keyed by any name."
   type        = map(string)
   default     = {}
 }
 
 variable "trusted_proxies" {
-  description = "Ranges of the proxies before the service, whose X-Forwarded-For is believed: Cloud Run's own, and those of a load balancer if there is one."
+  description = "Ranges of the proxies in front of the service whose X-Forwarded-For is trusted: Cloud Run's own, and those of a load balancer if there is one."
   type        = list(string)
   default     = ["169.254.0.0/16"]
 }
 
 variable "broadcast" {
-  description = "Whether every emitted event is also broadcast, for who listens."
+  description = "Whether every emitted event is also broadcast to listeners."
   type        = bool
   default     = false
 }

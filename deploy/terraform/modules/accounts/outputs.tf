@@ -14,11 +14,11 @@ output "migrate" {
 }
 
 output "invoker" {
-  description = "Address of the account whose tokens Pub/Sub and Cloud Scheduler show."
+  description = "Address of the account whose tokens Pub/Sub and Cloud Scheduler send."
   value       = google_service_account.this["invoker"].email
 }
 
 output "operator" {
-  description = "Address of the account that people show tokens of."
+  description = "Address of the account whose tokens operators use."
   value       = google_service_account.this["operator"].email
 }

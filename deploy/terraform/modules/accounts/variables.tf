@@ -4,18 +4,18 @@ variable "project" {
 }
 
 variable "name" {
-  description = "What the accounts' names begin with."
+  description = "Prefix of the accounts' names."
   type        = string
   default     = "wakeq"
 
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{2,20}$", var.name))
-    error_message = "3 to 21 of a-z, 0-9 and -, with a letter first: an account's id has 30 at most."
+    error_message = "Use 3 to 21 of a-z, 0-9 and -, beginning with a letter: an account's id has at most 30 characters."
   }
 }
 
 variable "operators" {
-  description = "Who may show tokens of the operator's account: `user:…` and `group:…`."
+  description = "Members that may create tokens of the operator's account: `user:…` and `group:…`."
   type        = set(string)
   default     = []
 }

@@ -1,5 +1,5 @@
 output "connection_name" {
-  description = "`project:region:instance`, as the connector and the proxy take it."
+  description = "`project:region:instance`, for the connector and the proxy."
   value       = google_sql_database_instance.this.connection_name
 }
 
@@ -9,7 +9,7 @@ output "roles" {
 }
 
 output "secrets" {
-  description = "Ids of the secrets with DATABASE_URL, by role (owner, api, worker), once they have a version and their readers."
+  description = "Ids of the secrets with DATABASE_URL, by role (owner, api, worker); available once they have a version and their readers."
   value       = { for role, secret in google_secret_manager_secret.url : role => secret.secret_id }
   depends_on = [
     google_secret_manager_secret_version.url,

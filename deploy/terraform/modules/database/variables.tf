@@ -4,12 +4,12 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the instance and its secret are: the region of the processes."
+  description = "Region of the instance and its secrets: that of the processes."
   type        = string
 }
 
 variable "name" {
-  description = "What the instance is called. A name that was deleted can't be used again for a week."
+  description = "Name of the instance. A deleted name can't be reused for a week."
   type        = string
   default     = "wakeq"
 }
@@ -20,7 +20,7 @@ variable "network" {
 }
 
 variable "clients" {
-  description = "The service accounts that may connect, by names of your choice: their addresses, and as which role each does (owner, api or worker)."
+  description = "The service accounts that may connect, keyed by any name: their addresses, and the role of each (owner, api or worker)."
   type        = map(object({ account = string, role = string }))
 
   validation {
@@ -47,49 +47,49 @@ variable "edition" {
 }
 
 variable "tier" {
-  description = "The machine. Events are written: processors and disk are what they need."
+  description = "The machine tier. The load is writes, which need processors and disk."
   type        = string
   default     = "db-custom-2-7680"
 }
 
 variable "availability_type" {
-  description = "REGIONAL has a standby in another zone, written synchronously: a failover loses no event. ZONAL is half the price."
+  description = "REGIONAL has a synchronous standby in another zone: a failover loses no event. ZONAL costs half as much."
   type        = string
   default     = "REGIONAL"
 }
 
 variable "database" {
-  description = "The database. The schema `wakeq` is made in it by `wakeq migrate`, and touches nothing else."
+  description = "The database. `wakeq migrate` creates the schema `wakeq` in it and changes nothing else."
   type        = string
   default     = "wakeq"
 }
 
 variable "user" {
-  description = "The role that owns the schema and migrates. Those of the API and the workers have this name with _api and _worker."
+  description = "The role that owns the schema and runs migrations. The roles of the API and the workers have this name with _api and _worker."
   type        = string
   default     = "wakeq"
 }
 
 variable "password_version" {
-  description = "Add one to change the password; processes have to be started again to take it."
+  description = "Increment to change the passwords; then restart the processes."
   type        = number
   default     = 1
 }
 
 variable "flags" {
-  description = "Further database flags, and another idle_in_transaction_session_timeout."
+  description = "Additional database flags, or a different idle_in_transaction_session_timeout."
   type        = map(string)
   default     = {}
 }
 
 variable "backup_start_time" {
-  description = "When the daily backup begins, in UTC."
+  description = "When the daily backup starts, in UTC."
   type        = string
   default     = "03:00"
 }
 
 variable "backup_location" {
-  description = "A region or multi-region for the backups; null is Google's choice."
+  description = "Region or multi-region of the backups; null lets Google choose."
   type        = string
   default     = null
 }
@@ -101,13 +101,13 @@ variable "retained_backups" {
 }
 
 variable "recovery_days" {
-  description = "How far back any moment can be restored; 7 days at most in ENTERPRISE."
+  description = "How many days back point-in-time recovery reaches; at most 7 in ENTERPRISE."
   type        = number
   default     = 7
 }
 
 variable "maintenance" {
-  description = "When Google may restart the instance: day (1 is Monday) and hour, in UTC. Workers reconnect by themselves."
+  description = "When Google may restart the instance: day (1 is Monday) and hour, in UTC. Workers reconnect automatically."
   type        = object({ day = number, hour = number })
   default     = { day = 7, hour = 4 }
 }

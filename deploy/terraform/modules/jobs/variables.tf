@@ -4,18 +4,18 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the jobs run: the region of the database."
+  description = "Region of the jobs: that of the database."
   type        = string
 }
 
 variable "name" {
-  description = "What the jobs' names begin with."
+  description = "Prefix of the jobs' names."
   type        = string
   default     = "wakeq"
 }
 
 variable "image" {
-  description = "The image of `wakeq` of the release that is about to be started."
+  description = "The `wakeq` image of the release to be deployed."
   type        = string
 }
 
@@ -25,7 +25,7 @@ variable "migrate_account" {
 }
 
 variable "doctor_account" {
-  description = "Address of the account whose rights the doctor looks at: the workers', in push mode the service's."
+  description = "Address of the account whose permissions the doctor checks: the workers', in push mode the service's."
   type        = string
 }
 
@@ -40,23 +40,23 @@ variable "subscription" {
 }
 
 variable "database" {
-  description = "Where the database is, and the secret of its owner: of the outputs of `database`."
+  description = "Connection name of the database and the secret of its owner, from the outputs of `database`."
   type        = object({ connection_name = string, secret = string })
 }
 
 variable "doctor_secret" {
-  description = "The secret of the processes that the doctor is about, which its account has to be able to read."
+  description = "The secret of the processes that the doctor checks; its account must be able to read it."
   type        = string
 }
 
 variable "api_roles" {
-  description = "Roles of the database that get the rights of the API with each migration."
+  description = "Database roles that each migration grants the rights of the API."
   type        = list(string)
   default     = []
 }
 
 variable "worker_roles" {
-  description = "Roles of the database that get the rights of workers with each migration; in push mode those of the service."
+  description = "Database roles that each migration grants the rights of workers; in push mode those of the service."
   type        = list(string)
   default     = []
 }
@@ -67,12 +67,12 @@ variable "network" {
 }
 
 variable "subnetwork" {
-  description = "The subnetwork whose addresses the jobs take."
+  description = "The subnetwork of the jobs."
   type        = string
 }
 
 variable "env" {
-  description = "Further variables; in push mode WAKEQ_HORIZON=0s, as the service has it."
+  description = "Additional variables; in push mode WAKEQ_HORIZON=0s, as for the service."
   type        = map(string)
   default     = {}
 }
@@ -84,7 +84,7 @@ variable "deletion_protection" {
 }
 
 variable "doctor_secrets" {
-  description = "Variables of the doctor from Secret Manager: name of the variable to id of the secret, which its account must be able to read."
+  description = "The doctor's variables from Secret Manager: variable name to secret id. Its account must be able to read the secret."
   type        = map(string)
   default     = {}
 }

@@ -1,5 +1,5 @@
 output "network" {
-  description = "The network's id, once its peering stands: a database that waits for it can get a private address."
+  description = "The network's id; available once its peering exists, so that the database can get a private address."
   value       = google_compute_network.this.id
   depends_on  = [google_service_networking_connection.services]
 }

@@ -4,12 +4,12 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the subnetwork is."
+  description = "Region of the subnetwork."
   type        = string
 }
 
 variable "name" {
-  description = "What the network is called."
+  description = "Name of the network."
   type        = string
   default     = "wakeq"
 }

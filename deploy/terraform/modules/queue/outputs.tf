@@ -1,11 +1,11 @@
 output "topic" {
-  description = "Name of the topic, once its publishers may publish."
+  description = "Name of the topic; available once its publishers may publish."
   value       = google_pubsub_topic.this.name
   depends_on  = [google_pubsub_topic_iam_member.publisher]
 }
 
 output "subscription" {
-  description = "Name of the subscription, once its subscribers may receive."
+  description = "Name of the subscription; available once its subscribers may receive."
   value       = google_pubsub_subscription.this.name
   depends_on = [
     google_pubsub_subscription_iam_member.subscriber,
@@ -14,7 +14,7 @@ output "subscription" {
 }
 
 output "broadcast_topic" {
-  description = "Name of the topic of broadcasts, once who publishes and listens may; none without broadcasts."
+  description = "Name of the broadcast topic; available once publishers and listeners have their permissions; null without broadcasts."
   value       = one(google_pubsub_topic.broadcast[*].name)
   depends_on = [
     google_pubsub_topic_iam_member.broadcaster,

@@ -10,42 +10,42 @@ variable "name" {
 }
 
 variable "regions" {
-  description = "Where notifications may be stored; none is anywhere."
+  description = "Regions where notifications may be stored; empty allows all."
   type        = list(string)
   default     = []
 }
 
 variable "publishers" {
-  description = "Addresses of the service accounts that emit, work, or serve, by names of your choice."
+  description = "Addresses of the service accounts that emit, run handlers, or serve the API, keyed by any name."
   type        = map(string)
 }
 
 variable "subscribers" {
-  description = "Addresses of the service accounts that work in pull mode, by names of your choice."
+  description = "Addresses of the service accounts of workers in pull mode, keyed by any name."
   type        = map(string)
   default     = {}
 }
 
 variable "viewers" {
-  description = "Addresses of the service accounts that only look at the subscription, for `wakeq doctor` in push mode, by names of your choice."
+  description = "Addresses of the service accounts that only read the subscription, for `wakeq doctor` in push mode, keyed by any name."
   type        = map(string)
   default     = {}
 }
 
 variable "broadcast" {
-  description = "Whether every emitted event is also broadcast, for who listens. The processes need WAKEQ_BROADCAST=1, too."
+  description = "Whether every emitted event is also broadcast to listeners. The processes need WAKEQ_BROADCAST=1 too."
   type        = bool
   default     = false
 }
 
 variable "listeners" {
-  description = "Addresses of the service accounts that listen to broadcasts, by names of your choice: those that serve the API, and of programs that subscribe."
+  description = "Addresses of the service accounts that listen to broadcasts, keyed by any name: those that serve the API, and programs that subscribe."
   type        = map(string)
   default     = {}
 }
 
 variable "push" {
-  description = "Push mode: the address that is called (…/v1/push), the account and the audience of its token, and the longest handler."
+  description = "Push mode: the URL that is called (…/v1/push), the account and audience of its token, and the timeout of the longest handler."
   type = object({
     endpoint          = string
     account           = string
@@ -56,6 +56,6 @@ variable "push" {
 
   validation {
     condition     = var.push == null || try(startswith(var.push.endpoint, "https://"), false)
-    error_message = "Pub/Sub shows tokens to https:// addresses only."
+    error_message = "Pub/Sub sends tokens only to https:// addresses."
   }
 }

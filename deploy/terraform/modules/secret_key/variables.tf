@@ -4,17 +4,17 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the secret is: the region of the processes."
+  description = "Region of the secret: that of the processes."
   type        = string
 }
 
 variable "name" {
-  description = "What its name begins with."
+  description = "Prefix of its name."
   type        = string
   default     = "wakeq"
 }
 
 variable "readers" {
-  description = "Addresses of the service accounts that register targets and sign for them, by names of your choice."
+  description = "Addresses of the service accounts that register targets and sign deliveries, keyed by any name."
   type        = map(string)
 }

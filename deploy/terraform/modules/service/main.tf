@@ -139,7 +139,7 @@ resource "google_cloud_scheduler_job" "wake" {
   project          = var.project
   region           = var.region
   name             = "${var.name}-wake"
-  description      = "wakes what is overdue"
+  description      = "wakes overdue events"
   schedule         = "* * * * *"
   time_zone        = "Etc/UTC"
   attempt_deadline = "180s"

@@ -1,4 +1,4 @@
 output "url" {
-  description = "Where the service answers."
+  description = "URL of the service."
   value       = google_cloud_run_v2_service.this.uri
 }

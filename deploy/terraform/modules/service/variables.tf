@@ -4,18 +4,18 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the service runs: the region of the database."
+  description = "Region of the service: that of the database."
   type        = string
 }
 
 variable "name" {
-  description = "What the service is called."
+  description = "Name of the service."
   type        = string
   default     = "wakeq"
 }
 
 variable "image" {
-  description = "The image of `wakeq`, best by its digest."
+  description = "The `wakeq` image, preferably by digest."
   type        = string
 }
 
@@ -25,7 +25,7 @@ variable "account" {
 }
 
 variable "topic" {
-  description = "Name of the topic: WAKEQ_TOPIC. In push mode a text, not an output of `queue`, which needs this service's address."
+  description = "Name of the topic: WAKEQ_TOPIC. In push mode give a literal, not an output of `queue`, which needs this service's address."
   type        = string
 }
 
@@ -35,7 +35,7 @@ variable "database" {
 }
 
 variable "secrets" {
-  description = "Variables from Secret Manager: name of the variable to id of the secret, which the account must be able to read."
+  description = "Variables from Secret Manager: variable name to secret id. The account must be able to read the secret."
   type        = map(string)
   default     = {}
 }
@@ -46,18 +46,18 @@ variable "network" {
 }
 
 variable "subnetwork" {
-  description = "The subnetwork whose addresses the instances take."
+  description = "The subnetwork of the instances."
   type        = string
 }
 
 variable "audience" {
-  description = "For whom Google's ID tokens are made that the API takes (docs/access.md); null takes keys only."
+  description = "Audience of the Google ID tokens that the API accepts (docs/access.md); null accepts only keys."
   type        = string
   default     = null
 }
 
 variable "push" {
-  description = "Push mode: whose tokens count, for which audience, and how long the longest handler may take; null serves the API only."
+  description = "Push mode: the accounts and the audience of accepted tokens, and the timeout of the longest handler; null serves only the API."
   type = object({
     account           = string
     audience          = string
@@ -67,36 +67,36 @@ variable "push" {
 
   validation {
     condition     = var.push == null || try(var.push.handler_timeout_s >= 1 && var.push.handler_timeout_s <= 600, false)
-    error_message = "Pub/Sub waits 600 s for an answer at most: longer handlers belong in a worker pool."
+    error_message = "Pub/Sub waits at most 600 s for an answer: run longer handlers in a worker pool."
   }
 }
 
 variable "capacity" {
-  description = "Requests that one instance takes at a time: in push mode, handlers at a time."
+  description = "Concurrent requests per instance; in push mode, concurrent handlers."
   type        = number
   default     = 64
 }
 
 variable "min_instances" {
-  description = "Instances that stay."
+  description = "Minimum number of instances."
   type        = number
   default     = 0
 }
 
 variable "max_instances" {
-  description = "Instances at most. Each may take nine connections to Postgres."
+  description = "Maximum number of instances. Each may use nine connections to Postgres."
   type        = number
   default     = 10
 }
 
 variable "limits" {
-  description = "What an instance has."
+  description = "CPU and memory of an instance."
   type        = map(string)
   default     = { cpu = "1", memory = "512Mi" }
 }
 
 variable "ingress" {
-  description = "INGRESS_TRAFFIC_ALL, or INGRESS_TRAFFIC_INTERNAL_ONLY if all who emit are in this project's networks: Pub/Sub and Cloud Scheduler of the project are let in by it, too."
+  description = "INGRESS_TRAFFIC_ALL, or INGRESS_TRAFFIC_INTERNAL_ONLY if all emitters are in this project's networks; it also admits the project's Pub/Sub and Cloud Scheduler."
   type        = string
   default     = "INGRESS_TRAFFIC_ALL"
 }
@@ -108,18 +108,18 @@ variable "egress" {
 }
 
 variable "trusted_proxies" {
-  description = "Ranges of the proxies whose X-Forwarded-For is believed: WAKEQ_TRUSTED_PROXIES. The default is Cloud Run's own; behind a load balancer add its ranges, and the address of its forwarding rule as /32 (docs/operations.md)."
+  description = "Ranges of the proxies whose X-Forwarded-For is trusted: WAKEQ_TRUSTED_PROXIES. The default is Cloud Run's own; behind a load balancer add its ranges, and the address of its forwarding rule as /32 (docs/operations.md)."
   type        = list(string)
   default     = ["169.254.0.0/16"]
 
   validation {
     condition     = alltrue([for range in var.trusted_proxies : try(cidrhost(range, 0) == split("/", range)[0], false)])
-    error_message = "Each is a range that begins with its first address, such as 130.211.0.0/22 or 203.0.113.7/32."
+    error_message = "Each must be a range written with its first address, such as 130.211.0.0/22 or 203.0.113.7/32."
   }
 }
 
 variable "env" {
-  description = "Further variables: docs/container.md and docs/operations.md."
+  description = "Additional variables: docs/container.md and docs/operations.md."
   type        = map(string)
   default     = {}
 }

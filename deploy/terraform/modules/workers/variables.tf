@@ -4,18 +4,18 @@ variable "project" {
 }
 
 variable "region" {
-  description = "Where the pool runs: the region of the database."
+  description = "Region of the pool: that of the database."
   type        = string
 }
 
 variable "name" {
-  description = "What the pool is called."
+  description = "Name of the pool."
   type        = string
   default     = "wakeq-workers"
 }
 
 variable "image" {
-  description = "An image of your own with the handlers (docs/container.md), best by its digest."
+  description = "Your image with the handlers (docs/container.md), preferably by digest."
   type        = string
 }
 
@@ -45,12 +45,12 @@ variable "network" {
 }
 
 variable "subnetwork" {
-  description = "The subnetwork whose addresses the instances take."
+  description = "The subnetwork of the instances."
   type        = string
 }
 
 variable "instances" {
-  description = "Instances at the beginning; later changes are made with `gcloud run worker-pools update`, or by a scaler. Two or more: a worker that dies is replaced by the others."
+  description = "Initial number of instances; change it later with `gcloud run worker-pools update` or a scaler. Use two or more, so that others take over when a worker dies."
   type        = number
   default     = 2
 }
@@ -62,19 +62,19 @@ variable "capacity" {
 }
 
 variable "limits" {
-  description = "What an instance has."
+  description = "CPU and memory of an instance."
   type        = map(string)
   default     = { cpu = "1", memory = "512Mi" }
 }
 
 variable "env" {
-  description = "Further variables: docs/container.md, docs/operations.md, and what the handlers need."
+  description = "Additional variables: docs/container.md, docs/operations.md, and those of the handlers."
   type        = map(string)
   default     = {}
 }
 
 variable "secrets" {
-  description = "Variables from Secret Manager: name of the variable to id of the secret, which the account must be able to read."
+  description = "Variables from Secret Manager: variable name to secret id. The account must be able to read the secret."
   type        = map(string)
   default     = {}
 }
@@ -86,7 +86,7 @@ variable "egress" {
 }
 
 variable "launch_stage" {
-  description = "BETA, where the region or the provider's version still asks for it; GA otherwise."
+  description = "BETA if the region or the provider's version still requires it; GA otherwise."
   type        = string
   default     = "GA"
 }

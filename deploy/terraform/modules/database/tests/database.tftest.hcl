@@ -14,11 +14,11 @@ run "defaults" {
 
   assert {
     condition     = google_sql_database_instance.this.deletion_protection && google_sql_database_instance.this.settings[0].deletion_protection_enabled
-    error_message = "nobody deletes it by mistake"
+    error_message = "protected against deletion by mistake"
   }
   assert {
     condition     = google_sql_database_instance.this.settings[0].backup_configuration[0].enabled && google_sql_database_instance.this.settings[0].backup_configuration[0].point_in_time_recovery_enabled
-    error_message = "backups, and any moment between them"
+    error_message = "backups, and point-in-time recovery"
   }
   assert {
     condition     = google_sql_database_instance.this.settings[0].ip_configuration[0].ipv4_enabled == false
@@ -38,7 +38,7 @@ run "defaults" {
   }
   assert {
     condition     = one([for reader in google_secret_manager_secret_iam_member.reader : reader.secret_id]) == "wakeq-database-url-worker"
-    error_message = "a worker reads the password of workers and no other"
+    error_message = "a worker reads only the password of workers"
   }
 }
 

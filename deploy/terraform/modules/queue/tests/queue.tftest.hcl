@@ -16,11 +16,11 @@ run "pull" {
 
   assert {
     condition     = length(google_pubsub_subscription.this.dead_letter_policy) == 0
-    error_message = "a dead-letter policy would take events' notifications away"
+    error_message = "a dead-letter policy would remove notifications of events"
   }
   assert {
     condition     = google_pubsub_subscription.this.retry_policy[0].minimum_backoff == "10s" && google_pubsub_subscription.this.retry_policy[0].maximum_backoff == "600s"
-    error_message = "`wakeq topics check` wants 10 s to 600 s"
+    error_message = "`wakeq topics check` requires 10 s to 600 s"
   }
   assert {
     condition     = google_pubsub_subscription.this.expiration_policy[0].ttl == ""
@@ -28,19 +28,19 @@ run "pull" {
   }
   assert {
     condition     = google_pubsub_subscription.this.message_retention_duration == "604800s"
-    error_message = "`wakeq topics check` wants 7 days"
+    error_message = "`wakeq topics check` requires 7 days"
   }
   assert {
     condition     = google_pubsub_subscription.this.ack_deadline_seconds == 60 && length(google_pubsub_subscription.this.push_config) == 0
-    error_message = "a lease long, and pull"
+    error_message = "as long as a lease, and pull"
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.publisher : key => member.role } == { api = "roles/pubsub.publisher" }
-    error_message = "only who publishes may publish"
+    error_message = "only publishers may publish"
   }
   assert {
     condition     = length(google_pubsub_topic.broadcast) + length(google_project_iam_custom_role.listener) + length(google_pubsub_topic_iam_member.broadcaster) == 0
-    error_message = "nothing is broadcast unless it is asked for"
+    error_message = "nothing is broadcast unless enabled"
   }
 }
 
@@ -58,15 +58,15 @@ run "broadcasts" {
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.broadcaster : key => member.role } == { api = "roles/pubsub.publisher" }
-    error_message = "who emits also broadcasts"
+    error_message = "accounts that emit may also broadcast"
   }
   assert {
     condition     = !contains(google_project_iam_custom_role.listener[0].permissions, "pubsub.topics.publish") && length(google_project_iam_custom_role.listener[0].permissions) == 4
-    error_message = "a listener does nothing but listen"
+    error_message = "a listener may only listen"
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.listener : key => member.role } == { api = "roles/pubsub.subscriber" }
-    error_message = "a listener attaches its subscriptions"
+    error_message = "a listener may attach subscriptions"
   }
 }
 
@@ -89,7 +89,7 @@ run "push" {
   }
   assert {
     condition     = google_pubsub_subscription.this.push_config[0].oidc_token[0].audience == "my-project/wakeq/push"
-    error_message = "the audience, to the letter"
+    error_message = "exactly the audience"
   }
   assert {
     condition     = google_pubsub_subscription.this.ack_deadline_seconds == 320
@@ -97,11 +97,11 @@ run "push" {
   }
   assert {
     condition     = length(google_pubsub_subscription_iam_member.subscriber) == 0
-    error_message = "nobody pulls"
+    error_message = "no account may pull"
   }
   assert {
     condition     = { for key, member in google_pubsub_subscription_iam_member.viewer : key => member.role } == { api = "roles/pubsub.viewer" }
-    error_message = "the doctor looks"
+    error_message = "the doctor may read the subscription"
   }
 }
 
@@ -119,7 +119,7 @@ run "the_longest_push" {
 
   assert {
     condition     = google_pubsub_subscription.this.ack_deadline_seconds == 600
-    error_message = "Pub/Sub takes 600 s at most"
+    error_message = "Pub/Sub allows at most 600 s"
   }
 }
 

@@ -27,11 +27,11 @@ run "push" {
 
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].timeout == "320s"
-    error_message = "above the longest handler"
+    error_message = "longer than the longest handler"
   }
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].max_instance_request_concurrency == 40
-    error_message = "as many requests as handlers"
+    error_message = "as many concurrent requests as handlers"
   }
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].scaling[0].min_instance_count == 0
@@ -95,7 +95,7 @@ run "no_proxy_at_all" {
 
   assert {
     condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_TRUSTED_PROXIES")
-    error_message = "nobody's header is believed"
+    error_message = "no proxy's header is trusted"
   }
 }
 
