@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_signed_is_taken() {
+    fn accepts_only_signed_requests() {
         let secret = Secret::generate().unwrap();
         let id = EventId::new();
         let signed_with = |secret: &Secret| {

@@ -195,7 +195,7 @@ mod tests {
 
     // Shows: DEV-02
     #[tokio::test]
-    async fn what_somebody_uses_is_not_cleared_and_what_nobody_uses_is() {
+    async fn clears_the_folder_only_if_no_process_uses_it() {
         let folder = std::env::temp_dir().join(format!("wakeq-dev-kept-{}", std::process::id()));
         let first = DevFolder::at(folder.clone()).unwrap();
         first.announce("postgres://here/one").unwrap();

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_kept_for_its_owner_alone() {
+    fn key_files_are_readable_only_by_their_owner() {
         let file = std::env::temp_dir().join(format!("wakeq-dev-secret-key-{}", std::process::id()));
         let mode = || std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
         let first = secret_keys(&file).unwrap();

@@ -57,7 +57,7 @@ mod tests {
 
     // Shows: DEV-02
     #[tokio::test]
-    async fn a_given_server_keeps_its_durations_and_ours_has_the_defaults() {
+    async fn keeps_stored_durations_and_writes_defaults_to_our_own_server() {
         let migrate = |url: String| async move { Store::migrate(&url, false).await.map(|_| ()) };
         let database = TestDatabase::create(b"the tables of a test of cargo dev", migrate).await.unwrap();
         let lease = |store: &Store| store.timing().lease;

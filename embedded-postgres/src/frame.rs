@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_the_end_loses_nothing() {
+    async fn waiting_for_disconnect_loses_no_frames() {
         let (mut client, server) = tokio::io::duplex(64);
         let mut inbox = Inbox::new(server);
         let query = Frame::query("select 1");

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_looked_at() {
+    fn reads_session_settings_and_locks_from_the_answer() {
         let answer =
             [row("lock_timeout", "200"), row("search_path", ""), row("", "locks"), Frame::ready(b'I')];
         let bytes: Vec<u8> = answer.iter().flat_map(Frame::bytes).collect();

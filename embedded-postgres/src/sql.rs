@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_change_the_session_is_noticed() {
+    fn detects_statements_that_may_change_the_session() {
         for sql in [
             "set a = 1",
             "select 1; RESET all",
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_that_would_be_sent_are_noticed() {
+    fn detects_copy_from_stdin() {
         assert!(copies_in("COPY a (b, c) FROM STDIN (format csv)"));
         assert!(copies_in("copy a from stdin"));
         assert!(!copies_in("copy a to stdout"));

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_is_asked_for_with_its_settings() {
+    fn startup_packet_has_the_session_settings() {
         let texts = [
             "user",
             "app",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_are_told_apart() {
+    fn distinguishes_encryption_and_cancel_requests() {
         assert_eq!(read(&packet(SSL, &[])), StartupPacket::Encryption);
         assert_eq!(read(&packet(GSS, &[])), StartupPacket::Encryption);
         let cancel = [CANCEL.to_be_bytes(), 7_u32.to_be_bytes(), 9_u32.to_be_bytes()].concat();

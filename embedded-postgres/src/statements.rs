@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_unnamed_statement_is_closed_before_it_is_replaced_and_nobody_hears_of_it() {
+    fn closes_the_replaced_unnamed_statement_without_telling_the_client() {
         let mut statements = Statements::of(7);
         let out = sent(&mut statements, &[parse("", "select 1"), named(b'C', "x")]);
         assert_eq!(out, [named(b'C', "7_"), parse("7_", "select 1"), named(b'C', "7_x")]);
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_ends_the_expectations_of_its_group() {
+    fn an_error_discards_expected_answers_up_to_its_sync() {
         let mut statements = Statements::of(1);
         sent(&mut statements, &[parse("", "nonsense"), parse("", "select 1")]);
         let failed = [Frame::new(b'3', []), Frame::error("ERROR", "42601", "no"), Frame::ready(b'I')];
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_leaves_is_closed() {
+    fn closes_statements_that_a_client_leaves_open() {
         let mut statements = Statements::of(2);
         sent(&mut statements, &[parse("a", "select 1"), parse("b", "select 2")]);
         let cleanup = statements.cleanup().unwrap();

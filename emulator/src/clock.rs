@@ -131,7 +131,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     #[tokio::test(start_paused = true)]
-    async fn tokio_s_clock_moves_it() {
+    async fn the_tokio_clock_follows_virtual_time() {
         let clock = Clock::tokio();
         let began = clock.now();
         tokio::time::advance(DAY).await;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hand_moves_it() {
+    async fn the_manual_clock_wakes_sleepers() {
         let manual = ManualClock::starting_at(Time::from_secs(1_000));
         let clock = Clock::from(manual.clone());
         let due = clock.now() + DAY;

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same() {
+    fn json_configures_the_same_as_toml() {
         let text = r#"{"project": "demo", "topics": [{"name": "orders", "messageRetentionDuration": "600s"}],
             "faults": {"seed": 3, "slow": "0.5s"}}"#;
         let config = Config::parse(Path::new("emulator.json"), text).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused_with_its_line() {
+    fn rejects_unknown_fields_with_their_line() {
         let unknown =
             refusal("emulator.toml", "project = \"demo\"\n\n[[topics]]\nname = \"orders\"\nnmae = 1\n");
         assert!(unknown.starts_with("emulator.toml: TOML parse error at line 5"), "{unknown}");

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_short_form_is_refused_with_the_form() {
+    fn rejects_invalid_short_forms() {
         for text in ["", ",orders", "demo,", "demo,orders:", "demo,:worker", "demo,a/b"] {
             let error = text.parse::<Provision>().unwrap_err();
             assert_eq!(error, ShortFormError::Project(text.into()));

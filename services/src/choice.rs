@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_means_what_it_says_and_no_other_means_anything() {
+    fn every_word_selects_its_choice_and_unknown_words_are_rejected() {
         for (word, choice) in PostgresChoice::WORDS {
             let requested = Requested::<PostgresChoice>::by_option("--postgres", word).unwrap();
             assert_eq!((requested.choice, requested.by), (*choice, format!("--postgres {word}")));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_chosen_is_one_line_with_its_reason() {
+    fn a_choice_is_displayed_with_its_reason() {
         let chosen =
             ChosenService { service: "Postgres: here", reason: "DATABASE_URL is not set".to_owned() };
         assert_eq!(chosen.to_string(), "Postgres: here (DATABASE_URL is not set)");

@@ -91,7 +91,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
 
 // Shows: DEV-02
 #[tokio::test]
-async fn what_is_asked_for_and_not_there_is_an_error_that_says_what_to_do() {
+async fn a_requested_but_missing_service_is_an_error_with_advice() {
     let choose = async |word: &str| {
         let requested = Requested::by_option("--postgres", word).unwrap();
         Postgres::choose(ClusterOptions::default(), Some(requested)).await.map(drop).unwrap_err()

@@ -72,7 +72,7 @@ fn holder() -> (Child, ChildStdin, String) {
 
 // Shows: CARD-02
 #[test]
-fn one_outlives_the_runtime_that_took_it_and_is_gone_with_its_value() {
+fn a_container_outlives_its_runtime_and_is_removed_on_drop() {
     if !are_asked_for() {
         return;
     }
@@ -114,7 +114,7 @@ fn a_killed_process_leaves_none() {
 
 // Shows: CARD-02
 #[test]
-fn what_was_left_is_removed_by_the_next_process_and_nothing_else_is() {
+fn the_next_process_removes_only_leftover_containers() {
     if !are_asked_for() {
         return;
     }

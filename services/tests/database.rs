@@ -43,7 +43,7 @@ fn many_at_once_are_isolated_and_share_one_template() {
 }
 
 #[tokio::test]
-async fn it_is_dropped_although_somebody_is_connected() {
+async fn a_test_database_is_dropped_despite_open_connections() {
     let one = TestDatabase::create(b"nothing", async |_| Ok::<_, sqlx::Error>(())).await.unwrap();
     let _still_connected = PgConnection::connect(one.url()).await.unwrap();
     let (name, url) = (one.name().to_owned(), one.url().to_owned());

@@ -56,7 +56,7 @@ async fn connections_share_the_session_transaction_by_transaction() {
 }
 
 #[tokio::test]
-async fn who_dies_inside_a_transaction_is_rolled_back() {
+async fn a_disconnect_rolls_back_the_open_transaction() {
     let Some(server) = start().await else { return };
     let (mut one, mut other) = (connect(&server, "postgres").await, connect(&server, "postgres").await);
     run(&mut one, "create table numbers (number int)").await.unwrap();
@@ -137,7 +137,7 @@ async fn a_lock_of_the_session_keeps_the_others_out() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_when_its_time_is_up() {
+async fn a_waiting_statement_ends_with_its_timeout() {
     let Some(server) = start().await else { return };
     let (mut one, mut other) = (connect(&server, "postgres").await, connect(&server, "postgres").await);
     run(&mut other, "set statement_timeout = '200ms'").await.unwrap();
@@ -206,7 +206,7 @@ async fn data_outlives_the_end_of_its_server() {
 
 /// A peer that is not a Postgres client is answered or dropped, and takes no client's slot.
 #[tokio::test]
-async fn strangers_at_the_port_do_no_harm() {
+async fn peers_that_do_not_speak_postgres_do_no_harm() {
     let Some(server) = start().await else { return };
     let url = server.url("postgres");
     let address = url.split('@').nth(1).and_then(|rest| rest.split('/').next()).unwrap();

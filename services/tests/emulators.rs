@@ -74,7 +74,7 @@ fn ours_outlives_the_runtime_that_started_it() {
 }
 
 #[tokio::test]
-async fn what_is_asked_for_is_taken_or_refused_with_the_words_that_asked() {
+async fn a_requested_emulator_is_used_or_the_error_names_the_request() {
     let chosen = PubSub::choose(Some(Requested::by_option("--emulator", "own").unwrap())).await.unwrap();
     assert!(matches!(chosen.service, PubSub::Own(_)));
     assert!(chosen.to_string().ends_with("(--emulator own)"), "{chosen}");
@@ -87,7 +87,7 @@ async fn what_is_asked_for_is_taken_or_refused_with_the_words_that_asked() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_an_error_that_tells_why() {
+async fn a_port_in_use_is_an_error_with_the_cause() {
     let Some(_other) = GoogleEmulator::shared().await.unwrap() else { return };
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let error = GoogleEmulator::start(Some(taken.local_addr().unwrap().port())).await.unwrap_err();

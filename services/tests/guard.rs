@@ -40,7 +40,7 @@ fn wait_until(what: &str, condition: impl Fn() -> bool) {
 /// captured.
 #[tokio::test]
 #[ignore = "runs only as another test's child"]
-async fn holds_a_family_until_it_is_killed() {
+async fn holds_child_processes_until_it_is_killed() {
     let Some(folder) = std::env::var_os(HOLDS) else { return };
     let guard = Guard::new(Some(folder.as_ref())).unwrap();
     let family = Launch::new("sh").argument("-c").argument("sh -c 'sleep 1000 & echo $$ $!; wait'; true");
@@ -50,11 +50,11 @@ async fn holds_a_family_until_it_is_killed() {
 }
 
 #[test]
-fn the_family_and_its_folder_end_with_a_parent_killed_with_9() {
+fn sigkill_of_the_parent_ends_its_children_and_removes_their_folder() {
     let folder = scratch_folder();
     fs::write(folder.join("file"), "content").unwrap();
     let mut parent = Command::new(std::env::current_exe().unwrap());
-    parent.args(["--exact", "holds_a_family_until_it_is_killed", "--ignored"]).env(HOLDS, &folder);
+    parent.args(["--exact", "holds_child_processes_until_it_is_killed", "--ignored"]).env(HOLDS, &folder);
     let mut parent = parent.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut output = BufReader::new(parent.stderr.take().unwrap());
     let mut line = String::new();
@@ -88,7 +88,7 @@ async fn kill_9_takes_all_descendants_along() {
 }
 
 #[tokio::test]
-async fn a_stop_is_an_offer_first_and_an_order_later() {
+async fn stop_sends_sigterm_and_later_sigkill() {
     let guard = Guard::new(None).unwrap();
     let script = "trap 'echo leaving; exit 7' TERM; echo ready; while :; do sleep 0.01; done";
     let (sender, mut lines) = mpsc::channel(10);
@@ -130,7 +130,7 @@ const ENDS: &str = "WAKEQ_TEST_ENDS_WITH_AN_ACT";
 /// The process that the next test kills: it has registered a program to run at its end.
 #[test]
 #[ignore = "runs only as another test's child"]
-fn has_something_done_at_its_end() {
+fn registers_an_at_end_program() {
     let Some(file) = std::env::var_os(ENDS) else { return };
     let _removal = AtEnd::run("rm", [file]).unwrap();
     std::io::stderr().write_all(b"ready\n").unwrap();
@@ -140,13 +140,13 @@ fn has_something_done_at_its_end() {
 /// A process that a script starts in the background ignores SIGINT and SIGQUIT, and so do its
 /// children.
 #[test]
-fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignored() {
+fn at_end_programs_run_after_sigkill_even_with_ignored_signals() {
     let folder = scratch_folder();
     let file = folder.join("file");
     fs::write(&file, "content").unwrap();
     let mut parent = Command::new("sh");
     parent.args(["-c", "trap '' INT QUIT; exec \"$@\"", "sh"]).arg(std::env::current_exe().unwrap());
-    parent.args(["--exact", "has_something_done_at_its_end", "--ignored", "--nocapture"]).env(ENDS, &file);
+    parent.args(["--exact", "registers_an_at_end_program", "--ignored", "--nocapture"]).env(ENDS, &file);
     let mut parent =
         parent.stdin(Stdio::piped()).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut output = BufReader::new(parent.stderr.take().unwrap()).lines();
@@ -159,7 +159,7 @@ fn what_is_to_be_done_at_the_end_is_done_after_a_kill_whatever_signals_are_ignor
 }
 
 #[test]
-fn what_is_to_be_done_at_the_end_is_done_when_its_value_is_dropped() {
+fn at_end_programs_run_on_drop() {
     let folder = scratch_folder();
     let removal = AtEnd::run("rmdir", [&folder]).unwrap();
     assert!(folder.exists());

@@ -235,7 +235,7 @@ mod tests {
 
     /// Known answer: SHA-256 of 32 zero bytes.
     #[test]
-    fn what_is_kept_is_the_plain_sha_256_of_the_secret() {
+    fn the_stored_hash_is_the_plain_sha_256_of_the_secret() {
         let key = ApiKey::parse(&format!("wakeq_{}_{}", "0".repeat(12), "0".repeat(80))).unwrap();
         let expected = "66687aadf862bd776c8fc18b8e9f8e20089714856ee233b3902a591d0d5f2925";
         assert_eq!(hex_text(key.hash().as_bytes()), expected);
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_not_a_key_is_refused() {
+    fn rejects_malformed_keys() {
         let (id, secret) = ("0123456789ab", "5".repeat(80));
         let good = format!("wakeq_{id}_{secret}");
         assert!(ApiKey::parse(&good).is_some());
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_shows_the_secret() {
+    fn debug_output_never_shows_the_secret() {
         let key = generate();
         let secret = hex_text(&key.secret);
         let shown = format!("{key:?} {:?} {} {:?}", key.id(), key.id(), key.hash());

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_answer_counts_for_its_time() {
+    async fn lookups_are_cached_for_their_lifetime() {
         let clock = Clock::default();
         let lookup = lookup(&clock);
         assert_eq!(finds(&lookup, 1, Some("old")).await, Some("old"));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_who_ask_for_the_same_at_once_share_one_question() {
+    async fn concurrent_lookups_of_one_key_share_a_query() {
         let lookup = lookup(&Clock::default());
         let (asked, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
         let ask = || {
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn more_questions_than_the_limit_are_refused() {
+    async fn rejects_lookups_beyond_the_limit() {
         let lookup = lookup(&Clock::default());
         let mut pending: Vec<_> = (0..2).map(|key| Box::pin(lookup.find_later(key))).collect();
         for one in &mut pending {
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_wrong_guesses_pushes_out_nothing_that_is_in_use() {
+    async fn wrong_guesses_do_not_evict_cached_keys_in_use() {
         let lookup = lookup(&Clock::default());
         assert_eq!(finds(&lookup, 0, Some("in use")).await, Some("in use"));
         for guess in 1..100 {

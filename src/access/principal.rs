@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn without_grants_nothing_is_there() {
+    fn a_principal_without_grants_gets_not_found() {
         let nobody = Principal::trusted("nobody", Vec::new());
         for needed in Scope::ALL {
             for canvas in [OWN, OTHER, CanvasId::DEFAULT] {

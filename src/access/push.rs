@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_configured_whole_or_not_at_all() {
+    fn rejects_partial_push_configuration() {
         assert!(pushers(&[], &[]).unwrap().is_none());
         let whole = pushers(&["push"], &[ACCOUNT]).unwrap().unwrap();
         assert!(whole.accounts.contains(&ACCOUNT.to_lowercase()));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_held_to_the_letter() {
+    fn token_claims_are_compared_exactly() {
         let robot = Ok("robot@p.iam.gserviceaccount.com");
         check_that(|_| {}, robot);
         for aud in [
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_signature_is_told_before_anything_is_fetched() {
+    fn detects_a_removed_signature_before_fetching_keys() {
         for token in ["a.b.", "a.b.SIGNATURE_REMOVED_BY_GOOGLE"] {
             assert_eq!(key_id(token), Err(InvalidToken::SignatureRemoved));
         }

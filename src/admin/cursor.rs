@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_back_to_the_letter() {
+    fn cursors_round_trip_exactly() {
         let id = EventId(uuid::Uuid::from_u128(77));
         let delay_until = Timestamp::from_timestamp_micros(-62_135_596_799_999_999).unwrap();
         let position = Position { module: "a-b_c.d".into(), name: "x".repeat(128), delay_until, id };
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_cursor_is_refused() {
+    fn rejects_invalid_cursors() {
         let id = "0".repeat(32);
         let long = format!("a~{}1", "0".repeat(400));
         for text in [

@@ -222,7 +222,7 @@ mod tests {
 
     /// A tenant's list examines more than it shows only if hidden copies are among its events.
     #[tokio::test]
-    async fn a_tenant_s_page_reads_what_it_shows() {
+    async fn a_tenants_page_reads_only_the_rows_it_shows() {
         let table = Table::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await;
         table.add(12_000).await;
         let before = table.fetched().await;

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_a_canvas_go_on_wakes_it() {
+    fn settings_that_unblock_a_canvas_wake_it() {
         for (before, now, lets) in [
             (settings(0, None), settings(1, None), true),
             (settings(1, None), settings(9, None), false),

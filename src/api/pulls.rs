@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_as_by_default() {
+    fn omitted_fields_get_their_defaults() {
         let request: LeaseRequest = serde_json::from_str("{}").unwrap();
         let (lease, wait) = request.read().unwrap();
         assert_eq!((request.max, lease.as_secs(), wait.as_secs()), (1, 60, 0));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_and_no_token_is_refused() {
+    fn rejects_invalid_durations_and_lease_tokens() {
         let lease = LeaseRequest { lease_s: -1.0, ..LeaseRequest::default() };
         assert_eq!(lease.read(), Err(InvalidPull::Seconds("lease_s")));
         let complete = CompleteRequest { lease: "x".into() };

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_as_by_default() {
+    fn omitted_fields_get_their_defaults() {
         let read = read(r#"{"url": "https://a.example", "policy": {"retries": 7}}"#).unwrap();
         assert_eq!(read.policy, TargetPolicy { retries: 7, ..TargetPolicy::default() });
         assert_eq!(read.url.as_str(), "https://a.example/");
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_and_no_secret_repeated() {
+    fn rejects_invalid_targets_without_repeating_secrets() {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
         for (json, words) in [
             (r#"{"url": "ftp://a.example"}"#.to_owned(), "https://"),

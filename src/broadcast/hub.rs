@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sixty_who_come_and_go_make_one_subscription() {
+    async fn sixty_short_lived_listeners_share_one_subscription() {
         let (hub, counting, _) = hub(0);
         for _ in 0..30 {
             tokio::select! {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_hears_its_canvases_and_its_pattern() {
+    async fn each_listener_receives_only_its_canvases_and_pattern() {
         let (hub, counting, broadcasts) = hub(1);
         let (own, other) = ([CanvasId(Uuid::from_u128(7))], [CanvasId(Uuid::from_u128(8))]);
         let all = hub.listen(None, "*").await.unwrap();

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_crowd_the_oldest_out_and_the_reader_is_told() {
+    async fn a_full_inbox_drops_the_oldest_and_reports_the_count() {
         let inbox = inbox();
         for number in 0..WAITING_MAX + 7 {
             inbox.offer(&broadcast(&format!("n{number}"), "1"));
@@ -314,7 +314,7 @@ mod tests {
 
     /// However many listeners wait for large values and read none of them.
     #[tokio::test]
-    async fn all_that_wait_are_bounded_together_and_who_comes_late_is_told() {
+    async fn all_inboxes_share_a_byte_limit_and_report_drops() {
         let all = QueuedBytes::default();
         let large = format!("\"{}\"", "x".repeat(WAITING_BYTES / 2 - 4096));
         let full: Vec<Inbox> = (0..ALL_BYTES / WAITING_BYTES).map(|_| inbox_among(&all)).collect();
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_closed_takes_nothing_in_and_gives_out_the_rest() {
+    async fn a_closed_inbox_drains_but_accepts_nothing() {
         let inbox = inbox();
         inbox.offer(&broadcast("before", "1"));
         inbox.close();

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_listener_of_a_process_hears_what_it_asked_for() {
+    async fn each_listener_of_a_process_receives_what_it_subscribed_to() {
         let broadcasts = Broadcasts::local();
         let mut all = broadcasts.subscribe("*").await.unwrap();
         let mut views = broadcasts.subscribe("*:WORKER:v*").await.unwrap();
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_leaves_while_it_is_opened_leaves_nothing_behind() {
+    async fn a_listener_that_leaves_while_subscribing_leaves_nothing_behind() {
         let shared = Arc::new(Reluctant::default());
         let broadcasts = Broadcasts::over(Arc::new(Opener(Arc::clone(&shared))));
         let subscribing = broadcasts.subscribe("*");
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_kept_who_does_not_listen_any_more() {
+    async fn listeners_that_ended_are_removed() {
         let channel = Arc::new(LocalChannel::default());
         let broadcasts = Broadcasts::over(channel.clone());
         drop(broadcasts.subscribe("*").await.unwrap());

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broker_that_stands_still_costs_what_does_not_fit_and_no_time() {
+    async fn a_stalled_broker_drops_what_exceeds_the_outbox_without_waiting() {
         let (outbox, slow) = outbox(false);
         for _ in 0..WAITING_MAX + BATCH_MAX + 20 {
             outbox.put(broadcast("n", "1"));
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_failed_is_not_tried_again_and_the_next_is() {
+    async fn a_failed_broadcast_is_not_retried_and_the_next_is_sent() {
         let (outbox, slow) = outbox(true);
         slow.leave.add_permits(2);
         for _ in 0..2 {

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused_with_its_place() {
+    fn rejects_invalid_patterns_with_the_position() {
         let refused = |text: &str| text.parse::<TopicPattern>().unwrap_err();
         assert_eq!(refused(""), InvalidTopicPattern::Empty);
         assert_eq!(refused("*:[ab"), InvalidTopicPattern::OpenClass(3));
@@ -280,13 +280,13 @@ mod tests {
 
     /// The worst case ends soon: the matcher only ever goes back to the last `*`.
     #[test]
-    fn a_hostile_pattern_is_no_work() {
+    fn a_hostile_pattern_is_matched_quickly() {
         let pattern = format!("{}b", "*a".repeat(255));
         assert!(!matches(&pattern, &"a".repeat(294)));
     }
 
     #[test]
-    fn what_a_pattern_begins_with_is_known_by_part() {
+    fn patterns_yield_a_prefix_for_each_part() {
         let parts = |pattern: &str| {
             pattern.parse::<TopicPattern>().unwrap().parts().map(|(text, whole)| (text, whole)).map(
                 |(text, whole)| {
@@ -327,7 +327,7 @@ mod tests {
 
         /// A filter made of the parts must never hide a topic that the pattern matches.
         #[test]
-        fn the_parts_are_true_of_every_topic_that_matches(
+        fn the_prefixes_hold_for_every_matching_topic(
             pattern in r"([abc:*?]|\[\^?[ab]{1,2}\]){1,9}",
             topic in "[ab]{1,3}:[ab]{1,3}:[ab]{1,3}",
         ) {

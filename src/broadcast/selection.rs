@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn canvases_come_first_and_what_has_no_room_is_left_out() {
+    fn the_filter_has_canvases_first_and_omits_what_does_not_fit() {
         let one = r#"attributes.canvas = "00000000-0000-0000-0000-000000000000""#;
         assert_eq!(filter("*", Some(1)), one);
         let two = filter("*:page:*", Some(2));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_writes_into_the_filter() {
+    fn patterns_cannot_inject_into_the_filter() {
         for pattern in
             [r#"x" OR attributes.canvas != "y:*:*"#, r#"*:a\":*"#, "*:a b:*", "*:\u{0}:*", r"*:é:*"]
         {
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_canvas_nothing_is_heard() {
+    fn a_selection_without_canvases_matches_nothing() {
         let body = br#"{"id":"00000000-0000-0000-0000-000000000001","canvasID":"00000000-0000-0000-0000-000000000000","module":"page",
             "name":"view","modifier":"_","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#;
         let broadcast = Broadcast::parse(body).unwrap();

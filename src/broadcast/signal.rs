@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_watches_a_category_hears_of_it_alone() {
+    async fn a_watcher_of_a_category_gets_only_its_signals() {
         let signals = Signals::alone();
         let (companies, contacts) = (signals.watch(log("companies")), signals.watch(log("contacts")));
         let (any, allocations) = (signals.watch(Signal::AnyLog), signals.watch(Signal::Allocations));
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn tenants_and_listeners_to_everything_hear_no_signals() {
+    async fn tenants_and_listeners_to_everything_receive_no_signals() {
         let broadcasts = Broadcasts::local();
         let mut everything = broadcasts.subscribe("*").await.unwrap();
         let signals = Signals::over(Some(broadcasts.clone()));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_signals_are_told_as_few() {
+    async fn repeated_signals_are_coalesced() {
         let broadcasts = Broadcasts::local();
         let (here, there) =
             (Signals::over(Some(broadcasts.clone())), Signals::over(Some(broadcasts.clone())));
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_goes_on_when_the_last_is_dropped() {
+    async fn signals_stop_when_the_last_handle_is_dropped() {
         let broadcasts = Broadcasts::local();
         let signals = Signals::over(Some(broadcasts.clone()));
         let mut watcher = signals.watch(Signal::AnyLog);

@@ -134,7 +134,7 @@ mod tests {
     /// At a terminal, it reports progress and how to continue; elsewhere nothing. The final line is
     /// printed by the command.
     #[tokio::test(start_paused = true)]
-    async fn people_at_a_terminal_are_told_how_far_it_came() {
+    async fn shows_progress_only_at_a_terminal() {
         let answers = [(10_000, true), (0, true), (1, true), (7, false)];
         let before = "(--before 1970-01-01T00:00:00.000000Z)";
         let (_, _, said) = reporting(&answers, true).await;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn each_request_is_about_the_moment_of_the_first() {
+    async fn later_requests_keep_the_first_requests_moment() {
         let first = Some(Timestamp::UNIX_EPOCH);
         let (asked, all) = run(&[(10_000, true), (10_000, true), (7, false)]).await;
         assert_eq!(asked, [None, first, first]);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_others_hold_is_waited_for_and_then_left() {
+    async fn waits_for_locked_rows_and_then_skips_them() {
         let started = tokio::time::Instant::now();
         let (asked, all) =
             run(&[(5, true), (0, true), (3, true), (0, true), (0, true), (0, true), (0, true), (0, true)])

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_once_in_one_clean_line() {
+    fn errors_are_printed_once_on_one_clean_line() {
         let error = anyhow!("error returned from database: no such role\u{1b}[31m at line 335")
             .context("Postgres is away\nnow")
             .context("Postgres is away\nnow");

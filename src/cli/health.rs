@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_success_is_well() {
+    fn only_a_2xx_status_is_healthy() {
         assert!(is_well("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"));
         assert!(is_well("HTTP/1.1 204 No Content\r\n\r\n"));
         for answer in ["", "HTTP/1.1 503 Service Unavailable\r\n\r\n200", "HTTP/1.1", "\r\n200"] {

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_commands_a_terminal() {
+    fn control_characters_are_escaped() {
         assert_eq!(clean("naïve 日本 'ok' \\"), "naïve 日本 'ok' \\");
         assert_eq!(
             clean("a\u{1b}[31mb\u{9b}c\nd\u{202e}e\u{7f}"),
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn json_says_the_same_when_it_is_clean() {
+    fn cleaned_json_keeps_its_meaning() {
         let text = "{\r\n \"a\": \"\u{9b}\u{202e}\u{e0041}日\"}";
         let cleaned = clean_json(text);
         assert_eq!(cleaned, "{ \n \"a\": \"\\u009b\\u202e\\udb40\\udc41日\"}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_fits() {
+    fn truncated_text_fits_its_width() {
         assert_eq!(cut("abcdef", 6), "abcdef");
         assert_eq!(cut("abcdefg", 6), "abcd…");
         assert_eq!(cut("日本語", 5), "日…");

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_letter_is_kept() {
+    fn pretty_printing_keeps_numbers_and_strings_verbatim() {
         let json = r#"{"b" : 1.50, "a":[ ],"c":["x:, {\"]\\",{}, 1e400]}"#;
         let expected = "{\n  \"b\": 1.50,\n  \"a\": [],\n  \"c\": [\n    \"x:, {\\\"]\\\\\",\n    {},\n    1e400\n  ]\n}";
         assert_eq!(pretty(json, true), expected);

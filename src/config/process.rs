@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_targets_may_reach_is_given_or_nothing() {
+    fn target_ranges_are_configured_or_empty() {
         let arguments = |places: &[&str]| DeliveryArgs {
             places: places.iter().map(|&place| place.to_owned()).collect(),
             allow_http: true,
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_seconds_or_for_ever() {
+    fn retention_must_be_one_hour_to_ten_years() {
         assert_eq!(retention("1h").unwrap().as_secs(), 3600);
         assert!(retention("10y").is_ok());
         for refused in ["59m", "0s", "11y", "soon"] {

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_of_processors_is_no_consumer_s() {
+    fn rejects_consumer_names_reserved_for_entity_processors() {
         for name in ["entities.account", "entities.x"] {
             let refused = check_name(&name.parse().unwrap()).unwrap_err().to_string();
             assert!(refused.contains("choose another name"), "{refused}");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waiting_for_room_takes_no_time() {
+    async fn waiting_for_capacity_does_not_use_up_the_timeout() {
         assert!(ends_in_time(0, 29).await);
         assert!(!ends_in_time(0, 31).await);
         assert!(ends_in_time(100, 29).await, "it has worked for 29 s");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_goes_when_nobody_waits_any_more() {
+    async fn the_clock_runs_when_no_wait_is_in_progress() {
         let clock = AttemptClock::new();
         let (first, second) = (clock.pause(), clock.pause());
         sleep(Duration::from_secs(1)).await;

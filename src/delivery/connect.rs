@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_name_costs_the_others_no_time_of_theirs() {
+    async fn a_slow_lookup_does_not_use_up_other_timeouts() {
         let (connector, begun) = (connector(), Instant::now());
         let clocks = [AttemptClock::new(), AttemptClock::new()];
         let (slow, healthy) = tokio::join!(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_room_without_end() {
+    async fn waiting_for_capacity_is_bounded() {
         let (connector, clock) = (connector(), AttemptClock::new());
         let all = connector.inner.shared.inner.permits.acquire_many(2).await.unwrap();
         let refused = connect(&connector, "https://healthy.example/", &clock).await;

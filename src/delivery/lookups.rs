@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_wants_the_same_name_shares_a_lookup() {
+    async fn requests_for_one_name_share_a_lookup() {
         let (gate, lookups) = lookups(2);
         let (first, second) = tokio::join!(lookups.begin("slow"), lookups.begin("slow"));
         drop(first);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_lookup_without_end_gives_its_place_back() {
+    async fn a_hanging_lookup_frees_its_slot() {
         let (_gate, lookups) = lookups(1);
         let slow = lookups.begin("slow").await;
         assert_eq!(slow.addresses().await.unwrap_err().kind(), io::ErrorKind::TimedOut);

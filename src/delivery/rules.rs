@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_for_the_target_and_nobody_else() {
+    fn an_audience_must_match_the_targets_origin() {
         let strict = rules(&[], true);
         let url: TargetUrl = "https://orders-x.a.run.app/events".parse().unwrap();
         let refused = |audience: &str| strict.check_audience(&url, audience).unwrap_err();

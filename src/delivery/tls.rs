@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_have_words_of_ours() {
+    fn tls_errors_are_described_in_our_words() {
         let names = CertificateError::NotValidForNameContext {
             expected: ServerName::try_from("target.example").unwrap(),
             presented: vec!["DnsName(\"internal.example\")".to_owned()],

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_minute_that_nobody_keeps_is_noticed() {
+    fn warns_when_no_process_makes_the_minutes_pass() {
         let levels =
             |one: Chores| chores(&one, PERIOD).iter().map(|finding| finding.level).collect::<Vec<_>>();
         use Level::{Ok, Warn};
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn other_durations_than_the_deployments_are_told() {
+    fn reports_durations_that_differ_from_the_deployment() {
         let standing = Timing::default();
         assert_eq!(durations(None, None).level, Level::Ok);
         assert_eq!(durations(Some(&standing), Some(&standing)).level, Level::Ok);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn many_dead_rows_beside_few_live_ones_are_told() {
+    fn warns_about_many_dead_rows() {
         let size = |live, dead| TableSize { table: "wakeq.events_v2".into(), live, dead, bytes: 5_000_000 };
         assert_eq!(sizes(&[size(10, 90_000)]).level, Level::Ok);
         assert_eq!(sizes(&[size(10_000_000, 150_000)]).level, Level::Ok);

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_server_and_a_standby_are_no_places_for_a_queue() {
+    fn rejects_old_servers_and_standbys() {
         use Level::{Fail, Ok, Warn};
         assert_eq!(levels(&server(&healthy())), [Ok, Ok, Ok]);
         assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() })), [Fail, Ok, Ok]);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_not_checked_is_told() {
+    fn warns_about_unverified_certificates() {
         assert_eq!(route(&Route::Local).level, Level::Ok);
         assert_eq!(route(&Route::Verified("db".into())).level, Level::Ok);
         let found = route(&Route::Unverified("db.example.com".into()));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn forgetting_commits_fails_unless_it_is_allowed() {
+    fn unsafe_durability_fails_unless_allowed() {
         use Level::{Fail, Ok, Warn};
         let safe = Settings {
             fsync: true,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_old_snapshots_are_told() {
+    fn warns_only_about_old_snapshots() {
         let allowed = Duration::from_secs(600);
         let held = |seconds: u64| HeldSnapshot {
             holder: format!("process {seconds}"),

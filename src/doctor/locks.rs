@@ -40,7 +40,7 @@ mod tests {
     use crate::doctor::Level;
 
     #[test]
-    fn a_session_that_holds_a_gate_is_named_with_what_to_do() {
+    fn names_sessions_that_hold_a_gate_with_advice() {
         let lock = |seconds: Option<u64>| HeldLock {
             pid: Some(42),
             session: "psql of shop (idle in transaction)".into(),

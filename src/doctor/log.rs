@@ -66,7 +66,7 @@ mod tests {
     use crate::doctor::Level;
 
     #[test]
-    fn what_keeps_the_log_and_nobody_works_on_is_named_with_what_to_do() {
+    fn names_unused_holders_of_the_log_with_advice() {
         let holder = |name: &str, position, is_worked_on| LogHolder {
             name: name.to_owned(),
             position,
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_been_open_for_long_is_named_with_what_to_do() {
+    fn names_long_open_appenders_with_advice() {
         let appender = |seconds: u64| LogAppender {
             pid: Some(42),
             session: "billing of app (idle in transaction)".into(),

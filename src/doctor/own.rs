@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_the_deployments_own_is_told() {
+    fn shows_the_deployments_own_names() {
         let of = |names: &[&str]| {
             own_names(&OwnDeployment::new(Uuid::nil(), names.iter().map(|&name| name.into()).collect())).found
         };

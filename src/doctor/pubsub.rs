@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_pushed_to_keeps_nothing_ahead_of_its_time() {
+    fn push_mode_requires_a_horizon_of_zero() {
         let level = |seconds| push_horizon(Duration::from_secs(seconds)).level;
         assert_eq!((level(0), level(600)), (Level::Ok, Level::Fail));
     }

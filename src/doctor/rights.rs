@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_is_enough() {
+    fn rights_of_one_role_kind_suffice() {
         let found = |api, worker| {
             rights(&[(RoleKind::Api, lacking(api)), (RoleKind::Worker, lacking(worker))], "app")
         };

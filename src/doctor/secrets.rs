@@ -65,7 +65,7 @@ mod tests {
     use crate::doctor::Level;
 
     #[test]
-    fn what_is_in_clear_or_under_another_key_is_told() {
+    fn reports_unencrypted_secrets_and_other_keys() {
         let (new, old) = ("01".repeat(32), "02".repeat(32));
         let keys = |text: &str| text.parse::<SecretKeys>().unwrap();
         let id = |text: &str| Some(keys(text).ids()[0].to_owned());

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_is_refused_until_something_is_done() {
+    fn rejects_emits_beyond_capacity_until_some_complete() {
         let budget = ByteBudget::new(100);
         let held = [budget.take(40), budget.take(40)].map(Result::unwrap);
         assert!(matches!(budget.take(21), Err(StoreError::Overloaded)));

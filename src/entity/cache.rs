@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_erased_leaves_no_doubt_and_no_bytes() {
+    fn erased_entities_free_their_bytes_and_are_not_cold() {
         let mut cache = Cache::new(100);
         cache.insert(key(1, 0), 0, 10);
         cache.insert(key(2, 0), 0, 20);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_is_cold() {
+    fn entities_not_loaded_are_cold() {
         let mut cache = Cache::<usize>::new(100);
         cache.mark_partial(key(1, 0).canvas);
         assert!(cache.is_cold(&key(1, 0)) && !cache.is_cold(&key(2, 0)));

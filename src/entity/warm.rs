@@ -375,7 +375,7 @@ mod tests {
     /// interrupted by an error continues where it was: what is in memory is not read again.
     // Shows: ENT-X3
     #[tokio::test]
-    async fn a_start_goes_on_where_an_error_has_cut_it_short() {
+    async fn an_interrupted_load_resumes_where_it_stopped() {
         let table = Table::new().await;
         table.add_adders().await;
         let (actors, entity_type) = (actors(), "adder".parse().unwrap());

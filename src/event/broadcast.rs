@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn broadcasts_round_trip() {
         let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };
         for due in [
             Due::Now,
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_broadcast() {
+    fn rejects_malformed_broadcasts() {
         let good = broadcast("1").body();
         for body in [
             "",

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn several_have_come_as_far_as_the_last_unless_one_failed() {
+    fn the_combined_status_is_the_least_advanced_unless_one_failed() {
         use EntityStatus::{Accepted, Completed, Failed, Processed};
 
         assert_eq!(EntityStatus::of_all([]), None);

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_refused() {
+    fn rejects_invalid_json() {
         for text in [
             "",
             "{",

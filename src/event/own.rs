@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_known_by_what_only_it_knows() {
+    fn the_deployment_id_depends_on_its_secret() {
         let of = |secret| OwnDeployment::new(Uuid::from_u128(secret), Vec::new());
         assert_eq!(of(1).id(), of(1).id());
         assert_ne!(of(1).id(), of(2).id());

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_token_is_refused() {
+    fn rejects_invalid_lease_tokens() {
         let token = "0000000a37ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f";
         assert_eq!(token.parse::<LeaseToken>().unwrap().claims(), 10);
         let upper = token.to_uppercase();

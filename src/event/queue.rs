@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_or_costs_too_much_is_refused() {
+    fn rejects_invalid_or_costly_patterns() {
         let long = "x".repeat(1025);
         for text in ["", "(", "[", "a\0b", "(?=a)", r"(a)\1", r"\w{1000}", "((a{100}){100}){100}", &long] {
             assert!(text.parse::<QueuePattern>().is_err(), "{text:?}");

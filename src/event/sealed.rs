@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_its_handlers_and_nobody_elses() {
+    fn a_sealed_secret_opens_only_for_its_handler() {
         let (keys, secret) = (keys(&"07".repeat(32)), Secret::generate().unwrap());
         let ours = address(1, "greet", "_");
         let sealed = keys.seal(&ours, &secret).unwrap();
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_in_clear_unless_that_is_allowed() {
+    fn rejects_plain_secrets_unless_allowed() {
         let (none, ours) = (SecretKeys::default(), address(1, "greet", "_"));
         let secret = Secret::generate().unwrap();
         assert_eq!(none.seal(&ours, &secret).unwrap_err(), SealError::NoKey);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused_and_none_is_shown() {
+    fn rejects_invalid_keys_and_shows_none() {
         let long = vec!["00".repeat(32); 11].join(",");
         for text in ["", ",", "abc", &"0".repeat(63), &"g".repeat(64), &STANDARD.encode([1; 31]), &long] {
             assert_eq!(text.parse::<SecretKeys>().unwrap_err(), InvalidSecretKeys, "{text}");

@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_read_into_its_one_form() {
+    fn urls_are_normalized() {
         for (text, form, origin) in [
             ("HTTPS://Shop.Example:443/a/../b?x=1", "https://shop.example/b?x=1", "https://shop.example"),
             ("http://h:8080", "http://h:8080/", "http://h:8080"),
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_target_is_refused() {
+    fn rejects_invalid_target_urls() {
         let long = format!("https://a.example/{}", "x".repeat(2048));
         let long_host = format!("https://{}.example/", vec!["x".repeat(60); 5].join("."));
         for (text, reason) in [
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_has_enough_bytes_and_is_never_shown_by_chance() {
+    fn secrets_have_a_minimum_length_and_are_hidden_in_debug_output() {
         let made = Secret::generate().unwrap();
         let again: Secret = made.reveal().parse().unwrap();
         assert_eq!((again.as_bytes(), made.as_bytes().len()), (made.as_bytes(), 32));

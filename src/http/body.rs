@@ -424,7 +424,7 @@ mod tests {
 
     /// The input may imitate the parser's own messages.
     #[test]
-    fn a_mistake_is_named_and_nothing_repeated() {
+    fn json_errors_name_the_mistake_without_repeating_input() {
         let of = |error: serde_json::Error| mistake(&error.to_string());
         let one = |json: &str| of(serde_json::from_str::<One>(json).unwrap_err());
         assert_eq!(one("{}"), "the field `name` is missing");

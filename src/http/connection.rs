@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rest_is_longer_where_there_is_room() {
+    async fn idle_connections_live_longer_with_spare_capacity() {
         for (permits, expected) in [(100, 600), (3, 10)] {
             let (mut stream, there, state) = timed(permits);
             state.enter(Phase::Request);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rest_ends_when_room_becomes_little_during_it() {
+    async fn an_idle_connection_ends_when_capacity_becomes_scarce() {
         let (mut stream, _there, state) = timed(100);
         state.enter(Phase::Idle);
         let permits = Arc::clone(&stream.limits.permits);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_nobody_takes_is_given_up() {
+    async fn gives_up_answers_that_are_not_read() {
         let (mut stream, mut there, state) = timed(100);
         state.enter(Phase::Request);
         let slow = tokio::spawn(async move {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_hyper_refuses_by_itself_is_told_anew() {
+    async fn only_hypers_own_errors_are_rewritten() {
         const BARE: &[u8] =
             b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
         let written = async |before: &[Phase], bytes: &[u8]| {

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_nobody_described_gets_a_type() {
+    fn every_error_status_has_a_problem_type() {
         for status in (400..600).filter_map(|status| StatusCode::from_u16(status).ok()) {
             let problem = Problem::of_status(status);
             assert_eq!(problem.kind.status().is_server_error(), status.is_server_error(), "{status}");

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_is_counted_and_the_rest_is_bounded() {
+    fn equal_refusals_are_counted_and_the_rest_is_bounded() {
         let mut batch = Batch::default();
         for actor in 0..100 {
             let name = format!("key:{actor:02}");
@@ -312,7 +312,7 @@ mod tests {
     /// One address tries a thousand keys on a canvas; other addresses and other canvases are still
     /// recorded.
     #[test]
-    fn the_noise_of_one_stranger_hides_no_other() {
+    fn refusals_of_one_address_do_not_hide_others() {
         let mut batch = Batch::default();
         for index in 0..1000 {
             batch.add(refused(None, 1, 1, format!("noise-{index}")), "r");

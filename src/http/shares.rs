@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_spent_is_waited_for_and_what_no_bucket_holds_takes_a_full_one() {
+    fn an_overdrawn_bucket_waits_and_oversized_requests_take_a_full_one() {
         let (rates, start) = (RateLimiter::new(100, 1), Instant::now());
         let at = |ms: u64| start + Duration::from_millis(ms);
         rates.spend("a", 250, start);
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_counts_for_several_is_taken_of_all_or_of_none() {
+    fn a_request_takes_from_all_its_buckets_or_none() {
         let (rates, start) = (RateLimiter::new(10, 1), Instant::now());
         assert_eq!(rates.take_all(&["key", "a"], 6, start), Ok(()));
         let wait = Duration::from_millis(200);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_without_number_take_no_room_without_end_and_none_from_those_who_are_known() {
+    fn addresses_beyond_the_limit_share_a_bucket_and_known_ones_keep_theirs() {
         let (rates, start) = (RateLimiter::new(1, 2), Instant::now());
         assert_eq!(rates.take(u32::MAX, 1, start), Ok(()));
         let passed = (0..100_000).filter(|address| rates.take(*address, 1, start).is_ok()).count();

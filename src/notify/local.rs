@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_keeps_no_more_than_its_limit_and_what_is_there_already() {
+    async fn rejects_notifications_beyond_its_limit_and_keeps_the_waiting_ones() {
         let notifier = LocalNotifier::new();
         let first = notification();
         notifier.publish(&[first]).await.unwrap();

@@ -67,7 +67,7 @@ mod tests {
     /// A group that a process works on alone owns all of its sources; once the process is gone, it
     /// owns none.
     #[tokio::test]
-    async fn who_works_alone_owns_what_it_has_opened() {
+    async fn a_single_process_owns_the_sources_it_opened() {
         let table = Table::new().await;
         for (group, source) in [("g", "log"), ("g", "category/a"), ("h", "log")] {
             let (group, source) = (group.parse().unwrap(), source.parse().unwrap());

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_rests_where_no_other_canvas_is() {
+    async fn permits_do_not_rest_without_another_canvas() {
         let permits = ConnectionPermits::new(3);
         let alone = Purpose { canvas: CanvasId(Uuid::from_u128(1)), reads: true, is_contended: false };
         let begun = Instant::now();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_read_rests_and_leaves_the_others_their_places() {
+    async fn a_long_read_rests_so_that_others_get_permits() {
         let permits = ConnectionPermits::new(3);
         let begun = Instant::now();
         for held_ms in [4, 25] {

@@ -223,7 +223,7 @@ mod tests {
     /// Of a canvas with many overdue events, only some are published ahead of another canvas's
     /// later ones. The rest waits for its turn, with promises for shortly after that.
     #[tokio::test]
-    async fn what_is_overdue_of_one_canvas_is_not_in_front_of_another() {
+    async fn overdue_events_of_one_canvas_do_not_delay_another() {
         let timing = Timing { probe_period: Duration::from_secs(20), ..Timing::default() };
         let table = Table::with(StoreConfig { timing, ..StoreConfig::default() }).await;
         table.crowd(2_400).await;

@@ -330,7 +330,7 @@ mod tests {
 
     /// A renewal that waits for another session's lock outlasts the claims that it is for.
     #[tokio::test(start_paused = true)]
-    async fn what_a_renewal_did_to_a_claim_that_was_given_up_is_told() {
+    async fn reports_what_a_late_renewal_did_to_a_released_claim() {
         let lease = Duration::from_secs(60);
         for is_carried_out in [true, false] {
             let leases = Arc::new(Leases::new(lease));

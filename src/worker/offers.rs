@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_are_offered_while_all_come_back() {
+    fn offers_shrink_while_all_of_them_return() {
         let mut offers = Offers::new(8);
         for expected in [8, 4, 2, 2, 2] {
             assert_eq!(offers.next(), expected);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_concluded_from_nothing() {
+    fn offers_stay_the_same_without_feedback() {
         let mut offers = Offers::new(8);
         assert_eq!([offers.next(), offers.next()], [8, 8]);
         offers.waits_here(ids(1)[0]);

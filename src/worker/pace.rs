@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_quick_when_all_would_be_done_soon() {
+    fn a_worker_is_quick_if_all_waiting_would_be_done_soon() {
         let mut pace = Pace::new(4, Instant::now());
         assert_eq!([500, 500, 500, 500].map(|ended| look(&mut pace, ended)), [false, false, true, true]);
         assert!(look(&mut pace, 167), "it would be done within thirty");
@@ -96,14 +96,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_slow() {
+    fn handlers_that_do_not_end_count_as_slow() {
         let mut pace = Pace::new(4, Instant::now());
         (0..3).for_each(|_| _ = look(&mut pace, 10_000));
         assert!(!look(&mut pace, 0));
     }
 
     #[test]
-    fn a_second_without_anything_says_nothing() {
+    fn an_idle_second_does_not_change_the_pace() {
         let mut pace = Pace::new(4, Instant::now());
         assert!(![0; 5].map(|_| pace.is_quick(5_000)).contains(&true));
         (0..3).for_each(|_| _ = look(&mut pace, 10_000));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn few_that_are_quick_are_enough() {
+    fn a_few_quick_runs_count_as_quick() {
         let mut pace = Pace::new(64, Instant::now());
         let mut looks = [0; 3].map(|_| {
             pace.ran(pace.since + SECOND, 0);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_in_time_is_told_by_the_best_of_three_looks() {
+    fn throughput_is_the_best_of_three_samples() {
         let mut pace = Pace::new(4, Instant::now());
         assert_eq!(pace.done_in_time(), usize::MAX, "nothing is known yet");
         let mut done = |ended| {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn canvases_have_their_turns_at_a_room() {
+    async fn canvases_take_turns_at_a_full_handler() {
         let (queues, semaphore) = (Arc::new(PermitQueues::default()), Arc::new(Semaphore::new(1)));
         let held = Arc::clone(&semaphore).try_acquire_owned().unwrap();
         let (mut waiting, acquired) = (JoinSet::new(), Arc::new(Mutex::new(Vec::new())));
@@ -147,7 +147,7 @@ mod tests {
 
     /// A waiter that gives up passes its turn on within its canvas; rooms have separate queues.
     #[tokio::test]
-    async fn one_that_gives_up_holds_nobody_up() {
+    async fn a_waiter_that_gives_up_blocks_no_other() {
         let (queues, semaphore) = (Arc::new(PermitQueues::default()), Arc::new(Semaphore::new(2)));
         let held = Arc::clone(&semaphore).try_acquire_many_owned(2).unwrap();
         let mut waiting = JoinSet::new();

@@ -143,7 +143,7 @@ mod tests {
     proptest! {
         // Shows: FAIR-01
         #[test]
-        fn everybody_who_waits_has_one_turn_a_round(steps in steps()) {
+        fn every_waiting_owner_has_one_turn_per_round(steps in steps()) {
             let mut rotation = Rotation::new();
             // The expected waiting items of each owner.
             let mut waiting: BTreeMap<u8, VecDeque<usize>> = BTreeMap::new();
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_the_most_loses_its_last() {
+    fn shedding_removes_the_last_item_of_the_largest_owner() {
         let mut rotation = Rotation::new();
         for (owner, waits) in [(1, "a"), (2, "b"), (1, "c"), (3, "d"), (3, "e")] {
             rotation.push(owner, waits);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_first_among_its_own_waits_for_the_turns_of_others() {
+    fn a_front_item_still_waits_for_other_owners_turns() {
         let mut rotation = Rotation::new();
         rotation.push(1, "a");
         rotation.push(2, "b");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_handed_over_has_every_other_turn_of_its_owner() {
+    fn handed_over_items_get_every_other_turn_of_their_owner() {
         let mut rotation = Rotation::new();
         (1..=3).for_each(|number| rotation.push(1, format!("came {number}")));
         (1..=3).for_each(|number| rotation.push_link(1, format!("link {number}")));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_and_what_was_handed_over_is_shed_apart() {
+    fn new_and_handed_over_items_are_shed_separately() {
         let mut rotation = Rotation::new();
         rotation.push(1, "a");
         rotation.push_link(1, "b");

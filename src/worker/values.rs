@@ -52,7 +52,7 @@ mod tests {
     const MIB: i32 = 1024 * 1024;
 
     #[test]
-    fn what_is_small_fits_together_and_what_is_large_is_counted() {
+    fn small_values_need_no_permit_and_large_ones_are_counted() {
         let values = Values::new(64 * MIB as usize, 64);
         assert_eq!((values.small_max(), values.permits_for(256 * 1024)), (256 * 1024, None));
         assert_eq!(values.permits_for(256 * 1024 + 1), Some(257));
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_larger_than_the_room_gets_all_of_it() {
+    fn a_value_larger_than_the_budget_takes_all_of_it() {
         let values = Values::new(MIB as usize, 1);
         assert_eq!(values.permits_for(16 * MIB), Some(1024));
         assert_eq!(values.semaphore.available_permits(), 1024);

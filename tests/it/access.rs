@@ -98,7 +98,7 @@ async fn only_a_hash_is_kept() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_told_apart_in_the_log_only() {
+async fn wrong_keys_are_distinguished_only_in_the_log() {
     let (stage, _) = Stage::memory().await;
     let access = access(&stage);
     let (mine, other) =
@@ -148,7 +148,7 @@ async fn two_keys_of_a_holder_live_at_once_and_never_three() {
 }
 
 #[tokio::test]
-async fn of_many_that_make_keys_at_once_two_succeed() {
+async fn only_two_of_many_concurrent_key_creations_succeed() {
     let (stage, _) = Stage::memory().await;
     let access = access(&stage);
     for expired in [0, 1, 2] {
@@ -214,7 +214,7 @@ async fn a_key_expires_though_it_is_remembered() {
 }
 
 #[tokio::test]
-async fn that_there_is_no_such_key_is_remembered_too() {
+async fn missing_keys_are_cached_too() {
     let (stage, _) = Stage::memory().await;
     let clock = Clock::default();
     let (asker, maker) = (access_with(&stage, &clock), access(&stage));
@@ -284,7 +284,7 @@ async fn keys_are_listed_newest_first_and_page_by_page() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn rejects_invalid_arguments() {
     let (stage, _) = Stage::memory().await;
     let access = access(&stage);
     let lives = |lifetime| NewKey { lifetime: Some(lifetime), ..new_key("a") };
@@ -315,7 +315,7 @@ async fn what_makes_no_sense_is_refused() {
 
 /// The tables enforce the limits, whatever writes to them.
 #[tokio::test]
-async fn the_tables_refuse_what_makes_no_sense() {
+async fn the_tables_reject_invalid_rows() {
     let (stage, _) = Stage::memory().await;
     let key = create(&access(&stage), &new_key("a")).await.key;
     let accounts = "insert into wakeq.service_accounts (email, scopes, created_by) values";

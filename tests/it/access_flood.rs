@@ -61,7 +61,7 @@ enum Flood {
 /// During each flood, keys of two canvases that the process has not seen yet pass at their first
 /// request.
 #[tokio::test]
-async fn a_flood_of_keys_that_do_not_count_keeps_no_real_key_out() {
+async fn a_flood_of_invalid_keys_blocks_no_valid_key() {
     let service = Service::with(HttpConfig::default()).await;
     let revoked = service.key("revoked", OTHER, &Scope::ALL).await;
     let id = revoked.split('_').nth(1).unwrap().parse().unwrap();

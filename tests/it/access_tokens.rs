@@ -102,7 +102,7 @@ async fn a_listed_account_is_recognized() {
 }
 
 #[tokio::test]
-async fn claims_that_are_not_googles_for_us_now_are_refused() {
+async fn rejects_tokens_with_wrong_issuer_audience_or_time() {
     let service = Service::start().await;
     for audience in ["https://other.example", "https://queue.example/", ""] {
         assert_eq!(service.with("aud", audience.into()).await, InvalidToken::Audience);
@@ -326,7 +326,7 @@ async fn a_new_key_is_found_when_it_is_first_seen() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
+async fn requests_do_not_wait_for_key_refreshes_and_survive_failed_ones() {
     let service = Service::start().await;
     service.good().await.unwrap();
     service.clock.advance(9 * MINUTES);
@@ -361,7 +361,7 @@ async fn nobody_waits_for_a_refresh_and_one_that_fails_keeps_the_keys() {
 
 // Shows: CARD-02
 #[tokio::test]
-async fn answers_that_are_no_keys_are_told() {
+async fn invalid_key_set_answers_are_reported() {
     let service = Service::start().await;
     let answer = ResponseTemplate::new;
     let long = format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(300_000));
@@ -384,7 +384,7 @@ async fn answers_that_are_no_keys_are_told() {
 }
 
 #[tokio::test]
-async fn without_googles_keys_nobody_can_tell() {
+async fn without_googles_keys_tokens_cannot_be_checked() {
     let (stage, _) = Stage::memory().await;
     let signer = Signer::new("one");
     let jwks_url = "http://127.0.0.1:1/certs".to_owned();

@@ -174,7 +174,7 @@ async fn refusals_are_recorded_in_their_number() {
 
 /// A change whose record can't be written is not made.
 #[tokio::test]
-async fn a_change_and_its_record_are_one() {
+async fn a_change_fails_if_its_audit_line_fails() {
     let (stage, _) = Stage::memory().await;
     let id = stage.emit("h").await;
     stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();

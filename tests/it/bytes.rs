@@ -141,7 +141,7 @@ async fn ask_and_wait(service: &Service, key: &str, canvas: CanvasId) -> TcpStre
 }
 
 #[tokio::test]
-async fn answers_that_nobody_reads_hold_their_bytes_and_only_their_canvas_waits_for_them() {
+async fn unread_answers_use_up_only_the_budget_of_their_canvas() {
     let config = HttpConfig { answers_bytes_max: 14 * MIB, ..HttpConfig::default() };
     let service = Service::with(config).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
@@ -253,7 +253,7 @@ fn wide(stage: &Stage) -> Queue {
 }
 
 #[tokio::test]
-async fn large_values_run_as_far_as_they_fit_and_small_ones_of_others_beside_them() {
+async fn large_values_run_within_the_budget_without_blocking_small_ones() {
     let (stage, _) = Stage::memory().await;
     let queue = wide(&stage);
     for bytes in [600_000, 600_000, 3 * MIB] {

@@ -55,7 +55,7 @@ async fn untouched(stage: &Stage, mine: EventId) {
 /// Neither a death, nor a redrive, nor a deletion under my event's id removes it or resumes its
 /// object.
 #[tokio::test]
-async fn what_others_do_under_an_id_leaves_mine_alone() {
+async fn other_canvases_cannot_affect_an_event_by_reusing_its_id() {
     let (stage, _) = Stage::memory().await;
     let mut worker = failing(&stage);
     let id = EventId::new();
@@ -84,7 +84,7 @@ async fn what_others_do_under_an_id_leaves_mine_alone() {
 /// An event that waits for a hundred years under my event's id prevents neither redriving mine nor
 /// emitting it.
 #[tokio::test]
-async fn a_far_off_event_of_others_holds_no_id_of_mine() {
+async fn other_canvases_cannot_reserve_an_id() {
     let (stage, _) = Stage::memory().await;
     let mut worker = failing(&stage);
     let (dead, id) = (EventId::new(), EventId::new());

@@ -63,7 +63,7 @@ async fn a_key_is_made_listed_and_revoked() {
 }
 
 #[tokio::test]
-async fn a_key_for_every_canvas_is_asked_for_in_so_many_words() {
+async fn a_key_for_every_canvas_needs_the_explicit_option() {
     let database = database().await;
     let terminal = Terminal::on(&database);
     let create = ["keys", "create", "root", "--scope", "admin", "--all-canvases", "--expires", "1h"];
@@ -98,7 +98,7 @@ async fn a_key_for_every_canvas_is_asked_for_in_so_many_words() {
 }
 
 #[tokio::test]
-async fn service_accounts_are_let_in_and_shut_out() {
+async fn service_accounts_are_allowed_and_removed() {
     let database = database().await;
     let terminal = Terminal::on(&database);
     let robot = "robot@project.iam.gserviceaccount.com";

@@ -124,7 +124,7 @@ fn the_container_runs_as_nobody_and_needs_no_shell() {
 /// set, probe its health on its port, and give it enough time to shut down.
 // Shows: CARD-08
 #[test]
-fn the_manifests_run_the_image_as_it_wants() {
+fn the_manifests_match_the_user_port_and_grace_of_the_image() {
     let user = all("USER", true)[0].clone();
     let (user, group) = user.split_once(':').unwrap();
     let (as_user, as_group) = (format!("runAsUser: {user}"), format!("runAsGroup: {group}"));

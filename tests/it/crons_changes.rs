@@ -83,7 +83,7 @@ async fn a_change_repeats_no_tick() {
 /// A tick whose event ran early, was cancelled, or waits for a retry has had its event: neither a
 /// change nor a pause gives it another, while earlier ticks that were taken back still come.
 #[tokio::test]
-async fn a_tick_that_was_hurried_comes_once() {
+async fn a_tick_that_ran_early_is_not_repeated() {
     let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
     let (admin, _) = clockwork.process().await;
     put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;

@@ -140,7 +140,7 @@ async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
 
 /// Nothing is reachable: both halves are checked all the same.
 #[tokio::test]
-async fn what_is_away_is_said_to_be() {
+async fn reports_an_unreachable_database_and_pubsub() {
     let away = doctor("postgres://nobody@127.0.0.1:1/nothing", None, &[]).await;
     assert_eq!((away.code, away.bad("fail")), (Some(1), vec!["database", "Pub/Sub"]));
     assert!(away.one("database").1.contains("refused"), "{:#}", away.report);
@@ -178,7 +178,7 @@ async fn migrations_are_compared() {
 /// A role without rights, then with those that `wakeq migrate` grants; and the owner, which has too
 /// many.
 #[tokio::test]
-async fn rights_are_asked_for_by_what_is_lacking() {
+async fn reports_missing_and_excessive_rights() {
     let database = database().await;
     if is_skipped("sessions of two roles") {
         return;
@@ -250,7 +250,7 @@ async fn an_unverified_host_is_refused_unless_that_is_allowed() {
 /// A server that may forget commits; a minute's pass that no process makes; transactions that are
 /// never ended.
 #[tokio::test]
-async fn a_neglected_database_is_told() {
+async fn reports_a_neglected_database() {
     let database = database().await;
     if is_skipped("another session while a transaction is open") {
         return;
@@ -305,7 +305,7 @@ async fn the_pass_is_judged_by_the_deployments_period() {
 
 /// A subscription that something else created.
 #[tokio::test]
-async fn a_foreign_subscription_is_told_apart() {
+async fn reports_a_foreign_subscription() {
     let config = Broker::pubsub_config("doctor-foreign").await;
     let database = database().await;
     let found = doctor(database.url(), Some(&config), &[]).await;

@@ -63,7 +63,7 @@ async fn a_name_and_a_value_are_enough() {
 }
 
 #[tokio::test]
-async fn everything_can_be_said() {
+async fn an_emit_sets_every_field_of_an_event() {
     let (stage, notifier) = Stage::memory().await;
     let canvas = CanvasId(uuid::Uuid::new_v4());
     let event = Event::from_json("report", " [1, 2.50] ").unwrap();
@@ -88,7 +88,7 @@ async fn everything_can_be_said() {
 }
 
 #[test]
-fn what_can_not_be_emitted_is_refused_with_a_reason() {
+fn rejects_invalid_events_with_a_reason() {
     let refused = |event: Result<Event, EventError>| event.unwrap_err().to_string();
     let names = "is not a valid name: use 1 to 128 of the characters A-Z a-z 0-9 _ . -";
     for name in ["", "a b", "ü", "a/b", "a\0", &"a".repeat(129)] {
@@ -296,7 +296,7 @@ async fn a_chosen_id_makes_one_event() {
 /// A broker that does not answer is not an error; the probe makes up for it.
 // Shows: EV2-18
 #[tokio::test]
-async fn a_broker_that_is_away_is_no_error() {
+async fn an_emit_succeeds_without_the_broker() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
     notifier.break_down("the broker is away");
     let id = stage.emit("greet").await;

@@ -81,7 +81,7 @@ async fn a_flood_of_one_canvas_delays_no_other_by_more_than_a_round() {
 /// A worker holds no more than its limit, whatever waits.
 // Shows: EV2-19, FAIR-01
 #[tokio::test]
-async fn what_is_held_is_bounded() {
+async fn a_worker_holds_a_bounded_number_of_notifications() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut door) = Door::new();
     emit(&stage, 1, 50).await;

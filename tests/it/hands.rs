@@ -89,7 +89,7 @@ fn sorted(mut found: Vec<(EventId, Option<String>)>) -> Vec<(EventId, Option<Str
 /// handler; a waiting event has no worker, and an ended one leaves nothing.
 // Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
-async fn whoever_works_on_an_object_is_shown() {
+async fn shows_which_worker_runs_an_object() {
     let (stage, _) = Stage::memory().await;
     let (first, mut firsts, first_gate) = waiting(&["index"]);
     let (second, mut seconds, second_gate) = waiting(&["mail", "free"]);
@@ -141,7 +141,7 @@ async fn whoever_works_on_an_object_is_shown() {
 /// shutdown.
 // Shows: ORD-12
 #[tokio::test]
-async fn what_is_given_up_is_nobody_s() {
+async fn released_events_have_no_worker() {
     let (stage, _) = Stage::memory().await;
     let patient = RetryPolicy { delay: std::time::Duration::from_secs(3600), ..RetryPolicy::default() };
     let fails = async |_: Execution| Err(HandlerError::operational("no"));
@@ -197,7 +197,7 @@ async fn a_killed_worker_s_event_becomes_another_s() {
 /// their queue shows them.
 // Shows: ORD-12
 #[tokio::test]
-async fn a_canvas_sees_its_own_hands_only() {
+async fn a_canvas_sees_only_workers_of_its_own_objects() {
     let (stage, _) = Stage::memory().await;
     let by = wakeq::Actor::admin("ada");
     for (name, tenant_visible) in [("hidden", false), ("shown", true)] {

@@ -198,7 +198,7 @@ async fn every_event_completes_though_emits_are_never_published() {
 /// A row exists before its notification does.
 // Shows: EV2-18
 #[tokio::test]
-async fn no_fresh_event_is_missing() {
+async fn an_events_row_exists_before_its_notification() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut seen) = answering(|_| Ok(()));
     let worker = stage.worker(Handlers::new().on("greet", handler));

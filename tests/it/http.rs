@@ -29,7 +29,7 @@ async fn a_key_sees_its_canvas_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_is_a_problem_too() {
+async fn unknown_paths_and_methods_get_a_problem() {
     let service = Service::start().await;
     let nowhere = Answer::of(service.request(Method::GET, "/v2")).await;
     assert_eq!(nowhere.problem(), (404, "not-found".into()));

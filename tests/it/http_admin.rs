@@ -156,7 +156,7 @@ async fn an_admin_rules_one_canvas() {
 /// Who did what, by which request and with which key; what changed nothing is not there.
 // Shows: CARD-10
 #[tokio::test]
-async fn the_record_says_who_did_what() {
+async fn the_audit_log_names_actor_request_and_key() {
     let service = Service::start().await;
     let id = service.stage.emit("greet").await.to_string();
     let ada = service.key("ada", CanvasId::DEFAULT, &[Scope::Operate]).await;

@@ -92,7 +92,7 @@ async fn crons_are_listed_page_by_page_without_their_values() {
 }
 
 #[tokio::test]
-async fn what_makes_no_cron_is_refused_with_what_to_do() {
+async fn rejects_invalid_crons_with_advice() {
     let service = Service::start().await;
     let cases = [
         (

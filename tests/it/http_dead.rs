@@ -139,7 +139,7 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
 
 /// Events that die after the first request are not redriven by later ones with its `before`.
 #[tokio::test]
-async fn what_dies_again_meanwhile_is_left() {
+async fn a_redrive_leaves_events_that_died_after_its_start() {
     let service = Service::start().await;
     insert(&service, "greet", 2).await;
     let (first, before) = redrive(&service, json!({"name": "greet"})).await;

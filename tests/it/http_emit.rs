@@ -261,7 +261,7 @@ async fn cloud_events_are_emitted_in_their_three_modes() {
 }
 
 #[tokio::test]
-async fn what_is_refused_says_what_kind_it_is() {
+async fn each_refused_emit_has_its_problem_type() {
     let service = Service::start().await;
     let send = |query: &str, content_type: &str, body: &str| {
         let request = service.on_canvas(Method::POST, &format!("/events{query}"));

@@ -348,7 +348,7 @@ async fn a_purge_leaves_what_is_emitted_meanwhile() {
 
 /// A request that looks like a dry run must not be the real thing.
 #[tokio::test]
-async fn a_query_that_nobody_reads_is_refused() {
+async fn rejects_unknown_query_parameters_of_post_requests() {
     let service = Service::start().await;
     service.stage.emit("greet").await;
     for path in ["/handlers/WORKER/greet/purge?dry_run=true", "/dead-events/delete?all=true"] {

@@ -104,7 +104,7 @@ async fn a_request_in_progress_is_not_joined() {
 }
 
 #[tokio::test]
-async fn what_failed_leaves_its_key_free() {
+async fn a_failed_request_does_not_use_up_its_idempotency_key() {
     let service = Service::start().await;
     let taken = service.post("/events", json!({"name": "a"})).await.json()["id"].clone();
     let other = CanvasId(uuid::Uuid::from_u128(7));

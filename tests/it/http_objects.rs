@@ -93,7 +93,7 @@ async fn what_is_no_change_is_refused() {
 
 /// A transaction holds the object: the error tells the caller to try again.
 #[tokio::test]
-async fn a_busy_object_is_told() {
+async fn a_locked_object_answers_unavailable() {
     let service = Service::start().await;
     if is_skipped("another session while a transaction is open") {
         return;

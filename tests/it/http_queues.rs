@@ -24,7 +24,7 @@ fn emails() -> Value {
 
 // Shows: DRV-06
 #[tokio::test]
-async fn a_queue_is_registered_worked_and_taken_back() {
+async fn a_queue_is_registered_processed_and_unregistered() {
     let service = Service::start().await;
     let root = root(&service, &[Scope::Read, Scope::Operate]).await;
     let ask = async |method: Method, path: &str, body: Value| service.ask(&root, method, path, body).await;
@@ -72,7 +72,7 @@ async fn a_queue_is_registered_worked_and_taken_back() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn rejects_invalid_arguments() {
     let service = Service::start().await;
     let root = root(&service, &[Scope::Read, Scope::Operate]).await;
     for (path, body, words) in [
@@ -157,7 +157,7 @@ async fn a_key_of_one_canvas_sees_and_sets_nothing() {
 
 /// The targets of queues are stored under a canvas that no tenant has: no key opens it.
 #[tokio::test]
-async fn the_canvas_of_the_queues_targets_is_nobodys() {
+async fn no_key_opens_the_canvas_of_queue_targets() {
     let service = Service::start().await;
     let root = root(&service, &Scope::ALL).await;
     let most = Uuid::max();
@@ -219,7 +219,7 @@ async fn a_queue_has_a_target() {
 /// DRV-06: events are copied however they are emitted: by the library, the API or a cron.
 // Shows: DRV-01
 #[tokio::test]
-async fn every_way_to_emit_leads_into_the_queues() {
+async fn every_way_to_emit_copies_into_queues() {
     let service = Service::start().await;
     let root = root(&service, &[Scope::Read, Scope::Operate]).await;
     service

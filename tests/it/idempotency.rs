@@ -84,7 +84,7 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
 /// While the first is in progress the second gets that answer, and if the first dies it leaves
 /// nothing behind.
 #[tokio::test]
-async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
+async fn a_concurrent_request_gets_in_progress_and_leaves_nothing_behind() {
     let (stage, _) = Stage::memory().await;
     if is_skipped("another session while a transaction is open") {
         return;
@@ -108,7 +108,7 @@ async fn a_request_in_progress_is_told_and_leaves_nothing_behind() {
 /// If the server ends statements before it ends waits for locks, the second one gets the same
 /// answer.
 #[tokio::test]
-async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
+async fn a_statement_timeout_also_reports_a_request_in_progress() {
     let (stage, notifier) = Stage::memory().await;
     if is_skipped("another session while a transaction is open") {
         return;
@@ -138,7 +138,7 @@ async fn a_request_in_progress_is_told_by_the_limit_on_statements_as_well() {
 
 /// Twenty at once: one is the first, the others get its answer, or that it is in progress.
 #[tokio::test]
-async fn of_many_at_once_one_emits() {
+async fn of_many_concurrent_requests_one_emits() {
     let (stage, _) = Stage::memory().await;
     let one = key("ada", "k", "body");
     let all = futures_util::future::join_all((0..20).map(|_| emit(&stage, &one, 2))).await;

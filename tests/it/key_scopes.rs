@@ -93,7 +93,7 @@ async fn a_key_for_a_handler_operates_it_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn scopes_that_make_no_sense_are_refused_here_and_by_the_table() {
+async fn invalid_scopes_are_rejected_in_code_and_by_the_table() {
     let service = Service::start().await;
     let many: Vec<String> = (0..17).map(|index| format!("emit:m{index}/*")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

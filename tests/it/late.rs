@@ -145,27 +145,27 @@ async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) ->
 
 /// The deletion was committed, and a renewal finds no claim before the deletion's answer arrives.
 #[tokio::test]
-async fn a_completion_that_a_renewal_overtakes_is_told() {
+async fn a_completion_overtaken_by_a_renewal_is_recognized() {
     assert_eq!(check(COMPLETION, Answer::AfterARenewal, 2, false).await, Outcome::Deleted);
 }
 
 #[tokio::test]
-async fn a_retry_that_a_renewal_overtakes_is_told() {
+async fn a_retry_overtaken_by_a_renewal_is_recognized() {
     assert_eq!(check(RETRY, Answer::AfterARenewal, 2, true).await, Outcome::RetryAllowed);
 }
 
 #[tokio::test]
-async fn a_death_that_a_renewal_overtakes_is_told() {
+async fn a_death_overtaken_by_a_renewal_is_recognized() {
     assert_eq!(check(DEATH, Answer::AfterARenewal, 0, true).await, Outcome::Deleted);
 }
 
 #[tokio::test]
-async fn a_completion_whose_answer_is_lost_is_told() {
+async fn a_completion_with_a_lost_answer_is_recognized() {
     assert_eq!(check(COMPLETION, Answer::Lost, 2, false).await, Outcome::Deleted);
 }
 
 #[tokio::test]
-async fn a_death_whose_answer_is_lost_is_told() {
+async fn a_death_with_a_lost_answer_is_recognized() {
     assert_eq!(check(DEATH, Answer::Lost, 0, true).await, Outcome::Deleted);
 }
 
@@ -188,13 +188,13 @@ async fn check_saved(error: fn() -> HandlerError, outcome: Outcome, retries: i32
 }
 
 #[tokio::test]
-async fn a_retry_whose_answer_is_lost_is_told() {
+async fn a_retry_with_a_lost_answer_is_recognized() {
     let busy = || HandlerError::operational("busy").retry_after(Duration::from_secs(30));
     check_saved(busy, Outcome::RetryAllowed, 1).await;
 }
 
 #[tokio::test]
-async fn a_postponed_event_whose_answer_is_lost_is_told() {
+async fn a_postponement_with_a_lost_answer_is_recognized() {
     check_saved(|| HandlerError::not_yet(Duration::from_secs(30)), Outcome::Postponed, 0).await;
 }
 
@@ -413,7 +413,7 @@ async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
 
 /// The others rely on this: the proxy changes nothing else.
 #[tokio::test]
-async fn a_worker_behind_it_works() {
+async fn the_proxy_changes_nothing_else() {
     let (stage, _) = Stage::memory_with(quick()).await;
     let proxy = AnswerProxy::new(&stage, "no statement says this", Answer::Lost).await;
     let (handler, mut seen) = recording();

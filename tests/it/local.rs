@@ -144,7 +144,7 @@ async fn what_another_process_takes_in_is_found_by_its_promise() {
 /// A command or a server that wakes no worker must not take the minute's pass from one.
 // Shows: LOCAL-02
 #[tokio::test]
-async fn who_wakes_nobody_keeps_no_promises() {
+async fn a_process_that_wakes_no_worker_leaves_the_minutes_pass_alone() {
     let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
     stage.emit("h").await;
     let terminal = Terminal::on(&stage.database).set("WAKEQ_NOTIFIER", "local");
@@ -163,7 +163,7 @@ async fn who_wakes_nobody_keeps_no_promises() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_without_pubsub_says_so() {
+async fn commands_explain_what_does_not_work_without_pubsub() {
     let database = database().await;
     for command in ["work", "all"] {
         let idle = [&LOCAL[..], &[("WAKEQ_NO_TARGETS", "1")]].concat();

@@ -133,7 +133,7 @@ async fn a_stream_that_others_hold_is_busy() {
 }
 
 #[tokio::test]
-async fn what_is_too_much_is_refused_in_words() {
+async fn rejects_oversized_appends_with_the_limit() {
     let (stage, _) = Stage::memory().await;
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref()).with_payload_limit(1_000_000);
     let refused = async |appends: Vec<StreamAppend>| log.append_all(&appends).await.unwrap_err().to_string();
@@ -243,7 +243,7 @@ async fn the_log_is_appended_to_and_read_over_http() {
 
 /// The doctor reports which open transaction holds readers back, for how long, and what to do.
 #[tokio::test]
-async fn who_holds_readers_back_is_named() {
+async fn names_transactions_that_hold_back_readers() {
     if is_skipped("a transaction beside others") {
         return;
     }
@@ -272,7 +272,7 @@ async fn who_holds_readers_back_is_named() {
 
 /// The categories that processors of entities write are closed to every other way to append.
 #[tokio::test]
-async fn nobody_else_writes_into_the_categories_of_entities() {
+async fn only_processors_write_into_entity_categories() {
     let (stage, _) = Stage::memory().await;
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     let account = StreamId::new(CanvasId::DEFAULT, "entities:account", "ada").unwrap();

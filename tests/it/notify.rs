@@ -47,7 +47,7 @@ on_every_broker!(
     a_delivery_put_back_comes_again,
     a_dropped_delivery_comes_again,
     subscribers_share_the_work,
-    a_malformed_message_hurts_nobody,
+    a_malformed_message_does_not_affect_others,
     hands_out_no_more_than_max_outstanding,
     a_stopped_subscription_hands_out_what_it_was_sent,
     close_gives_back_what_was_not_handed_out,
@@ -168,7 +168,7 @@ async fn subscribers_share_the_work(broker: Broker) {
     second.close(TIMEOUT).await;
 }
 
-async fn a_malformed_message_hurts_nobody(broker: Broker) {
+async fn a_malformed_message_does_not_affect_others(broker: Broker) {
     let mut subscription = broker.notifier.subscribe(10).await.unwrap();
     broker.publish_raw(b"\xff not a notification").await;
     let sent = notifications(3);

@@ -45,7 +45,7 @@ async fn honest_is_first_in_first_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_seed_does_the_same_harm() {
+async fn the_same_seed_causes_the_same_faults() {
     let sent = notifications(500);
     let faults = Faults { lose: 0.1, double: 0.1, delay: 0.1, reorder: 0.2, forge: 0.1, ..Faults::default() };
     let first = delivered(&MemoryNotifier::hostile(7, faults), &sent).await;
@@ -134,7 +134,7 @@ async fn paused_it_goes_step_by_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn broken_down_it_says_so_and_mends() {
+async fn a_broken_notifier_reports_trouble_and_recovers() {
     let notifier = MemoryNotifier::new();
     let mut subscription = notifier.subscribe(10).await.unwrap();
     notifier.break_down("the broker is away");
@@ -148,7 +148,7 @@ async fn broken_down_it_says_so_and_mends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_forgets_everything_delivered_or_not() {
+async fn a_reset_drops_delivered_and_waiting_notifications() {
     let notifier = MemoryNotifier::new();
     let mut subscription = notifier.subscribe(1).await.unwrap();
     notifier.publish(&notifications(2)).await.unwrap();

@@ -86,7 +86,7 @@ async fn counts_know_the_rules_of_their_canvas() {
 
 /// X15, EV2-08, CARD-10: pausing again is not a second pause; blocks are for admins.
 #[tokio::test]
-async fn rules_are_made_and_lifted_by_who_may() {
+async fn users_set_and_lift_pauses_and_only_admins_blocks() {
     let (stage, _) = Stage::memory().await;
     let (user, admin, handler) = (Actor::user("ada"), Actor::admin("ops"), scope("h"));
     assert!(stage.admin.pause(&handler, &user, &Stop::default()).await.unwrap().new);
@@ -109,7 +109,7 @@ async fn rules_are_made_and_lifted_by_who_may() {
 
 /// Cancel, run now and purge leave running events alone.
 #[tokio::test]
-async fn what_runs_is_left_alone() {
+async fn cancel_run_now_and_purge_leave_running_events_alone() {
     let (stage, notifier) = Stage::memory().await;
     let user = Actor::user("ada");
     let purge =

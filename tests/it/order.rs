@@ -201,7 +201,7 @@ async fn a_long_chain_lets_others_in() {
 
 /// The object is halted, is shown, and resumes with the event that died, or without it.
 #[tokio::test]
-async fn an_object_stands_still_until_somebody_decides() {
+async fn a_halted_object_waits_for_an_operator() {
     let (stage, _) = Stage::memory().await;
     let (log, broken) = (Log::default(), Arc::new(Mutex::new(BTreeSet::from([0, 1]))));
     let (write, fails) = (log.clone(), Arc::clone(&broken));
@@ -276,7 +276,7 @@ async fn a_change_is_part_of_the_callers_transaction() {
 }
 
 #[tokio::test]
-async fn what_can_be_no_change_is_refused() {
+async fn rejects_invalid_changes_of_an_object() {
     let (stage, _) = Stage::memory().await;
     let event = || Event::new(HANDLER, &1).unwrap();
     let queue = &stage.queue;

@@ -384,7 +384,7 @@ const DEAD_FOR_40_DAYS: &str =
 /// Only a process that was configured with retention times deletes old rows: the server was not,
 /// whatever a worker's defaults are.
 #[tokio::test]
-async fn only_who_knows_the_retention_expires() {
+async fn only_processes_with_a_retention_delete_expired_rows() {
     let database = database().await;
     let pool = PgPool::connect(database.url()).await.unwrap();
     sqlx::query(DEAD_FOR_40_DAYS).execute(&pool).await.unwrap();

@@ -98,7 +98,7 @@ async fn registering_the_same_again_changes_nothing() {
 
 // Shows: DRV-06
 #[tokio::test]
-async fn what_no_queue_can_have_is_refused_in_words() {
+async fn rejects_invalid_queue_settings() {
     let (stage, _) = Stage::memory().await;
     let many: Vec<String> = (0..21).map(|number| format!("p{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
@@ -240,7 +240,7 @@ async fn facets_are_the_canvases_with_copies() {
 
 /// The copies of a canvas that is paused in a queue resume as soon as it is allowed turns.
 #[tokio::test]
-async fn what_waits_goes_on_when_its_canvas_may() {
+async fn waiting_copies_resume_when_their_canvas_is_unpaused() {
     let (stage, notifier) = Stage::memory().await;
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     stage.admin.set_facet(&name(), canvas(1), weighing(0, None), &ada()).await.unwrap();
@@ -262,7 +262,7 @@ async fn what_waits_goes_on_when_its_canvas_may() {
 /// The same for a whole queue: paused, then processed by functions, then sent to a target, then
 /// processed by functions again.
 #[tokio::test]
-async fn replacing_a_queue_lets_it_go_on() {
+async fn replacing_a_paused_queue_resumes_it() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
     let mut receiver = Receiver::start().await;
     let paused = NewQueue { facets: weighing(0, None), ..emails() };
@@ -421,7 +421,7 @@ async fn a_dead_copy_names_its_queue_and_its_origin() {
 
 /// The target of a queue is registered with the queue, and in no other way.
 #[tokio::test]
-async fn nobody_registers_a_target_where_those_of_queues_are() {
+async fn queue_targets_can_only_be_registered_with_the_queue() {
     let (stage, _) = Stage::memory().await;
     let scope =
         wakeq::HandlerScope { canvas: CanvasId(Uuid::max()), module: "QUEUE".parse().unwrap(), name: name() };

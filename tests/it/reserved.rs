@@ -14,7 +14,7 @@ const MODULES: [&str; 3] = ["ANSWER", "CRON", "QUEUE"];
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
 
 #[tokio::test]
-async fn what_only_the_system_emits_nobody_else_does() {
+async fn rejects_emits_into_reserved_modules_and_canvases() {
     let service = Service::start().await;
     let keys = [
         (CanvasId::DEFAULT, service.key.clone()),

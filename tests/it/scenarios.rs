@@ -341,7 +341,7 @@ fn stories() -> Vec<(String, String)> {
 
 // Shows: EV2-58
 #[test]
-fn every_story_ends_as_it_says() {
+fn every_scenario_ends_as_expected() {
     let stories = stories();
     assert!(stories.len() >= 15, "only {} stories found", stories.len());
     let failed: Vec<String> = stories
@@ -352,7 +352,7 @@ fn every_story_ends_as_it_says() {
 }
 
 #[test]
-fn a_story_that_goes_otherwise_is_reported_with_its_trace() {
+fn a_failing_scenario_is_reported_with_its_trace() {
     let story = "worker anna knows mail\nemit a on mail\nanna takes a\nexpect a completed\n";
     let report = play(story).unwrap_err();
     assert!(report.starts_with("line 4, \"expect a completed\": found None"), "{report}");
@@ -360,7 +360,7 @@ fn a_story_that_goes_otherwise_is_reported_with_its_trace() {
 }
 
 #[test]
-fn a_line_that_nobody_understands_is_an_error() {
+fn rejects_unknown_scenario_lines() {
     assert!(play("anna sings\n").unwrap_err().contains("not a line of the language"));
     assert!(play("emit a on mail\n").unwrap_err().contains("ends with what is expected"));
 }

@@ -188,7 +188,7 @@ async fn an_emitted_row_begins_as_the_document_says() {
 
 /// Limits and invariants hold, whatever writes.
 #[tokio::test]
-async fn the_tables_refuse_what_makes_no_sense() {
+async fn the_tables_reject_invalid_rows() {
     let (stage, _) = Stage::memory().await;
     stage.emit("greet").await;
     for (sql, constraint) in [

@@ -279,7 +279,7 @@ async fn a_credential_has_a_rate_in_bytes_on_whatever_canvases() {
 
 /// A valid credential is let in even from the very address that strangers flood from.
 #[tokio::test]
-async fn strangers_are_limited_by_their_address_and_nobody_else_is() {
+async fn unauthenticated_requests_are_limited_by_address() {
     let service = Service::with(HttpConfig { stranger_rate: 1, ..HttpConfig::default() }).await;
     let path = format!("/v1/canvases/{}/handlers", CanvasId::DEFAULT);
     let listen = "/v1/listen?pattern=*";
@@ -316,7 +316,7 @@ async fn one_address_has_its_share_of_connections_and_a_trusted_proxy_has_all() 
 /// Sign-ins, reads of values and refusals are in the record of their canvas, each once with its
 /// count and with the client's address, as reported by a proxy.
 #[tokio::test]
-async fn the_record_says_who_came_from_where_and_read_what() {
+async fn the_audit_log_has_sign_ins_reads_and_client_addresses() {
     let proxies = vec!["127.0.0.1".parse().unwrap()];
     let service = Service::with(HttpConfig { trusted_proxies: proxies, ..HttpConfig::default() }).await;
     let other = service.key("other", OTHER, &Scope::ALL).await;

@@ -438,7 +438,7 @@ fn check_worlds(faults: Faults, worlds: u64) -> Tally {
 // for that, nor for a wake-up that is missing when an object resumes.
 // Shows: ORD-22
 #[test]
-fn a_turn_that_nobody_hands_over_is_caught() {
+fn the_simulation_catches_a_missing_handover() {
     for defect in [Defect::HandOverInTheRemoval, Defect::SkipWithoutWaking] {
         let caught = (0..20_000).any(|seed| {
             let (violations, _) = Simulation::new(seed, Faults::OfMessages, Some(defect), false).play();

@@ -112,7 +112,7 @@ async fn events_of_a_deleted_target_wait_for_the_next() {
 /// 410 pauses the handler with the reason, costs the event nothing, and is recorded.
 // Shows: TARGET-04
 #[tokio::test]
-async fn a_target_that_is_gone_is_paused() {
+async fn a_target_that_answers_410_pauses_its_handler() {
     let service = service().await;
     let target = answering([410, 200].map(ResponseTemplate::new)).await;
     let mut running = worker(&service.stage, Handlers::new());
@@ -151,7 +151,7 @@ async fn a_target_that_is_gone_is_paused() {
 /// nothing.
 // Shows: TARGET-04
 #[tokio::test]
-async fn only_the_target_that_stands_can_pause_its_handler() {
+async fn only_the_current_target_can_pause_its_handler() {
     let service = service().await;
     let (mut old, mut new) = (Receiver::start().await, Receiver::start().await);
     let mut running = worker(&service.stage, Handlers::new());
@@ -209,7 +209,7 @@ async fn a_target_says_when_to_try_again() {
 /// A target that answers "too early" gets the event again, and no attempt is counted.
 // Shows: ORD-04
 #[tokio::test]
-async fn a_target_says_not_yet() {
+async fn a_425_answer_postpones_the_event() {
     let service = service().await;
     let early = |after| ResponseTemplate::new(425).insert_header("retry-after", after);
     let target = answering([early("0"), early("1"), ResponseTemplate::new(200)]).await;
@@ -229,7 +229,7 @@ async fn a_target_says_not_yet() {
 /// creates it.
 // Shows: TARGET-06
 #[tokio::test]
-async fn both_secrets_sign_for_a_day_and_neither_is_told() {
+async fn both_secrets_sign_for_a_day_and_neither_is_shown() {
     let service = service().await;
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
@@ -377,7 +377,7 @@ async fn a_target_gets_no_more_at_a_time_than_it_wants() {
 /// An invalid or forbidden target is refused, with a message that says what would be accepted.
 // Shows: TARGET-09
 #[tokio::test]
-async fn what_can_be_no_target_is_refused_with_words() {
+async fn rejects_invalid_targets_with_a_reason() {
     let service = service().await;
     let url = "http://127.0.0.1:8080/";
     for (path, body, words) in [

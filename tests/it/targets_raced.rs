@@ -10,7 +10,7 @@ use crate::targets_share::{put, worker};
 /// once all the same.
 // Shows: TARGET-02
 #[tokio::test]
-async fn a_target_registered_after_the_look_for_it_is_no_longer_missed() {
+async fn a_target_registered_after_its_lookup_is_not_missed() {
     let (stage, _) = Stage::memory().await;
     let receiver = Receiver::start().await;
     let id = stage.emit("greet").await;

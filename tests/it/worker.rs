@@ -16,7 +16,7 @@ use crate::support::{Stage, TIMEOUT, quick, scope};
 /// See also EV2-X11.
 // Shows: EV2-24, EV2-50, EV2-53
 #[tokio::test]
-async fn nonsense_is_acknowledged_and_hurts_nobody() {
+async fn malformed_notifications_are_acknowledged_and_ignored() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));

@@ -50,7 +50,7 @@ async fn a_delayed_event_waits_and_starts_on_time() {
 
 /// A parked event that is made due runs at once, not when its timer ends.
 #[tokio::test]
-async fn a_parked_event_runs_now_when_told() {
+async fn a_parked_event_runs_at_once_when_made_due() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));

@@ -82,7 +82,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     (
         "entities",
         "200 owners of an entity type killed at random: memory matches the repository, one answer each",
-        "entities::crashes::memory_is_the_fold_of_the_repository_however_owners_die",
+        "entities::crashes::memory_matches_the_repository_after_owners_are_killed",
     ),
     (
         "poison-entity",

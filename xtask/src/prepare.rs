@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_difference_is_told() {
+    fn reports_every_kind_of_difference() {
         let kept = descriptions(&[("a", "1"), ("b", "1"), ("c", "1")]);
         let fresh = descriptions(&[("b", "1"), ("c", "2"), ("d", "1")]);
         assert_eq!(differences(&kept, &fresh), ["changed c", "added   d", "stale   a"]);

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_calls_fail_as_often_as_asked_and_only_those_meant() {
+    fn fail_next_affects_only_the_given_methods_and_count() {
         let faults = Faults::default()
             .fail_next(2, FaultCode::Unavailable, [Method::Publish])
             .fail_next(1, FaultCode::Aborted, [Method::Publish, Method::Pull])
@@ -248,14 +248,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_of_the_next_calls_is_shown() {
+    fn shows_the_remaining_fail_next_calls() {
         let mut broker = broker(Faults::default().fail_next(3, FaultCode::NotFound, []));
         codes(&mut broker, Method::Seek, 1);
         assert_eq!(broker.faults().next[0].times, 2);
     }
 
     #[test]
-    fn chance_befalls_the_methods_that_were_named_and_repeats_with_its_seed() {
+    fn random_faults_hit_only_the_named_methods_and_repeat_with_the_seed() {
         let faults = |seed| Faults {
             seed,
             unavailable: 0.3,
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_faults_do_not_mean_do_not_disturb_chance() {
+    fn unaffected_calls_do_not_advance_the_random_faults() {
         let faults = Faults { unavailable: 0.5, methods: [Method::Publish].into(), ..Faults::default() };
         let (mut alone, mut disturbed) = (broker(faults.clone()), broker(faults));
         for call in 0..100 {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_method_or_code_is_answered_with_those_there_are() {
+    fn rejects_unknown_methods_and_codes_and_lists_the_known_ones() {
         let refusal = |json| serde_json::from_str::<Faults>(json).unwrap_err().to_string();
         let unknown = refusal(r#"{"methods": ["Publsh"]}"#);
         assert!(unknown.contains("unknown variant `Publsh`") && unknown.contains("`Publish`"), "{unknown}");
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn every_method_of_the_protocol_is_there() {
+    fn knows_every_method_of_the_protocol() {
         let known: BTreeSet<&str> = Method::ALL.iter().map(|method| method.as_str()).collect();
         let routed: BTreeSet<&str> = crate::proto::ROUTES
             .iter()

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_fault_is_refused_with_what_would_be_one() {
+    fn rejects_invalid_faults_with_an_explanation() {
         let refusal = |json| serde_json::from_str::<Faults>(json).unwrap_err().to_string();
         assert!(refusal(r#"{"lose": 1.5}"#).starts_with("1.5 is not a probability: give one from 0"));
         assert!(refusal(r#"{"slow": "soon"}"#).starts_with("`soon` is not a duration"));

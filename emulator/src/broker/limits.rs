@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_json_form_is_no_duration() {
+    fn rejects_durations_that_json_cannot_represent() {
         for (seconds, nanos, expected) in
             [(315_576_000_000, 0, true), (315_576_000_000, 1, false), (1_000_000_000_000, 0, false)]
         {

@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_listens_after_it_though_another_process_still_has_the_socket() {
+    async fn a_closed_listener_refuses_connections_even_if_its_socket_was_inherited() {
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.0.local_addr().unwrap();
         let copy = listener.0.as_fd().try_clone_to_owned().unwrap(); // like a fork's until its exec

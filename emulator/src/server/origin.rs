@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_address_that_was_asked_is_at_home() {
+    fn accepts_only_the_origin_of_the_requested_address() {
         let table = [
             (None, Some("localhost:8085"), "/", false),
             (Some("http://localhost:8085"), Some("localhost:8085"), "/", false),

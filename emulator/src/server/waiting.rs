@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_reaches_everybody_at_that_subscription_and_nobody_else() {
+    fn a_wake_up_reaches_all_waiters_of_its_subscription_only() {
         let bells = Arc::new(Bells::default());
         let waiters = [bells.at("orders"), bells.at("orders"), bells.at("bills")];
         let mut rings = waiters.each_ref().map(|waiter| Box::pin(waiter.rung()));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_between_looking_and_waiting_is_heard() {
+    fn a_wake_up_between_checking_and_waiting_is_not_lost() {
         let bells = Arc::new(Bells::default());
         let waiter = bells.at("orders");
         let mut rung = pin!(waiter.rung());
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_who_leave_at_once_nothing_is_kept() {
+    fn two_waiters_that_leave_at_once_are_both_removed() {
         let bells = Arc::new(Bells::default());
         let waiter = bells.at("orders");
         // Held by another waiter that is just leaving.
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_of_those_who_left() {
+    fn waiters_that_leave_are_removed() {
         let bells = Arc::new(Bells::default());
         let (first, second) = (bells.at("orders"), bells.at("orders"));
         drop(first);

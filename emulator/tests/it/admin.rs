@@ -54,7 +54,7 @@ async fn faults_are_set_by_the_library_too() {
 }
 
 #[tokio::test]
-async fn what_is_no_fault_is_refused_with_what_would_be_one_and_changes_nothing() {
+async fn rejects_invalid_faults_and_keeps_the_current_ones() {
     let emulator = emulator("demo").await;
     emulator.set_faults(Faults { lose: 0.5, ..Faults::default() });
     for wrong in [json!({"loose": 1}), json!({"lose": 2}), json!([]), json!({"methods": ["Publsh"]})] {
@@ -68,7 +68,7 @@ async fn what_is_no_fault_is_refused_with_what_would_be_one_and_changes_nothing(
 }
 
 #[tokio::test]
-async fn everything_is_forgotten_but_not_by_another_site_s_page() {
+async fn only_its_own_page_may_reset_the_emulator() {
     let emulator = emulator("demo,orders:worker").await;
     let evil = [("origin", "http://evil.example")];
     assert_eq!(ask(emulator.address(), "POST /admin/forget", &evil, "").await.status(), 403);
@@ -85,7 +85,7 @@ async fn everything_is_forgotten_but_not_by_another_site_s_page() {
 }
 
 #[tokio::test]
-async fn the_root_answers_each_in_its_own_way() {
+async fn the_root_answers_by_accept_header() {
     let emulator = emulator("demo,orders:worker").await;
     let accepting = async |kind: &str| ask(emulator.address(), "GET /", &[("accept", kind)], "").await;
     let page = accepting("text/html,application/xhtml+xml,*/*;q=0.8").await;
@@ -101,7 +101,7 @@ async fn the_root_answers_each_in_its_own_way() {
 }
 
 #[tokio::test]
-async fn what_is_there_already_is_left_and_what_is_refused_is_named() {
+async fn provisioning_keeps_existing_resources_and_names_rejected_ones() {
     let emulator = emulator("demo,orders:worker").await;
     let again: Provision = "demo,orders:worker:audit".parse().unwrap();
     let made = emulator.broker(|broker, now| again.apply(broker, now)).unwrap();

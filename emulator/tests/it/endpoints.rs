@@ -70,7 +70,7 @@ async fn check_with(mut inbox: Inbox, answers: &str, acknowledges: bool) {
 
 // Shows: CARD-02
 #[tokio::test]
-async fn these_answers_acknowledge() {
+async fn these_push_responses_acknowledge() {
     check(&[200], true).await;
     check(&[201, 200], true).await;
     check(&[202, 200], true).await;
@@ -79,7 +79,7 @@ async fn these_answers_acknowledge() {
 }
 
 #[tokio::test]
-async fn all_others_bring_the_message_again() {
+async fn all_other_push_responses_cause_redelivery() {
     check(&[203, 200], false).await;
     check(&[206, 200], false).await;
     check(&[308, 200], false).await;
@@ -144,7 +144,7 @@ async fn a_token_checks_with_the_keys_that_the_emulator_serves() {
 
 // Shows: CARD-02
 #[tokio::test]
-async fn an_endpoint_that_says_nothing_gets_the_message_again_after_its_deadline() {
+async fn redelivers_to_a_silent_endpoint_after_the_deadline() {
     let mut inbox = Inbox::mute("").await;
     let clock = ManualClock::starting_at(Time::from_secs(1_800_000_000));
     let options = Options { clock: clock.clone().into(), ..Options::default() };
@@ -158,7 +158,7 @@ async fn an_endpoint_that_says_nothing_gets_the_message_again_after_its_deadline
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_not_there_costs_nothing_but_its_own_pushes() {
+async fn an_unreachable_endpoint_delays_no_other_subscription() {
     let mut inbox = Inbox::open(&[200]).await;
     let nowhere = PushConfig { push_endpoint: "http://127.0.0.1:1/".into(), ..PushConfig::default() };
     let emulator = pushing(nowhere, Options::default()).await;

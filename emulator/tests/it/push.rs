@@ -34,7 +34,7 @@ cases! {
         assert!(body["message"]["publishTime"].is_string(), "{body}");
     }
 
-    async fn what_an_endpoint_refuses_is_pushed_again(stage) {
+    async fn a_refused_push_is_repeated(stage) {
         let mut inbox = Inbox::open(&[500, 204]).await;
         let push_endpoint = inbox.url.clone();
         let topic = pushing(&stage, PushConfig { push_endpoint, ..PushConfig::default() }).await;

@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_process_that_has_gone_leaves_is_left() {
+    fn containers_of_dead_processes_are_leftovers() {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = child.id().cast_signed();
         child.wait().unwrap();
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_living_process_keeps_its_own_and_so_does_one_that_nobody_here_can_see() {
+    fn containers_of_live_or_foreign_processes_are_not_leftovers() {
         let own: HashMap<_, _> = labels().map(|(name, value)| (name.to_owned(), value)).into();
         assert!(!is_left(&own, YOUNG));
         assert!(!is_left(&labelled("elsewhere", i32::MAX), YOUNG));
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_keeps_one_for_a_day() {
+    fn containers_older_than_a_day_are_leftovers() {
         let own: HashMap<_, _> = labels().map(|(name, value)| (name.to_owned(), value)).into();
         for labels in [own, labelled("elsewhere", 1), HashMap::new()] {
             assert!(is_left(&labels, Duration::from_secs(24 * 60 * 60)));

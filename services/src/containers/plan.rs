@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn on_the_network_of_the_machine_nobody_else_can_reach_it() {
+    fn on_the_host_network_it_listens_only_on_loopback() {
         let on_host = Plan::pubsub("emulator:1".to_owned(), Some("host".to_owned()));
         assert_eq!(on_host.arguments(9), ["--host=127.0.0.1", "--port=9"]);
         let bridged = Plan::pubsub("emulator:1".to_owned(), None);

@@ -155,7 +155,7 @@ mod tests {
 
     // Shows: DEV-02
     #[test]
-    fn what_is_too_old_or_broken_is_passed_over() {
+    fn skips_installations_that_are_too_old_or_broken() {
         let parent = env::temp_dir().join(format!("wakeq-installed-{}", std::process::id()));
         let old = programs(&parent, "old", "echo 'postgres (PostgreSQL) 14.9 (Debian 14.9-1)'");
         let broken = programs(&parent, "broken", "exit 1");

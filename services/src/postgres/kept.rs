@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_look_alike_have_substitutes_of_their_own() {
+    fn similar_paths_get_different_substitutes() {
         let [one, other] = ["/root/a/b-c", "/root/a-b/c"].map(|path| substitute(Path::new(path)));
         assert!(one.starts_with("/var/tmp") && other.starts_with("/var/tmp"));
         assert_ne!(one, other);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_may_be_lost_is_in_memory() {
+    fn only_disposable_data_is_kept_in_memory() {
         let (kept, lost) = (path(false), path(true));
         assert!(kept.starts_with(std::env::temp_dir()) || kept.starts_with("/tmp"), "{kept:?}");
         let expected = memory().filter(|_| std::env::var_os("TMPDIR").is_none());

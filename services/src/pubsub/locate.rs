@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_emulator_counts() {
+    fn recognizes_only_the_emulators_jar() {
         assert_eq!(version_in(Path::new("/lib/guava-31.1.jar")), None);
         assert_eq!(version_in(&jar("0.8.20")), Some("0.8.20".to_owned()));
     }

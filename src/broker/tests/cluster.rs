@@ -138,7 +138,7 @@ async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
 
 // Shows: SUB-01, SUB-13, SUB-30, SUB-37, SUB-39, SUB-52
 #[tokio::test(start_paused = true)]
-async fn the_two_nodes_of_the_document() {
+async fn two_nodes_share_sources_as_in_the_example() {
     let cluster = Cluster::new();
     let contacts = || {
         Fake::new(
@@ -251,7 +251,7 @@ async fn a_source_moves_only_when_it_is_ended_with() {
 /// Without signals everything happens within the periods.
 // Shows: SUB-37
 #[tokio::test(start_paused = true)]
-async fn without_signals_the_periods_bring_everything() {
+async fn without_signals_polling_periods_suffice() {
     let mut cluster = Cluster::new();
     let [one, two] = [(); 2].map(|()| cluster.fake("g", 2));
     let first = cluster.start(&[&one]).await;
@@ -357,7 +357,7 @@ async fn nodes_are_replaced_one_by_one() {
 /// Two kinds of work in one group would take sources from one another. A deployment that is rolled
 /// out adds sources, or leaves some out.
 #[tokio::test(start_paused = true)]
-async fn who_asks_for_something_else_is_no_member() {
+async fn a_subscriber_with_other_sources_is_not_a_member() {
     let cluster = Cluster::new();
     let whole = |category: &str| EventSource::category(category).unwrap();
     let fake = |requests| Fake::new(&cluster.floor, "g", requests);
@@ -384,7 +384,7 @@ async fn who_asks_for_something_else_is_no_member() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_refused() {
+async fn rejects_invalid_arguments() {
     let cluster = Cluster::new();
     let node = cluster.start(&[&cluster.fake("g", 4)]).await;
     tokio::time::sleep(Duration::from_secs(1)).await;

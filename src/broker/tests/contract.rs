@@ -55,16 +55,16 @@ macro_rules! on_both {
 }
 
 on_both! {
-    nodes_are_heard_of;
-    subscribers_are_registered_heard_of_and_gone;
-    who_is_unhealthy_is_not_heard_of;
+    nodes_appear_with_their_heartbeats_and_drop_out;
+    subscribers_register_heartbeat_and_unregister;
+    heartbeats_of_an_unhealthy_subscriber_do_not_count;
     // See also SUB-44.
     members_of_a_group_ask_for_the_same;
     subscriptions_are_written_by_the_coordinator_alone;
     // See also SUB-45, SUB-55.
-    what_was_changed_meanwhile_is_not_written;
+    allocations_with_an_outdated_epoch_are_not_written;
     // See also SUB-45.
-    who_was_not_heard_of_is_buried;
+    subscribers_without_heartbeats_are_removed;
     the_longest_requests_are_the_sources_of_a_group;
     a_lock_is_held_by_one;
     a_lock_is_waited_for;
@@ -104,7 +104,7 @@ fn gives(
 }
 
 // Shows: SUB-26, SUB-48, SUB-54 as *::in_memory, *::in_postgres
-async fn nodes_are_heard_of(groups: &impl Groups) {
+async fn nodes_appear_with_their_heartbeats_and_drop_out(groups: &impl Groups) {
     let (first, second) = (NodeId::new(), NodeId::new());
     groups.beat(first, LEASE).await.unwrap();
     groups.beat(second, NO_LEASE).await.unwrap();
@@ -124,7 +124,7 @@ async fn nodes_are_heard_of(groups: &impl Groups) {
 }
 
 // Shows: SUB-27, SUB-42, SUB-44 as *::in_memory, *::in_postgres
-async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
+async fn subscribers_register_heartbeat_and_unregister(groups: &impl Groups) {
     let (one, node) = registered(groups, "b", LEASE).await;
     let (two, _) = registered(groups, "a", LEASE).await;
     let states = groups.states().await.unwrap();
@@ -145,7 +145,7 @@ async fn subscribers_are_registered_heard_of_and_gone(groups: &impl Groups) {
 }
 
 // Shows: SUB-44 as *::in_memory, *::in_postgres
-async fn who_is_unhealthy_is_not_heard_of(groups: &impl Groups) {
+async fn heartbeats_of_an_unhealthy_subscriber_do_not_count(groups: &impl Groups) {
     let (id, node) = registered(groups, "g", LEASE).await;
     let before = groups.states().await.unwrap().remove(0);
     groups.unhealthy(id, "the disk is full").await.unwrap();
@@ -231,7 +231,7 @@ async fn subscriptions_are_written_by_the_coordinator_alone(groups: &impl Groups
 }
 
 // Shows: SUB-24, SUB-28 as *::in_memory, *::in_postgres
-async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
+async fn allocations_with_an_outdated_epoch_are_not_written(groups: &impl Groups) {
     let one = registered(groups, "g", LEASE).await;
     let lead = lead(groups).await;
     let sources = parts("companies", 4);
@@ -253,7 +253,7 @@ async fn what_was_changed_meanwhile_is_not_written(groups: &impl Groups) {
 }
 
 // Shows: SUB-33, SUB-53 as *::in_memory, *::in_postgres
-async fn who_was_not_heard_of_is_buried(groups: &impl Groups) {
+async fn subscribers_without_heartbeats_are_removed(groups: &impl Groups) {
     let (here, gone) = (registered(groups, "g", LEASE).await, registered(groups, "g", NO_LEASE).await);
     let sick = registered(groups, "g", NO_LEASE).await;
     groups.beat(sick.1, LEASE).await.unwrap();

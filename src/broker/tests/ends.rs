@@ -68,7 +68,7 @@ impl LeaderElector for Stubborn {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cant_give_the_lead_away_ends_all_the_same() {
+async fn a_node_that_cannot_resign_still_stops() {
     let cluster = Cluster::new();
     let [one, two] = [(); 2].map(|()| cluster.fake("g", 4));
     let broker = cluster.broker(&[&one]).await;
@@ -168,7 +168,7 @@ impl LockManager for Lossy {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lead_whose_answer_got_lost_is_taken_again_at_once() {
+async fn a_leader_resumes_at_once_after_a_lost_answer() {
     let groups = MemoryGroups::default();
     let locks = Arc::new(Lossy(groups.clone(), AtomicBool::new(false)));
     let elector =

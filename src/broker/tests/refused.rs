@@ -26,7 +26,7 @@ fn run(broker: EventBroker) -> Node {
 /// affected.
 // Shows: SUB-20
 #[tokio::test(start_paused = true)]
-async fn of_two_that_start_together_one_is_refused_until_the_other_has_gone() {
+async fn of_two_conflicting_subscribers_one_is_refused_until_the_other_leaves() {
     let cluster = Cluster::new();
     let fake = |requests| Fake::new(&cluster.floor, "g", requests);
     let fakes = [fake(parts("companies", 4)), fake(parts("contacts", 8))];

@@ -81,7 +81,7 @@ impl Process {
 /// alive, one works, within two leases.
 // Shows: SUB-31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_of_two_that_are_alone_works() {
+async fn only_one_of_two_single_processes_works() {
     let table = Table::new().await;
     let mut orders = Vec::new();
     for later_ends_first in [true, false] {
@@ -119,7 +119,7 @@ async fn ends(table: &Table, later_ends_first: bool, first_killed: bool, then_ki
 /// gone. It takes back a position that was opened elsewhere meanwhile.
 // Shows: SUB-31
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_alone_waits_for_members_of_the_group() {
+async fn a_single_process_waits_for_group_members() {
     let table = Table::new().await;
     let (floor, mut epoch) = (Floor::default(), 0);
     let alone = single(&table, &floor, "g").await;

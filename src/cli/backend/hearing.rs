@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_read_however_they_are_cut() {
+    fn events_are_parsed_from_any_chunks() {
         let body = r#"{"id":"00000000-0000-0000-0000-000000000001","canvasID":"00000000-0000-0000-0000-000000000000","module":"page","name":"view","modifier":"_","value":"é","traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}"#;
         let text = format!(
             "retry: 1000\n\n: still here\n\nevent: emitted\nid: 1\ndata: {body}\n\nevent: other\ndata: 1\n\n\
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_an_end_is_given_up() {
+    fn rejects_an_overlong_line() {
         let mut lines = Lines::default();
         let chunk = vec![b'x'; LINE_MAX_BYTES];
         lines.add(&chunk).unwrap();

@@ -73,7 +73,7 @@ fn a_day_that_not_every_month_or_year_has() {
 }
 
 #[test]
-fn what_never_comes_is_refused() {
+fn rejects_expressions_that_never_occur() {
     for expression in ["0 0 30 2 *", "0 0 31 4,6,9,11 *", "* * * 31 2 *"] {
         assert_eq!(
             refused(expression, "UTC"),
@@ -83,7 +83,7 @@ fn what_never_comes_is_refused() {
 }
 
 #[test]
-fn what_is_no_expression_is_refused_with_an_example() {
+fn rejects_invalid_expressions_with_an_example() {
     for expression in [
         "",
         " ",
@@ -114,7 +114,7 @@ fn what_is_no_expression_is_refused_with_an_example() {
 }
 
 #[test]
-fn a_zone_that_there_is_not_is_refused_with_a_hint() {
+fn rejects_unknown_zones_with_a_suggestion() {
     let hints = [
         ("europe/berlin", Some("Europe/Berlin")),
         ("Berlin", Some("Europe/Berlin")),

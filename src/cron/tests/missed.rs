@@ -25,7 +25,7 @@ const ALL: [MissedTicks; 3] = [MissedTicks::Skip, MissedTicks::Once, MissedTicks
 
 /// Ticks that are only late, or ahead, are emitted under every policy.
 #[test]
-fn what_is_late_or_ahead_is_not_missed() {
+fn late_and_early_ticks_do_not_count_as_missed() {
     for missed in ALL {
         let one = ["2027-01-01T12:00:00Z"];
         check(missed, one[0], "2027-01-01T11:58:45Z", &one, "2027-01-01T13:00:00Z", None);
@@ -72,7 +72,7 @@ fn a_thousand_are_made_up_for() {
 
 /// A transaction has room for a limited number: the rest is left for the next, and none is skipped.
 #[test]
-fn what_has_no_room_is_next() {
+fn ticks_beyond_the_limit_follow_in_the_next_transaction() {
     for missed in ALL {
         let mut next: Timestamp = moment("2027-01-01T00:00:00Z");
         let at = at("2027-01-01T00:10:00Z");

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_parts_stays_whole() {
+    fn sources_that_cannot_be_divided_stay_whole() {
         let split = EventSequencePartitioner::of(4).unwrap();
         let log = EventSource::Log { canvas: None };
         assert_eq!(split.partition(&log), std::slice::from_ref(&log));

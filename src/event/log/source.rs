@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_source_is_refused() {
+    fn rejects_invalid_sources() {
         for text in [
             "",
             "logs",

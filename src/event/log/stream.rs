@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_refused() {
+    fn rejects_invalid_stream_and_category_names() {
         for text in ["", "a b", "a/b", "é", &"x".repeat(201)] {
             assert!(text.parse::<Category>().is_err() && text.parse::<StreamName>().is_err(), "{text:?}");
         }

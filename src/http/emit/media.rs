@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_media_type_is_refused() {
+    fn rejects_invalid_media_types() {
         for text in ["", "json", "application/", "/json", "application/j son", "a/b/c", "ä/b"] {
             assert!(matches!(MediaType::parse(text), Err(Fault::MediaType(_))), "{text}");
         }

@@ -196,7 +196,7 @@ proptest! {
 
     // Shows: SUB-05, SUB-35
     #[test]
-    fn no_source_is_worked_on_twice_and_plans_come_to_rest(
+    fn no_source_has_two_owners_and_plans_converge(
         partitions in prop::array::uniform4(prop_oneof![Just(1_u16), 1_u16..9]),
         cluster_events in prop::collection::vec(cluster_events(), 1..80),
     ) {

@@ -160,7 +160,7 @@ fn the_distribution_cases() {
 
 // Shows: SUB-01, SUB-30
 #[test]
-fn the_two_nodes_of_the_document() {
+fn two_nodes_share_sources_as_in_the_example() {
     let mut groups = [
         group("company-projection-consumer", "companies", 15, "1= 2="),
         group("contact-projection-consumer", "contacts", 1, "1= 2="),
@@ -204,7 +204,7 @@ fn single_sources_are_spread_over_the_nodes() {
 }
 
 #[test]
-fn a_new_group_goes_to_who_serves_fewest() {
+fn a_new_group_goes_to_the_node_with_the_fewest_sources() {
     let groups =
         [group("a", "a", 1, "1=* 2= 3="), group("b", "b", 1, "1= 2=* 3="), group("c", "c", 1, "1= 2= 3=")];
     let plan = allocate(&groups);

@@ -214,7 +214,7 @@ fn a_run_that_lost_its_lease_or_its_worker_gives_the_notification_back() {
 // A handler that is gone does not count against the event, unless it can't be paused.
 // Shows: TARGET-04
 #[test]
-fn a_handler_that_is_gone_is_paused_and_the_event_given_back() {
+fn a_handler_whose_target_was_removed_is_paused_and_its_event_released() {
     let running = running(0, DAY);
     let pause = State::Pause(running);
     assert_eq!(pause.effect(), Effect::PauseHandler);

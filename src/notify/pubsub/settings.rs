@@ -177,13 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_we_create_has_no_difference() {
+    fn our_own_subscription_shows_no_differences() {
         let config = PubSubConfig::new("local");
         assert_eq!(differences(&wanted_subscription(&config).unwrap(), &config), []);
     }
 
     #[test]
-    fn a_foreign_subscription_is_told_apart_with_a_command() {
+    fn reports_a_foreign_subscription_with_the_command_to_fix_it() {
         let config = PubSubConfig::new("local");
         let foreign = Subscription::new()
             .set_topic("_deleted-topic_")

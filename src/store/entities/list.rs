@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_is_read_back_to_the_letter() {
+    fn cursors_round_trip_exactly() {
         for id in ["ada", "a+b:c@d=e~f", &"~".repeat(200)] {
             let cursor = EntityCursor { entity_type: "account".parse().unwrap(), id: id.parse().unwrap() };
             let text = cursor.to_string();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_cursor_is_refused() {
+    fn rejects_invalid_entity_cursors() {
         for text in [
             "",
             "~",

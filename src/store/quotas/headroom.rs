@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn far_from_the_limit_nobody_waits_for_a_look() {
+    fn far_from_the_limit_no_emit_waits_for_a_measurement() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom.record(measurement(now, 10, 1_000_000), [0, 0]);
         assert_eq!(headroom.ask([10_000, 0], FREE, now + Duration::from_secs(59)), Verdict::Go);
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_took_long_is_good_for_long() {
+    fn a_slow_measurement_is_valid_for_longer() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom
             .record(Measurement { took: Duration::from_secs(2), ..measurement(now, 10, 1_000_000) }, [0, 0]);
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_full_is_refused_and_looked_at_once_a_second() {
+    fn a_full_quota_is_refused_and_measured_once_a_second() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         headroom.record(measurement(now, 1_000, 1_000), [0, 0]);
         assert_eq!(headroom.ask([1, 0], FREE, now + Duration::from_millis(999)), Verdict::Full(0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_during_a_look_counts() {
+    fn emits_during_a_measurement_count() {
         let (mut headroom, now) = (Headroom::default(), Instant::now());
         assert_eq!(headroom.ask([50, 0], FREE, now), Verdict::Go);
         let before = headroom.spent();

@@ -101,7 +101,7 @@ async fn while_one_is_in_flight(
 /// Low load: at once and alone. High load: all that waits while a statement is in flight becomes
 /// the next one.
 #[tokio::test]
-async fn what_waits_makes_the_next_batch() {
+async fn waiting_requests_form_the_next_batch() {
     let (coalescer, gate, seen) = gated(doubled);
     let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 150).await;
     let answers: Vec<u32> = answers.into_iter().map(Result::unwrap).collect();
@@ -112,7 +112,7 @@ async fn what_waits_makes_the_next_batch() {
 
 /// A row that the server refuses ends up alone; the others of its batch pass.
 #[tokio::test]
-async fn a_bad_row_stands_alone() {
+async fn a_rejected_row_is_isolated_from_its_batch() {
     let (coalescer, gate, seen) = gated(|requests| {
         if requests.contains(&7) || requests.contains(&30) {
             Err(refused("22021"))
@@ -134,7 +134,7 @@ async fn a_bad_row_stands_alone() {
 /// delay the others of its batch again and again. A statement without any answer is not, since it
 /// may have taken effect.
 #[tokio::test]
-async fn what_takes_too_long_is_halved() {
+async fn a_batch_that_times_out_is_halved() {
     fn slow(ended: bool, requests: &[u32]) -> Result<Vec<u32>, StoreError> {
         let after = std::time::Duration::from_secs(5);
         let timed_out = StoreError::TimedOut { statement: "made up", after, ended };
@@ -181,7 +181,7 @@ async fn contention_is_tried_again_in_halves() {
 
 /// Any other failure goes to all callers, once.
 #[tokio::test]
-async fn a_failed_statement_is_told_to_all() {
+async fn a_failed_statement_fails_all_its_callers() {
     let (coalescer, gate, seen) = gated(|_| Err(refused("57014")));
     let answers = while_one_is_in_flight(&coalescer, &gate, &seen, 5).await;
     assert!(answers.iter().all(|answer| matches!(answer, Err(StoreError::Refused { .. }))), "{answers:?}");
@@ -190,7 +190,7 @@ async fn a_failed_statement_is_told_to_all() {
 
 /// A caller that left before the statement was sent is left out of it.
 #[tokio::test]
-async fn a_caller_who_gave_up_gets_no_statement() {
+async fn a_caller_that_gave_up_is_left_out_of_the_statement() {
     let (coalescer, gate, seen) = gated(doubled);
     let first = tokio::spawn({
         let coalescer = coalescer.clone();

@@ -111,7 +111,7 @@ async fn the_connection_of_a_statement_given_up_is_closed() {
 
 /// A schema that lacks what this program needs is an error that says what to do.
 #[tokio::test]
-async fn an_older_schema_is_told_from_a_wrong_statement() {
+async fn an_outdated_schema_is_distinguished_from_a_wrong_statement() {
     let table = Table::new().await;
     let ids = table.add(1).await;
     table.run("alter table wakeq.events_v2 drop column last_error").await;

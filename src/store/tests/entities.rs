@@ -8,7 +8,7 @@ use crate::store::{Retention, WantedTail};
 /// Outcomes are deleted by age. Events without an outcome stay, however old, and late outcomes are
 /// kept as long as any other.
 #[tokio::test]
-async fn what_became_of_events_is_forgotten_with_its_age() {
+async fn outcomes_are_deleted_by_age() {
     let table = Table::new().await;
     table
         .run(
@@ -29,7 +29,7 @@ async fn what_became_of_events_is_forgotten_with_its_age() {
 /// Events that follow from an event may still be answered while they wait, run or are dead: until
 /// then it is known that they were asked. Events of another canvas under the same ids do not count.
 #[tokio::test]
-async fn what_may_still_be_answered_is_not_forgotten() {
+async fn outcomes_with_open_questions_are_kept() {
     let table = Table::new().await;
     // 1 waits, 2 is dead, 3 and 4 belong to other canvases; 5 has ended.
     table
@@ -128,7 +128,7 @@ const OTHER: &str = "00000000-0000-0000-0000-0000000000f0";
 /// event with the same id and link is not found.
 // Shows: ENT-29
 #[tokio::test]
-async fn what_is_sent_again_is_found_by_its_link() {
+async fn repeated_events_are_found_by_their_link() {
     let table = Table::new().await;
     add_repository(&table, 600).await;
     let id = |n: i64| EventId(uuid::Uuid::from_u128(u128::try_from(n).unwrap()));

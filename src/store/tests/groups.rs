@@ -147,7 +147,7 @@ impl Table {
 
 /// Dead events of groups are deleted by age, whatever their group.
 #[tokio::test]
-async fn what_groups_gave_up_is_forgotten_when_it_is_old() {
+async fn old_dead_events_of_groups_are_deleted() {
     let table = Table::new().await;
     for (group, canvas, days) in [("a", 6, 31), ("b", 7, 31), ("a", 7, 29)] {
         let canvas = Uuid::from_u128(canvas);

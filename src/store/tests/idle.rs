@@ -85,7 +85,7 @@ async fn tombstones_go_by_age_and_by_number() {
 }
 
 #[tokio::test]
-async fn only_objects_that_nobody_uses_go() {
+async fn deletes_only_unused_objects() {
     let table = Table::new().await;
     objects(&table).await;
     table.store.expire_idle(false, KEPT).await.unwrap();
@@ -128,7 +128,7 @@ async fn events_of_types_without_a_processor_are_forgotten() {
 }
 
 #[tokio::test]
-async fn keys_that_count_no_more_are_forgotten() {
+async fn revoked_and_expired_keys_are_deleted() {
     let table = Table::new().await;
     table
         .run(

@@ -106,7 +106,7 @@ async fn a_condition_that_does_not_hold_appends_nothing_and_says_what_is() {
 
 /// The same condition on a stream that does not exist, from many sessions at once.
 #[tokio::test]
-async fn of_those_who_want_an_empty_stream_one_gets_it() {
+async fn one_of_several_appends_to_an_empty_stream_succeeds() {
     if is_skipped("several sessions") {
         return;
     }
@@ -256,7 +256,7 @@ async fn a_page_with_nothing_in_it_says_how_far_it_looked() {
 
 // Shows: SUB-X5
 #[tokio::test]
-async fn what_is_stored_is_never_changed_by_anybody() {
+async fn no_role_can_change_stored_log_rows() {
     let table = Table::new().await;
     append(&table.store, &[to("a", 2, NONE)]).await.unwrap();
     // Nor by a role with all rights, with triggers off for replication, nor by the owner.
@@ -322,7 +322,7 @@ const KEPT: Duration = Duration::from_secs(3_600);
 
 // Shows: SUB-X5
 #[tokio::test]
-async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
+async fn an_old_partition_is_dropped_when_no_holder_needs_it() {
     let table = Table::new().await;
     append(&table.store, &[to("old", 3, NONE)]).await.unwrap();
     table.run("select setval('wakeq.log_seq', 5000001)").await;
@@ -362,7 +362,7 @@ async fn a_partition_goes_when_it_is_old_and_nobody_needs_it() {
 
 /// A role that may only use the schema drops nothing, old or not.
 #[tokio::test]
-async fn a_partition_is_dropped_by_who_was_given_the_right() {
+async fn only_a_role_with_the_right_drops_a_partition() {
     let table = Table::new().await;
     let mut session = table.pool.begin().await.unwrap();
     let role = format!("reader_{}", uuid::Uuid::now_v7().simple());
@@ -388,7 +388,7 @@ async fn age(table: &Table) {
 
 /// An open append holds the table; other appends wait behind the chore for a moment at most.
 #[tokio::test]
-async fn the_chore_gives_up_where_somebody_has_the_log_open() {
+async fn the_chore_gives_up_while_an_append_is_open() {
     if is_skipped("several sessions") {
         return;
     }

@@ -96,7 +96,7 @@ async fn crons_tick_where_another_process_was_first() {
 /// If the clock was set back, the next pass is far ahead; more than two periods ahead is not
 /// believed.
 #[tokio::test]
-async fn a_clock_set_back_heals() {
+async fn the_pass_recovers_from_a_clock_set_back() {
     let table = Table::new().await;
     table.add(1).await;
     table.run("update wakeq.chores set next_at = now() + interval '110 s'").await;
@@ -278,7 +278,7 @@ async fn rules_that_reached_their_end_are_lifted_one_by_one() {
 /// What the pass may not publish yet is due when it was put off to, or after its own time, and
 /// nothing counts as lost by that.
 #[tokio::test]
-async fn what_is_put_off_is_due_at_its_turn() {
+async fn postponed_events_are_due_at_their_turn() {
     let table = Table::new().await;
     let ids = table.one_of_each().await;
     let later: Vec<_> = ids.iter().map(|id| (*id, Duration::from_secs(100))).collect();
@@ -290,7 +290,7 @@ async fn what_is_put_off_is_due_at_its_turn() {
 
 /// Both statements skip a locked row: the promises of the others are made.
 #[tokio::test]
-async fn a_row_that_others_hold_puts_off_nothing_else() {
+async fn a_locked_row_does_not_delay_the_other_promises() {
     let table = Table::new().await;
     if is_skipped("two sessions at a time") {
         return;
@@ -337,7 +337,7 @@ async fn a_thousand_jobs_of_one_canvas_hide_none_of_another() {
 
 /// Old ids, dead events and notes are deleted, fresh ones stay; once an hour.
 #[tokio::test]
-async fn what_is_old_is_forgotten_once_an_hour() {
+async fn old_rows_are_deleted_once_an_hour() {
     let table = Table::new().await;
     let retention = Retention {
         emitted_ids: Duration::from_secs(60),

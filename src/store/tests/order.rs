@@ -112,7 +112,7 @@ async fn many_emitters_make_one_chain_of_each_object() {
 /// The schema refuses what would not be a chain, whichever statement writes it.
 // Shows: ORD-08
 #[tokio::test]
-async fn the_schema_refuses_what_is_no_chain() {
+async fn the_schema_rejects_broken_chains() {
     let table = Table::new().await;
     emit(&table.store, &["a"]).await;
     let fork = table.number("select prev from wakeq.events_v2").await;
@@ -232,7 +232,7 @@ async fn a_removal_promises_and_the_look_after_it_finds_the_next() {
 /// Another session locks the row of an object's next event: completed events are deleted all the
 /// same, and dead ones are dead.
 #[tokio::test]
-async fn a_row_that_others_hold_keeps_nobody_from_ending() {
+async fn a_locked_next_event_does_not_delay_completions_and_deaths() {
     let table = Table::new().await;
     if is_skipped("two sessions at a time") {
         return;
@@ -253,7 +253,7 @@ async fn a_row_that_others_hold_keeps_nobody_from_ending() {
 /// the one before it.
 // Shows: ORD-22
 #[tokio::test]
-async fn nobody_is_forgotten_however_emits_and_removals_fall() {
+async fn no_event_is_missed_when_emits_and_removals_race() {
     let table = Table::new().await;
     if is_skipped("several sessions at a time") {
         return;
@@ -333,7 +333,7 @@ async fn what_operators_remove_promises_the_next() {
 /// An event is redriven while its lane is resumed without it: it has lost its place, so that never
 /// two of the lane run.
 #[tokio::test]
-async fn a_redrive_beside_a_skip_loses_its_place() {
+async fn an_event_redriven_during_a_skip_loses_its_place() {
     let table = Table::new().await;
     if is_skipped("two sessions at a time") {
         return;
@@ -444,7 +444,7 @@ async fn the_reason_of_a_halt_does_not_expire() {
 /// The chain of an object never names a missing event: not that of an id which is already live when
 /// a redrive locks the object's row.
 #[tokio::test]
-async fn a_redrive_numbers_nothing_that_lives_already() {
+async fn a_redrive_assigns_no_link_to_a_live_event() {
     let table = Table::new().await;
     if is_skipped("several sessions at a time") {
         return;

@@ -16,7 +16,7 @@ const ONE: FacetSettings = FacetSettings { weight: None, in_flight_max: Some(1) 
 /// The search for room continues after the last facet that it visited, across queues: each facet is
 /// found once.
 #[tokio::test]
-async fn every_limited_facet_is_looked_after() {
+async fn every_limited_facet_is_visited_once() {
     let table = emails(ONE).await;
     register(&table.store, "second", &["none"], ONE).await;
     let copies = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
@@ -131,7 +131,7 @@ async fn operators_change_a_queue_one_after_the_other() {
 /// The minute's pass attends to queues when a canvas is unpaused in one, even if no facet has a
 /// limit.
 #[tokio::test]
-async fn a_canvas_that_is_let_go_on_is_looked_after() {
+async fn an_unpaused_canvas_makes_the_pass_visit_its_queue() {
     let table = emails(FacetSettings::default()).await;
     let minute = async || {
         table.run("update wakeq.chores set next_at = now() where name = 'minute'").await;

@@ -149,7 +149,7 @@ async fn each_queue_that_matches_gets_one_copy_from_its_registration_on() {
 /// which does not know of the queue.
 // Shows: DRV-07, DRV-13
 #[tokio::test]
-async fn an_emitter_that_has_not_heard_of_a_queue_copies_into_it_all_the_same() {
+async fn an_emitter_unaware_of_a_queue_still_copies_into_it() {
     let table = Table::new().await;
     let other = table.other_store(StoreConfig::default()).await;
     let plain = || NewEvent { only_queues: false, ..email(canvas(1)) };
@@ -277,7 +277,7 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
 }
 
 #[tokio::test]
-async fn no_more_of_a_facet_are_in_flight_than_may() {
+async fn a_facet_never_exceeds_its_in_flight_limit() {
     let facets = FacetSettings { weight: None, in_flight_max: Some(3) };
     let table = emails(facets).await;
     let copies = emit_emails(&table.store, canvas(1), 10).await;
@@ -311,7 +311,7 @@ async fn no_more_of_a_facet_are_in_flight_than_may() {
 /// Room in a facet that was never full wakes nothing, as what waits there has its notifications.
 /// After it was full, that holds again once it was found empty.
 #[tokio::test]
-async fn room_wakes_others_only_where_there_was_none() {
+async fn free_capacity_wakes_copies_only_in_facets_that_were_full() {
     let table = emails(FacetSettings { weight: None, in_flight_max: Some(3) }).await;
     emit_emails(&table.store, canvas(1), 6).await;
     let room = async || {

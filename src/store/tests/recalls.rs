@@ -14,7 +14,7 @@ use crate::store::{FacetSettings, NewEvent};
 /// A copy that turns passed while it was paused finds its facet full when the pause is lifted: its
 /// notification is acknowledged, and the run that makes room finds the copy.
 #[tokio::test]
-async fn what_met_a_full_facet_is_recalled() {
+async fn copies_that_met_a_full_facet_are_recalled() {
     let mut desk = Desk::new(1).await;
     let [paused, other] = [OPENED, CLOSED].map(|name| event(canvas(1), "email_event", name));
     let more = event(canvas(1), "email_event", CLOSED);
@@ -51,7 +51,7 @@ async fn what_met_a_full_facet_is_recalled() {
 /// A copy whose owner died has no notification if it was taken by another's. A search for room
 /// finds it, and a turn recalls it.
 #[tokio::test]
-async fn what_lost_its_owner_is_found_again() {
+async fn copies_of_dead_owners_are_found_again() {
     let mut desk = Desk::new(2).await;
     let copies = desk.emit((0..4).map(|_| event(canvas(1), "email_event", OPENED)).collect()).await;
     desk.bag.clear();
@@ -71,7 +71,7 @@ async fn what_lost_its_owner_is_found_again() {
 
 /// Many copies at the head of a facet may be unable to run: the minute's pass looks past them.
 #[tokio::test]
-async fn the_minute_looks_past_what_can_not_go_on() {
+async fn the_minutes_pass_looks_past_blocked_copies() {
     let mut desk = Desk::new(1).await;
     let on = |object: &str| NewEvent {
         object: Some(object.parse().unwrap()),
@@ -95,7 +95,7 @@ async fn the_minute_looks_past_what_can_not_go_on() {
 /// A copy whose notification was acknowledged, because its facet was full, comes under a pause, and
 /// turns pass it. Lifting the pause wakes what was parked, which it was not: its promise does.
 #[tokio::test]
-async fn what_turns_pass_over_under_a_rule_is_promised() {
+async fn copies_passed_over_under_a_rule_keep_a_promise() {
     let mut desk = Desk::new(1).await;
     let [first, held, last] = [OPENED, CLOSED, OPENED].map(|name| event(canvas(1), "email_event", name));
     let copies = desk.emit(vec![first, held, last]).await;
@@ -153,7 +153,7 @@ async fn a_locked_copy_costs_only_itself() {
 /// time take, and not as long as their promises.
 // Shows: DRV-24
 #[tokio::test]
-async fn a_facet_that_is_let_go_on_is_worked_at_its_limit() {
+async fn an_unpaused_facet_is_processed_at_its_limit() {
     const COUNT: usize = 60;
     const CAP: u32 = 2;
     let mut desk = Desk::new(CAP).await;

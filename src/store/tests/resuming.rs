@@ -61,7 +61,7 @@ async fn a_job_wakes_page_after_page() {
 
 /// A process that finds a job in the hands of another learns that, and not that it has ended.
 #[tokio::test]
-async fn a_job_in_other_hands_goes_on_elsewhere() {
+async fn a_job_locked_by_another_process_is_not_reported_as_ended() {
     let table = Table::new().await;
     if is_skipped("another session while a transaction is open") {
         return;

@@ -66,7 +66,7 @@ async fn rotate(store: &Store) -> (u64, Vec<String>) {
 
 /// Neither reading the table nor copying a row of it lets anyone get something signed.
 #[tokio::test]
-async fn a_row_is_of_no_use_on_another_canvas_or_address() {
+async fn a_copied_secret_row_is_useless_on_another_canvas_or_address() {
     let table = Table::new().await;
     let store = process(&table, keys(OLD)).await;
     let ours = address(CanvasId::DEFAULT, "greet");
@@ -128,7 +128,7 @@ async fn a_rotation_leaves_every_target_its_secrets() {
 /// Unencrypted secrets are used only where that is allowed, and encrypted by the first rotation;
 /// what no key opens is left.
 #[tokio::test]
-async fn what_is_in_clear_is_encrypted_and_what_no_key_opens_is_left() {
+async fn plain_secrets_are_encrypted_and_unreadable_ones_are_left() {
     let table = Table::new().await;
     let (plain, old) = (process(&table, keys(OLD)).await, address(THEIRS, "old"));
     put(&plain, &old).await;

@@ -42,7 +42,7 @@ const ADVISORY: &[&str] = &[
 ];
 
 #[tokio::test]
-async fn a_stranger_stops_no_claim_no_turn_and_no_cron() {
+async fn an_unprivileged_session_cannot_block_claims_turns_or_crons() {
     if is_skipped("sessions of two roles") {
         return;
     }
@@ -92,7 +92,7 @@ fn append(number: u128, stream: &str) -> StreamAppend {
 /// Neither a floor of its own, which would hold back readers, nor a lock in the way of the floors
 /// of others.
 #[tokio::test]
-async fn a_stranger_holds_up_neither_readers_of_the_log_nor_appenders() {
+async fn an_unprivileged_session_cannot_delay_log_readers_or_appenders() {
     if is_skipped("sessions of two roles") {
         return;
     }

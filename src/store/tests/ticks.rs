@@ -14,7 +14,7 @@ const VICTIM: CanvasId = CanvasId(uuid::Uuid::from_u128(2));
 /// A canvas with a thousand due crons, each with more ticks than there is room for, holds up no
 /// tick of another canvas, although that is due after all of its own.
 #[tokio::test]
-async fn a_canvas_with_much_to_tick_holds_up_no_other() {
+async fn a_canvas_with_many_ticks_delays_no_other() {
     let table = Table::new().await;
     table
         .run(

@@ -17,7 +17,7 @@ use crate::store::{FacetSettings, InsertOutcome, NewEvent, TurnRequest};
 /// Many copies wait for others of their object, in front of all others of their canvas: nothing
 /// else waits for them to be scanned.
 #[tokio::test]
-async fn a_hot_object_keeps_no_other_canvas_waiting() {
+async fn a_hot_object_delays_no_other_canvas() {
     let table = emails(FacetSettings::default()).await;
     let hot = |_| NewEvent { object: Some("mail:1".parse().unwrap()), ..email(canvas(1)) };
     let linked: Vec<NewEvent> = (0..900).map(hot).collect();
@@ -62,7 +62,7 @@ async fn a_copy_outlives_its_queue() {
 
 /// Two queues in one batch: each is answered separately.
 #[tokio::test]
-async fn a_queue_that_is_held_up_spoils_no_other() {
+async fn a_blocked_queue_fails_no_other_queue() {
     let table = emails(FacetSettings::default()).await;
     if is_skipped("two sessions at a time") {
         return;
@@ -80,7 +80,7 @@ async fn a_queue_that_is_held_up_spoils_no_other() {
 /// Among thousands of facets, and behind thousands of copies that are not due, a turn and an
 /// announcement read only what they are about.
 #[tokio::test]
-async fn a_turn_costs_what_it_takes() {
+async fn a_turn_reads_only_the_copies_it_takes() {
     let table = emails(FacetSettings::default()).await;
     let delayed = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, delay_until)
          select gen_random_uuid(), ('00000000-0000-0000-0000-' || lpad(to_hex(n % 2000 + 2), 12, '0'))::uuid, 'email_event', 'opened',

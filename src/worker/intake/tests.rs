@@ -47,7 +47,7 @@ impl Notifier for Streams {
 /// first stops.
 // Shows: EV2-19
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_room_is_offered_to_others() {
+async fn events_waiting_for_a_handler_slot_are_offered_to_other_workers() {
     let mut scene = Scene { limits: vec![1], ..Scene::default() };
     let plan = Plan { lasts: LONGEST, limit: Some(0), ..Plan::default() };
     (0..40).for_each(|_| scene.publish(1, plan.clone()));
@@ -72,7 +72,7 @@ async fn what_waits_for_room_is_offered_to_others() {
 /// immediately, without the retry delay.
 // Shows: FAIR-01
 #[tokio::test(start_paused = true)]
-async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
+async fn a_stopping_worker_hands_waiting_events_over_at_once() {
     let mut scene = Scene::default();
     (0..20).for_each(|_| scene.publish(1, Plan { lasts: LOOK, ..Plan::default() }));
     (0..4).for_each(|_| scene.publish(2, Plan { lasts: LONGEST, ..Plan::default() }));
@@ -97,7 +97,7 @@ async fn what_waits_on_a_worker_that_stops_goes_to_others_at_once() {
 /// wait for room. Events of the canvas that has more are offered in their place, so that the second
 /// event is still here when its handler has room, and not at the broker behind a flood.
 #[test]
-fn what_is_offered_is_of_the_canvas_that_has_the_most() {
+fn offers_events_of_the_canvas_that_has_the_most_waiting() {
     let mut scene = Scene { limits: vec![1, 1], ..Scene::default() };
     let plan = |limit| Plan { lasts: LONGEST, limit: Some(limit), ..Plan::default() };
     (0..40).for_each(|_| scene.publish(1, plan(0)));
@@ -184,7 +184,7 @@ fn a_canvas_does_not_fill_the_lot_for_others() {
 
 /// If a canvas fills the lot, events that are due soon replace those that are due later.
 #[test]
-fn what_is_due_first_is_kept() {
+fn a_full_lot_keeps_the_events_that_are_due_first() {
     let mut scene = Scene::default();
     (0..100).for_each(|_| scene.publish(1, Plan { due: 60 * LONGEST, ..Plan::default() }));
     let soon = Plan { due: LONGEST, ..Plan::default() };
@@ -232,7 +232,7 @@ fn chains_of_a_canvas_do_not_keep_what_others_emit_at_the_broker() {
 /// a slot or two, not for all earlier arrivals.
 // Shows: ORD-05
 #[test]
-fn an_object_goes_on_before_all_that_came() {
+fn the_next_event_of_an_object_runs_before_new_arrivals() {
     let mut scene = Scene::default();
     scene.chain_at(Duration::ZERO, 1, 50, LONGEST);
     (0..500).for_each(|_| scene.publish(1, Plan { lasts: LONGEST, ..Plan::default() }));

@@ -183,7 +183,7 @@ async fn prints_what_the_api_answers(service: &Service, terminal: &Terminal) {
 }
 
 #[tokio::test]
-async fn a_server_is_asked_for_everything() {
+async fn every_command_works_through_a_server() {
     let service = Service::start().await;
     let terminal = of_server(&service).await;
     plays_the_table(&service, &terminal).await;
@@ -192,7 +192,7 @@ async fn a_server_is_asked_for_everything() {
 }
 
 #[tokio::test]
-async fn the_database_is_asked_for_everything() {
+async fn every_command_works_on_the_database() {
     let service = Service::start().await;
     let terminal = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
     // So that both start with the same keys.

@@ -80,7 +80,7 @@ async fn a_dry_run_counts_all_that_the_command_would_do() {
 /// Rows that others hold are left: a command says exactly what it did and how to continue, and has
 /// a separate exit code.
 #[tokio::test]
-async fn what_others_hold_is_left_and_said_to_be() {
+async fn locked_rows_are_skipped_and_reported() {
     if crate::support::is_skipped("another session that holds rows") {
         return;
     }

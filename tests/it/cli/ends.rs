@@ -47,7 +47,7 @@ async fn a_server_refuses_with_its_own_words() {
 }
 
 #[tokio::test]
-async fn what_is_no_server_of_ours_is_said_to_be() {
+async fn reports_a_server_that_is_not_wakeq() {
     let page = |status: u16| {
         let page = ResponseTemplate::new(status).insert_header("location", "http://127.0.0.1:1/");
         page.set_body_raw("<html>\u{1b}[31mnot here</html>", "text/html")

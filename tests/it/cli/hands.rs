@@ -27,7 +27,7 @@ async fn emit(service: &Service, canvas: CanvasId, handler: &str, worker: Option
 /// an event by itself, name their worker.
 // Shows: ORD-12, ORD-14, ORD-15
 #[tokio::test]
-async fn whoever_works_on_an_object_is_shown_to_people() {
+async fn commands_show_which_worker_runs_an_object() {
     let service = Service::start().await;
     let (index, link) = emit(&service, CanvasId::DEFAULT, "index", Some("one")).await;
     let (mail, _) = emit(&service, CanvasId::DEFAULT, "mail", Some("two")).await;

@@ -154,7 +154,7 @@ async fn migrate_shows_what_it_did() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn names_missing_settings() {
     let terminal = Terminal::without_variables();
     let unset = "wakeq: DATABASE_URL is not set: export DATABASE_URL=postgres://user:password@host:5432/database, \
                     or pass --database-url\n";
@@ -206,7 +206,7 @@ async fn wrong_arguments_are_explained() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_said_to_be() {
+async fn reports_an_unreachable_server() {
     let terminal = Terminal::without_variables().set("DATABASE_URL", "postgres://nobody@127.0.0.1:1/nothing");
     let expected = "wakeq: Postgres is not reachable: check DATABASE_URL and that the server runs: ";
     for command in ["stats", "migrate"] {

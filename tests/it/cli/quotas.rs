@@ -57,7 +57,7 @@ async fn quotas_are_set_on_the_database() {
 }
 
 #[tokio::test]
-async fn quotas_are_set_by_a_server_for_who_reaches_every_canvas() {
+async fn a_server_sets_quotas_only_for_keys_of_every_canvas() {
     let service = Service::start().await;
     let of = |key: &str| {
         Terminal::without_variables()

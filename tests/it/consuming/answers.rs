@@ -115,14 +115,14 @@ async fn handled(write: WriteKind, becomes: LostWrite, commit_every: u32) -> (Ve
 /// An event that was given up is a dead letter and is not handled again; nor is any later event.
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_is_not_handled_again() {
+async fn dead_events_are_not_handled_again() {
     assert_eq!(handled(WriteKind::Skip, LostWrite::CarriedOut, 100).await, (vec![1, 2, 3, 4, 5, 6], vec![3]));
 }
 
 /// An event that was not given up is retried and then handled; earlier events are not.
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
-async fn what_was_not_given_up_is_tried_again_alone() {
+async fn an_event_that_was_not_given_up_is_retried_alone() {
     assert_eq!(
         handled(WriteKind::Skip, LostWrite::NotCarriedOut, 100).await,
         (vec![1, 2, 3, 3, 4, 5, 6], vec![])
@@ -131,7 +131,7 @@ async fn what_was_not_given_up_is_tried_again_alone() {
 
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
-async fn what_was_committed_is_not_handled_again() {
+async fn committed_events_are_not_handled_again() {
     for becomes in [LostWrite::CarriedOut, LostWrite::NotCarriedOut] {
         for commit_every in [1, 2, 100] {
             let expected = (vec![1, 2, 3, 4, 5, 6], vec![3]);

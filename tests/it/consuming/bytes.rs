@@ -137,7 +137,7 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
 /// While an event waits for its next attempt, nothing after it is buffered; none of that is lost or
 /// handled twice.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_an_attempt_holds_nothing() {
+async fn waiting_for_a_retry_buffers_nothing() {
     let log = Arc::new(MeasuredLog::default());
     let source = log.filled(1, "companies", 5);
     let budget = ReadBudget::new(1024 * KIB);

@@ -264,7 +264,7 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
 /// it is dead again. Another group's dead letter stays.
 // Shows: SUB-41
 #[tokio::test]
-async fn what_was_given_up_is_tried_again_on_demand() {
+async fn dead_events_are_retried_on_request() {
     let stage = crate::support::Stage::memory().await.0;
     let mut scene = Scene::new(Kind::Memory).await;
     scene.positions = Arc::new(stage.store.clone());
@@ -331,7 +331,7 @@ async fn what_was_given_up_is_tried_again_on_demand() {
 /// Many are retried without a pause in between, however quiet the source is; those of another group
 /// stay dead.
 #[tokio::test]
-async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
+async fn several_pages_of_dead_events_are_retried_at_once() {
     const MANY: usize = 230;
     let stage = crate::support::Stage::memory().await.0;
     let mut scene = Scene::new(Kind::Memory).await;
@@ -375,7 +375,7 @@ async fn several_pages_of_what_was_given_up_are_tried_again_at_once() {
 /// A deposed owner gives up no event: the event is neither a dead letter nor skipped.
 // Shows: SUB-55
 #[tokio::test]
-async fn who_is_deposed_gives_nothing_up() {
+async fn a_deposed_consumer_gives_up_no_event() {
     let positions = Arc::new(MemoryPositions::default());
     let mut scene = Scene::new(Kind::Memory).await;
     scene.positions = positions.clone();
@@ -395,7 +395,7 @@ async fn who_is_deposed_gives_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_t_be_read_now_is_read_later() {
+async fn retries_reads_that_fail() {
     let mut scene = Scene::new(Kind::Memory).await;
     let mute = Arc::new(SilentProvider::new(Arc::clone(&scene.provider)));
     scene.provider = mute.clone();
@@ -413,7 +413,7 @@ async fn what_can_t_be_read_now_is_read_later() {
 /// A panic in a user's provider makes the consumer unhealthy, so that its sources move; it does not
 /// stall silently.
 #[tokio::test]
-async fn a_provider_that_panics_is_told() {
+async fn a_panicking_provider_makes_the_consumer_unhealthy() {
     let mut scene = Scene::new(Kind::Memory).await;
     scene.provider = Arc::new(PanickingProvider);
     let (consumer, ..) = scene.consumer(woken());
@@ -440,7 +440,7 @@ impl EventProvider for PanickingProvider {
 /// A source can be withdrawn at once in the middle of others' events, and what was scanned is not
 /// scanned again.
 #[tokio::test]
-async fn a_long_way_through_others_events_ends_when_it_is_told_to() {
+async fn a_long_scan_over_foreign_events_stops_when_withdrawn() {
     let mut scene = Scene::new(Kind::Memory).await;
     scene.provider = Arc::new(EmptyPages);
     let (consumer, ..) = scene.consumer(woken());

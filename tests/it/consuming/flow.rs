@@ -16,10 +16,10 @@ on_each! {
     a_restart_goes_on_after_the_last_position;
     a_crash_replays_no_more_than_was_not_committed;
     nothing_of_a_withdrawn_source_is_handled;
-    who_is_deposed_is_refused_and_stops;
+    a_deposed_consumer_is_refused_and_stops;
     sixteen_partitions_are_shared_by_four;
     the_log_a_category_or_a_stream_is_consumed;
-    a_position_that_an_operator_moves_is_where_it_goes_on;
+    a_consumer_resumes_at_a_position_that_an_operator_set;
 }
 
 // See also SUB-49.
@@ -115,7 +115,7 @@ async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
 }
 
 // Shows: SUB-18, SUB-55 as postgres::*
-async fn who_is_deposed_is_refused_and_stops(scene: Scene) {
+async fn a_deposed_consumer_is_refused_and_stops(scene: Scene) {
     let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
     let (consumer, door, mut handed) = behind_a_door(&scene, ConsumerConfig { commit_every: 1, ..woken() });
     consumer.accept(category(), 1);
@@ -214,7 +214,7 @@ async fn the_log_a_category_or_a_stream_is_consumed(scene: Scene) {
 }
 
 // SUB-X9
-async fn a_position_that_an_operator_moves_is_where_it_goes_on(scene: Scene) {
+async fn a_consumer_resumes_at_a_position_that_an_operator_set(scene: Scene) {
     let mut seqs = Vec::new();
     for payload in 0..4 {
         seqs.push(scene.append("one", payload).await);
@@ -243,7 +243,7 @@ async fn a_consumer_without_sources_is_healthy() {
 
 // Shows: SUB-14, SUB-56
 #[tokio::test(start_paused = true)]
-async fn it_looks_for_itself_when_nobody_tells_it() {
+async fn polls_when_no_signal_arrives() {
     let mut scene = Scene::new(Kind::Memory).await;
     scene.provider = Arc::new(SilentProvider::new(Arc::clone(&scene.provider)));
     let config = ConsumerConfig { poll_interval: Duration::from_secs(10), ..ConsumerConfig::default() };

@@ -49,7 +49,7 @@ async fn every_2xx_completes() {
 }
 
 #[tokio::test]
-async fn gone_is_for_good() {
+async fn a_410_answer_means_the_target_was_removed() {
     let gone = DeliveryOutcome::Gone { reason: "the target answered 410 Gone".to_owned() };
     assert_eq!(answered(status("410 Gone")).await, gone);
 }
@@ -106,7 +106,7 @@ async fn retry_after_is_honoured_by_429_and_503_alone() {
 }
 
 #[tokio::test]
-async fn who_does_not_answer_is_cut_off() {
+async fn a_target_that_does_not_answer_times_out() {
     for answer in [
         Answer::Silence,
         Answer::Greeting("SSH-2.0-OpenSSH_9.2\r\n"),
@@ -153,7 +153,7 @@ async fn a_body_without_end_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_an_operational_error() {
+async fn a_malformed_answer_is_an_operational_error() {
     let many: String = (0..200).map(|number| format!("h{number}: v\n")).collect();
     let long = "x".repeat(1 << 20);
     for (answer, part) in [

@@ -35,7 +35,7 @@ async fn a_connection_is_used_again() {
 /// A name that resolves to an allowed address and then to another: each connection is checked, and
 /// goes to the address that was checked.
 #[tokio::test]
-async fn a_name_that_is_rebound_gets_nothing() {
+async fn dns_rebinding_reaches_no_forbidden_address() {
     let names = Arc::new(Names::default());
     let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
     names.set("rebound.example", &["127.0.0.1", "127.0.0.2", "127.0.0.1,127.0.0.2", "127.0.0.1"]);
@@ -63,7 +63,7 @@ async fn a_host_that_can_t_be_reached_is_an_operational_error() {
 
 /// A message does not reveal which internal names exist, where they lead, or what answers there.
 #[tokio::test]
-async fn what_is_inside_is_told_apart_by_nobody() {
+async fn errors_do_not_reveal_internal_hosts() {
     let names = Arc::new(Names::default());
     let deliverer = Deliverer::new(config(&names)).unwrap();
     let (closed, no_tls) = (closed(), Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await);
@@ -149,7 +149,7 @@ fn closed() -> std::net::SocketAddr {
 /// There is one connection slot, which a target that does not answer holds for longer than the
 /// other target's time-out.
 #[tokio::test]
-async fn waiting_for_room_is_no_time_of_the_target() {
+async fn waiting_for_a_connection_slot_does_not_use_up_the_targets_timeout() {
     let silent = Server::start(Answer::Silence).await;
     let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
     let one = DeliveryConfig { connections_max: 1, ..config(&Arc::default()) };
@@ -165,7 +165,7 @@ async fn waiting_for_room_is_no_time_of_the_target() {
 }
 
 #[tokio::test]
-async fn tls_is_spoken_with_whom_the_certificate_names() {
+async fn tls_requires_a_certificate_for_the_host() {
     let names = Arc::new(Names::default());
     names.set("target.example", &["127.0.0.1"]);
     names.set("other.example", &["127.0.0.1"]);

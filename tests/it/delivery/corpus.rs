@@ -66,7 +66,7 @@ async fn assert_untouched(listener: &TcpListener) {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_where_it_must_not_go() {
+async fn nothing_is_sent_to_forbidden_addresses() {
     let (listener, port) = denied_listener().await;
     let names = Arc::new(Names::default());
     let deliverer = Deliverer::new(config(&names)).unwrap();
@@ -122,7 +122,7 @@ async fn refused(deliverer: &Deliverer, names: &Arc<Names>, case: &Case) -> (&'s
 
 /// 127.0.0.2 is denied, 127.0.0.1 is allowed: on the same port, only the latter sees a connection.
 #[tokio::test]
-async fn the_neighbour_of_an_allowed_address_sees_nothing() {
+async fn an_address_next_to_an_allowed_one_receives_nothing() {
     let answer = Answer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec());
     let allowed = Server::start(answer).await;
     let port = allowed.address.port();

@@ -52,7 +52,7 @@ fn with_audience(server: &Server, audience: &str) -> Target {
 }
 
 #[tokio::test]
-async fn a_token_is_sent_to_whom_it_is_for() {
+async fn a_token_is_sent_only_to_its_audience() {
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
     let tokens = Arc::new(StubTokens::default());
     let deliverer = deliverer(tokens.clone(), &server);

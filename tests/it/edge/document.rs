@@ -119,7 +119,7 @@ fn conforms(operation: &Operation, answer: &Answer) {
 /// Each operation has a unique id and a summary, each parameter a description, and each tag is in
 /// the list.
 #[tokio::test]
-async fn the_document_speaks() {
+async fn every_operation_is_described() {
     let service = Service::start().await;
     let document = Answer::of(service.request(Method::GET, "/openapi.json")).await.json();
     let tags: BTreeSet<_> =

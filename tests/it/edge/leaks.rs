@@ -227,7 +227,7 @@ async fn no_secret_is_logged_or_repeated() {
 
 /// With everything that every crate logs.
 #[tokio::test]
-async fn not_even_at_the_most_verbose_level() {
+async fn no_secret_is_logged_even_at_trace_level() {
     nothing_leaks("trace").await;
 }
 

@@ -130,7 +130,7 @@ async fn slow(address: SocketAddr, key: String, index: usize, open: Arc<AtomicUs
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a thousand slow connections: `cargo xtask edge` runs it"]
-async fn slow_connections_slow_nobody_down() {
+async fn slow_connections_do_not_delay_other_clients() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     // The process has to raise its own limit.
     setrlimit(Resource::RLIMIT_NOFILE, 512.min(hard), hard).unwrap();

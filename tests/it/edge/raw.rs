@@ -129,7 +129,7 @@ fn quick() -> HttpConfig {
 }
 
 #[tokio::test]
-async fn what_is_not_http_is_a_problem_too() {
+async fn malformed_http_gets_a_problem() {
     let service = Service::start().await;
     let fields = "a: b\r\n".repeat(70);
     let long = "x".repeat(40_000);
@@ -171,7 +171,7 @@ async fn what_is_not_http_is_a_problem_too() {
 }
 
 #[tokio::test]
-async fn requests_in_a_row_are_answered_in_a_row() {
+async fn pipelined_requests_are_answered_in_order() {
     let service = Service::start().await;
     let mut raw = Raw::connect(service.address).await;
     let request = authorized(&service, "GET", "/handlers");
@@ -199,7 +199,7 @@ async fn requests_in_a_row_are_answered_in_a_row() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_a_body_that_is_refused() {
+async fn a_refused_request_gets_no_100_continue() {
     let service = Service::start().await;
     let mut raw = Raw::connect(service.address).await;
     let stranger =

@@ -35,7 +35,7 @@ async fn a_busy_process_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn slow_bodies_keep_nobody_out() {
+async fn slow_bodies_do_not_block_other_requests() {
     let service = Service::with(HttpConfig { max_requests: 1, ..HttpConfig::default() }).await;
     let emit = authorized(&service, "POST", "/events");
     let mut slow = Vec::new();
@@ -54,7 +54,7 @@ async fn slow_bodies_keep_nobody_out() {
 }
 
 #[tokio::test]
-async fn who_finds_no_connection_left_is_told() {
+async fn a_client_beyond_the_connection_limit_gets_a_problem() {
     let service =
         Service::with(HttpConfig { max_connections: 2, share_percent: 100, ..HttpConfig::default() }).await;
     let mut taken = Vec::new();
@@ -84,7 +84,7 @@ async fn who_finds_no_connection_left_is_told() {
 }
 
 #[tokio::test]
-async fn limits_that_make_no_sense_are_refused() {
+async fn rejects_invalid_limits() {
     let (stage, notifier) = crate::support::Stage::memory().await;
     let usual = HttpConfig::default;
     for config in [

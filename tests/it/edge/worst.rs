@@ -269,7 +269,7 @@ async fn emits(deployment: &Arc<Deployment>, first: u64, time: Duration) -> Meas
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a minute of a tenant at its worst: `cargo xtask edge worst` runs it"]
-async fn the_worst_of_a_tenant_is_its_own() {
+async fn the_worst_tenant_affects_only_itself() {
     let wanted = std::env::var("WAKEQ_WORST").unwrap_or_else(|_| PARTS.join(","));
     let parts: Vec<_> = wanted.split(',').collect();
     assert!(parts.iter().all(|part| PARTS.contains(part)), "the parts are {PARTS:?}");

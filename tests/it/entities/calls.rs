@@ -97,7 +97,7 @@ async fn what_is_stored_is_never_changed() {
 /// followed by that id.
 // Shows: ENT-07, ENT-08, ENT-21
 #[tokio::test]
-async fn what_happens_outside_comes_back_as_an_event() {
+async fn effects_outside_are_answered_with_an_event() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     let correlation_id = Uuid::new_v4();
@@ -142,7 +142,7 @@ async fn what_happens_outside_comes_back_as_an_event() {
 
 /// If a follow-up dies, the whole fails.
 #[tokio::test]
-async fn what_follows_and_dies_makes_the_whole_fail() {
+async fn a_dead_follow_up_fails_its_event() {
     let bank = Bank::open().await;
     let _processor = bank.owner(config(), 1).await;
     let sent = bank.send("ada", &Change::Report).await;
@@ -208,7 +208,7 @@ async fn a_state_has_a_limit() {
 /// A processor gets the events of its type and no others, and no canvas sees another's.
 // Shows: ENT-01
 #[tokio::test]
-async fn a_processor_gets_what_is_its_type_s() {
+async fn a_processor_gets_only_events_of_its_type() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     let other = EntityId::new(CanvasId::DEFAULT, "invoice", "ada").unwrap();
@@ -227,7 +227,7 @@ async fn a_processor_gets_what_is_its_type_s() {
 
 /// A send is part of the caller's transaction, and one id is one event.
 #[tokio::test]
-async fn a_send_is_the_caller_s() {
+async fn a_send_is_part_of_the_callers_transaction() {
     let bank = Bank::open().await;
     let _processor = bank.owner(config(), 1).await;
     let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
@@ -252,7 +252,7 @@ async fn a_send_is_the_caller_s() {
 /// A send that meets a transaction holding its entity waits for it, and in the end fails with what
 /// to do; a send to the entity of the same name on another canvas does not wait.
 #[tokio::test]
-async fn a_send_that_others_hold_up_waits_and_then_says_so() {
+async fn a_send_to_a_locked_entity_waits_and_then_fails() {
     let bank = Bank::open().await;
     let lock_timeout = Duration::from_millis(10);
     let store = StoreConfig { lock_timeout, ..StoreConfig::default() };

@@ -75,7 +75,7 @@ async fn send(entities: &Entities, dice: &mut Dice, sent: &mut Vec<(EntityId, En
 /// The kills of the acceptance: killed at any moment, including during the warm-up.
 // Shows: ENT-14, ENT-16, ENT-22, ENT-24
 #[tokio::test]
-async fn memory_is_the_fold_of_the_repository_however_owners_die() {
+async fn memory_matches_the_repository_after_owners_are_killed() {
     let theatre = Theatre::new("entities", Durations::quick()).await;
     let entities = Entities::new(theatre.queue.clone());
     let kills = size(6, 200);

@@ -243,7 +243,7 @@ async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
 /// Requested again with the same id, an erasure erases nothing that came since: even after another
 /// erasure, and if the position of the inbox is moved back.
 #[tokio::test]
-async fn asked_for_again_it_erases_nothing_that_came_since() {
+async fn a_repeated_erasure_erases_no_later_events() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     let (ada, id) = (account("ada"), EventId::new());

@@ -105,7 +105,7 @@ async fn a_page_is_bounded_and_of_one_erasure() {
 /// that claims to erase but is not the owner; it refuses the owner any update.
 // Shows: SUB-X5
 #[tokio::test]
-async fn nothing_else_leaves_the_log_by_that_way() {
+async fn only_an_erasure_can_delete_from_the_log() {
     let bank = Bank::open().await;
     let pool = &bank.stage.pool;
     bank.deposit("ada", 1).await;

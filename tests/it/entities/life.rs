@@ -125,7 +125,7 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
 /// next event or the next start.
 // Shows: ENT-11
 #[tokio::test]
-async fn who_else_appends_to_the_repository_is_noticed() {
+async fn foreign_appends_to_the_repository_are_detected() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;

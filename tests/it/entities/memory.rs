@@ -91,14 +91,14 @@ async fn one_canvas_does_not_push_out_another() {
 
 /// Entities are rebuilt from a snapshot and the events after it.
 #[tokio::test]
-async fn what_left_memory_is_made_of_its_snapshot_and_its_events() {
+async fn evicted_entities_are_rebuilt_from_snapshot_and_events() {
     one_canvas_fills_memory(2).await;
 }
 
 /// Foreign appends to the repository of an entity that is not in memory are noticed when it is
 /// loaded.
 #[tokio::test]
-async fn what_left_memory_is_still_its_processor_s() {
+async fn foreign_appends_to_evicted_entities_are_detected() {
     let bank = Bank::open().await;
     let processor = bank.processor(EntityConfig { memory_limit_bytes: 0, ..config() });
     accept(&processor, 1).await;

@@ -16,7 +16,7 @@ use crate::support::TIMEOUT;
 /// SUB-55 for entities: a deposed owner commits nothing, forgets what it has, and does nothing
 /// until it is given the type again; its successor does what it had begun, once.
 #[tokio::test]
-async fn who_was_deposed_commits_nothing() {
+async fn a_deposed_owner_commits_nothing() {
     let bank = Bank::open().await;
     let old = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
@@ -273,7 +273,7 @@ impl EventSubscriber for Impostor {
 
 /// The names of processors are reserved: no other subscriber may have one.
 #[tokio::test]
-async fn nobody_takes_the_name_of_a_type_s_processors() {
+async fn rejects_subscriber_names_reserved_for_processors() {
     let bank = Bank::open().await;
     let backing = BrokerBacking::Postgres(bank.stage.store.clone());
     let signals = bank.stage.queue.signals().clone();

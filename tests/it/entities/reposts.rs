@@ -127,7 +127,7 @@ async fn a_position_that_is_moved_back_changes_nothing() {
 /// An event that is passed over undecided fails with a message; here because the entity's row
 /// claims to be further along.
 #[tokio::test]
-async fn what_is_passed_over_undecided_fails() {
+async fn an_undecided_event_that_is_passed_over_fails() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;

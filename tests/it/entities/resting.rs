@@ -82,7 +82,7 @@ impl EventProvider for FailingLog {
 /// other type's.
 // Shows: SUB-41
 #[tokio::test]
-async fn a_processor_that_has_stopped_goes_on_when_an_operator_says_so() {
+async fn a_stopped_processor_resumes_on_an_operators_request() {
     let bank = Bank::open().await;
     let mended = Arc::new(AtomicBool::new(false));
     let log = || Arc::new(FailingLog(bank.log.clone(), mended.clone()));

@@ -171,7 +171,7 @@ async fn a_key_hears_its_canvas_and_no_other() {
 }
 
 #[tokio::test]
-async fn who_may_not_read_hears_nothing_and_is_told_why() {
+async fn a_listener_without_read_scope_is_refused_with_the_reason() {
     let service = Service::broadcasting(HttpConfig::default()).await;
     let ask = async |key: Option<&str>, pattern: &str| {
         let request = asking(&service, pattern);
@@ -198,7 +198,7 @@ async fn who_may_not_read_hears_nothing_and_is_told_why() {
 /// A slot is freed when its listener hangs up, and shutdown does not wait for listeners that are
 /// still connected: the grace is longer than the test's patience.
 #[tokio::test]
-async fn places_are_bounded_and_nobody_holds_up_the_end() {
+async fn listeners_are_limited_and_do_not_delay_shutdown() {
     let shutdown_grace = Duration::from_secs(600);
     let config = HttpConfig { max_listeners: 1, shutdown_grace, ..HttpConfig::default() };
     let service = Service::broadcasting(config).await;

@@ -270,7 +270,7 @@ async fn a_listener_whose_subscription_is_deleted_says_so_and_goes_on() {
 
 /// A foreign message on the topic does no harm.
 #[tokio::test]
-async fn nonsense_on_the_topic_is_passed_over() {
+async fn malformed_messages_on_the_topic_are_skipped() {
     let config = on(Broker::pubsub_config("nonsense").await);
     let stage = stage(&config).await;
     let mut listener = stage.queue.subscribe("*").await.unwrap();
@@ -349,7 +349,7 @@ async fn a_missing_topic_is_created_where_that_is_allowed() {
 
 /// A listener that reads too slowly receives the number it missed, then the newest events.
 #[tokio::test]
-async fn a_slow_reader_misses_the_oldest_and_is_told() {
+async fn a_slow_reader_misses_the_oldest_and_gets_their_number() {
     let notifier = Arc::new(MemoryNotifier::new().broadcasting());
     let stage = Stage::with(notifier, Timing::default()).await;
     let mut slow = stage.queue.subscribe("*").await.unwrap();

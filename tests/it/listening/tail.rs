@@ -48,7 +48,7 @@ async fn it_prints_what_other_processes_emit_until_it_is_told_to_stop() {
 
 // Shows: DRV-18
 #[tokio::test]
-async fn it_listens_to_a_server_and_ends_after_so_many() {
+async fn tail_listens_to_a_server_and_stops_after_count_events() {
     let service = Service::broadcasting(HttpConfig::default()).await;
     let server = format!("http://{}", service.address);
     let more = [("WAKEQ_SERVER", server.as_str()), ("WAKEQ_KEY", service.key.as_str())];
@@ -66,7 +66,7 @@ async fn it_listens_to_a_server_and_ends_after_so_many() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_said_before_anything_is_opened() {
+async fn tail_reports_errors_before_it_subscribes() {
     let config = Broker::pubsub_config("tail-off").await;
     let terminal = Terminal::without_variables().with_pubsub(&config);
     let off = terminal.complains(3, &["tail"]).await;

@@ -205,7 +205,7 @@ async fn a_request_waits_until_there_is_something() {
 
 /// A waiting lease request does not hold up a shutdown.
 #[tokio::test]
-async fn a_server_that_stops_answers_who_waits() {
+async fn a_stopping_server_answers_waiting_lease_requests() {
     let puller = Puller::start().await;
     let path = format!("/v1/admin/queues/{QUEUE}/copies/lease");
     let request = puller.service.request(Method::POST, &path).bearer_auth(&puller.key);
@@ -218,7 +218,7 @@ async fn a_server_that_stops_answers_who_waits() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn rejects_invalid_arguments() {
     let puller = Puller::start().await;
     puller.emit(1, [1]).await;
     for (body, words) in [

@@ -57,7 +57,7 @@ fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuild
 /// No other credential runs, wakes or changes anything.
 // Shows: PUSH-02
 #[tokio::test]
-async fn nobody_else_pushes_or_wakes() {
+async fn only_configured_accounts_push_or_wake() {
     let (handler, mut seen) = recording();
     let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;

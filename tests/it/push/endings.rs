@@ -23,7 +23,7 @@ fn delayed(by: Duration) -> Event {
 /// Completed, or gone long ago.
 // Shows: PUSH-04
 #[tokio::test]
-async fn what_is_over_is_acknowledged() {
+async fn pushes_of_ended_events_are_acknowledged() {
     let (handler, mut seen) = recording();
     let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
@@ -39,7 +39,7 @@ async fn what_is_over_is_acknowledged() {
 /// be noticed.
 // Shows: PUSH-05
 #[tokio::test]
-async fn what_says_nothing_is_acknowledged_and_counted() {
+async fn malformed_pushes_are_acknowledged_and_counted() {
     let pushed = PushDeployment::start(Handlers::new()).await;
     let large = vec![b'x'; 400_000];
     for (count, data) in [&b""[..], b"hello", br#"{"id":1}"#, b"\xff\xfe", &large].iter().enumerate() {
@@ -288,7 +288,7 @@ async fn what_finds_no_room_in_time_is_left_to_its_promise() {
 /// What a push deployment can't do is refused at its start.
 // Shows: PUSH-11
 #[tokio::test]
-async fn what_does_not_fit_push_mode_is_refused_at_the_start() {
+async fn settings_that_push_mode_cannot_have_are_rejected_at_startup() {
     let (stage, _) = Stage::memory().await;
     let start = async |stage: &Stage, handlers: Handlers| {
         let config = WorkerConfig::default();

@@ -24,7 +24,7 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
 /// completes.
 // Shows: PUSH-12
 #[tokio::test]
-async fn a_caller_who_leaves_takes_nothing_with_them() {
+async fn a_run_completes_even_if_the_caller_disconnects() {
     let (handler, mut door) = Door::new();
     let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
@@ -43,7 +43,7 @@ async fn a_caller_who_leaves_takes_nothing_with_them() {
 /// Pushes, which take long, and the API have separate limits.
 // Shows: PUSH-12
 #[tokio::test]
-async fn pushes_and_requests_keep_each_other_from_nothing() {
+async fn pushes_and_api_requests_do_not_block_each_other() {
     let (handler, mut door) = Door::new();
     let http = HttpConfig { max_requests: 1, ..HttpConfig::default() };
     let handlers = Handlers::new().on("greet", handler);

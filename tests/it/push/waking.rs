@@ -57,7 +57,7 @@ async fn a_call_does_the_minute_s_work() {
 /// One call per period gets through; a clock that ticks a little early does not miss its turn.
 // Shows: PUSH-14
 #[tokio::test]
-async fn calls_too_many_do_nothing() {
+async fn surplus_wake_calls_do_nothing() {
     let pushed = PushDeployment::start(Handlers::new()).await;
     let stage = &pushed.stage;
     let id = stage.emit("greet").await;

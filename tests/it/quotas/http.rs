@@ -50,7 +50,7 @@ async fn a_tenant_sees_its_quotas_and_sets_none() {
 }
 
 #[tokio::test]
-async fn what_exceeds_a_quota_is_told_and_when_to_come_back() {
+async fn exceeding_a_quota_is_reported_with_retry_after() {
     let service = Service::start().await;
     let everywhere = make_key(&service.access, "operator", Reach::EveryCanvas, &Scope::ALL).await;
     let victim = service.key("victim", VICTIM, &Scope::ALL).await;

@@ -49,7 +49,7 @@ async fn waiting_events_beyond_the_quota_are_refused_until_it_is_raised() {
 
 /// Removed events make room again.
 #[tokio::test]
-async fn what_was_done_makes_room() {
+async fn completed_events_free_the_quota() {
     let (stage, _) = Stage::memory().await;
     set(&stage.admin, Quota::Events, 100).await;
     stage.queue.emit_all(events(GREEDY, 100)).await.unwrap();

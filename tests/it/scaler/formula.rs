@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trickle_and_what_is_near_the_target_change_nothing() {
+    fn low_load_and_values_near_the_target_do_not_scale() {
         assert_eq!(run(40, |step, _| vec![Some(step as u64 % 64)]), [2; 40]);
         assert_eq!(run(40, |_, _| vec![Some(140)]), [2; 40], "within a tenth of 2 x 64");
         assert_eq!(run(1, |_, _| vec![Some(141)]), [3]);
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn while_the_api_is_away_nobody_goes_and_then_the_fallback_counts() {
+    fn during_an_api_outage_no_worker_stops_and_then_the_fallback_applies() {
         let away = |from: usize, depth: u64| {
             move |step: usize, _: usize| vec![if step < from { Some(depth) } else { None }]
         };

@@ -67,7 +67,7 @@ async fn node(stage: &Stage, log: &Log) -> (CancellationToken, JoinHandle<()>) {
 /// and what holds the log; over all canvases, none of which is named.
 // Shows: SUB-49, TELEMETRY-02
 #[tokio::test]
-async fn a_program_with_a_broker_tells_of_its_groups() {
+async fn a_program_with_a_broker_exports_metrics_of_its_groups() {
     let stage = Stage::memory().await.0;
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     let canvases = [CanvasId::DEFAULT, CanvasId(Uuid::from_u128(7))];

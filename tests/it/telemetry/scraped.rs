@@ -253,7 +253,7 @@ async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
 
 /// A port in use ends the process only if that port was configured.
 #[tokio::test]
-async fn a_taken_port_ends_only_who_asked_for_it() {
+async fn a_port_in_use_fails_only_if_it_was_configured() {
     // It may be taken by this test or by another process.
     let taken = tokio::net::TcpListener::bind("127.0.0.1:9464").await;
     let database = database().await;
@@ -275,7 +275,7 @@ async fn a_taken_port_ends_only_who_asked_for_it() {
 
 /// With telemetry off the process does not listen, and prints nothing about it.
 #[tokio::test]
-async fn off_means_off() {
+async fn telemetry_off_does_not_listen() {
     let database = database().await;
     let off = [("PORT", "0"), ("WAKEQ_NOTIFIER", "local"), ("WAKEQ_TELEMETRY", "off"), ANY_PORT[0]];
     let mut process = Process::stock("serve", database.url(), None, &off);

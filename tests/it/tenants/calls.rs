@@ -363,7 +363,7 @@ async fn nothing_crosses_canvases_through_the_library() {
 }
 
 #[test]
-fn every_call_is_tried() {
+fn every_library_call_is_tried_across_canvases() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = BTreeSet::new();
     for (of, place) in SOURCES {

@@ -267,7 +267,7 @@ fn verbs(command: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn every_verb_is_asked() {
+fn every_command_is_tried_across_canvases() {
     let mut known = Vec::new();
     for verb in verbs(&[]) {
         let below = verbs(&[&verb]);

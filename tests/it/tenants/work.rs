@@ -15,7 +15,7 @@ use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
 use super::{Findings, upkeep};
 use crate::receiver::{Receiver, to_loopback};
-use crate::support::RunningWorker;
+use crate::support::{RunningWorker, Stage};
 
 /// Longest wait for something that is due at once.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -46,11 +46,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         .on_queue(QUEUE, handler("copy"));
     let theirs = posted_to(world, ATTACKER.canvas).await;
     let mut receiver = posted_to(world, VICTIM.canvas).await;
-    let worker =
-        QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, WorkerConfig::default());
-    let worker = RunningWorker::of(
-        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
-    );
+    let worker = worker(stage, handlers);
     // In one batch, so that events behind another one of their object need a wake-up when that is
     // done; the attacker's are in between.
     let between = |value| event("row", value).on("row:1").unwrap();
@@ -96,6 +92,14 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     drop((theirs, receiver));
     worker.stop().await;
     findings
+}
+
+/// A worker with these functions that also calls targets.
+fn worker(stage: &Stage, handlers: Handlers) -> RunningWorker {
+    let config = WorkerConfig::default();
+    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
+    let targets = Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap());
+    RunningWorker::of(worker.remote_handlers(targets))
 }
 
 /// Registers a target on the canvas.

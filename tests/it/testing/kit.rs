@@ -31,12 +31,9 @@ async fn stubborn(event: Execution, queue: Queue) -> HandlerResult {
     Ok(())
 }
 
-fn handlers(queue: Queue) -> Handlers {
-    Handlers::new().on(Route::new("stubborn").retry(patient()), move |event| stubborn(event, queue.clone()))
-}
-
 async fn three_retries(mut kit: TestKit) {
-    kit.handlers(handlers(kit.queue())).unwrap();
+    let (route, queue) = (Route::new("stubborn").retry(patient()), kit.queue());
+    kit.handlers(Handlers::new().on(route, move |event| stubborn(event, queue.clone()))).unwrap();
     let id = kit.emit(Event::new("stubborn", "Ada").unwrap()).await.unwrap().id;
     for attempt in 1..=3 {
         let drained = kit.drain().await.unwrap();
@@ -226,7 +223,7 @@ async fn handlers_may_come_later() {
 
 // Shows: KIT-05
 #[tokio::test]
-async fn handlers_that_never_rest_are_an_error() {
+async fn endless_emits_of_handlers_are_an_error() {
     let mut kit = TestKit::new();
     let queue = kit.queue();
     let echo = move |event: Execution| {
@@ -304,7 +301,7 @@ async fn a_drain_for_a_time_uses_it_up() {
 /// A drain that nothing could wake is an error that says what to do.
 // Shows: KIT-05
 #[tokio::test]
-async fn a_notifier_that_stands_still_is_an_error() {
+async fn a_drain_with_a_paused_notifier_is_an_error() {
     let mut kit = TestKit::new();
     kit.handlers(Handlers::new().on("one", |_| async { Ok(()) })).unwrap();
     kit.emit(Event::new("one", &1).unwrap()).await.unwrap();
@@ -421,7 +418,7 @@ async fn failed_assertions_show_what_there_is() {
 
 /// A drain reports what became of each event, which shows when a test expected something else.
 #[tokio::test]
-async fn a_drain_tells_what_ran() {
+async fn a_drain_reports_what_ran() {
     let mut kit = TestKit::new();
     let act = |event: Execution| async move {
         match event.value::<String>()?.as_str() {
@@ -473,7 +470,7 @@ async fn a_drain_tells_what_ran() {
 
 /// What memory does not support is refused with an error that says so, and contacts no server.
 #[tokio::test]
-async fn what_memory_does_not_do_is_refused() {
+async fn rejects_what_the_memory_store_does_not_support() {
     let kit = TestKit::new();
     let error = kit.admin().stats(CanvasId::DEFAULT, None).await.unwrap_err();
     assert_eq!(error.to_string(), "a store in memory does not support this: give the test kit a database");

@@ -42,7 +42,7 @@ fn durations_have_as_many_digits_as_they_need_of_0_3_6_and_9() {
 }
 
 #[test]
-fn what_is_no_duration_is_refused() {
+fn rejects_invalid_durations() {
     let form =
         "a duration is written in seconds, with at most nine digits after the point, and ends in s: 1.5s";
     let malformed = [
@@ -105,7 +105,7 @@ fn times_have_as_many_digits_as_they_need_of_0_3_6_and_9() {
 }
 
 #[test]
-fn what_is_no_time_is_refused() {
+fn rejects_invalid_timestamps() {
     let form = "a timestamp is written as in RFC 3339, with an offset or Z and at most nine digits of a second: \
                 2026-11-21T17:38:07.195Z";
     let malformed = [
@@ -157,7 +157,7 @@ fn empty_is_an_empty_object() {
 
 /// Field 1 is the seconds, field 2 the nanoseconds, both as varints.
 #[test]
-fn on_the_wire_they_are_as_the_protos_number_them() {
+fn wire_encoding_uses_the_proto_field_numbers() {
     let bytes = [0x08, 0x07, 0x10, 0x05];
     assert_eq!(Duration { seconds: 7, nanos: 5 }.encode_to_vec(), bytes);
     assert_eq!(Timestamp::decode(bytes.as_slice()), Ok(Timestamp { seconds: 7, nanos: 5 }));

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn rejects_malformed_ack_ids() {
         let text = AckId { serial: 1, slot: 2, lease: 3 }.text();
         for other in ["", "ack", &text[1..], &format!("{text}0"), &text.replace('3', "g"), &"é".repeat(20)] {
             assert_eq!(AckId::parse(other), None, "{other}");

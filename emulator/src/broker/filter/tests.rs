@@ -23,7 +23,7 @@ fn messages() -> [BTreeMap<String, String>; 7] {
 }
 
 #[test]
-fn the_corpus_passes_what_it_should() {
+fn filters_match_the_expected_messages_of_the_corpus() {
     let corpus: [(&str, &[usize]); 33] = [
         ("attributes:name", &[1, 2, 3, 6]),
         (" attributes : name ", &[1, 2, 3, 6]),
@@ -72,7 +72,7 @@ fn the_corpus_passes_what_it_should() {
 }
 
 #[test]
-fn what_is_no_filter_is_refused_with_the_place() {
+fn rejects_invalid_filters_with_the_position() {
     let corpus = [
         ("", "at byte 0: expected attributes, hasPrefix, NOT, or '(', found the end"),
         ("name", "at byte 0: expected attributes, hasPrefix, NOT, or '(', found 'name'"),
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn no_jumble_of_its_words_makes_it_panic(
+    fn random_filter_tokens_never_panic(
         words in proptest::collection::vec(
             prop::sample::select(vec![
                 "attributes", ":", ".", "name", "=", "!=", "!", "\"x\"", "\"", "\\", "hasPrefix", "(", ")", ",",
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_what_is_read((text, condition) in condition()) {
+    fn filters_round_trip((text, condition) in condition()) {
         prop_assert_eq!(Filter::parse(&text), Ok(Filter(condition)));
     }
 }

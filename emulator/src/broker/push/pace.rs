@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_once_and_only_for_what_is_under_way() {
+    fn an_answer_counts_once_and_only_for_a_pending_request() {
         let mut pace = Pace::default();
         pace.sent(START, "a", 10);
         assert!(!pace.answered(START, "b", &failed()));

@@ -105,7 +105,7 @@ fn failed() -> PushResult {
 }
 
 #[test]
-fn what_the_endpoint_acknowledges_is_gone_and_the_window_grows() {
+fn acknowledged_pushes_are_removed_and_widen_the_window() {
     let mut bench = Bench::with(hook());
     bench.publish(20, "");
     let first = bench.due();
@@ -136,7 +136,7 @@ fn what_fails_comes_again_after_the_pause() {
 }
 
 #[test]
-fn a_pause_wakes_whoever_pushes_when_it_is_over() {
+fn the_end_of_a_pause_wakes_the_pusher() {
     let mut bench = Bench::with(hook());
     bench.publish(1, "");
     let first = bench.due();
@@ -266,7 +266,7 @@ fn a_detached_or_deleted_subscription_pushes_no_more() {
 }
 
 #[test]
-fn nobody_starves_when_all_together_have_as_many_requests_as_there_may_be() {
+fn no_subscription_starves_at_the_limit_of_push_requests() {
     let mut bench = Bench::new();
     let names: Vec<String> =
         (0..4).map(|number| format!("projects/demo/subscriptions/hook-{number}")).collect();
@@ -289,7 +289,7 @@ fn nobody_starves_when_all_together_have_as_many_requests_as_there_may_be() {
 }
 
 #[test]
-fn after_forgetting_old_answers_count_for_nothing() {
+fn answers_from_before_a_reset_are_ignored() {
     let mut bench = Bench::with(hook());
     bench.publish(2, "");
     let old = bench.due();

@@ -184,7 +184,7 @@ fn the_lease_time_can_change_on_the_way() {
 }
 
 #[test]
-fn a_pull_that_gets_nothing_wakes_nobody_though_a_stream_could_take_something() {
+fn an_empty_pull_wakes_no_stream_even_if_one_has_capacity() {
     let mut service = Service::new(|subscription| subscription.enable_message_ordering = true);
     let id = service.open(&StreamingPullRequest { max_outstanding_messages: 1, ..first() });
     let keyed = |body: &'static str| pubsub::PubsubMessage {
@@ -243,7 +243,7 @@ fn exactly_once_delivery_confirms_each_id() {
 }
 
 #[test]
-fn what_a_stream_must_not_say_is_refused() {
+fn rejects_invalid_requests_of_an_open_stream() {
     let mut service = Service::new(|_| {});
     let id = service.open(&first());
     let refused = |service: &mut Service, request| {
@@ -352,7 +352,7 @@ fn faults_break_streams_before_they_take_anything() {
 }
 
 #[test]
-fn an_overview_tells_of_open_streams() {
+fn the_overview_lists_open_streams() {
     let mut service = Service::new(|_| {});
     let id = service.open(&StreamingPullRequest { client_id: "me".to_owned(), ..first() });
     service.publish(&["abc"]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn requests_that_ask_for_nothing_sensible_are_refused() {
+fn rejects_pulls_and_acknowledgements_with_invalid_arguments() {
     let mut world = World::with_subscription();
     let bad = "InvalidArgument: You have passed an invalid argument to the service (argument=max_messages).";
     for most in [0, -1] {
@@ -58,7 +58,7 @@ fn what_is_pulled_is_leased_until_its_deadline() {
 }
 
 #[test]
-fn what_is_given_back_wakes_those_who_wait() {
+fn a_nack_wakes_waiting_pulls() {
     let mut world = World::with_subscription();
     world.publish(TOPIC, &["a"]);
     let received = world.pull(SUBSCRIPTION);
@@ -102,7 +102,7 @@ fn without_exactly_once_delivery_a_late_acknowledgement_is_no_error() {
 }
 
 #[test]
-fn exactly_once_delivery_tells_what_became_of_each_ack_id() {
+fn exactly_once_delivery_reports_the_outcome_of_each_ack_id() {
     let mut world = World::new();
     world.topic(TOPIC);
     world.subscribe(pubsub::Subscription { enable_exactly_once_delivery: true, ..subscription() });

@@ -93,7 +93,7 @@ fn messages_are_kept_for_the_retention_and_no_longer() {
 }
 
 #[test]
-fn what_was_due_long_ago_is_done_as_of_then() {
+fn overdue_work_is_done_as_of_its_due_time() {
     let mut world = World::new();
     world.topic(TOPIC);
     let policy = pubsub::RetryPolicy { minimum_backoff: Some(seconds(0)), maximum_backoff: Some(seconds(0)) };
@@ -114,7 +114,7 @@ fn what_was_due_long_ago_is_done_as_of_then() {
 }
 
 #[test]
-fn everything_is_forgotten_but_the_faults() {
+fn a_reset_removes_everything_except_the_faults() {
     let mut world = World::with_subscription();
     let faults = Faults { lose: 1.0, ..Faults::default() };
     world.publish(TOPIC, &["a"]);

@@ -49,7 +49,7 @@ fn each_resource_has_a_policy_that_is_read_as_it_was_written() {
 }
 
 #[test]
-fn a_change_that_somebody_else_was_faster_with_is_refused() {
+fn rejects_a_policy_change_with_an_outdated_etag() {
     let mut world = World::with_subscription();
     let before = get(&mut world, TOPIC).unwrap();
     let first = set(&mut world, TOPIC, policy("first", &before.etag)).unwrap();
@@ -63,7 +63,7 @@ fn a_change_that_somebody_else_was_faster_with_is_refused() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_no_policy() {
+fn rejects_policies_of_missing_resources_and_invalid_policies() {
     let mut world = World::with_subscription();
     let absent = "projects/p/topics/none";
     assert_eq!(code(set(&mut world, absent, policy("a", &[]))), Code::NotFound);

@@ -209,7 +209,7 @@ fn without_the_dead_letter_topic_messages_stay() {
 }
 
 #[test]
-fn faults_befall_messages_the_same_way_with_the_same_seed() {
+fn faults_of_messages_repeat_with_the_same_seed() {
     let run = |seed| {
         let faults = Faults { seed, lose: 0.3, duplicate: 0.3, reorder: 0.3, ..Faults::default() };
         let mut world = World::with_subscription();

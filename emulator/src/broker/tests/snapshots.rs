@@ -77,7 +77,7 @@ fn one_that_would_expire_within_the_hour_is_refused() {
 }
 
 #[test]
-fn what_the_service_refuses_is_refused() {
+fn rejects_what_the_service_rejects() {
     let mut world = World::with_subscription();
     world.snapshot(SNAPSHOT, SUBSCRIPTION).unwrap();
     let table = [
@@ -169,7 +169,7 @@ fn seeking_to_a_time_settles_what_is_older_and_reopens_what_is_retained() {
 }
 
 #[test]
-fn what_cannot_be_sought_is_refused() {
+fn rejects_invalid_seek_targets() {
     let mut world = World::with_subscription();
     world.topic("projects/p/topics/other");
     world.subscribe(pubsub::Subscription { topic: "projects/p/topics/other".to_owned(), ..another("other") });

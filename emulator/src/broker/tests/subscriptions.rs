@@ -23,7 +23,7 @@ fn push(endpoint: &str) -> Option<PushConfig> {
 }
 
 #[test]
-fn what_is_left_out_is_filled_in() {
+fn omitted_settings_get_their_defaults() {
     let mut world = World::new();
     world.topic(TOPIC);
     world.topic(DEAD);
@@ -69,7 +69,7 @@ fn without_a_name_it_gets_one() {
 }
 
 #[test]
-fn what_is_not_there_and_what_is_there_already() {
+fn rejects_missing_resources_and_existing_names() {
     let mut world = World::with_subscription();
     assert_eq!(
         refused(world.create_subscription(subscription())),
@@ -203,7 +203,7 @@ fn unsupported() -> Vec<(Subscription, &'static str)> {
 }
 
 #[test]
-fn what_is_not_built_is_refused_with_the_reason() {
+fn rejects_unsupported_settings_with_the_reason() {
     for (refusable, field) in unsupported() {
         let mut world = World::new();
         world.topic(TOPIC);
@@ -214,7 +214,7 @@ fn what_is_not_built_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_the_service_refuses_is_refused() {
+fn rejects_what_the_service_rejects() {
     for (refusable, words) in refusals().into_iter().chain(further_refusals()) {
         let mut world = World::new();
         world.topic(TOPIC);

@@ -50,7 +50,7 @@ fn what_is_created_can_be_got_and_not_created_again() {
 }
 
 #[test]
-fn what_the_service_refuses_is_refused() {
+fn rejects_what_the_service_rejects() {
     let region = |regions: &[&str]| {
         let regions = regions.iter().map(ToString::to_string).collect();
         Some(pubsub::MessageStoragePolicy { allowed_persistence_regions: regions, enforce_in_transit: false })

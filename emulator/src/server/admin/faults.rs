@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_that_faults_have_is_named_as_allowed() {
+    fn the_error_text_names_every_field_of_faults() {
         let allowed = allowed();
         let fields = serde_json::to_value(Faults::default()).unwrap();
         for field in fields.as_object().unwrap().keys() {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn toml_is_read_where_it_is_said_to_be() {
+    fn reads_toml_only_with_its_content_type() {
         let toml = HeaderMap::from_iter([(header::CONTENT_TYPE, "application/toml".parse().unwrap())]);
         assert_eq!(read(&toml, b"seed = 7").unwrap().seed, 7);
         assert_eq!(read(&HeaderMap::new(), b"{\"seed\": 7}").unwrap().seed, 7);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_users_named_can_t_become_markup() {
+    fn names_from_users_are_escaped_in_html() {
         let evil = "</td><script>alert('1')</script>&\"";
         let push =
             PushFigures { endpoint: evil.into(), last_failure: Some(evil.into()), ..PushFigures::default() };
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_said_in_units_that_one_reads_at_a_glance() {
+    fn figures_have_readable_units() {
         let spoken = |millis| spoken(Duration::from_millis(millis));
         assert_eq!([spoken(250), spoken(12_900), spoken(200_000)], ["0.2s", "12s", "3m 20s"]);
         assert_eq!([spoken(7_500_000), spoken(200_000_000)], ["2h 5m", "2d 7h"]);

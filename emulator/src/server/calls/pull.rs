@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_heard_is_there_again_and_what_was_sent_is_not() {
+    fn an_undelivered_pull_response_is_returned_and_a_sent_one_is_not() {
         let (core, response) = pulled();
         assert_eq!(leased(&core), 1);
         let pull_guard = PullGuard::new(&core, SUBSCRIPTION.to_owned(), &response);

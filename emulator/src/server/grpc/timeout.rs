@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_grpc_s() {
+    fn parses_all_units_of_grpc_timeouts() {
         assert_eq!(parse("2H"), Some(Duration::from_secs(7200)));
         assert_eq!(parse("3M"), Some(Duration::from_secs(180)));
         assert_eq!(parse("99999999S"), Some(Duration::from_secs(99_999_999)));
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_none() {
+    fn rejects_malformed_grpc_timeouts() {
         for text in ["", "S", "1", "1h", "-1S", "1.5S", "123456789S", "1é"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn attributes_forge_no_metadata_and_break_no_request() {
+    fn attributes_cannot_forge_metadata_or_break_the_request() {
         let attributes = [
             ("x-goog-pubsub-message-id", "1"),
             ("Content-Length", "3"),
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_a_bearer_s_and_shows_in_no_log() {
+    fn the_token_is_a_bearer_token_and_is_never_logged() {
         let mut content = unwrapped(message(), false);
         content.authorize("a.b.c").unwrap();
         assert_eq!(content.headers[AUTHORIZATION], "Bearer a.b.c");

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn system_parameters_are_no_fields() {
+    fn system_parameters_are_not_read_as_fields() {
         let query =
             Query::parse("$alt=json%3Benum-encoding%3Dint&pageSize=3&&$.xgafv=2&page_token=a+b%2B&key=k");
         assert_eq!(query.system("alt"), Some("json;enum-encoding=int"));

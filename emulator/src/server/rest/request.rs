@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_words() {
+    fn rejects_bodies_that_are_not_objects() {
         let refused = |payload, words: &str| {
             let refusal = assembled("*", "topic.name", "", payload).unwrap_err();
             assert!(refusal.message.contains(words), "{}", refusal.message);

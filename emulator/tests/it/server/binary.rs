@@ -28,7 +28,7 @@ async fn started(child: &mut Child) -> String {
 }
 
 #[tokio::test]
-async fn it_says_where_it_listens_and_ends_well_when_told_to() {
+async fn prints_its_address_and_exits_cleanly_on_a_signal() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut child = program(&["--port", "0"]).spawn().unwrap();
         let line = soon(started(&mut child)).await;
@@ -42,7 +42,7 @@ async fn it_says_where_it_listens_and_ends_well_when_told_to() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_said_in_one_line() {
+async fn startup_errors_are_one_line() {
     let mut first = program(&["--port", "0"]).spawn().unwrap();
     let line = soon(started(&mut first)).await;
     let port = line.trim().rsplit_once(':').map(|(_, port)| port.to_owned()).unwrap();

@@ -34,7 +34,7 @@ async fn it_answers_on_any_kind_of_address() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_said_and_what_to_do() {
+async fn reports_a_port_in_use_with_advice() {
     let first = at("127.0.0.1:0").await.unwrap();
     let error = at(&first.address().to_string()).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::AddrInUse);
@@ -69,7 +69,7 @@ async fn dropping_it_stops_it() {
 }
 
 #[tokio::test]
-async fn whoever_waits_hears_that_everything_was_forgotten() {
+async fn a_reset_ends_waiting_calls_with_an_error() {
     let stage = Stage::new().await;
     let mut stream = streaming::open(&stage, |_| ()).await;
     stage.emulator.forget_everything();
@@ -95,7 +95,7 @@ async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
 /// A client that opens an HTTP/2 connection and then never sends anything, not even an answer to a
 /// ping.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_answers_no_ping_is_gone() {
+async fn a_client_that_does_not_answer_pings_is_disconnected() {
     let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
     let mut connection = tokio::net::TcpStream::connect(emulator.address()).await.unwrap();
     let no_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];

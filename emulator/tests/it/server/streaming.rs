@@ -98,7 +98,7 @@ async fn what_one_stream_has_no_room_for_goes_to_another() {
 }
 
 #[tokio::test]
-async fn a_client_that_has_no_more_to_ask_ends_the_stream_in_peace() {
+async fn a_half_closed_stream_ends_without_an_error() {
     let stage = Stage::new().await;
     let mut stream = open(&stage, |_| ()).await;
     stage.publish(&["one"]).await;

@@ -20,7 +20,7 @@ async fn a_pull_waits_for_its_message() {
 }
 
 #[tokio::test]
-async fn asked_to_answer_at_once_it_does() {
+async fn a_pull_with_return_immediately_does_not_wait() {
     let stage = Stage::new().await;
     #[expect(deprecated, reason = "clients that set it still get what it says")]
     let request = PullRequest { return_immediately: true, ..request() };
@@ -29,7 +29,7 @@ async fn asked_to_answer_at_once_it_does() {
 }
 
 #[tokio::test]
-async fn a_pull_ends_with_its_caller_s_patience() {
+async fn a_pull_ends_with_the_callers_timeout() {
     let stage = Stage::new().await;
     // Over REST, as a gRPC client would give up by itself soon after.
     let url = format!("http://{}/v1/{SUBSCRIPTION}:pull", stage.emulator.host());
@@ -40,7 +40,7 @@ async fn a_pull_ends_with_its_caller_s_patience() {
 }
 
 #[tokio::test]
-async fn a_pull_that_nobody_waits_for_any_more_takes_nothing() {
+async fn an_abandoned_pull_leases_no_messages() {
     let stage = Stage::new().await;
     for _ in 0..20 {
         let waited = tokio::time::timeout(Duration::from_millis(1), stage.pull()).await;

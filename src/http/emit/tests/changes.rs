@@ -35,7 +35,7 @@ fn a_change_has_a_main_event_and_perhaps_more() {
 }
 
 #[test]
-fn what_is_no_change_is_refused_with_its_place() {
+fn rejects_invalid_changes_with_the_position() {
     let many =
         format!(r#"{{"main": {{"name": "a"}}, "subevents": [{}]}}"#, vec![r#"{"name":"a"}"#; 1000].join(","));
     for (body, part) in [

@@ -49,7 +49,7 @@ fn a_value_is_kept_to_the_letter() {
 }
 
 #[test]
-fn what_no_reader_can_hold_is_refused_as_a_value() {
+fn rejects_values_that_readers_cannot_represent() {
     let too_deep = nested(65);
     let hollow = nested(100_000);
     for (value, part) in [

@@ -24,7 +24,7 @@ fn the_id_of_a_lease_that_is_over_is_refused() {
 }
 
 #[test]
-fn what_is_acknowledged_stays_so_however_often_it_is_asked() {
+fn repeated_acknowledgements_succeed_in_exactly_once_delivery() {
     let mut bench = Bench::new(exactly_once());
     bench.publish(&[""]);
     let taken = bench.take(A, 1);
@@ -37,7 +37,7 @@ fn what_is_acknowledged_stays_so_however_often_it_is_asked() {
 }
 
 #[test]
-fn a_fate_never_doubles() {
+fn faults_never_duplicate_in_exactly_once_delivery() {
     let mut bench = Bench::new(exactly_once());
     bench.publish_with("", Fate::Twice);
     assert_eq!(bench.numbers(A, 10), [1]);
@@ -73,7 +73,7 @@ fn after_a_nack_later_ones_stay_leased_and_come_again_only_if_their_leases_run_o
 }
 
 #[test]
-fn turned_off_the_rules_of_order_are_the_usual_ones() {
+fn disabling_exactly_once_restores_the_usual_ordering_rules() {
     let mut bench = Bench::new(exactly_once());
     bench.publish(&["x", "x", "x", "x"]);
     let taken = bench.take(A, 3);
@@ -85,7 +85,7 @@ fn turned_off_the_rules_of_order_are_the_usual_ones() {
 }
 
 #[test]
-fn the_first_of_a_key_comes_again_though_a_later_one_is_out_by_a_pull() {
+fn redelivers_the_first_of_a_key_while_a_pull_holds_a_later_one() {
     let mut bench = Bench::new(exactly_once());
     bench.publish(&["x", "x", "x"]);
     let taken = bench.take(Holder::Pull, 2);
@@ -99,7 +99,7 @@ fn the_first_of_a_key_comes_again_though_a_later_one_is_out_by_a_pull() {
 }
 
 #[test]
-fn the_first_of_a_key_goes_to_the_stream_that_has_later_ones_or_to_anybody_when_that_has_ended() {
+fn redelivers_the_first_of_a_key_to_its_stream_or_to_any_after_it_ended() {
     let mut bench = Bench::new(exactly_once());
     bench.publish(&["x", "x", "x", "x"]);
     let taken = bench.take(A, 2);

@@ -13,7 +13,7 @@ fn a_key_goes_to_one_stream_in_order_and_others_get_other_keys() {
 }
 
 #[test]
-fn a_key_goes_to_anybody_when_all_that_was_out_is_settled() {
+fn any_stream_gets_a_key_once_all_its_leases_are_settled() {
     let mut bench = Bench::new(ordered());
     bench.publish(&["x", "x", "x"]);
     let taken = bench.take(A, 2);
@@ -24,7 +24,7 @@ fn a_key_goes_to_anybody_when_all_that_was_out_is_settled() {
 }
 
 #[test]
-fn without_ordering_a_key_is_only_a_text() {
+fn keys_do_not_order_messages_unless_ordering_is_enabled() {
     let mut bench = Bench::new(settings());
     bench.publish(&["x", "x"]);
     assert_eq!(bench.numbers(A, 1), [1]);
@@ -89,7 +89,7 @@ fn a_back_off_of_the_first_blocks_the_key_and_no_other() {
 }
 
 #[test]
-fn only_the_failed_one_has_failed() {
+fn a_nack_counts_a_delivery_attempt_for_its_message_only() {
     let mut bench = Bench::new(Settings { dead_letter_after: Some(5), ..ordered() });
     bench.publish(&["x", "x"]);
     let taken = bench.take(A, 2);
@@ -99,7 +99,7 @@ fn only_the_failed_one_has_failed() {
 }
 
 #[test]
-fn a_dead_letter_lets_its_key_go_on() {
+fn a_dead_letter_unblocks_its_key() {
     let mut bench = Bench::new(Settings { dead_letter_after: Some(1), ..ordered() });
     bench.publish(&["x", "x", "x"]);
     let taken = bench.take(A, 2);
@@ -135,7 +135,7 @@ fn push_has_one_message_of_a_key_at_a_time() {
 }
 
 #[test]
-fn a_closed_streams_keys_are_free_when_its_leases_are_over() {
+fn keys_of_a_closed_stream_are_free_once_its_leases_expire() {
     let mut bench = Bench::new(ordered());
     bench.publish(&["x", "x"]);
     bench.take(A, 1);
@@ -148,7 +148,7 @@ fn a_closed_streams_keys_are_free_when_its_leases_are_over() {
 }
 
 #[test]
-fn a_late_acknowledgement_of_the_first_lets_the_key_go_on_behind_it() {
+fn a_late_acknowledgement_of_the_first_unblocks_its_key() {
     let mut bench = Bench::new(Settings { retry: retry(60, 60), ..ordered() });
     bench.publish(&["x", "x", "x"]);
     let taken = bench.take(A, 2);
@@ -158,7 +158,7 @@ fn a_late_acknowledgement_of_the_first_lets_the_key_go_on_behind_it() {
 }
 
 #[test]
-fn fates_never_break_a_keys_order() {
+fn faults_never_break_the_order_of_a_key() {
     let mut bench = Bench::new(ordered());
     bench.publish(&["x"]);
     bench.publish_with("x", Fate::Ahead);
@@ -171,7 +171,7 @@ fn fates_never_break_a_keys_order() {
 }
 
 #[test]
-fn what_is_too_old_leaves_its_line() {
+fn expired_messages_are_removed_from_their_key() {
     let mut bench = Bench::new(Settings { retention: secs(600), ..ordered() });
     bench.publish(&["x", "x"]);
     bench.pass(secs(300));

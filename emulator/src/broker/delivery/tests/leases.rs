@@ -150,7 +150,7 @@ fn attempts_are_counted_and_the_last_failure_makes_a_dead_letter() {
 }
 
 #[test]
-fn without_dead_lettering_attempts_are_not_told() {
+fn reports_delivery_attempts_only_with_dead_lettering() {
     let mut bench = Bench::new(settings());
     bench.publish(&[""]);
     assert_eq!(bench.take(A, 1)[0].attempt, None);
@@ -183,7 +183,7 @@ fn what_a_closed_stream_held_comes_again_when_its_lease_runs_out() {
 }
 
 #[test]
-fn fates() {
+fn faults_duplicate_delay_and_reorder_messages() {
     let mut bench = Bench::new(settings());
     bench.publish_with("", Fate::OnTime);
     bench.publish_with("", Fate::Twice);
@@ -196,7 +196,7 @@ fn fates() {
 }
 
 #[test]
-fn what_is_too_old_goes_whatever_it_is_doing() {
+fn expired_messages_are_removed_in_any_state() {
     let mut bench = Bench::new(Settings { retention: secs(600), retry: retry(600, 600), ..settings() });
     bench.publish(&["", "", ""]);
     let taken = bench.take(A, 2);
@@ -212,7 +212,7 @@ fn what_is_too_old_goes_whatever_it_is_doing() {
 }
 
 #[test]
-fn figures_say_how_it_stands() {
+fn figures_count_messages_by_state() {
     let mut bench = Bench::new(Settings { retain_acked: true, retry: retry(60, 60), ..settings() });
     bench.publish(&["", "", "", ""]);
     let taken = bench.take(A, 3);
@@ -247,7 +247,7 @@ fn a_clock_that_steps_back_is_not_followed() {
 }
 
 #[test]
-fn what_reached_nobody_comes_again_at_once_and_has_not_failed() {
+fn undelivered_messages_are_redelivered_at_once_without_a_failed_attempt() {
     for key in ["", "x"] {
         let mut bench =
             Bench::new(Settings { retry: retry(10, 60), dead_letter_after: Some(2), ..ordered() });

@@ -328,7 +328,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn delivery_agrees_with_the_simple_rules(settings in any_settings(), steps in steps()) {
+    fn delivery_agrees_with_a_simple_model(settings in any_settings(), steps in steps()) {
         agree(&settings, steps);
     }
 
@@ -341,7 +341,7 @@ proptest! {
     /// Ordered per key, none lost, none twice unless duplicated: with faults, two streams, and
     /// everything acknowledged.
     #[test]
-    fn with_faults_nothing_but_what_they_say_goes_wrong(seed: u64, ordering: bool, exactly_once: bool) {
+    fn faults_do_only_what_they_are_configured_to_do(seed: u64, ordering: bool, exactly_once: bool) {
         let faults = Faults { duplicate: 0.2, delay: 0.2, reorder: 0.2, longest_delay: secs(60), ..Faults::default() };
         let run = || {
             let mut rng = SeededRng::new(seed, Purpose::Messages);

@@ -113,7 +113,7 @@ fn a_snapshot_of_one_subscription_sets_another() {
 }
 
 #[test]
-fn what_a_topic_still_has_is_restored_unless_it_is_too_old_or_here() {
+fn restores_retained_messages_of_the_topic_unless_expired_or_present() {
     let mut bench = Bench::new(Settings { retention: secs(600), ..settings() });
     let old = message(1, bench.now, "");
     bench.pass(secs(600));
@@ -129,7 +129,7 @@ fn what_a_topic_still_has_is_restored_unless_it_is_too_old_or_here() {
 }
 
 #[test]
-fn ids_from_before_a_seek_count_no_more() {
+fn ack_ids_from_before_a_seek_are_ignored() {
     let (mut bench, start) = after_an_hour(retaining(settings()), "");
     bench.delivery.seek_to_time(bench.now, start);
     let first = bench.take(A, 10);
