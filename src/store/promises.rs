@@ -99,7 +99,6 @@ impl Store {
     ///
     /// A statement of its own, after the deferral: only then does it see what was committed while
     /// that waited.
-    #[cfg(feature = "http")]
     pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, wake_registered());
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();

@@ -18,7 +18,6 @@ impl Tables {
         Ok(vec![None; addresses.len()])
     }
 
-    #[cfg(feature = "http")]
     pub(in crate::store) fn wake_registered(&self) -> Result<(), StoreError> {
         Ok(())
     }
