@@ -344,7 +344,7 @@ mod tests {
     #[test]
     fn a_short_name_needs_a_project() {
         let refusal = refusal("emulator.toml", "\n[[topics]]\nname = \"orders\"\n");
-        assert!(refusal.starts_with("emulator.toml:2: `orders` belongs to no project"), "{refusal}");
+        assert!(refusal.starts_with("emulator.toml:2: `orders` has no project"), "{refusal}");
     }
 
     #[test]
