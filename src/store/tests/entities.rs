@@ -152,6 +152,25 @@ async fn repeated_events_are_found_by_their_link() {
     assert!(!table.store.entity_recorded(&nobody, id(1), link).await.unwrap().stored);
 }
 
+/// Where an inbox begins is asked of its own canvas.
+// Shows: ENT-29
+#[tokio::test]
+async fn the_start_of_an_inbox_is_per_canvas() {
+    let table = Table::new().await;
+    table
+        .run(
+            "insert into wakeq.log (seq, prev, canvas_id, category, stream, position, bucket, id, name, payload)
+             select seq, 0, canvas::uuid, 'entities:account.inbox', 'ada', 0, 0, gen_random_uuid(), 'deposit', '1'
+               from (values (5, '00000000-0000-0000-0000-0000000000f0'), (8, '00000000-0000-0000-0000-000000000000')) as l (seq, canvas)",
+        )
+        .await;
+    let link = Link { id: 15, prev: 0 };
+    for (canvas, first) in [(CanvasId::DEFAULT, 8), (CanvasId(OTHER.parse().unwrap()), 5)] {
+        let ada = EntityId::new(canvas, "account", "ada").unwrap();
+        assert_eq!(table.store.entity_recorded(&ada, EventId::new(), link).await.unwrap().first, first);
+    }
+}
+
 /// Looking for an event costs the same in a repository of 100,000 events as in one of 100: one row
 /// per halving of the range, whether or not it is found.
 // Shows: ENT-29

@@ -3,6 +3,7 @@
 use super::Table;
 use crate::event::{CanvasId, EntityId, EntityType, EventSource, Name};
 use crate::store::positions::PositionMove;
+use crate::store::{BatchEnd, EntityBatch, IsolatedStep};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
@@ -77,4 +78,32 @@ async fn an_entity_is_taken_back_when_nothing_is_left() {
     assert!(!store.take_entity_back(&held, &other).await.unwrap(), "5 is left");
     assert!(store.take_entity_back(&held, &own).await.unwrap(), "8 is behind the position");
     assert_eq!(rows(&table).await, [(OTHER.0, 0, Some(5), 1)]);
+}
+
+/// A batch takes only its own canvas's entity further.
+#[tokio::test]
+async fn a_batch_advances_the_entity_of_its_canvas() {
+    let table = Table::new().await;
+    let entity_type: EntityType = "account".parse().unwrap();
+    let (group, source): (Name, EventSource) = ("entities.account".parse().unwrap(), entity_type.source());
+    let store = &table.store;
+    store.open_position(&group, &source, 3).await.unwrap();
+    let held = PositionMove { group: &group, source: &source, epoch: 3, from: 0, to: 0 };
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let entity = EntityId::new(canvas, "account", "ada").unwrap();
+        assert!(store.isolate_entity(&held, &entity, 9, (5, 1)).await.unwrap());
+    }
+    let batch = EntityBatch {
+        entity_type: &entity_type,
+        shape: 1,
+        position: held,
+        stored: Vec::new(),
+        entities: Vec::new(),
+        decided: Vec::new(),
+        passed: Vec::new(),
+        aside: Some(IsolatedStep { canvas: OTHER, id: "ada".parse().unwrap(), after: 5 }),
+        events: Vec::new(),
+    };
+    assert!(matches!(store.commit_entities(&batch).await.unwrap(), BatchEnd::Committed(..)));
+    assert_eq!(rows(&table).await, [(CanvasId::DEFAULT.0, 0, Some(5), 1), (OTHER.0, 5, None, 0)]);
 }
