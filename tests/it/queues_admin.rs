@@ -12,7 +12,7 @@ use wakeq::{
 use wiremock::ResponseTemplate;
 
 use crate::receiver::{Receiver, answering, to_loopback};
-use crate::support::{RunningWorker, Stage, TIMEOUT, quick};
+use crate::support::{RunningWorker, Stage, TIMEOUT, fit, quick};
 
 fn name() -> Name {
     "email_events".parse().unwrap()
@@ -175,13 +175,16 @@ async fn patterns_that_this_release_can_t_read_stop_no_emit() {
     }
 }
 
+/// They wait for each other, here as long as the test does.
 #[tokio::test]
 async fn registrations_at_once_are_all_done() {
     let (stage, _) = Stage::memory().await;
-    let queue = of(&["x"]);
+    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
+    let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
+    let (admin, queue) = (Admin::new(store, stage.notifier.clone()), of(&["x"]));
     let put = async |number: usize| {
         let name = format!("q{number}").parse().unwrap();
-        stage.admin.put_queue(&name, &queue, &ada()).await.unwrap()
+        admin.put_queue(&name, &queue, &ada()).await.unwrap()
     };
     let done = futures_util::future::join_all((0..40).map(put)).await;
     assert!(done.iter().all(|put| put.new && put.changed), "{done:?}");
@@ -194,7 +197,7 @@ async fn registrations_at_once_are_all_done() {
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (stage, _) = Stage::memory().await;
     let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
-    let store = Store::connect(stage.database.url(), patient).await.unwrap();
+    let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
     let admin = Admin::new(store, stage.notifier.clone());
     let mut others = stage.pool.begin().await.unwrap();
     sqlx::query("update wakeq.queue_registry set version = version + 1").execute(&mut *others).await.unwrap();
