@@ -14,8 +14,8 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
-    find .sqlx migrations src -exec touch {} + \
-    && cargo build --locked --profile image --package wakeq --bin wakeq \
+    find .sqlx migrations src service -exec touch {} + \
+    && cargo build --locked --profile image --package wakeq-service --bin wakeq \
     && cp target/image/wakeq /wakeq
 
 # Any base will do that has glibc, libgcc and certificates; the default has nothing else.

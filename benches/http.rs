@@ -15,10 +15,10 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use sqlx::PgPool;
-use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
+use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq_service::http::{HttpConfig, HttpServer};
 use wakeq_services::{Cluster, ClusterOptions};
 
 const ROUNDS: usize = 5;

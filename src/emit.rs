@@ -215,7 +215,8 @@ impl Queue {
     }
 
     /// The store into which it emits.
-    pub(crate) fn store(&self) -> &Store {
+    #[doc(hidden)]
+    pub fn store(&self) -> &Store {
         &self.store
     }
 

@@ -1,34 +1,20 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
 
-#[cfg(feature = "http")]
-pub mod access;
 mod admin;
-#[cfg(feature = "http")]
-mod api;
 mod broadcast;
 mod broker;
-#[cfg(feature = "cli")]
-pub mod cli;
-#[cfg(feature = "cli")]
-mod config;
 mod consumer;
 mod cron;
-#[cfg(feature = "http")]
-pub mod delivery;
-#[cfg(feature = "cli")]
-mod doctor;
 mod emit;
 mod entity;
 mod event;
 mod explain;
 mod fault;
-#[cfg(feature = "http")]
-pub mod http;
+#[doc(hidden)]
+pub mod internals;
 mod log;
 pub mod machine;
 pub mod notify;
-#[cfg(feature = "telemetry")]
-mod observe;
 mod store;
 mod telemetry;
 #[cfg(feature = "testing")]
@@ -42,7 +28,6 @@ pub use admin::{
     Page, PutCron, PutQueue, Release, ReleaseResult, RemoveGroup, ResetGroup, ResetTo, ResumeResult,
     SetFacet, Stop, StopResult, WaitingCopies,
 };
-#[cfg(feature = "http")]
 pub use admin::{NewSecret, NewTarget, PutTargetResult};
 pub use broadcast::{
     Broadcasts, InvalidTopicPattern, ListenError, ListenItem, Listener, Signal, Signals, TopicPattern,
@@ -75,7 +60,6 @@ pub use event::{
     RuleKind, SourceList, StreamAppend, StreamId, StreamName, SubscriberId, SubscriberState, Subscription,
     Timestamp, Timing, Traceparent,
 };
-#[cfg(feature = "http")]
 pub use event::{
     InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
     Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
@@ -83,9 +67,6 @@ pub use event::{
 pub use explain::{Explanation, LiveEvent};
 pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
 pub use machine::{CheckResult, Outcome, RetryPolicy};
-#[cfg(feature = "telemetry")]
-pub use observe::Observer;
-#[cfg(feature = "http")]
 pub use store::RegisteredTarget;
 pub use store::{
     AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, EntityCursor, EntityEventStatus, EntitySummary,
@@ -101,16 +82,6 @@ pub use worker::{
     PushError, PushRunner, QueueWorker, RemoteHandler, RemoteHandlers, Route, RunReport, Verdict,
     WorkerConfig, WorkerError, shutdown_signal,
 };
-
-/// Compiles the code in the README.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
-/// Compiles the code in the guide.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../docs/guide.md")]
-struct Guide;
 
 /// Compiles the code in the page about testing.
 #[cfg(all(doctest, feature = "testing"))]
@@ -132,11 +103,6 @@ struct EntitiesPage;
 #[doc = include_str!("../docs/log.md")]
 struct TheLog;
 
-/// Compiles the code in the page about queues.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../docs/queues.md")]
-struct Queues;
-
 /// Compiles the code in the page about listeners.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/listeners.md")]
@@ -147,22 +113,7 @@ struct Listeners;
 #[doc = include_str!("../docs/consumers.md")]
 struct Consumers;
 
-/// Compiles the code in the page about consumer groups.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../docs/groups.md")]
-struct Groups;
-
 /// Compiles the code in the page about crons.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/cron.md")]
 struct Crons;
-
-/// Compiles the code in the page about metrics and traces.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../docs/telemetry.md")]
-struct Telemetry;
-
-/// Compiles the code in the page about the container.
-#[cfg(all(doctest, feature = "cli"))]
-#[doc = include_str!("../docs/container.md")]
-struct Container;

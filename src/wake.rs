@@ -44,7 +44,7 @@ const LOG_PARTITIONS: usize = 10;
 
 /// Wakes events. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Waker {
+pub struct Waker {
     store: Store,
     notifier: Arc<dyn Notifier>,
     /// Counts passes that know the retention.
@@ -81,8 +81,8 @@ pub enum WakeError {
 
 impl WakeError {
     /// The database's error, if it was one.
-    #[cfg(feature = "http")]
-    pub(crate) fn of_store(&self) -> Option<&StoreError> {
+    #[doc(hidden)]
+    pub fn of_store(&self) -> Option<&StoreError> {
         match self {
             Self::Store(error) => Some(error),
             Self::Notify(_) => None,
@@ -91,19 +91,22 @@ impl WakeError {
 }
 
 impl Waker {
-    pub(crate) fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
+    #[doc(hidden)]
+    pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
         Self { store, notifier, passes: Arc::default(), until: None, pace, metrics: WakeMetrics::new() }
     }
 
     /// Sets how many events of one canvas are woken per second.
-    pub(crate) fn paced(self, canvas_event_rate: u32) -> Self {
+    #[doc(hidden)]
+    pub fn paced(self, canvas_event_rate: u32) -> Self {
         Self { pace: Arc::new(Pace::new(canvas_event_rate)), ..self }
     }
 
     /// The periodic work of every long-running process: the pass, once a period, with jitter so
     /// that processes spread out. A row in the database admits one of them at a time.
-    pub(crate) async fn run(self, period: Duration, retention: Option<Retention>) {
+    #[doc(hidden)]
+    pub async fn run(self, period: Duration, retention: Option<Retention>) {
         loop {
             match self.pass(retention).await {
                 Ok(pass) if pass == Pass::default() => {}
@@ -125,7 +128,6 @@ impl Waker {
     }
 
     /// The minute's pass, with a time limit after which no further page is begun.
-    #[cfg(feature = "http")]
     pub(crate) async fn pass_within(
         &self,
         limit: Duration,
@@ -150,7 +152,8 @@ impl Waker {
     ///
     /// Crons tick once a period however long the rest of the pass takes: with a single process no
     /// other pass would emit their ticks.
-    pub(crate) async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
+    #[doc(hidden)]
+    pub async fn pass(&self, retention: Option<Retention>) -> Result<Pass, WakeError> {
         if !self.notifier.wakes() {
             return Ok(Pass::default());
         }
@@ -364,7 +367,7 @@ fn jittered(period: Duration) -> Duration {
     period.mul_f64(1.01 + 0.001 * share as f64)
 }
 
-#[cfg(all(test, feature = "http"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::{Actor, CanvasId, HandlerScope, RuleKind};

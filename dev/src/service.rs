@@ -8,12 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use wakeq::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
-use wakeq::cli::Metrics;
-use wakeq::delivery::{DeliveryConfig, InvalidAllowedPlace};
-use wakeq::http::{HttpConfig, HttpError, HttpServer};
 use wakeq::notify::Notifier;
 use wakeq::{Actor, CanvasId, SecretKeys, Store};
+use wakeq_service::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
+use wakeq_service::cli::Metrics;
+use wakeq_service::delivery::{DeliveryConfig, InvalidAllowedPlace};
+use wakeq_service::http::{HttpConfig, HttpError, HttpServer};
 
 /// The holder of the key, for the audit log.
 const HOLDER: &str = "cargo-dev";

@@ -256,9 +256,7 @@ impl Admin {
 
 /// Searches for ticks outside the runtime's threads, two searches at a time: a search may go
 /// through the days of several hundred years.
-pub(crate) async fn search<T: Send + 'static>(
-    search: impl FnOnce() -> T + Send + 'static,
-) -> Result<T, AdminError> {
+pub async fn search<T: Send + 'static>(search: impl FnOnce() -> T + Send + 'static) -> Result<T, AdminError> {
     static SEARCHES: Semaphore = Semaphore::const_new(2);
     // The semaphore is never closed.
     let _place = SEARCHES.acquire().await.map_err(|_| StoreError::Defect)?;

@@ -55,7 +55,8 @@ impl Admin {
 
     /// Like [`Admin::redrive`]; also returns the moment before which the events had died, for
     /// subsequent calls.
-    pub(crate) async fn redrive_until_now(
+    #[doc(hidden)]
+    pub async fn redrive_until_now(
         &self,
         filter: &DeadFilter,
         actor: &Actor,
@@ -140,7 +141,8 @@ impl Admin {
 
     /// Like [`Admin::delete_dead`]; also returns the moment before which the events had died, for
     /// subsequent calls.
-    pub(crate) async fn delete_dead_until_now(
+    #[doc(hidden)]
+    pub async fn delete_dead_until_now(
         &self,
         filter: &DeadFilter,
         actor: &Actor,

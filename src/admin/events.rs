@@ -68,7 +68,8 @@ impl Admin {
 
     /// Like [`Admin::purge`], for events emitted before `before` if it is given. Also returns the
     /// moment that was used, for subsequent calls: events emitted in the meantime are not deleted.
-    pub(crate) async fn purge_before(
+    #[doc(hidden)]
+    pub async fn purge_before(
         &self,
         scope: &HandlerScope,
         before: Option<Timestamp>,

@@ -18,23 +18,17 @@ mod retries;
 mod rules;
 mod settled;
 mod stats;
-#[cfg(feature = "http")]
 mod targets;
 
-#[cfg(feature = "http")]
-pub(crate) use crons::search;
-pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron};
+pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
 pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
-#[cfg(feature = "http")]
-pub(crate) use pulls::{LeaseBatch, check_wait};
-pub use pulls::{LeasedCopy, Release, ReleaseResult};
+pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
 pub use rules::{ResumeResult, Stop, StopResult};
 pub use stats::HandlerStats;
-#[cfg(feature = "http")]
 pub use targets::{NewSecret, NewTarget, PutTargetResult};
 
 use std::sync::Arc;
@@ -42,7 +36,6 @@ use std::time::Duration;
 
 use crate::event::{Actor, CanvasId, EventId, EventSource, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
-#[cfg(feature = "http")]
 use crate::store::Retention;
 use crate::store::{AuditLine, DUE_PAGE, Refusal, Store, StoreError};
 use crate::wake::{Pass, WakeError, Waker};
@@ -52,7 +45,7 @@ pub const LIST_MAX: u32 = 1000;
 /// Most events that one call purges, redrives or deletes.
 pub const BULK_MAX: u64 = 10_000;
 /// Upper limit of counts, for callers that only want to know.
-pub(crate) const COUNT_MAX: u64 = 1_000_000;
+pub const COUNT_MAX: u64 = 1_000_000;
 
 /// The result of a call for many events, at most [`BULK_MAX`]: repeat it while there is more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +137,6 @@ pub enum AdminError {
     #[error("other queues are being registered or unregistered at the same time: try again")]
     QueuesChange,
     /// The target is the deployment itself.
-    #[cfg(feature = "http")]
     #[error(transparent)]
     OwnTarget(#[from] crate::event::OwnTarget),
     /// The process has no key to encrypt signing secrets with.
@@ -247,8 +239,8 @@ impl Admin {
     /// Runs the minute's pass if it is due, or will be before the next call of a caller that calls
     /// once a period; takes no longer than about `limit`. With a retention, expired data is deleted
     /// as well.
-    #[cfg(feature = "http")]
-    pub(crate) async fn wake_within(
+    #[doc(hidden)]
+    pub async fn wake_within(
         &self,
         limit: Duration,
         retention: Option<Retention>,
@@ -264,7 +256,8 @@ impl Admin {
     }
 
     /// Records requests that changed nothing, [`LIST_MAX`] per statement.
-    pub(crate) async fn note(&self, notes: &[AuditLine]) -> Result<(), AdminError> {
+    #[doc(hidden)]
+    pub async fn note(&self, notes: &[AuditLine]) -> Result<(), AdminError> {
         for note in notes {
             checked(&note.actor)?;
             if !(1..=64).contains(&note.action.chars().count()) || note.action.contains('\0') {

@@ -73,10 +73,11 @@ pub struct LeasedCopy {
 
 /// The result of a call that leases copies.
 #[derive(Debug, Default)]
-pub(crate) struct LeaseBatch {
-    pub(crate) copies: Vec<LeasedCopy>,
+pub struct LeaseBatch {
+    /// The leased copies.
+    pub copies: Vec<LeasedCopy>,
     /// The handlers named by copies that died instead, because their leases had expired too often.
-    pub(crate) died: Vec<HandlerScope>,
+    pub died: Vec<HandlerScope>,
 }
 
 /// Why a copy is released, and for how long. By default it can be leased again immediately, as if
@@ -140,12 +141,8 @@ impl Admin {
     }
 
     /// Like [`Admin::lease_copies`] without waiting; also returns what died.
-    pub(crate) async fn lease_now(
-        &self,
-        queue: &Name,
-        max: u32,
-        lease: Duration,
-    ) -> Result<LeaseBatch, AdminError> {
+    #[doc(hidden)]
+    pub async fn lease_now(&self, queue: &Name, max: u32, lease: Duration) -> Result<LeaseBatch, AdminError> {
         check_lease(lease)?;
         if !(1..=COPIES_MAX).contains(&max) {
             return Err(AdminError::Invalid("`max` is 1 to 100 copies"));
@@ -189,7 +186,8 @@ impl Admin {
     }
 
     /// Waits until a pulled queue may have copies to lease; returns whether it does before `end`.
-    pub(crate) async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
+    #[doc(hidden)]
+    pub async fn await_copies(&self, queue: &Name, end: Instant) -> Result<bool, AdminError> {
         let mut pause = LOOK_FIRST;
         loop {
             let now = Instant::now();
@@ -269,7 +267,8 @@ impl Admin {
     }
 
     /// Like [`Admin::release_copy`]; also returns the handler named by the copy's event.
-    pub(crate) async fn give_back(
+    #[doc(hidden)]
+    pub async fn give_back(
         &self,
         queue: &Name,
         id: EventId,
@@ -473,7 +472,8 @@ fn check_lease(lease: Duration) -> Result<(), AdminError> {
     }
 }
 
-pub(crate) fn check_wait(wait: Duration) -> Result<(), AdminError> {
+/// Errors: [`AdminError::Invalid`] if a request would wait for too long.
+pub fn check_wait(wait: Duration) -> Result<(), AdminError> {
     if wait <= WAIT_MAX {
         Ok(())
     } else {

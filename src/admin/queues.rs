@@ -6,16 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::retries::check_retries;
-#[cfg(feature = "http")]
 use super::targets::generate_secret;
 use super::{Admin, AdminError, LIST_MAX, checked};
-#[cfg(feature = "http")]
 use super::{NewSecret, NewTarget};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
-#[cfg(feature = "http")]
 use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
-#[cfg(feature = "http")]
 use crate::store::{NewTargetRow, PutOutcome};
 use crate::wake::WakeError;
 
@@ -44,7 +40,6 @@ pub struct NewQueue {
     pub pull: Option<PullPolicy>,
     /// The target to which its events are sent. Without one, functions process it:
     /// [`Handlers::on_queue`](crate::Handlers::on_queue).
-    #[cfg(feature = "http")]
     pub target: Option<NewTarget>,
 }
 
@@ -58,7 +53,6 @@ pub struct PutQueue {
     /// The queue as it is now.
     pub queue: RegisteredQueue,
     /// The secret that was generated for its target; it is shown only this once.
-    #[cfg(feature = "http")]
     pub secret: Option<Secret>,
     /// Copies that may now run and whose notifications were published before this call returned.
     pub woken: usize,
@@ -124,7 +118,6 @@ impl Admin {
                 new: false,
                 changed: false,
                 queue: before.clone(),
-                #[cfg(feature = "http")]
                 secret: None,
                 woken: 0,
                 waking: false,
@@ -139,10 +132,7 @@ impl Admin {
             wakes: before.as_ref().is_some_and(|before| unblocks_waiting(before, &new)),
             actor,
         };
-        #[cfg(feature = "http")]
         let (put, secret) = self.put_row(&row, new.target.as_ref()).await?;
-        #[cfg(not(feature = "http"))]
-        let put = self.store.put_queue(&row).await?;
         let is_new = match put {
             QueuePut::New => true,
             QueuePut::Replaced => false,
@@ -152,18 +142,9 @@ impl Admin {
         };
         let queue = self.queue_row(name).await?.ok_or_else(|| AdminError::NoQueue(name.clone()))?;
         let (woken, waking) = if row.wakes { self.wake_queue(name).await? } else { (0, false) };
-        Ok(PutQueue {
-            new: is_new,
-            changed: true,
-            queue,
-            #[cfg(feature = "http")]
-            secret,
-            woken,
-            waking,
-        })
+        Ok(PutQueue { new: is_new, changed: true, queue, secret, woken, waking })
     }
 
-    #[cfg(feature = "http")]
     async fn put_row(
         &self,
         row: &NewQueueRow<'_>,
@@ -326,15 +307,12 @@ impl Admin {
             return Err(AdminError::Invalid("a queue has 1 to 20 patterns"));
         }
         check_facets(new.facets)?;
-        #[cfg(feature = "http")]
         if let Some(target) = &new.target {
             if new.pull.is_some() {
                 return Err(AdminError::Invalid("a queue is pulled or has a target, not both"));
             }
             self.check_target(&target_of_queue(name), target)?;
         }
-        #[cfg(not(feature = "http"))]
-        let _: &Name = name;
         let mut new = new.clone();
         if let Some(pull) = &new.pull {
             check_pull(pull)?;
@@ -379,7 +357,6 @@ fn is_same_set<'a>(before: impl Iterator<Item = &'a str>, new: &[QueuePattern]) 
     before.into_iter().eq(new.iter().map(QueuePattern::as_str))
 }
 
-#[cfg(feature = "http")]
 fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
     match (&before.target, &new.target) {
         (None, None) => true,
@@ -394,18 +371,9 @@ fn is_same_target(before: &RegisteredQueue, new: &NewQueue) -> bool {
     }
 }
 
-#[cfg(not(feature = "http"))]
-fn is_same_target(_: &RegisteredQueue, _: &NewQueue) -> bool {
-    // Whether it has a target is not known without the feature; registering removes it.
-    false
-}
-
 /// Whether waiting copies may run once a queue is replaced.
 fn unblocks_waiting(before: &RegisteredQueue, now: &NewQueue) -> bool {
-    #[cfg(feature = "http")]
     let got_a_target = now.target.is_some() && !is_same_target(before, now);
-    #[cfg(not(feature = "http"))]
-    let got_a_target = false;
     // No worker was notified of the waiting copies.
     let got_workers = before.pull.is_some() && now.pull.is_none();
     got_a_target || got_workers || relaxes(before.facets, now.facets)

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Admin, AdminError, LIST_MAX};
 use crate::event::{CanvasId, HandlerScope, Timestamp};
-#[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
 use crate::store::{Depth, HandlerActivity, HandlerCounts, Rule};
 
@@ -32,7 +31,6 @@ pub struct HandlerStats {
     /// Since when workers have received events of it without having the handler.
     pub unknown_since: Option<Timestamp>,
     /// Its targets, by modifier.
-    #[cfg(feature = "http")]
     pub targets: Vec<RegisteredTarget>,
 }
 
@@ -53,7 +51,6 @@ impl HandlerStats {
             oldest_due,
             rules,
             unknown_since: doing.unknown_since,
-            #[cfg(feature = "http")]
             targets: Vec::new(),
         }
     }
@@ -84,13 +81,11 @@ impl Admin {
             (scope, HandlerStats::of(counted, doing, rules))
         });
         let stats: BTreeMap<_, _> = stats.collect();
-        #[cfg(feature = "http")]
         let stats = self.with_targets(canvas, scope, stats).await?;
         Ok(stats.into_values().collect())
     }
 
     /// Adds the targets, including handlers that have nothing but a target.
-    #[cfg(feature = "http")]
     async fn with_targets(
         &self,
         canvas: CanvasId,

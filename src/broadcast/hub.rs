@@ -18,7 +18,7 @@ const LINGER: Duration = Duration::from_secs(30);
 
 /// Listeners that share a subscription. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Hub {
+pub struct Hub {
     shared: Arc<Shared>,
 }
 
@@ -33,7 +33,8 @@ struct Shared {
 }
 
 impl Hub {
-    pub(crate) fn new(broadcasts: Broadcasts) -> Self {
+    #[doc(hidden)]
+    pub fn new(broadcasts: Broadcasts) -> Self {
         let (audience, opening) = (Mutex::default(), Arc::default());
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         Self { shared: Arc::new(Shared { broadcasts, audience, opening, tasks, stop }) }
@@ -42,7 +43,8 @@ impl Hub {
     /// Listens to the events of these canvases, or of every canvas, whose topic matches the
     /// pattern. It hears the events that are emitted after this has returned, and perhaps a few
     /// from just before. Must be called inside a tokio runtime.
-    pub(crate) async fn listen(
+    #[doc(hidden)]
+    pub async fn listen(
         &self,
         canvases: Option<&[CanvasId]>,
         pattern: &str,
@@ -69,7 +71,8 @@ impl Hub {
     }
 
     /// Ends the subscription and waits until it is deleted.
-    pub(crate) async fn close(&self, within: Duration) {
+    #[doc(hidden)]
+    pub async fn close(&self, within: Duration) {
         self.shared.stop.cancel();
         self.shared.tasks.close();
         if tokio::time::timeout(within, self.shared.tasks.wait()).await.is_err() {
@@ -107,14 +110,15 @@ impl Shared {
 }
 
 /// One listener. It leaves when it is dropped, with what it has not read.
-pub(crate) struct HubListener {
+pub struct HubListener {
     inbox: Arc<Inbox>,
     audience: Arc<Inbox>,
 }
 
 impl HubListener {
     /// The next event; `None` once the process ends. Cancel safe.
-    pub(crate) async fn next(&self) -> Option<ListenItem> {
+    #[doc(hidden)]
+    pub async fn next(&self) -> Option<ListenItem> {
         self.inbox.next().await
     }
 }

@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-#[cfg(feature = "http")]
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -79,7 +78,6 @@ impl Inbox {
     }
 
     /// An inbox for many listeners, which join it.
-    #[cfg(feature = "http")]
     pub(super) fn of_many(selection: Selection) -> Self {
         Self {
             selection,
@@ -91,7 +89,6 @@ impl Inbox {
     }
 
     /// Gives a listener what comes from now on. Returns false if this inbox is closed.
-    #[cfg(feature = "http")]
     pub(super) fn join(&self, member: &Arc<Inbox>) -> bool {
         let Some(mut members) = self.members() else { return false };
         if self.waiting().closed {
@@ -103,7 +100,6 @@ impl Inbox {
     }
 
     /// Gives the listener nothing more.
-    #[cfg(feature = "http")]
     pub(super) fn leave(&self, member: &Arc<Inbox>) {
         if let Some(mut members) = self.members() {
             members.retain(|other| !Arc::ptr_eq(other, member));
@@ -113,7 +109,6 @@ impl Inbox {
 
     /// Closes the inbox and returns once no listener has joined for this long; returns at once if
     /// it is closed.
-    #[cfg(feature = "http")]
     pub(super) async fn unused(&self, linger: Duration) {
         let is_empty = || self.members().is_none_or(|members| members.is_empty());
         while !self.waiting().closed {

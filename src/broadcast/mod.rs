@@ -4,7 +4,6 @@
 //! Nothing depends on a broadcast: it may be lost, so work that must not be lost belongs in a
 //! handler. An emit neither waits for its broadcast nor fails because of it.
 
-#[cfg(feature = "http")]
 mod hub;
 mod inbox;
 mod local;
@@ -27,8 +26,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::event::{Broadcast, CanvasId};
-#[cfg(feature = "http")]
-pub(crate) use hub::{Hub, HubListener};
+pub use hub::{Hub, HubListener};
 pub(crate) use inbox::Inbox;
 pub use inbox::ListenItem;
 use inbox::QueuedBytes;

@@ -291,7 +291,8 @@ impl Entities {
     }
 
     /// The tables of the queue.
-    pub(super) fn store(&self) -> &Store {
+    #[doc(hidden)]
+    pub fn store(&self) -> &Store {
         self.queue.store()
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Parts<E: Entity> {
     pub(super) entity_type: EntityType,
     pub(super) group: Name,
     pub(super) source: EventSource,
-    pub(super) store: Store,
+    pub store: Store,
     pub(super) queue: Queue,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) actors: Arc<Actors<E>>,

@@ -65,7 +65,8 @@ impl Actor {
     }
 
     /// What is wrong with the name, the request's id or the credential's, if anything.
-    pub(crate) fn check(&self) -> Result<(), &'static str> {
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), &'static str> {
         let within =
             |text: &str, most: usize| (1..=most).contains(&text.chars().count()) && !text.contains('\0');
         if !within(&self.name, 200) {

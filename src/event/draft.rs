@@ -39,15 +39,21 @@ pub enum Due {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Event {
-    pub(crate) id: Option<EventId>,
-    pub(crate) canvas: Option<CanvasId>,
+    #[doc(hidden)]
+    pub id: Option<EventId>,
+    #[doc(hidden)]
+    pub canvas: Option<CanvasId>,
     pub(crate) module: Name,
     pub(crate) name: Name,
     pub(crate) modifier: Name,
-    pub(crate) value: String,
-    pub(crate) due: Due,
-    pub(crate) traceparent: Option<Traceparent>,
-    pub(crate) object: Option<ObjectKey>,
+    #[doc(hidden)]
+    pub value: String,
+    #[doc(hidden)]
+    pub due: Due,
+    #[doc(hidden)]
+    pub traceparent: Option<Traceparent>,
+    #[doc(hidden)]
+    pub object: Option<ObjectKey>,
     pub(crate) only_queues: bool,
     pub(crate) logged: Option<Logged>,
 }
@@ -287,13 +293,14 @@ impl Event {
     }
 
     /// The module and the name of its handler.
-    #[cfg(feature = "http")]
-    pub(crate) fn handler(&self) -> (&Name, &Name) {
+    #[doc(hidden)]
+    pub fn handler(&self) -> (&Name, &Name) {
         (&self.module, &self.name)
     }
 
     /// The handler's address, on a queue whose default canvas is `canvas`.
-    pub(crate) fn address(&self, canvas: CanvasId) -> HandlerAddress {
+    #[doc(hidden)]
+    pub fn address(&self, canvas: CanvasId) -> HandlerAddress {
         let canvas = self.canvas.unwrap_or(canvas);
         let scope = HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() };
         HandlerAddress { scope, modifier: self.modifier.clone() }

@@ -61,7 +61,8 @@ impl Name {
     }
 
     /// The lock of the coordinator of consumer groups.
-    pub(crate) fn coordinator() -> Self {
+    #[doc(hidden)]
+    pub fn coordinator() -> Self {
         Self("coordinator".into())
     }
 

@@ -12,15 +12,12 @@ mod handler;
 mod json;
 mod log;
 mod object;
-#[cfg(feature = "http")]
 mod own;
 mod pull;
 mod queue;
 mod quota;
 mod schedule;
-#[cfg(feature = "http")]
 mod sealed;
-#[cfg(feature = "http")]
 mod target;
 mod trace;
 
@@ -39,18 +36,17 @@ pub use log::{
     SourceList, StreamAppend, StreamId, StreamName,
 };
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
-#[cfg(feature = "http")]
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
+pub(crate) use queue::QueuePatterns;
+#[doc(hidden)]
+pub use queue::target_of_queue;
 pub use queue::{CopyOf, InvalidPattern, QueuePattern};
-pub(crate) use queue::{QueuePatterns, target_of_queue};
 pub use quota::{InvalidQuota, Quota, QuotaExceeded};
 pub use schedule::{Cause, Claim, InvalidTiming, RuleKind, Schedule, Timing};
-#[cfg(feature = "http")]
+pub use sealed::SealError;
 pub use sealed::{InvalidSecretKeys, NewSecretKey, SecretKeys};
-#[cfg(feature = "http")]
-pub(crate) use sealed::{OpenError, SealError, SealedSecret};
-#[cfg(feature = "http")]
+pub(crate) use sealed::{OpenError, SealedSecret};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
@@ -84,12 +80,13 @@ impl CanvasId {
     pub const DEFAULT: Self = Self(Uuid::nil());
     /// The reserved canvas on which the HTTP targets of queues are registered: no tenant has it,
     /// and no request may name it.
-    pub(crate) const OF_QUEUES: Self = Self(Uuid::max());
+    pub const OF_QUEUES: Self = Self(Uuid::max());
     /// The canvas on which signals between processes are broadcast.
     pub(crate) const OF_SIGNALS: Self = Self::OF_QUEUES;
 
     /// Whether the canvas is reserved: tenants can't have it.
-    pub(crate) fn is_reserved(self) -> bool {
+    #[doc(hidden)]
+    pub fn is_reserved(self) -> bool {
         self == Self::OF_QUEUES
     }
 }

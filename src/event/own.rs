@@ -28,10 +28,11 @@ impl OwnDeployment {
     /// The header of a delivery that names the deployment that sent it.
     pub const HEADER: &str = "wakeq-delivery";
     /// Longest origin or audience, in bytes.
-    pub(crate) const NAME_BYTES_MAX: usize = 2048;
+    pub const NAME_BYTES_MAX: usize = 2048;
 
     /// `secret` is known only to the deployment's processes; `names` are its origins and audiences.
-    pub(crate) fn new(secret: Uuid, names: Vec<String>) -> Self {
+    #[doc(hidden)]
+    pub fn new(secret: Uuid, names: Vec<String>) -> Self {
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
         let tag = hmac::sign(&key, b"wakeq: the deployment that sends a delivery");
         let id = tag.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect();

@@ -159,7 +159,8 @@ impl Timing {
     }
 
     /// Every duration with its name.
-    pub(crate) fn fields(&self) -> [(&'static str, Duration); 7] {
+    #[doc(hidden)]
+    pub fn fields(&self) -> [(&'static str, Duration); 7] {
         [
             ("lease", self.lease),
             ("horizon", self.horizon),
@@ -193,7 +194,8 @@ impl Timing {
 
     /// The first duration that differs by a microsecond or more: its name, its value here, its
     /// value in `other`.
-    pub(crate) fn first_difference(&self, other: &Self) -> Option<(&'static str, Duration, Duration)> {
+    #[doc(hidden)]
+    pub fn first_difference(&self, other: &Self) -> Option<(&'static str, Duration, Duration)> {
         let pairs = self.fields().into_iter().zip(other.fields());
         pairs
             .map(|((name, one), (_, another))| (name, one, another))

@@ -60,7 +60,7 @@ pub struct InvalidSecretKeys;
 
 /// Why a secret was not encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SealError {
+pub enum SealError {
     /// There is no key, and secrets may not be stored in clear.
     #[error("there is no key for signing secrets")]
     NoKey,

@@ -24,8 +24,7 @@ pub use pubsub::{
     DEVELOPMENT_PROJECT, PubSub, PubSubConfig, PushSettings, SettingDifference, TopicState, TopicsReport,
     create_topics, describe_topics,
 };
-#[cfg(feature = "cli")]
-pub(crate) use pubsub::{MissingPermission, PubSubRights, missing_permissions};
+pub use pubsub::{MissingPermission, PubSubRights, missing_permissions};
 
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]

@@ -80,16 +80,23 @@ pub struct Refusal {
 
 /// A line of the audit log about something that changed nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AuditLine {
-    pub(crate) outcome: AuditOutcome,
+pub struct AuditLine {
+    /// What became of it.
+    pub outcome: AuditOutcome,
     /// `None`: about every canvas.
-    pub(crate) canvas: Option<CanvasId>,
-    pub(crate) actor: Actor,
-    pub(crate) action: String,
-    pub(crate) scope: Option<HandlerScope>,
-    pub(crate) event: Option<EventId>,
-    pub(crate) detail: Option<String>,
-    pub(crate) times: u32,
+    pub canvas: Option<CanvasId>,
+    /// The caller.
+    pub actor: Actor,
+    /// The operation.
+    pub action: String,
+    /// The handler that it was about.
+    pub scope: Option<HandlerScope>,
+    /// The event that it was about.
+    pub event: Option<EventId>,
+    /// Anything else worth knowing.
+    pub detail: Option<String>,
+    /// How many equal calls the line stands for.
+    pub times: u32,
 }
 
 impl From<&Refusal> for AuditLine {
@@ -110,7 +117,8 @@ impl From<&Refusal> for AuditLine {
 
 impl Store {
     /// Writes lines about what changed nothing.
-    pub(crate) async fn note(&self, notes: &[AuditLine]) -> Result<(), StoreError> {
+    #[doc(hidden)]
+    pub async fn note(&self, notes: &[AuditLine]) -> Result<(), StoreError> {
         let new = Columns::of(notes);
         let mut session = self.session().await?;
         let query = sqlx::query!(

@@ -42,7 +42,7 @@ pub struct Object {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NewState<'a> {
     pub(crate) canvas: CanvasId,
-    pub(crate) object: &'a ObjectKey,
+    pub object: &'a ObjectKey,
     pub(crate) state: &'a str,
 }
 
@@ -65,11 +65,8 @@ impl Store {
     }
 
     /// An object of the canvas; `None` if no event was ever emitted on it.
-    pub(crate) async fn object(
-        &self,
-        canvas: CanvasId,
-        key: &ObjectKey,
-    ) -> Result<Option<Object>, StoreError> {
+    #[doc(hidden)]
+    pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
         in_memory!(self, object(canvas, key));
         let mut session = self.session().await?;
         let query = sqlx::query!(

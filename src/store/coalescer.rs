@@ -35,7 +35,7 @@ struct Batch<Q> {
 }
 
 /// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
-pub(crate) struct Coalescer<Q, A> {
+pub struct Coalescer<Q, A> {
     queue: mpsc::Sender<Waiting<Q, A>>,
 }
 
@@ -91,7 +91,8 @@ where
     }
 
     /// Waits for the answer of the batch that this request becomes part of.
-    pub(crate) async fn call(&self, request: Q) -> Result<A, StoreError> {
+    #[doc(hidden)]
+    pub async fn call(&self, request: Q) -> Result<A, StoreError> {
         let (sender, answer) = oneshot::channel();
         self.queue.try_send((request, sender)).map_err(|_| StoreError::Overloaded)?;
         answer.await.map_err(|_| StoreError::Overloaded)?
@@ -100,7 +101,8 @@ where
 
 impl Store {
     /// A queue in front of a statement of this store.
-    pub(crate) fn batched<Q, A, S, F>(&self, statement: S) -> Coalescer<Q, A>
+    #[doc(hidden)]
+    pub fn batched<Q, A, S, F>(&self, statement: S) -> Coalescer<Q, A>
     where
         Q: Clone + Send + Sync + 'static,
         A: Send + 'static,

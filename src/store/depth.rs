@@ -110,7 +110,8 @@ impl Store {
     /// count that reaches that limit may be too low. A handler whose events are not due, or that is
     /// under a rule, has none; copies in queues do not count.
     #[cfg(feature = "telemetry")]
-    pub(crate) async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
+    #[doc(hidden)]
+    pub async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive handlers as (
@@ -163,7 +164,8 @@ impl Store {
 
     /// How many objects are halted per handler, over all canvases; at most 10,000 are counted.
     #[cfg(feature = "telemetry")]
-    pub(crate) async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
+    #[doc(hidden)]
+    pub async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select module::text as "module!", name::text as "name!", count(*) as "halted!"
@@ -182,7 +184,8 @@ impl Store {
 
     /// Connections of the pool, in use and idle; `None` once it is closed.
     #[cfg(feature = "telemetry")]
-    pub(crate) fn connections(&self) -> Option<(u64, u64)> {
+    #[doc(hidden)]
+    pub fn connections(&self) -> Option<(u64, u64)> {
         let pool = self.pool_of_statements();
         let idle = u64::try_from(pool.num_idle()).unwrap_or(u64::MAX);
         (!pool.is_closed()).then(|| (u64::from(pool.size()).saturating_sub(idle), idle))
@@ -192,11 +195,11 @@ impl Store {
 /// What a handler has to run, over all canvases.
 #[cfg(feature = "telemetry")]
 #[derive(Clone, Debug)]
-pub(crate) struct HandlerDepth {
+pub struct HandlerDepth {
     /// Its module and name; the canvas is meaningless.
-    pub(crate) scope: HandlerScope,
+    pub scope: HandlerScope,
     /// Events that are due, on no worker, under no rule, and first among those of their object.
-    pub(crate) depth: u64,
+    pub depth: u64,
     /// For how long the oldest of them has been due.
-    pub(crate) oldest: Option<Duration>,
+    pub oldest: Option<Duration>,
 }

@@ -155,7 +155,8 @@ impl StoreError {
 
     /// A deadlock, a lock timeout or a serialization failure: the same statement may succeed with
     /// fewer rows, or later.
-    pub(crate) fn is_contention(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_contention(&self) -> bool {
         self.code().is_some_and(|code| CONTENTION.contains(&code.as_str()))
     }
 

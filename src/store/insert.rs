@@ -28,7 +28,7 @@ pub(crate) struct NewEvent {
     pub(crate) due: Due,
     pub(crate) traceparent: Traceparent,
     /// The object whose chain it is linked into.
-    pub(crate) object: Option<ObjectKey>,
+    pub object: Option<ObjectKey>,
     /// Only its copies get rows.
     pub(crate) only_queues: bool,
     /// The stream of the log that it is also appended to.

@@ -33,17 +33,16 @@ pub enum MigrationStatus {
 }
 
 /// How a database's migrations differ from those of this program, as version numbers.
-#[cfg(feature = "cli")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MigrationDifferences {
+pub struct MigrationDifferences {
     /// This program has them, the database does not.
-    pub(crate) missing: Vec<i64>,
+    pub missing: Vec<i64>,
     /// The database has them, this program does not.
-    pub(crate) unknown: Vec<i64>,
+    pub unknown: Vec<i64>,
     /// Their checksums differ.
-    pub(crate) changed: Vec<i64>,
+    pub changed: Vec<i64>,
     /// They were started and not finished.
-    pub(crate) unfinished: Vec<i64>,
+    pub unfinished: Vec<i64>,
 }
 
 impl Store {
@@ -106,8 +105,8 @@ impl Store {
     }
 
     /// Which migrations the database lacks, and which of its own differ from this program's.
-    #[cfg(feature = "cli")]
-    pub(crate) async fn migration_differences(&self) -> Result<MigrationDifferences, StoreError> {
+    #[doc(hidden)]
+    pub async fn migration_differences(&self) -> Result<MigrationDifferences, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "select version, success, checksum from wakeq._migrations order by version limit 10000"

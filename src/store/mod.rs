@@ -17,13 +17,9 @@ macro_rules! in_memory {
     };
 }
 
-#[cfg(feature = "http")]
-mod access_keys;
 mod audit;
 mod broadcast;
 mod chains;
-#[cfg(feature = "cli")]
-pub(crate) mod checkup;
 mod chores;
 mod chosen;
 mod claims;
@@ -32,8 +28,6 @@ mod control;
 mod counts;
 mod crons;
 mod dead_events;
-#[cfg(feature = "http")]
-mod deployment;
 mod depth;
 mod entities;
 mod error;
@@ -59,8 +53,6 @@ mod resume;
 mod rights;
 mod route;
 mod rules;
-#[cfg(feature = "http")]
-mod service_accounts;
 mod session;
 mod settings;
 #[cfg(feature = "testing")]
@@ -72,16 +64,14 @@ mod ticks;
 mod tombstones;
 mod unknown_handlers;
 
-#[cfg(feature = "http")]
-pub(crate) use access_keys::{KeyRow, NewKeyRow, RowsOf};
-pub(crate) use audit::AuditLine;
-pub use audit::{AuditEntry, AuditOutcome, Refusal};
+pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
 pub use chains::Object;
 pub(crate) use chains::{NewState, insert_with_state};
 pub(crate) use chores::DUE_PAGE;
 pub use chores::Retention;
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
-pub(crate) use coalescer::{BATCH_MAX, Coalescer};
+pub(crate) use coalescer::BATCH_MAX;
+pub use coalescer::Coalescer;
 pub(crate) use control::{BULK_PAGE, CommandOutcome};
 pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
@@ -89,7 +79,7 @@ pub(crate) use crons::{CronPut, CronRow, CronUnpaused, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 #[cfg(feature = "telemetry")]
-pub(crate) use depth::HandlerDepth;
+pub use depth::HandlerDepth;
 pub(crate) use entities::{
     BatchEnd, DecidedEvent, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, ISOLATED_MAX,
     IsolatedEntity, IsolatedStep, LoadedEntity, PASSED_OVER, RecordedOutcome, SendEnd, SentEntityEvent,
@@ -109,30 +99,21 @@ pub use lanes::{HaltedLane, InHand};
 pub(crate) use load::LoadedEvent;
 pub(crate) use log::{AppendRefusal, LogBatch, append_batch, lacks_partition};
 pub use log::{LogAppender, LogEnd, LogHolder, LogHorizon};
-#[cfg(feature = "cli")]
-pub(crate) use migrate::MigrationDifferences;
-pub use migrate::{MigrationState, MigrationStatus};
-#[cfg(feature = "http")]
-pub(crate) use permits::{Purpose, on_behalf_of};
+pub use migrate::{MigrationDifferences, MigrationState, MigrationStatus};
+pub use permits::{Purpose, on_behalf_of};
 pub(crate) use positions::{DeadEntry, FailureRecord, PositionMove};
 pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
 pub(crate) use quotas::Additions;
-pub use quotas::QuotaUse;
+pub use quotas::{QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use rights::RoleKind;
-#[cfg(feature = "cli")]
-pub(crate) use route::Route;
+pub use route::Route;
 pub use rules::Rule;
-#[cfg(feature = "http")]
-pub(crate) use service_accounts::AccountRow;
-pub use session::{Store, StoreConfig};
+pub use session::{Store, StoreConfig, interval};
 pub use settings::TimingMode;
-#[cfg(feature = "http")]
-pub use targets::RegisteredTarget;
-#[cfg(feature = "cli")]
-pub(crate) use targets::SecretCounts;
-#[cfg(feature = "http")]
-pub(crate) use targets::{FoundTarget, NewTargetRow, PutOutcome};
+pub use targets::FoundTarget;
+pub(crate) use targets::{NewTargetRow, PutOutcome};
+pub use targets::{RegisteredTarget, SecretCounts};
 pub(crate) use ticks::{CronDue, CronStep};
 pub(crate) use tombstones::TOMBSTONES_PAGE;
 pub use tombstones::Tombstone;

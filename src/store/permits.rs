@@ -25,17 +25,17 @@ tokio::task_local! {
 
 /// On whose behalf, and for what, a connection is taken.
 #[derive(Clone, Copy)]
-pub(crate) struct Purpose {
-    pub(crate) canvas: CanvasId,
+pub struct Purpose {
+    /// The canvas whose share it counts towards.
+    pub canvas: CanvasId,
     /// It only reads.
-    pub(crate) reads: bool,
+    pub reads: bool,
     /// Another canvas uses this process, so that the permit of a long read is withheld afterwards.
-    pub(crate) is_contended: bool,
+    pub is_contended: bool,
 }
 
 /// Runs a future on behalf of a canvas: its connections count towards that canvas's share.
-#[cfg(feature = "http")]
-pub(crate) async fn on_behalf_of<F: Future>(purpose: Purpose, work: F) -> F::Output {
+pub async fn on_behalf_of<F: Future>(purpose: Purpose, work: F) -> F::Output {
     FOR.scope(purpose, work).await
 }
 

@@ -37,7 +37,8 @@ pub(crate) struct FailureRecord<'a> {
 impl Store {
     /// Opens a position under this epoch and returns it; `None` if it was opened under a higher
     /// one. A move under the same epoch that may still be in flight is waited for, and seen.
-    pub(crate) async fn open_position(
+    #[doc(hidden)]
+    pub async fn open_position(
         &self,
         group: &Name,
         source: &EventSource,

@@ -21,7 +21,8 @@ pub enum RoleKind {
 
 impl RoleKind {
     /// As `wakeq.grant_rights` takes it.
-    pub(crate) fn as_str(self) -> &'static str {
+    #[doc(hidden)]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Api => "api",
             Self::Worker => "worker",

@@ -11,7 +11,7 @@ use super::StoreError;
 
 /// The way to the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Route {
+pub enum Route {
     /// A Unix socket, or a loopback address.
     Local,
     /// Another host, whose certificate is verified.

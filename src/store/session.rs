@@ -17,7 +17,6 @@ use super::queues::RegistryCache;
 use super::quotas::Quotas;
 use super::route::Route;
 use super::{StoreError, TimingMode};
-#[cfg(feature = "http")]
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
 
@@ -60,7 +59,6 @@ pub struct StoreConfig {
     pub timing_mode: TimingMode,
     /// The keys that encrypt the signing secrets of targets. Default: no key, so that no target can
     /// be registered.
-    #[cfg(feature = "http")]
     pub secret_keys: SecretKeys,
 }
 
@@ -74,7 +72,6 @@ impl Default for StoreConfig {
             allow_unverified_database: false,
             timing: Timing::default(),
             timing_mode: TimingMode::default(),
-            #[cfg(feature = "http")]
             secret_keys: SecretKeys::default(),
         }
     }
@@ -256,8 +253,8 @@ impl Store {
     }
 
     /// The keys that encrypt the signing secrets of targets.
-    #[cfg(feature = "http")]
-    pub(crate) fn secret_keys(&self) -> &SecretKeys {
+    #[doc(hidden)]
+    pub fn secret_keys(&self) -> &SecretKeys {
         &self.config.secret_keys
     }
 
@@ -268,7 +265,8 @@ impl Store {
         self.pool.close().await;
     }
 
-    pub(super) async fn session(&self) -> Result<Session, StoreError> {
+    #[doc(hidden)]
+    pub async fn session(&self) -> Result<Session, StoreError> {
         #[cfg(feature = "testing")]
         if self.tables().is_some() {
             return Err(StoreError::Config(
@@ -288,14 +286,14 @@ impl Store {
     }
 
     /// How the database is reached.
-    #[cfg(feature = "cli")]
-    pub(crate) fn route(&self) -> Route {
+    #[doc(hidden)]
+    pub fn route(&self) -> Route {
         Route::of(&self.pool.connect_options())
     }
 
     /// A session, or the actual reason why there is none, which the pool does not report.
-    #[cfg(feature = "cli")]
-    pub(super) async fn reach(&self) -> Result<Session, StoreError> {
+    #[doc(hidden)]
+    pub async fn reach(&self) -> Result<Session, StoreError> {
         match self.session().await {
             Ok(session) => Ok(session),
             Err(error) => Err(cause(error, &self.pool.connect_options()).await),
@@ -307,8 +305,8 @@ impl Store {
     }
 
     /// For credential lookups, however busy the other connections are.
-    #[cfg(feature = "http")]
-    pub(super) async fn lookup_session(&self) -> Result<Session, StoreError> {
+    #[doc(hidden)]
+    pub async fn lookup_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.lookups, self.config.statement_timeout).await
     }
 
@@ -411,7 +409,7 @@ fn answer_limit(statement_timeout: Duration) -> Duration {
 
 /// A connection for one statement or transaction. Unless the server's answer was seen, it is closed
 /// rather than reused: the server may still be busy with a statement whose caller has left.
-pub(super) struct Session {
+pub struct Session {
     connection: Option<PoolConnection<Postgres>>,
     /// The permit of the canvas on whose behalf it is used.
     permit: Option<ConnectionPermit>,
@@ -429,13 +427,15 @@ impl Session {
     }
 
     /// Extends the time limit to a transaction of this many statements.
-    pub(super) fn for_statements(mut self, count: usize) -> Self {
+    #[doc(hidden)]
+    pub fn for_statements(mut self, count: usize) -> Self {
         self.limit = self.limit.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
         self
     }
 
     /// Runs a statement, for slightly longer than the server would let it run.
-    pub(super) async fn limit<'c, T, F>(
+    #[doc(hidden)]
+    pub async fn limit<'c, T, F>(
         &'c mut self,
         statement: impl FnOnce(&'c mut PgConnection) -> F,
     ) -> Bounded<T>
@@ -450,11 +450,8 @@ impl Session {
     }
 
     /// Returns the connection to the pool if the server answered, and classifies the error.
-    pub(super) fn answered<T>(
-        mut self,
-        statement: &'static str,
-        answer: Bounded<T>,
-    ) -> Result<T, StoreError> {
+    #[doc(hidden)]
+    pub fn answered<T>(mut self, statement: &'static str, answer: Bounded<T>) -> Result<T, StoreError> {
         let timed_out = |ended| StoreError::TimedOut { statement, after: self.limit, ended };
         let Some(result) = answer else { return Err(timed_out(false)) };
         let (ended, result) = match result {
@@ -478,7 +475,7 @@ impl Drop for Session {
 }
 
 /// A duration as Postgres takes it, in whole microseconds.
-pub(super) fn interval(duration: Duration) -> PgInterval {
+pub fn interval(duration: Duration) -> PgInterval {
     let microseconds = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
     PgInterval { months: 0, days: 0, microseconds }
 }

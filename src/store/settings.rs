@@ -50,7 +50,8 @@ impl Store {
     }
 
     /// The deployment's durations, if they have been written.
-    pub(crate) async fn standing_timing(&self) -> Result<Option<Timing>, StoreError> {
+    #[doc(hidden)]
+    pub async fn standing_timing(&self) -> Result<Option<Timing>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!("select name, value_us from wakeq.settings");
         let rows = session.limit(|connection| query.fetch_all(connection)).await;

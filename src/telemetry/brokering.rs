@@ -41,32 +41,38 @@ impl BrokerMetrics {
 
 /// Consumer groups in the gauges. There are few, so their names are used as labels.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct GroupsGauge {
-    pub(crate) nodes: u64,
+pub struct GroupsGauge {
+    /// The processes that run brokers.
+    pub nodes: u64,
     /// The coordinator's term, if there is a coordinator.
-    pub(crate) term: Option<u64>,
-    pub(crate) groups: Vec<(Name, GroupGauge)>,
+    pub term: Option<u64>,
+    /// The groups by name.
+    pub groups: Vec<(Name, GroupGauge)>,
     /// What keeps the first partition of the log from being dropped, and how far it is behind, in
     /// numbers of the log.
-    pub(crate) holders: Vec<(String, u64)>,
+    pub holders: Vec<(String, u64)>,
 }
 
 /// A consumer group in the gauges.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct GroupGauge {
-    pub(crate) sources: u64,
-    pub(crate) owned: u64,
-    pub(crate) lag: u64,
+pub struct GroupGauge {
+    /// How many sources it reads.
+    pub sources: u64,
+    /// How many of them have an owner.
+    pub owned: u64,
+    /// How far it is behind, in numbers of the log.
+    pub lag: u64,
 }
 
 /// The gauges of consumer groups, as long as this exists.
-pub(crate) struct GroupGauges {
+pub struct GroupGauges {
     _kept: [ObservableGauge<u64>; 6],
 }
 
 impl GroupGauges {
     /// Shows what the function returns whenever metrics are collected. It must not block for long.
-    pub(crate) fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
         let meter = global::meter("wakeq");
         let of_groups = |name: &'static str,
                          unit: &'static str,

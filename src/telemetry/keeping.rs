@@ -7,14 +7,15 @@ use opentelemetry::{KeyValue, global};
 use crate::event::{CanvasId, Quota};
 
 /// A gauge that is read only when metrics are collected.
-pub(crate) struct QuotaGauge {
+pub struct QuotaGauge {
     _kept: ObservableGauge<f64>,
 }
 
 impl QuotaGauge {
     /// Shows what the function returns whenever metrics are collected: canvases, quotas, and the
     /// used part of each. The function must not block, and must return few.
-    pub(crate) fn over(near: impl Fn() -> Vec<(CanvasId, Quota, f64)> + Send + Sync + 'static) -> Self {
+    #[doc(hidden)]
+    pub fn over(near: impl Fn() -> Vec<(CanvasId, Quota, f64)> + Send + Sync + 'static) -> Self {
         let gauge = global::meter("wakeq")
             .f64_observable_gauge("wakeq.quota.used")
             .with_unit("1")

@@ -14,14 +14,12 @@ use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge, 
 use opentelemetry::{KeyValue, global};
 
 use super::AttemptResult;
-#[cfg(feature = "http")]
 use super::RequestInfo;
 use super::labels::Labels;
 use crate::event::{Cause, HandlerScope, Name};
 
 /// Upper bounds of the histograms' buckets, in seconds: those that the conventions advise and, for
 /// handlers, longer ones.
-#[cfg(feature = "http")]
 const REQUEST_BUCKETS: [f64; 14] =
     [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 const PROCESS_BUCKETS: [f64; 18] = [
@@ -68,7 +66,7 @@ impl SendMetrics {
 }
 
 /// What happens to events on a worker.
-pub(crate) struct RunMetrics {
+pub struct RunMetrics {
     duration: Histogram<f64>,
     outcomes: Counter<u64>,
     retries: Counter<u64>,
@@ -134,7 +132,8 @@ impl RunMetrics {
     }
 
     /// An event became a dead event.
-    pub(crate) fn died(&self, scope: &HandlerScope, cause: Cause) {
+    #[doc(hidden)]
+    pub fn died(&self, scope: &HandlerScope, cause: Cause) {
         let handler = KeyValue::new("handler", self.labels.of(scope));
         self.dead.add(1, &[handler, KeyValue::new("cause", cause.as_str())]);
     }
@@ -253,15 +252,14 @@ impl BroadcastMetrics {
 }
 
 /// The duration of requests.
-#[cfg(feature = "http")]
 #[derive(Clone)]
-pub(crate) struct HttpMetrics {
+pub struct HttpMetrics {
     duration: Histogram<f64>,
 }
 
-#[cfg(feature = "http")]
 impl HttpMetrics {
-    pub(crate) fn new() -> Self {
+    #[doc(hidden)]
+    pub fn new() -> Self {
         let duration = meter()
             .f64_histogram("http.server.request.duration")
             .with_unit("s")
@@ -272,7 +270,8 @@ impl HttpMetrics {
     }
 
     /// A request was answered.
-    pub(crate) fn answered(&self, request: &RequestInfo<'_>, status: u16, took: Duration) {
+    #[doc(hidden)]
+    pub fn answered(&self, request: &RequestInfo<'_>, status: u16, took: Duration) {
         let mut attributes = vec![
             KeyValue::new("http.request.method", request.method),
             KeyValue::new("url.scheme", "http"),
@@ -288,22 +287,28 @@ impl HttpMetrics {
 
 /// A handler in the gauges of the queue.
 #[derive(Clone, Debug)]
-pub(crate) struct HandlerGauge {
-    pub(crate) scope: HandlerScope,
-    pub(crate) depth: u64,
-    pub(crate) oldest: Option<Duration>,
+pub struct HandlerGauge {
+    /// The handler.
+    pub scope: HandlerScope,
+    /// How many of its events are due and free to run.
+    pub depth: u64,
+    /// How long the first of them has been due.
+    pub oldest: Option<Duration>,
 }
 
 /// A registered queue in the gauges. There are few, so their names are used as labels.
 #[derive(Clone, Debug)]
-pub(crate) struct QueueGauge {
-    pub(crate) queue: Name,
-    pub(crate) depth: u64,
-    pub(crate) canvases: u64,
+pub struct QueueGauge {
+    /// Its name.
+    pub queue: Name,
+    /// How many of its copies wait.
+    pub depth: u64,
+    /// Of how many canvases.
+    pub canvases: u64,
 }
 
 /// Gauges that are read only when metrics are collected.
-pub(crate) struct Gauges {
+pub struct Gauges {
     _kept: (ObservableGauge<u64>, ObservableGauge<f64>, ObservableGauge<u64>, ObservableGauge<u64>),
     _of_queues: [ObservableGauge<u64>; 2],
     _of_log: ObservableGauge<f64>,
@@ -313,7 +318,8 @@ impl Gauges {
     /// Shows what the functions return whenever metrics are collected: handlers; how many objects
     /// are halted for each; queues; how long readers of the log have been held back; connections,
     /// in use and idle. They must not block for long.
-    pub(crate) fn over(
+    #[doc(hidden)]
+    pub fn over(
         handlers: impl Fn() -> Vec<HandlerGauge> + Clone + Send + Sync + 'static,
         halted: impl Fn() -> Vec<(HandlerScope, u64)> + Send + Sync + 'static,
         queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,

@@ -17,7 +17,7 @@ mod keeping;
 mod labels;
 #[cfg(feature = "telemetry")]
 mod metrics;
-#[cfg(all(feature = "telemetry", feature = "http"))]
+#[cfg(feature = "telemetry")]
 mod pulling;
 #[cfg(not(feature = "telemetry"))]
 mod silent;
@@ -29,32 +29,34 @@ use std::time::Duration;
 use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
 #[cfg(feature = "telemetry")]
-pub(crate) use brokering::{BrokerMetrics, GroupGauge, GroupGauges, GroupsGauge};
+pub(crate) use brokering::BrokerMetrics;
+#[cfg(feature = "telemetry")]
+pub use brokering::{GroupGauge, GroupGauges, GroupsGauge};
 #[cfg(feature = "telemetry")]
 pub(crate) use consuming::ConsumerMetrics;
 #[cfg(feature = "telemetry")]
 pub(crate) use entities::EntityMetrics;
 #[cfg(feature = "telemetry")]
-pub(crate) use keeping::QuotaGauge;
+pub use keeping::QuotaGauge;
 #[cfg(feature = "telemetry")]
-pub(crate) use metrics::{Gauges, HandlerGauge, QueueGauge};
+pub use metrics::{Gauges, HandlerGauge, QueueGauge};
 #[cfg(not(feature = "telemetry"))]
-pub(crate) use silent::*;
-#[cfg(all(feature = "telemetry", feature = "http"))]
+pub use silent::*;
+#[cfg(feature = "telemetry")]
 pub(crate) use {
-    metrics::HttpMetrics,
-    pulling::PullMetrics,
-    spans::{answered, server_span},
+    metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges},
+    spans::{failed, process_span, send_span, sends, span_trace},
 };
 #[cfg(feature = "telemetry")]
-pub(crate) use {
-    metrics::{BroadcastMetrics, RunMetrics, SendMetrics, WakeMetrics, WorkerGauges},
-    spans::{failed, process_span, send_span, sends, span_trace},
+pub use {
+    metrics::{HttpMetrics, RunMetrics},
+    pulling::PullMetrics,
+    spans::{answered, server_span},
 };
 
 /// The target of spans that are made only for traces, so that logs can leave them out.
 #[cfg(feature = "telemetry")]
-pub(crate) const TRACES: &str = "wakeq::trace";
+pub const TRACES: &str = "wakeq::trace";
 
 /// The span of one notification's way through the state machine.
 macro_rules! run_span {
@@ -75,23 +77,6 @@ macro_rules! run_span {
 }
 pub(crate) use run_span;
 
-/// The span of one HTTP request. It contains neither path nor headers, which may hold what must not
-/// be logged.
-#[cfg(feature = "http")]
-macro_rules! request_span {
-    ($method:expr, $id:expr, $client:expr) => {
-        tracing::info_span!(
-            "request",
-            method = $method,
-            request_id = %$id,
-            client = %$client,
-            trace_id = tracing::field::Empty,
-        )
-    };
-}
-#[cfg(feature = "http")]
-pub(crate) use request_span;
-
 /// A call that emits events.
 pub(crate) struct EmitCall<'a> {
     /// The handler of the events, if they have the same.
@@ -103,12 +88,13 @@ pub(crate) struct EmitCall<'a> {
 }
 
 /// A request, as its span and its duration describe it.
-#[cfg(feature = "http")]
-pub(crate) struct RequestInfo<'a> {
-    pub(crate) method: &'static str,
+pub struct RequestInfo<'a> {
+    /// The method, if it is a known one.
+    pub method: &'static str,
     /// The route's template, if there is one.
-    pub(crate) route: Option<&'a str>,
-    pub(crate) cause: Option<&'a Traceparent>,
+    pub route: Option<&'a str>,
+    /// The trace that the caller named.
+    pub cause: Option<&'a Traceparent>,
 }
 
 /// One attempt at an event.
@@ -157,7 +143,7 @@ pub(crate) async fn in_trace<F: Future>(trace: Traceparent, future: F) -> F::Out
 }
 
 /// The trace that the current task works for, or a new one.
-pub(crate) fn current_trace() -> Traceparent {
+pub fn current_trace() -> Traceparent {
     worked_for().unwrap_or_else(Traceparent::root)
 }
 
@@ -182,8 +168,7 @@ pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
 
 /// The methods that spans and metrics name; others, which the client could choose freely, are
 /// `_OTHER`.
-#[cfg(feature = "http")]
-pub(crate) fn known_method(method: &str) -> &'static str {
+pub fn known_method(method: &str) -> &'static str {
     const KNOWN: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
     KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
 }

@@ -7,12 +7,13 @@ use crate::event::Name;
 
 /// What happens to copies that services pull through this process. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct PullMetrics {
+pub struct PullMetrics {
     pulls: Counter<u64>,
 }
 
 impl PullMetrics {
-    pub(crate) fn new() -> Self {
+    #[doc(hidden)]
+    pub fn new() -> Self {
         let pulls = global::meter("wakeq")
             .u64_counter("wakeq.queue.pulls")
             .with_unit("{event}")
@@ -22,7 +23,8 @@ impl PullMetrics {
     }
 
     /// This many copies of a registered queue were leased, or ended with this outcome.
-    pub(crate) fn pulled(&self, queue: &Name, outcome: &'static str, count: usize) {
+    #[doc(hidden)]
+    pub fn pulled(&self, queue: &Name, outcome: &'static str, count: usize) {
         if count > 0 {
             let labels = [KeyValue::new("queue", queue.to_string()), KeyValue::new("outcome", outcome)];
             self.pulls.add(u64::try_from(count).unwrap_or(u64::MAX), &labels);

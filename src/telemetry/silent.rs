@@ -37,7 +37,7 @@ impl SendMetrics {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RunMetrics;
+pub struct RunMetrics;
 
 impl RunMetrics {
     pub(crate) fn processed(&self, processed: AttemptResult<'_>) {
@@ -74,10 +74,8 @@ impl WakeMetrics {
     pub(crate) fn recovered(&self, _: usize) {}
 }
 
-#[cfg(feature = "http")]
-pub(crate) use http::{HttpMetrics, PullMetrics, answered, server_span};
+pub use http::{HttpMetrics, PullMetrics, answered, server_span};
 
-#[cfg(feature = "http")]
 mod http {
     use std::time::Duration;
 
@@ -86,15 +84,17 @@ mod http {
     use crate::event::Name;
     use crate::telemetry::RequestInfo;
 
-    pub(crate) fn server_span(request: &RequestInfo<'_>) -> Span {
+    #[doc(hidden)]
+    pub fn server_span(request: &RequestInfo<'_>) -> Span {
         let RequestInfo { method: _, route: _, cause: _ } = request;
         Span::none()
     }
 
-    pub(crate) fn answered(_: &Span, _: u16) {}
+    #[doc(hidden)]
+    pub fn answered(_: &Span, _: u16) {}
 
     #[derive(Clone)]
-    pub(crate) struct PullMetrics;
+    pub struct PullMetrics;
 
     impl PullMetrics {
         pub(crate) fn new() -> Self {
@@ -105,14 +105,15 @@ mod http {
     }
 
     #[derive(Clone)]
-    pub(crate) struct HttpMetrics;
+    pub struct HttpMetrics;
 
     impl HttpMetrics {
         pub(crate) fn new() -> Self {
             Self
         }
 
-        pub(crate) fn answered(&self, _: &RequestInfo<'_>, _: u16, _: Duration) {}
+        #[doc(hidden)]
+        pub fn answered(&self, _: &RequestInfo<'_>, _: u16, _: Duration) {}
     }
 }
 

@@ -52,8 +52,7 @@ pub(crate) fn send_span(sending: &EmitCall<'_>) -> Span {
 }
 
 /// The span of a request: `POST /v1/…`, with the route's template.
-#[cfg(feature = "http")]
-pub(crate) fn server_span(request: &super::RequestInfo<'_>) -> Span {
+pub fn server_span(request: &super::RequestInfo<'_>) -> Span {
     let span = tracing::trace_span!(
         target: TRACES,
         "request",
@@ -81,8 +80,7 @@ pub(crate) fn server_span(request: &super::RequestInfo<'_>) -> Span {
 }
 
 /// Records the answer in a request's span.
-#[cfg(feature = "http")]
-pub(crate) fn answered(span: &Span, status: u16) {
+pub fn answered(span: &Span, status: u16) {
     if span.is_disabled() {
         return;
     }

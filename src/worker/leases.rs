@@ -276,7 +276,6 @@ mod tests {
 
     /// However many rows are locked by others, the claims on the rest are renewed without delay,
     /// and lost claims are recognized as lost.
-    #[cfg(feature = "http")]
     #[tokio::test]
     async fn rows_that_others_hold_cost_the_other_claims_one_wait() {
         use crate::store::StoreConfig;

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use uuid::Uuid;
-use wakeq::access::{
+use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{
     Access, AccessConfig, AccessError, ApiKey, Clock, CreatedKey, CredentialFilter, Denied, KeyState,
     LIFETIME_MAX, NewKey, Principal, Reach, Refusal, Scope, Scopes, Unauthenticated, VerifierUnavailable,
     authorize,
 };
-use wakeq::{Actor, CanvasId};
 
 use crate::support::{Stage, TIMEOUT};
 

@@ -8,9 +8,9 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinSet;
 use uuid::Uuid;
-use wakeq::access::{Access, AccessConfig, CredentialFilter, Reach, Refusal, Scope, Unauthenticated};
-use wakeq::http::HttpConfig;
 use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Refusal, Scope, Unauthenticated};
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Service, make_key};
 use crate::support::Stage;

@@ -7,11 +7,11 @@ use aws_lc_rs::hmac;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{
+use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{
     Access, AccessConfig, AccessError, Clock, CredentialFilter, Denied, FetchError, InvalidToken, Principal,
     Reach, Refusal, Scope, Unauthenticated, VerifierUnavailable, authorize,
 };
-use wakeq::{Actor, CanvasId};
 use wiremock::ResponseTemplate;
 
 use crate::google_keys::{AUDIENCE, Answer, KeyServer, ROBOT, Signer, base64_url, claims, now, unsigned};

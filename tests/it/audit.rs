@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use wakeq::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 use wakeq::{
     Actor, AdminError, AuditEntry, AuditOutcome, CanvasId, DeadFilter, EventId, Refusal, Retention, Stop,
     WorkerConfig,
 };
+use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 
 use crate::support::{Stage, TIMEOUT, scope};
 

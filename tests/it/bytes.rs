@@ -12,12 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
-use wakeq::http::HttpConfig;
 use wakeq::{
     AppendCondition, CanvasId, Event, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, StoreConfig,
     StreamId, Verdict, WorkerConfig,
 };
+use wakeq_service::access::{Reach, Scope};
+use wakeq_service::http::HttpConfig;
 
 use crate::door::{Door, recording};
 use crate::service::{Answer, Service, make_key};

@@ -1,7 +1,7 @@
 //! `wakeq keys` and `wakeq accounts`, as a process against a real database.
 
-use wakeq::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 use wakeq::{CanvasId, Timing};
+use wakeq_service::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 
 use crate::cli::Terminal;
 use crate::support::{TIMEOUT, connect, database};

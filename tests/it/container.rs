@@ -4,20 +4,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
+
+use crate::tree::root;
 
 /// An instruction with its arguments, continued lines joined.
 #[derive(Clone, Debug)]
 struct Instruction {
     name: String,
     arguments: String,
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn instructions() -> Vec<Instruction> {

@@ -3,8 +3,8 @@
 use reqwest::{Method, StatusCode};
 use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq::access::Scope;
-use wakeq::http::HttpConfig;
+use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service};
 

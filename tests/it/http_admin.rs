@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{AccessConfig, Clock, CredentialFilter, KeyId, Reach, Scope};
-use wakeq::http::HttpConfig;
 use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{AccessConfig, Clock, CredentialFilter, KeyId, Reach, Scope};
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service};
 

@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::json;
 use wakeq::CanvasId;
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
 

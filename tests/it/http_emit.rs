@@ -3,9 +3,9 @@
 use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection, Row};
-use wakeq::access::Scope;
-use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, EventId, StoreConfig};
+use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service};
 use crate::support::{TIMEOUT, is_skipped};

@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
-use wakeq::access::Scope;
 use wakeq::{CanvasId, Handlers, Outcome};
+use wakeq_service::access::Scope;
 
 use crate::door::{Door, recording};
 use crate::service::{Answer, Service};

@@ -4,9 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use wakeq::access::Scope;
-use wakeq::http::HttpConfig;
 use wakeq::{AuditOutcome, CanvasId, Handlers, Outcome, StoreConfig};
+use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
 
 use crate::door::recording;
 use crate::service::{Answer, Service};

@@ -4,7 +4,7 @@ use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
 use wakeq::CanvasId;
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
 use crate::support::is_skipped;

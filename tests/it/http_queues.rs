@@ -4,8 +4,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq::access::{Access, NewKey, Reach, Scope};
-use wakeq::http::HttpConfig;
+use wakeq_service::access::{Access, NewKey, Reach, Scope};
+use wakeq_service::http::HttpConfig;
 
 use crate::receiver::{Receiver, to_loopback};
 use crate::service::{Service, make_key};

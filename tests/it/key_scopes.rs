@@ -5,7 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
 

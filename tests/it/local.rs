@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sqlx::{PgPool, Postgres, Transaction};
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
 use crate::cli::Terminal;

@@ -6,11 +6,11 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::Connection;
-use wakeq::access::Scope;
 use wakeq::{
     AppendCondition, CanvasId, EmitError, Event, EventId, EventProvider, EventSource, IdempotencyKey, Log,
     LogError, LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
 };
+use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
 use crate::support::{Stage, TIMEOUT, is_skipped};

@@ -99,6 +99,7 @@ mod tidy;
 mod timing;
 mod together;
 mod tombstones;
+mod tree;
 mod worker;
 mod worker_failures;
 mod worker_lot;

@@ -2,7 +2,9 @@
 //! belongs.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+use crate::tree::root;
 
 const PACKAGES: [&str; 7] = ["google-cloud-pubsub", "sqlx", "tokio", "serde", "chrono", "uuid", "tracing"];
 
@@ -39,10 +41,6 @@ fn uses(code: &str, package: &str) -> bool {
     code.contains(&format!("{}::", package.replace('-', "_")))
 }
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
 // Shows: CARD-01
 #[test]
 fn the_agreed_packages_are_declared_and_used() {
@@ -56,7 +54,9 @@ fn the_agreed_packages_are_declared_and_used() {
 // Shows: CARD-02
 #[test]
 fn wiremock_and_testcontainers_are_for_tests() {
-    for (manifest, tests) in [("Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")] {
+    for (manifest, tests) in
+        [("service/Cargo.toml", "tests/it"), ("emulator/Cargo.toml", "emulator/tests/it")]
+    {
         let (always, in_tests) = (table(manifest, "dependencies"), table(manifest, "dev-dependencies"));
         for package in ["wiremock", "wakeq-services"] {
             assert!(declares(&in_tests, package) && !declares(&always, package), "{manifest}: {package}");
@@ -66,7 +66,8 @@ fn wiremock_and_testcontainers_are_for_tests() {
     assert!(declares(&table("services/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
     assert!(declares(&table("services/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
     assert!(uses(&code_under(&root().join("services/src")), "testcontainers"));
-    for code in [code_under(&root().join("src")), code_under(&root().join("emulator/src"))] {
+    for folder in ["src", "service/src", "emulator/src"] {
+        let code = code_under(&root().join(folder));
         assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));
     }
 }

@@ -128,7 +128,7 @@ impl Process {
 fn own_program() -> ExitCode {
     let arguments = std::env::var(ARGUMENTS).expect("only the tests of this file start this");
     let arguments = ["my-worker"].into_iter().chain(arguments.split(' ')).collect::<Vec<_>>();
-    wakeq::cli::run_from(arguments, async |parts: wakeq::cli::Parts| {
+    wakeq_service::run_from(arguments, async |parts: wakeq_service::cli::Parts| {
         consume(&parts).await?;
         let pool = PgPool::connect(&std::env::var("DATABASE_URL")?).await?;
         Ok(Handlers::new().on("slow", move |event| slow(pool.clone(), event)))
@@ -136,7 +136,7 @@ fn own_program() -> ExitCode {
 }
 
 /// Consumers beside the handlers.
-async fn consume(parts: &wakeq::cli::Parts) -> Result<(), wakeq::cli::BoxError> {
+async fn consume(parts: &wakeq_service::cli::Parts) -> Result<(), wakeq_service::cli::BoxError> {
     let log = Arc::new(Log::with_signals(parts.store.clone(), parts.queue.signals().clone()));
     let store = parts.store.clone();
     let broker = EventBroker::single(BrokerBacking::Postgres(store.clone()), BrokerConfig::default())?;
@@ -163,7 +163,7 @@ struct PrintingProcessor;
 
 #[async_trait::async_trait]
 impl EventProcessor for PrintingProcessor {
-    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq_service::cli::BoxError> {
         println!("\nconsumed {}", event.id);
         Ok(())
     }
@@ -174,7 +174,7 @@ struct FailingProcessor;
 
 #[async_trait::async_trait]
 impl EventProcessor for FailingProcessor {
-    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq::cli::BoxError> {
+    async fn handle_event(&self, event: &LogEvent) -> Result<(), wakeq_service::cli::BoxError> {
         if event.payload == "\"broken\"" { Err("it is broken".into()) } else { Ok(()) }
     }
 }

@@ -4,11 +4,11 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
 use wakeq::{
     Actor, CanvasId, CheckResult, Event, EventId, Execution, Explanation, HandlerScope, Handlers, Name,
     NewQueue, Outcome, RuleKind, Stop,
 };
+use wakeq_service::access::{Reach, Scope};
 
 use crate::service::{Service, make_key};
 use crate::support::Stage;

@@ -2,13 +2,13 @@
 //! for waiting copies.
 
 use uuid::Uuid;
-use wakeq::delivery::{Deliverer, Targets};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError,
     Handlers, Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, Store,
     StoreConfig, TargetPolicy, WaitingCopies, WorkerConfig,
 };
+use wakeq_service::delivery::{Deliverer, Targets};
 use wiremock::ResponseTemplate;
 
 use crate::receiver::{Receiver, answering, to_loopback};

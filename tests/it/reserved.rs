@@ -4,8 +4,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::Scope;
 use wakeq::{CanvasId, Event, EventError};
+use wakeq_service::access::Scope;
 
 use crate::cli::Terminal;
 use crate::service::{Answer, Service};

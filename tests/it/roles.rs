@@ -207,7 +207,7 @@ async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
         Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, *kind).await.unwrap();
     }
     let mut session = stage.pool.acquire().await.unwrap();
-    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.sqlx")).unwrap();
+    let folder = std::fs::read_dir(crate::tree::root().join(".sqlx")).unwrap();
     let (mut refused, mut looked) = (BTreeSet::new(), 0);
     for file in folder {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();

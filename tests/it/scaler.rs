@@ -5,7 +5,6 @@ mod formula;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -14,8 +13,8 @@ use formula::{Scaler, Settings};
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
-use wakeq::access::Scope;
 use wakeq::{CanvasId, Event, EventId, Execution, Handlers, WorkerConfig};
+use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
 use crate::support::{RunningWorker, Stage, TIMEOUT};
@@ -24,7 +23,7 @@ use crate::theatre::{figure, is_full, size};
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
 fn deployed(file: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy/kubernetes").join(file)).unwrap()
+    fs::read_to_string(crate::tree::root().join("deploy/kubernetes").join(file)).unwrap()
 }
 
 fn settings() -> Settings {

@@ -2,7 +2,6 @@
 //!
 //! `tests/scenarios/README.md` describes their language.
 
-use std::path::Path;
 use std::time::Duration;
 
 use wakeq::machine::{Cause, HandlerEnd, Removal, State};
@@ -328,7 +327,7 @@ fn duration(word: &str) -> Result<Duration, StepError> {
 }
 
 fn stories() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios");
+    let folder = crate::tree::root().join("tests/scenarios");
     let mut stories: Vec<(String, String)> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -8,10 +8,10 @@ use reqwest::{Method, RequestBuilder, StatusCode};
 use serde_json::Value;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
-use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Store, StoreConfig, Timing};
+use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq_service::http::{HttpConfig, HttpServer};
 
 use crate::support::{Stage, TIMEOUT, fit};
 

@@ -12,9 +12,9 @@ use sqlx::Row;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
-use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, StoreConfig};
+use wakeq_service::access::{Reach, Scope};
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
 use crate::support::{TIMEOUT, is_skipped};

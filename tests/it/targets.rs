@@ -9,11 +9,11 @@ use reqwest::Method;
 use scene::{GREET, number, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::Scope;
 use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
     Outcome, TargetPolicy,
 };
+use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
 use crate::door::recording;

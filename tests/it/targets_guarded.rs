@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{AccessConfig, Scope};
-use wakeq::delivery::{Deliverer, DeliveryConfig, Targets};
-use wakeq::http::HttpConfig;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
     NewSecret, NewTarget, Outcome, QueueWorker, Store, StoreConfig, TargetPolicy, WorkerConfig,
 };
+use wakeq_service::access::{AccessConfig, Scope};
+use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
+use wakeq_service::http::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;

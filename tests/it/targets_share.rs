@@ -1,10 +1,10 @@
 //! What one canvas's targets may take of a worker.
 
-use wakeq::delivery::{Deliverer, Targets};
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewQueue, NewSecret,
     NewTarget, Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
 };
+use wakeq_service::delivery::{Deliverer, Targets};
 
 use crate::door::recording;
 use crate::receiver::{PendingRequest, Receiver, to_loopback};

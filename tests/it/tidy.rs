@@ -16,18 +16,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use crate::tree::root;
 use source::Source;
 
-const FOLDERS: [&str; 7] = ["src", "emulator", "services", "embedded-postgres", "dev", "xtask", "tests"];
+const FOLDERS: [&str; 8] =
+    ["src", "service", "emulator", "services", "embedded-postgres", "dev", "xtask", "tests"];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
 #[test]
 fn modules_import_only_along_the_arrows() {
-    let sources = sources_under(&root().join("src"));
-    assert!(sources.len() > 2, "src/ was not read");
-    pass(&arrows::complaints(&sources));
+    let packages = ["src", "service/src"].map(|folder| sources_under(&root().join(folder)));
+    assert!(packages.iter().all(|sources| sources.len() > 2), "a package was not read");
+    pass(&arrows::complaints(&packages.into_iter().flatten().collect::<Vec<_>>()));
 }
 
 #[test]
@@ -173,10 +175,6 @@ fn leftover_complaints(source: &Source) -> Vec<String> {
 
 fn pass(complaints: &[String]) {
     assert!(complaints.is_empty(), "{} complaint(s):\n{}", complaints.len(), complaints.join("\n"));
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
 fn requirements_page() -> PathBuf {

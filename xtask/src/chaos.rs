@@ -140,18 +140,36 @@ pub(crate) fn names() -> String {
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
     if name == Some(MILLION) {
         println!("{MILLION}: the start with a million entities, in 60 s and 2 GiB, no statement over 1 s");
-        return succeed(cargo().args(["bench", "--package", "wakeq", "--bench", "entities", "--", MILLION]));
+        return succeed(cargo().args([
+            "bench",
+            "--package",
+            "wakeq-service",
+            "--bench",
+            "entities",
+            "--",
+            MILLION,
+        ]));
     }
     let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
     if chosen.is_empty() {
         bail!("there is no such test: use one of {}", names());
     }
-    succeed(cargo().args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--no-run"]))?;
+    succeed(cargo().args(["test", "--quiet", "--package", "wakeq-service", "--test", "it", "--no-run"]))?;
     let mut failed = Vec::new();
     for (short, shows, path) in chosen {
         println!("\n{short}: {shows}");
         let mut test = cargo();
-        test.args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--", "--exact", "--nocapture"]);
+        test.args([
+            "test",
+            "--quiet",
+            "--package",
+            "wakeq-service",
+            "--test",
+            "it",
+            "--",
+            "--exact",
+            "--nocapture",
+        ]);
         if succeed(test.arg(path).env("WAKEQ_CHAOS", "full")).is_err() {
             failed.push(*short);
         }

@@ -48,7 +48,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
 /// release.
 fn tests(short: &str) -> Command {
     let mut tests = cargo();
-    tests.args(["test", "--quiet", "--package", "wakeq", "--test", "it"]);
+    tests.args(["test", "--quiet", "--package", "wakeq-service", "--test", "it"]);
     if short == "worst" {
         tests.arg("--release");
     }

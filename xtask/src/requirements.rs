@@ -9,6 +9,16 @@ use crate::{cargo, succeed};
 /// Runs the test that writes the page.
 pub(crate) fn run() -> Result<()> {
     let mut test = cargo();
-    test.args(["test", "--quiet", "--package", "wakeq", "--test", "it", "--", "--ignored", "--exact"]);
+    test.args([
+        "test",
+        "--quiet",
+        "--package",
+        "wakeq-service",
+        "--test",
+        "it",
+        "--",
+        "--ignored",
+        "--exact",
+    ]);
     succeed(test.arg("tidy::the_tests_of_every_requirement_are_written"))
 }

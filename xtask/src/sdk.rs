@@ -30,7 +30,7 @@ pub(crate) fn run() -> Result<()> {
         "test",
         "--quiet",
         "--package",
-        "wakeq",
+        "wakeq-service",
         "--test",
         "it",
         "--",

@@ -15,7 +15,7 @@ pub(crate) fn run(place: Option<&str>) -> Result<()> {
         "test",
         "--quiet",
         "--package",
-        "wakeq",
+        "wakeq-service",
         "--test",
         "it",
         "--",

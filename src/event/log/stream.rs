@@ -89,7 +89,8 @@ impl Category {
     pub(crate) const ENTITIES_PREFIX: &'static str = "entities:";
 
     /// Whether the category is reserved for entities.
-    pub(crate) fn is_reserved(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_reserved(&self) -> bool {
         self.0.starts_with(Self::ENTITIES_PREFIX)
     }
 }

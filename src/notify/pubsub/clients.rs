@@ -8,7 +8,6 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::client_builder::Error as BuilderError;
 use google_cloud_gax::exponential_backoff::ExponentialBackoffBuilder;
 use google_cloud_gax::retry_policy::{NeverRetry, RetryPolicyExt};
-#[cfg(feature = "cli")]
 use google_cloud_pubsub::client::SchemaService;
 use google_cloud_pubsub::client::{Publisher, Subscriber, SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::retry_policy::RetryableErrors;
@@ -52,7 +51,7 @@ pub(super) async fn subscriber(config: &PubSubConfig) -> Result<Subscriber, Noti
 #[derive(Clone, Debug)]
 pub(super) struct Admins {
     pub(super) topics: TopicAdmin,
-    pub(super) subscriptions: SubscriptionAdmin,
+    pub subscriptions: SubscriptionAdmin,
 }
 
 pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError> {
@@ -74,7 +73,6 @@ pub(super) async fn admins(config: &PubSubConfig) -> Result<Admins, NotifyError>
 
 /// The client that can ask for the account's permissions on topics and subscriptions. For Google's
 /// service only.
-#[cfg(feature = "cli")]
 pub(super) async fn rights() -> Result<SchemaService, NotifyError> {
     let builder = SchemaService::builder().with_retry_policy(NeverRetry);
     builder.build().await.map_err(|error| no_client("rights", error))

@@ -8,7 +8,6 @@ mod clients;
 mod config;
 mod failure;
 mod publisher;
-#[cfg(feature = "cli")]
 mod rights;
 mod settings;
 mod stream;
@@ -20,8 +19,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 pub use config::{DEVELOPMENT_PROJECT, PubSubConfig, PushSettings};
-#[cfg(feature = "cli")]
-pub(crate) use rights::{MissingPermission, PubSubRights, missing_permissions};
+pub use rights::{MissingPermission, PubSubRights, missing_permissions};
 pub use topics::{SettingDifference, TopicState, TopicsReport, create_topics, describe_topics};
 
 use super::{Notifier, NotifyError, Subscription};

@@ -16,7 +16,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The permissions of this process's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PubSubRights {
+pub enum PubSubRights {
     /// An emulator has no permissions.
     Emulator,
     /// The permissions that the account lacks; empty if all is well.
@@ -25,19 +25,19 @@ pub(crate) enum PubSubRights {
 
 /// A permission that the account lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct MissingPermission {
+pub struct MissingPermission {
     /// Its name.
-    pub(crate) permission: &'static str,
+    pub permission: &'static str,
     /// The role that grants it.
-    pub(crate) role: &'static str,
+    pub role: &'static str,
     /// The resource that it is needed on.
-    pub(crate) resource: String,
+    pub resource: String,
     /// Whether nothing works without it.
-    pub(crate) is_vital: bool,
+    pub is_vital: bool,
 }
 
 /// Finds the permissions that a worker needs and its account lacks.
-pub(crate) async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubRights, NotifyError> {
+pub async fn missing_permissions(config: &PubSubConfig) -> Result<PubSubRights, NotifyError> {
     config.check()?;
     if config.emulator_host.is_some() {
         return Ok(PubSubRights::Emulator);

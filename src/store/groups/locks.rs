@@ -73,7 +73,8 @@ impl Store {
     }
 
     /// The owner and the term of a lock, if it is held now.
-    pub(crate) async fn lock_holder(&self, name: &Name) -> Result<Option<(Uuid, i64)>, StoreError> {
+    #[doc(hidden)]
+    pub async fn lock_holder(&self, name: &Name) -> Result<Option<(Uuid, i64)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             "select owner, term from wakeq.locks where name = $1 and expires_at >= clock_timestamp()",

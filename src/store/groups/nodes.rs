@@ -34,7 +34,8 @@ impl Store {
     }
 
     /// All nodes that were not removed.
-    pub(crate) async fn nodes(&self) -> Result<Vec<GroupNode>, StoreError> {
+    #[doc(hidden)]
+    pub async fn nodes(&self) -> Result<Vec<GroupNode>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select node_id, heartbeat_timestamp, expires_at < clock_timestamp() as "lapsed!"

@@ -38,10 +38,8 @@ pub struct FailingEvent {
 
 impl Store {
     /// The positions of all groups, or of one.
-    pub(crate) async fn group_positions(
-        &self,
-        group: Option<&Name>,
-    ) -> Result<Vec<GroupPosition>, StoreError> {
+    #[doc(hidden)]
+    pub async fn group_positions(&self, group: Option<&Name>) -> Result<Vec<GroupPosition>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select consumer_group::text as "name!", source, position, epoch, updated_at,

@@ -16,7 +16,7 @@ const GROUPS_MAX: i64 = 100_000;
 
 /// Which process has a group that is worked on alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GroupClaim {
+pub enum GroupClaim {
     /// The caller. What it does under a lower epoch than this is refused: another process has had
     /// its positions.
     Own { epoch: i64 },
@@ -28,7 +28,8 @@ impl Store {
     /// Takes a group for a process that works on it alone, or renews its lease. With `first` it is
     /// taken from any other single process; otherwise only if no other live process works on it.
     /// Healthy members of the group keep it in any case.
-    pub(crate) async fn claim_group(
+    #[doc(hidden)]
+    pub async fn claim_group(
         &self,
         group: &Name,
         owner: Uuid,
@@ -67,10 +68,8 @@ impl Store {
     }
 
     /// The live processes that work on groups alone, or on this group.
-    pub(crate) async fn single_groups(
-        &self,
-        group: Option<&Name>,
-    ) -> Result<Vec<(Name, NodeId)>, StoreError> {
+    #[doc(hidden)]
+    pub async fn single_groups(&self, group: Option<&Name>) -> Result<Vec<(Name, NodeId)>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select consumer_group::text as "name!", owner from wakeq.single_groups
@@ -85,7 +84,8 @@ impl Store {
     }
 
     /// Releases all groups that a process has worked on alone.
-    pub(crate) async fn release_groups(&self, owner: Uuid) -> Result<(), StoreError> {
+    #[doc(hidden)]
+    pub async fn release_groups(&self, owner: Uuid) -> Result<(), StoreError> {
         let mut session = self.renewal_session().await?;
         let query = sqlx::query!("delete from wakeq.single_groups where owner = $1", owner);
         let released = session.limit(|connection| query.execute(connection)).await;

@@ -141,7 +141,8 @@ impl Store {
     }
 
     /// All sources of each group, or of one: the longest requests among its healthy members.
-    pub(crate) async fn group_sources(
+    #[doc(hidden)]
+    pub async fn group_sources(
         &self,
         group: Option<&Name>,
     ) -> Result<Vec<(Name, Vec<EventSource>)>, StoreError> {

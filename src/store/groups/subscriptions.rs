@@ -126,7 +126,8 @@ impl Store {
     }
 
     /// The subscriptions of all subscribers, or of those of a group.
-    pub(crate) async fn subscriptions(&self, group: Option<&Name>) -> Result<Vec<Subscription>, StoreError> {
+    #[doc(hidden)]
+    pub async fn subscriptions(&self, group: Option<&Name>) -> Result<Vec<Subscription>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,

@@ -69,7 +69,8 @@ struct Span {
 
 impl Store {
     /// How far the log can be read now.
-    pub(crate) async fn log_horizon(&self) -> Result<LogHorizon, StoreError> {
+    #[doc(hidden)]
+    pub async fn log_horizon(&self) -> Result<LogHorizon, StoreError> {
         let mut session = self.session().await?;
         let horizon = session.limit(horizon).await;
         session.answered("find how far the log can be read", horizon)

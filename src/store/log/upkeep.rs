@@ -40,7 +40,8 @@ pub struct LogHolder {
 impl LogHolder {
     /// The statement that removes a pin that does not belong to a type of entities: it was made by
     /// hand, and no group owns it.
-    pub(crate) fn unpinning(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn unpinning(&self) -> Option<String> {
         let pin = self.name.strip_prefix("pin ").filter(|pin| !pin.starts_with("entities/"))?;
         Some(format!("delete from wakeq.log_pins where name = '{}'", pin.replace('\'', "''")))
     }
@@ -48,7 +49,8 @@ impl LogHolder {
 
 impl Store {
     /// What keeps the first partition of the log, if that is full; the furthest behind first.
-    pub(crate) async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
+    #[doc(hidden)]
+    pub async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with horizon as (
@@ -101,7 +103,8 @@ impl Store {
     }
 
     /// The open transactions that have appended, those that hold readers back furthest first.
-    pub(crate) async fn log_appenders(&self) -> Result<Vec<LogAppender>, StoreError> {
+    #[doc(hidden)]
+    pub async fn log_appenders(&self) -> Result<Vec<LogAppender>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select a.pid,

@@ -10,7 +10,6 @@ impl Tables {
         Ok(None)
     }
 
-    #[cfg(feature = "http")]
     pub(in crate::store) fn targets_at(
         &self,
         addresses: &[HandlerAddress],
@@ -22,7 +21,6 @@ impl Tables {
         Ok(())
     }
 
-    #[cfg(feature = "http")]
     pub(in crate::store) fn targets(&self) -> Result<Vec<crate::store::RegisteredTarget>, StoreError> {
         Ok(Vec::new())
     }

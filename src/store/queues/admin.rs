@@ -1,12 +1,10 @@
 //! Queues as operators see them: listing and unregistering them, the shares of canvases, and what
 //! waits in their facets.
 
-#[cfg(feature = "http")]
 use super::registration::QUEUES_MAX;
 use std::time::Duration;
 
 use crate::event::{Actor, CanvasId, Name, PullPolicy, Timestamp};
-#[cfg(feature = "http")]
 use crate::store::RegisteredTarget;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
@@ -35,7 +33,6 @@ pub struct RegisteredQueue {
     /// How its copies are retried, if services pull them over HTTP.
     pub pull: Option<PullPolicy>,
     /// Where its copies are sent, if that is over HTTP.
-    #[cfg(feature = "http")]
     pub target: Option<RegisteredTarget>,
     /// When it was registered.
     pub created_at: Timestamp,
@@ -90,11 +87,9 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list queues", rows)?;
-        #[cfg(feature = "http")]
         let targets = self.targets_of_queues(name).await?;
         let queues = rows.into_iter().filter_map(|row| {
             Some(RegisteredQueue {
-                #[cfg(feature = "http")]
                 target: targets.iter().find(|target| target.address.scope.name.as_str() == row.name).cloned(),
                 pull: row.pulled.then(|| PullPolicy {
                     retries: row.pull_retries.cast_unsigned(),
@@ -302,7 +297,6 @@ pub(super) fn integer(number: Option<u32>) -> Option<i32> {
     number.map(|number| i32::try_from(number).unwrap_or(i32::MAX))
 }
 
-#[cfg(feature = "http")]
 impl Store {
     /// The targets of queues, or of the queue with this name.
     async fn targets_of_queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredTarget>, StoreError> {

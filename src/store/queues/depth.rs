@@ -29,7 +29,8 @@ impl Store {
     /// What there is to do in the registered queues, or in the one of this name. Of each, its share
     /// of 20,000 due copies is counted, at most 10,000; copies that are not due, or whose canvas is
     /// paused in the queue, are not read.
-    pub(crate) async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
+    #[doc(hidden)]
+    pub async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with asked as materialized (

@@ -8,7 +8,6 @@ use tokio::sync::Semaphore;
 use super::admin::{FacetSettings, integer};
 use super::registry::{Patterns, compiled, patterns_of};
 use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
-#[cfg(feature = "http")]
 use crate::store::targets::{NewTargetRow, PutOutcome, put_within};
 use crate::store::{Store, StoreError};
 
@@ -89,7 +88,6 @@ impl Store {
 
     /// As [`Store::put_queue`], for a queue with an HTTP target, which is stored at
     /// [`target_of_queue`](crate::event::target_of_queue).
-    #[cfg(feature = "http")]
     pub(crate) async fn put_queue_with_target(
         &self,
         new: &NewQueueRow<'_>,

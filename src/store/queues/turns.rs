@@ -43,7 +43,7 @@ pub(super) struct Row {
     pub(super) losses: i32,
     pub(super) took_over: bool,
     pub(super) traceparent: Option<String>,
-    pub(super) object: Option<String>,
+    pub object: Option<String>,
     pub(super) seq: Option<i64>,
     pub(super) prev: Option<i64>,
     pub(super) origin: Option<Uuid>,

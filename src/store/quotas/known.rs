@@ -13,7 +13,8 @@ const NEAR: f64 = 0.8;
 impl Store {
     /// The canvases that this process emits on and last saw near or over a quota, and what share of
     /// it they use: the largest first, at most 100.
-    pub(crate) fn near_quotas(&self) -> Vec<(CanvasId, Quota, f64)> {
+    #[doc(hidden)]
+    pub fn near_quotas(&self) -> Vec<(CanvasId, Quota, f64)> {
         let known: Vec<_> = {
             let known = self.quotas.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.iter().map(|(key, known)| (*key, Arc::clone(known))).collect()

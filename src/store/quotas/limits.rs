@@ -32,7 +32,8 @@ struct SetQuota {
 
 impl Store {
     /// All quotas of a canvas. What may be numerous is measured at most every five seconds.
-    pub(crate) async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
+    #[doc(hidden)]
+    pub async fn quotas(&self, canvas: CanvasId) -> Result<Vec<QuotaUse>, StoreError> {
         let set = self.set_quotas(canvas).await?;
         let mut used = self.count_small(canvas).await?;
         for measured in QuotaPair::ALL {
@@ -104,7 +105,6 @@ impl Store {
     }
 
     /// The limit of a canvas for a quota.
-    #[cfg(feature = "http")]
     pub(crate) async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<u64, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(

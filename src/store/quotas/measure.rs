@@ -20,7 +20,8 @@ pub(super) fn number(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-pub(in crate::store) fn default_quota(quota: Quota) -> i64 {
+/// The limit of a canvas for which none was set.
+pub fn default_quota(quota: Quota) -> i64 {
     i64::try_from(quota.default_limit()).unwrap_or(i64::MAX)
 }
 

@@ -21,7 +21,7 @@ use super::{NewEvent, Store, StoreError};
 use crate::event::{CanvasId, ObjectKey, Quota, QuotaExceeded, StreamId};
 use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
-pub(super) use measure::default_quota;
+pub use measure::default_quota;
 
 /// Most measurements that are remembered at a time: one per canvas and pair of quotas.
 const KNOWN_MAX: usize = 50_000;
@@ -39,7 +39,7 @@ impl QuotaPair {
     const ALL: [Self; 4] = [Self::Waiting, Self::Objects, Self::Log, Self::Entities];
 
     /// Objects have only one.
-    pub(super) fn quotas(self) -> [Option<Quota>; 2] {
+    pub(crate) fn quotas(self) -> [Option<Quota>; 2] {
         match self {
             Self::Waiting => [Some(Quota::Events), Some(Quota::EventBytes)],
             Self::Objects => [Some(Quota::Objects), None],
@@ -287,10 +287,7 @@ fn refusal(
 
 /// Serializes additions on a canvas until the transaction ends, so that together they exceed no
 /// quota that is counted exactly.
-pub(super) async fn serialize_on_canvas(
-    connection: &mut PgConnection,
-    canvas: CanvasId,
-) -> Result<(), sqlx::Error> {
+pub async fn serialize_on_canvas(connection: &mut PgConnection, canvas: CanvasId) -> Result<(), sqlx::Error> {
     let query = sqlx::query!(
         "insert into wakeq.canvas_turns (canvas_id) values ($1)
              on conflict (canvas_id) do update set canvas_id = excluded.canvas_id",
@@ -301,7 +298,7 @@ pub(super) async fn serialize_on_canvas(
 
 /// Whether this addition exceeds a quota that is counted exactly: what is used, what is added, and
 /// the limit. An addition of nothing never does.
-pub(super) fn quota_exceeded(
+pub fn quota_exceeded(
     canvas: CanvasId,
     quota: Quota,
     (used, wanted, most): (i64, i64, i64),

@@ -15,12 +15,13 @@ use crate::store::{Store, StoreError};
 
 /// A target to call.
 #[derive(Debug)]
-pub(crate) struct FoundTarget {
-    pub(crate) target: Target,
+pub struct FoundTarget {
+    /// Where it is, and how it is called.
+    pub target: Target,
     /// Identifies the registration of the address.
-    pub(crate) revision: Uuid,
+    pub revision: Uuid,
     /// The deployment that sends to it.
-    pub(crate) own: OwnDeployment,
+    pub own: OwnDeployment,
 }
 
 struct Row {
@@ -48,7 +49,8 @@ struct Row {
 
 impl Store {
     /// The current targets at these addresses; `None` for each that has none.
-    pub(crate) async fn targets_at(
+    #[doc(hidden)]
+    pub async fn targets_at(
         &self,
         addresses: &[HandlerAddress],
     ) -> Result<Vec<Option<Arc<FoundTarget>>>, StoreError> {

@@ -1,13 +1,9 @@
 //! Handlers reached over HTTP: the table `http_targets`. Whether a URL may be called is not decided
 //! here.
 
-#[cfg(feature = "http")]
 mod lookup;
-#[cfg(feature = "http")]
 mod own;
-#[cfg(feature = "http")]
 mod registered;
-#[cfg(feature = "cli")]
 mod resealing;
 
 use uuid::Uuid;
@@ -15,16 +11,11 @@ use uuid::Uuid;
 use super::{Store, StoreError};
 use crate::event::{Actor, HandlerAddress};
 
-#[cfg(feature = "http")]
-pub(crate) use lookup::FoundTarget;
-#[cfg(feature = "http")]
+pub use lookup::FoundTarget;
 pub use registered::RegisteredTarget;
-#[cfg(feature = "http")]
 pub(in crate::store) use registered::put_within;
-#[cfg(feature = "http")]
 pub(crate) use registered::{NewTargetRow, PutOutcome};
-#[cfg(feature = "cli")]
-pub(crate) use resealing::SecretCounts;
+pub use resealing::SecretCounts;
 
 impl Store {
     /// Where the events of a handler are sent, if that is over HTTP.

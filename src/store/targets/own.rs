@@ -6,7 +6,8 @@ use crate::store::{Store, StoreError};
 
 impl Store {
     /// The deployment, as deliveries need to know it.
-    pub(crate) async fn own_deployment(&self) -> Result<OwnDeployment, StoreError> {
+    #[doc(hidden)]
+    pub async fn own_deployment(&self) -> Result<OwnDeployment, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!("select namespace, names from wakeq.deployment");
         let row = session.limit(|connection| query.fetch_one(connection)).await;
@@ -16,7 +17,8 @@ impl Store {
 
     /// Adds origins and audiences to the deployment's own, unless it has them; returns whether
     /// there was room for all, at most 100.
-    pub(crate) async fn add_own_names(&self, names: &[String]) -> Result<bool, StoreError> {
+    #[doc(hidden)]
+    pub async fn add_own_names(&self, names: &[String]) -> Result<bool, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with added as (

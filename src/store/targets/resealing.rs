@@ -13,22 +13,22 @@ use crate::store::{Store, StoreError};
 const PAGE: i64 = 100;
 
 /// How many secrets there are under each key; `None`: unencrypted.
-pub(crate) type SecretCounts = BTreeMap<Option<String>, i64>;
+pub type SecretCounts = BTreeMap<Option<String>, i64>;
 
 /// The outcome of a page.
 #[derive(Debug, Default)]
-pub(crate) struct ResealOutcome {
+pub struct ResealOutcome {
     /// The last address of the page; `None` if there was nothing after the previous one.
-    pub(crate) last: Option<TargetCursor>,
+    pub last: Option<TargetCursor>,
     /// Targets that were changed.
-    pub(crate) changed: u64,
+    pub changed: u64,
     /// Targets with a secret that these keys don't open, and why not.
-    pub(crate) unopened: Vec<String>,
+    pub unopened: Vec<String>,
 }
 
 /// Where the next page begins.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TargetCursor {
+pub struct TargetCursor {
     canvas: Uuid,
     module: String,
     name: String,
@@ -64,7 +64,8 @@ impl Store {
     /// Encrypts secrets that are not under the first key, for a page of targets after `after`, with
     /// a line in the audit log. A target that is registered again meanwhile stays as that leaves
     /// it.
-    pub(crate) async fn reseal(
+    #[doc(hidden)]
+    pub async fn reseal(
         &self,
         after: Option<&TargetCursor>,
         actor: &Actor,
@@ -154,7 +155,8 @@ impl Store {
     }
 
     /// How many secrets there are under each key, including previous secrets that still sign.
-    pub(crate) async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
+    #[doc(hidden)]
+    pub async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select key, count(*) as "count!" from (

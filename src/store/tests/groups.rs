@@ -128,21 +128,6 @@ impl Table {
         let dead = self.number("select count(*) from wakeq.consumer_dead").await;
         (dead, self.number("select count(*) from wakeq.tombstones").await)
     }
-
-    /// As if all sequence numbers of the first partition of the log were taken.
-    pub(crate) async fn fill_first_partition(&self) {
-        self.number("select setval('wakeq.log_seq', 5000001)").await;
-    }
-
-    /// Keeps what comes after this `seq` in the log.
-    pub(crate) async fn pin(&self, name: &str, seq: i64) {
-        let pin = sqlx::query("insert into wakeq.log_pins (name, seq) values ($1, $2)").bind(name).bind(seq);
-        pin.execute(&self.pool).await.unwrap();
-    }
-
-    pub(crate) async fn unpin(&self) {
-        self.run("delete from wakeq.log_pins").await;
-    }
 }
 
 /// Dead events of groups are deleted by age, whatever their group.

@@ -23,7 +23,6 @@ mod parking;
 mod queue_chores;
 mod queues;
 mod recalls;
-#[cfg(feature = "http")]
 mod registering;
 mod resuming;
 mod secrets;
@@ -44,7 +43,7 @@ use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, 
 
 /// A migrated database, the store on it, and connections for the test's own queries.
 pub(crate) struct Table {
-    pub(crate) store: Store,
+    pub store: Store,
     pub(crate) pool: PgPool,
     database: TestDatabase,
 }
@@ -57,7 +56,7 @@ pub(crate) fn told(ids: &[EventId]) -> Vec<Notification> {
 impl Table {
     /// What keeps the first partition of the log: its name, how far it is behind, and whether a
     /// process works on it.
-    pub(crate) async fn log_holders(&self) -> Vec<(String, u64, bool)> {
+    async fn log_holders(&self) -> Vec<(String, u64, bool)> {
         let holders = self.store.log_holders().await.unwrap();
         holders.into_iter().map(|one| (one.name, one.behind, one.is_worked_on)).collect()
     }

@@ -133,27 +133,3 @@ async fn an_unprivileged_session_cannot_delay_log_readers_or_appenders() {
     let page = table.store.read_log(&log, 3, 10).await.unwrap();
     assert_eq!((page.events.len(), page.through, page.held), (2, 5, false));
 }
-
-/// The doctor can say which sessions hold what claims and appends need.
-#[cfg(feature = "cli")]
-#[tokio::test]
-async fn holders_of_locks_are_named() {
-    if is_skipped("several sessions") {
-        return;
-    }
-    let table = emails(FacetSettings::default()).await;
-    assert_eq!(table.store.held_locks().await.unwrap(), []);
-    let mut stranger = table.stranger().await;
-    hold(&mut stranger, &["select pg_try_advisory_lock((30577::bigint << 48) | 7)"]).await;
-    let mut open = table.pool.begin().await.unwrap();
-    (&mut *open).execute("lock table wakeq.claim_gate in access exclusive mode").await.unwrap();
-    let held = table.store.held_locks().await.unwrap();
-    let what: Vec<&str> = held.iter().map(|lock| lock.what.as_str()).collect();
-    assert_eq!(
-        what,
-        ["advisory locks with keys of the log's floors", "AccessExclusiveLock on wakeq.claim_gate"]
-    );
-    assert!(held[0].session.contains("_stranger"), "{held:?}");
-    assert!(held.iter().all(|lock| lock.pid.is_some() && lock.open_for.is_some()), "{held:?}");
-    open.rollback().await.unwrap();
-}

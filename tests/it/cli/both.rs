@@ -1,8 +1,8 @@
 //! Every command of an operator on the database and against a server, from one table: both.txt.
 
 use serde_json::Value;
-use wakeq::access::Scope;
 use wakeq::{CanvasId, EventId};
+use wakeq_service::access::Scope;
 
 use super::{CliOutput, Terminal, masked};
 use crate::service::Service;

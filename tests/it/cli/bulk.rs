@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq::access::{Reach, Scope};
+use wakeq_service::access::{Reach, Scope};
 
 use super::{Terminal, masked};
 use crate::service::{Service, make_key};

@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use wakeq::access::Scope;
 use wakeq::{CanvasId, Event};
+use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
 use super::Terminal;

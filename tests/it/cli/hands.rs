@@ -3,8 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
 use wakeq::{CanvasId, Event, EventId};
+use wakeq_service::access::{Reach, Scope};
 
 use super::bulk::terminals;
 use crate::service::{Service, make_key};

@@ -1,7 +1,7 @@
 //! `wakeq queues` on the database and against a server: the same output.
 
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
+use wakeq_service::access::{Reach, Scope};
 
 use super::Terminal;
 use crate::service::{Service, make_key};

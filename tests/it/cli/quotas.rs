@@ -2,7 +2,7 @@
 //! none.
 
 use wakeq::CanvasId;
-use wakeq::access::{Reach, Scope};
+use wakeq_service::access::{Reach, Scope};
 
 use super::Terminal;
 use crate::service::{Service, make_key};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wakeq::delivery::DeliveryOutcome;
+use wakeq_service::delivery::DeliveryOutcome;
 
 use super::servers::{Answer, Server};
 use super::{deliver, deliverer, failure, impatient, target};

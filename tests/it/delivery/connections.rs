@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::Command;
-use wakeq::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 use wakeq::{CanvasId, Target, TargetPolicy};
+use wakeq_service::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 
 use super::names::Names;
 use super::servers::{Answer, Server, authority};

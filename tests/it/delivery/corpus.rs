@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
-use wakeq::delivery::{Deliverer, DeliveryOutcome};
 use wakeq::{CanvasId, Target, TargetUrl};
+use wakeq_service::delivery::{Deliverer, DeliveryOutcome};
 
 use super::names::Names;
 use super::servers::{Answer, Server};

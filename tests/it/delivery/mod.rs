@@ -12,11 +12,11 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
 use wakeq::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, TargetUrl,
     Traceparent,
 };
+use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
 
 use crate::support::TIMEOUT;
 use names::Names;

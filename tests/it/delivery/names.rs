@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use wakeq::delivery::Resolve;
+use wakeq_service::delivery::Resolve;
 
 /// Each name with its answers: one after the other, then the last one repeatedly.
 #[derive(Debug, Default)]

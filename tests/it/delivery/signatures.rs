@@ -8,8 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use wakeq::delivery::DeliveryOutcome;
 use wakeq::{EventId, Secret, Secrets, Target};
+use wakeq_service::delivery::DeliveryOutcome;
 
 use super::servers::{Answer, Server};
 use super::{FORMER_SECRET, SECRET, TRACE, deliver, deliver_event, deliverer, failure, target};

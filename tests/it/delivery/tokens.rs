@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use wakeq::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome, GoogleIdTokens, IdTokens, NoIdToken};
 use wakeq::{CanvasId, Target};
+use wakeq_service::delivery::{
+    Deliverer, DeliveryConfig, DeliveryOutcome, GoogleIdTokens, IdTokens, NoIdToken,
+};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 

@@ -172,7 +172,9 @@ async fn schemathesis_finds_nothing() {
     let examples = std::env::var("WAKEQ_SCHEMATHESIS_EXAMPLES").unwrap_or_else(|_| "500".to_owned());
     let process = Process::start(&[("WAKEQ_STRANGER_RATE", "100000")], plain).await;
     let status = tokio::process::Command::new(program)
-        .args(["--config-file", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/edge/schemathesis.toml"), "run"])
+        .arg("--config-file")
+        .arg(crate::tree::root().join("tests/edge/schemathesis.toml"))
+        .arg("run")
         .arg(format!("http://{}/openapi.json", process.address))
         .args(["--header", &format!("Authorization: Bearer {}", process.key)])
         .args(["--max-examples", &examples, "--workers", "1", "--seed", "1"])

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use reqwest::{Method, RequestBuilder};
 use tokio::sync::watch;
 use wakeq::CanvasId;
-use wakeq::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
 use wakeq_services::{ChildProcess, Guard, Launch};
 
 use crate::support::{Stage, TIMEOUT};

@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use sqlx::Row;
 use wakeq::CanvasId;
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use super::requests::FOREIGN;
 use crate::service::{Answer, Service};

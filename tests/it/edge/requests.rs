@@ -7,8 +7,8 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
 use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron, NewQueue};
+use wakeq_service::access::{Reach, Scope};
 
 use super::leased::{PULLED, lease, run_out};
 use crate::service::{Answer, Service, make_key};

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Method;
 use wakeq::StoreConfig;
-use wakeq::http::HttpConfig;
+use wakeq_service::http::HttpConfig;
 
 use super::raw::{Raw, authorized};
 use crate::service::{Answer, Service};
@@ -95,7 +95,8 @@ async fn rejects_invalid_limits() {
         HttpConfig { idle_timeout: Duration::ZERO, ..usual() },
         HttpConfig { write_timeout: Duration::from_secs(86_400), ..usual() },
     ] {
-        let bound = wakeq::http::HttpServer::bind(stage.store.clone(), notifier.clone(), config).await;
-        assert!(matches!(bound.err(), Some(wakeq::http::HttpError::Config(_))));
+        let bound =
+            wakeq_service::http::HttpServer::bind(stage.store.clone(), notifier.clone(), config).await;
+        assert!(matches!(bound.err(), Some(wakeq_service::http::HttpError::Config(_))));
     }
 }

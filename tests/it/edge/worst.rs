@@ -20,12 +20,12 @@ use serde_json::json;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use uuid::Uuid;
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::{PubSub, PubSubConfig, create_topics};
 use wakeq::{
     BrokerBacking, BrokerConfig, CanvasId, EntityConfig, EntityProcessor, EventBroker, Execution,
     HandlerResult, Handlers, Log, Queue, QueueConfig, Store, StoreConfig,
 };
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::{ChildProcess, Guard, Launch};
 
 use attack::{Attack, PARTS};
@@ -57,7 +57,7 @@ const REPORT_TO: &str = "WAKEQ_TEST_REPORT_TO";
 #[ignore = "a role in the test of this file, which starts it itself"]
 fn worst_worker() -> ExitCode {
     let to = std::env::var(REPORT_TO).expect("only the test of this file starts this");
-    wakeq::cli::run_from(["worst-worker", "work"], async move |_| {
+    wakeq_service::run_from(["worst-worker", "work"], async move |_| {
         let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await?);
         socket.connect(to).await?;
         process_entities().await?;
@@ -73,7 +73,7 @@ fn worst_worker() -> ExitCode {
     })
 }
 
-async fn process_entities() -> Result<(), wakeq::cli::BoxError> {
+async fn process_entities() -> Result<(), wakeq_service::cli::BoxError> {
     let store = Store::connect(&std::env::var("DATABASE_URL")?, fit(StoreConfig::default())).await?;
     let mut config = PubSubConfig::new("tests");
     config.emulator_host = std::env::var("PUBSUB_EMULATOR_HOST").ok();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::Scope;
 use wakeq::{CanvasId, EntityProcessor, Log};
+use wakeq_service::access::Scope;
 
 use super::{Account, accept, config};
 use crate::service::Service;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
-use wakeq::access::{Access, AccessConfig, CredentialFilter, Reach, Scope};
-use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::{Actor, CanvasId, TopicPattern};
+use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Scope};
+use wakeq_service::http::{HttpConfig, HttpServer};
 
 use super::{OTHER, on, page, stage, subscriptions};
 use crate::brokers::Broker;

@@ -1,8 +1,8 @@
 //! `wakeq tail`, as a process: on Google's Pub/Sub emulator or ours, and on a server.
 
 use wakeq::CanvasId;
-use wakeq::http::HttpConfig;
 use wakeq::notify::create_topics;
+use wakeq_service::http::HttpConfig;
 use wakeq_services::TestDatabase;
 
 use super::{on, subscriptions};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::NoNotifier;
 use wakeq::{Actor, FacetSettings};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::Process;

@@ -3,8 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
-use wakeq::access::{Reach, Scope};
 use wakeq::{CanvasId, Event};
+use wakeq_service::access::{Reach, Scope};
 
 use super::{NONE, PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::service::{Answer, make_key};

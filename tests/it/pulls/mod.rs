@@ -11,9 +11,9 @@ mod turns;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
-use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Event, FacetSettings, NewQueue, PullPolicy};
+use wakeq_service::access::{Reach, Scope};
+use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
 use crate::support::Stage;

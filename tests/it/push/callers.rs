@@ -3,9 +3,9 @@
 use aws_lc_rs::hmac;
 use reqwest::RequestBuilder;
 use serde_json::{Value, json};
-use wakeq::access::{AccessConfig, PushCallers};
-use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Handlers};
+use wakeq_service::access::{AccessConfig, PushCallers};
+use wakeq_service::http::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
 use crate::door::recording;
@@ -131,7 +131,8 @@ async fn half_a_configuration_is_refused() {
     ] {
         let access = AccessConfig { audiences: audience(AUDIENCE), push, ..AccessConfig::default() };
         let config = HttpConfig { access, ..HttpConfig::default() };
-        let bound = wakeq::http::HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config).await;
+        let bound =
+            wakeq_service::http::HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config).await;
         let error = bound.err().expect("it was taken").to_string();
         assert!(error.contains(words), "{error}");
     }

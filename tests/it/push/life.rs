@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wakeq::http::HttpConfig;
 use wakeq::{CanvasId, Handlers, Outcome, PushError, WorkerConfig};
+use wakeq_service::http::HttpConfig;
 
 use super::{PushDeployment, empty, notification};
 use crate::door::{Door, recording};

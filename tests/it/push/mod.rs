@@ -17,15 +17,15 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::access::{Access, AccessConfig, PushCallers, Reach, Scope};
-use wakeq::delivery::{Deliverer, Targets};
-use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
     CanvasId, Counters, EventId, Handlers, Notification, PushRunner, QueueWorker, Retention, Timing,
     WorkerConfig,
 };
+use wakeq_service::access::{Access, AccessConfig, PushCallers, Reach, Scope};
+use wakeq_service::delivery::{Deliverer, Targets};
+use wakeq_service::http::{HttpConfig, HttpServer};
 
 use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
 use crate::receiver::to_loopback;

@@ -7,8 +7,6 @@ use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::json;
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
-use wakeq::http::{HttpConfig, HttpServer};
 use wakeq::notify::{
     Notifier, PubSub, PubSubConfig, PushSettings, TopicState, create_topics, describe_topics,
 };
@@ -16,6 +14,8 @@ use wakeq::{CanvasId, Handlers, PushRunner, WorkerConfig};
 use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken};
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription, Topic};
 use wakeq_emulator::{Emulator, Options, Provision};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
+use wakeq_service::http::{HttpConfig, HttpServer};
 
 use super::{PUSH_AUDIENCE, PUSHER, callers, empty, runner, timing};
 use crate::receiver::{Receiver, to_loopback};

@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use wakeq::CanvasId;
-use wakeq::access::{Reach, Scope};
+use wakeq_service::access::{Reach, Scope};
 
 use super::VICTIM;
 use crate::service::{Service, make_key};

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use wakeq::access::{Access, AccessConfig, AccessError, NewKey, Reach, Scope};
 use wakeq::{
     AdminError, AppendCondition, CanvasId, CronSchedule, Entities, EntityEvent, EntityId, Event,
     HandlerAddress, HandlerScope, Log, LogError, Name, NewCron, NewLogEvent, NewSecret, NewTarget, Quota,
     StoreError, StreamId, TargetPolicy,
 };
+use wakeq_service::access::{Access, AccessConfig, AccessError, NewKey, Reach, Scope};
 
 use super::{GREEDY, VICTIM, events, exceeded, operator, refused, set, used};
 use crate::support::Stage;

@@ -1,9 +1,9 @@
 //! What the tests of targets share: a service and a worker that may call loopback, and questions.
 
 use serde_json::{Value, json};
-use wakeq::delivery::{Deliverer, Targets};
-use wakeq::http::HttpConfig;
 use wakeq::{EventId, Handlers, QueueWorker, WorkerConfig};
+use wakeq_service::delivery::{Deliverer, Targets};
+use wakeq_service::http::HttpConfig;
 use wiremock::{MockServer, Request};
 
 use crate::receiver::to_loopback;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Timing};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
 use crate::processes::Process;

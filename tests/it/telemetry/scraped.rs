@@ -2,12 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use wakeq::access::{Access, AccessConfig, Reach, Scope};
 use wakeq::{Actor, NewQueue, PullPolicy, Timing};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};
 use crate::processes::Process;
@@ -65,7 +64,7 @@ pub(super) async fn scrape(url: &str) -> BTreeMap<String, f64> {
 
 /// The metrics that the alert rules and the dashboard read.
 fn names_in_deploy() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("deploy");
+    let folder = crate::tree::root().join("deploy");
     let rules = fs::read_to_string(folder.join("prometheus/alerts.yaml")).unwrap();
     let dashboard: Value =
         serde_json::from_str(&fs::read_to_string(folder.join("grafana/wakeq.json")).unwrap()).unwrap();

@@ -5,14 +5,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::fs;
-use std::path::Path;
 
 use sqlx::{Connection, PgConnection};
-use wakeq::access::{CredentialFilter, Reach};
 use wakeq::{
     Actor, AppendCondition, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId,
     HandlerScope, Log, NewLogEvent, Queue, QueueConfig, Quota, StreamAppend, StreamId, Timing,
 };
+use wakeq_service::access::{CredentialFilter, Reach};
 
 use super::answers::{ComparableAnswer, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};
@@ -137,7 +136,7 @@ const SOURCES: [(&str, &str); 7] = [
     ("Entities", "src/entity/erase.rs"),
     ("Entities", "src/entity/handle.rs"),
     ("Entities", "src/entity/list.rs"),
-    ("Access", "src/access/keyring.rs"),
+    ("Access", "service/src/access/keyring.rs"),
 ];
 
 /// Calls of other types in these files.
@@ -319,7 +318,7 @@ impl Calls<'_> {
         }
         let accounts = access.accounts(filter).await.unwrap();
         let removed = access.remove_account(&email, reach, &by).await;
-        let scopes = [wakeq::access::Scope::Read].into_iter().collect();
+        let scopes = [wakeq_service::access::Scope::Read].into_iter().collect();
         let allowed = access.allow_account(&email, reach, scopes, &by).await;
         self.note("accounts", "all", accounts.into_iter().map(|account| account.email).collect::<Vec<_>>());
         self.note("remove_account", "the victim's", removed);
@@ -364,7 +363,7 @@ async fn nothing_crosses_canvases_through_the_library() {
 
 #[test]
 fn every_library_call_is_tried_across_canvases() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::tree::root();
     let mut found = BTreeSet::new();
     for (of, place) in SOURCES {
         let place = root.join(place);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use super::answers::{ComparableAnswer, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};

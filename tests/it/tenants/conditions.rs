@@ -81,10 +81,10 @@ fn names(text: &str, calls: &BTreeSet<String>) -> bool {
 
 /// All conditions, and all functions.
 pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::tree::root();
     let (mut conditions, mut all_functions) = (Vec::new(), Vec::new());
     for file in files(&root.join("src/store"), "rs") {
-        let name = file.strip_prefix(root).unwrap().display().to_string();
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
         if ["store/tests", "store/memory"].iter().any(|part| name.contains(part)) {
             continue;
         }
@@ -95,7 +95,7 @@ pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
         }
     }
     for file in files(&root.join("migrations"), "sql") {
-        let name = file.strip_prefix(root).unwrap().display().to_string();
+        let name = file.strip_prefix(&root).unwrap().display().to_string();
         let text = fs::read_to_string(&file).unwrap();
         for (start, function) in functions(&text) {
             let before = text[..start].matches('\n').count();

@@ -25,7 +25,7 @@ mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use answers::{ComparableAnswer, Transcript};
 use program::Request;

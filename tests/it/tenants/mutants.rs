@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, stream};
 use regex::Regex;
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use super::answers::{Transcript, mask};
 use super::conditions::{Condition, conditions};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use wakeq::access::Scope;
+use wakeq_service::access::Scope;
 
 use super::fields;
 use super::seed::Values;

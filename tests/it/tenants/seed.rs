@@ -5,8 +5,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::AssertSqlSafe;
 use uuid::Uuid;
-use wakeq::access::{Reach, Scope};
 use wakeq::{Actor, CanvasId};
+use wakeq_service::access::{Reach, Scope};
 
 use super::world::{QUEUE, World};
 use crate::edge::requests::body;

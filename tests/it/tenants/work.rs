@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wakeq::delivery::{Deliverer, Targets};
 use wakeq::{
     Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
     QueueWorker, Stop, TargetPolicy, WorkerConfig,
 };
+use wakeq_service::delivery::{Deliverer, Targets};
 
 use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};

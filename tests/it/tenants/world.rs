@@ -6,10 +6,10 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
-use wakeq::access::Scope;
-use wakeq::http::HttpConfig;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, NewQueue, StoreConfig, Timing};
+use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
 
 use super::answers::ComparableAnswer;
 use super::program::Request;

@@ -1,4 +1,7 @@
-//! Which module of `src/` may import which, and which may name which outside crate.
+//! Which module may import which, and which may name which outside crate.
+//!
+//! The packages are walls: Cargo refuses an import of the service in the queue. In the service,
+//! `crate::event` and its like stand for the queue's modules.
 //!
 //! The table is the rule. A module that is not in it, or an import that it does not list, is a
 //! complaint; an omission allows nothing.
@@ -7,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::source::{Source, is_word, words};
 
-/// Each top-level module of `src/` and the ones it may import, leaves first.
+/// Each top-level module of the packages and the ones it may import, leaves first.
 const ARROWS: &[(&str, &[&str])] = &[
     ("event", &[]),
     ("fault", &[]),
@@ -117,6 +120,9 @@ const CONFINED: &[(&str, &[&str])] = &[
 const PURE: &[(&str, &[&str])] =
     &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
+/// What only names the modules of its package.
+const FACES: [&str; 3] = ["src/lib.rs", "src/internals.rs", "service/src/lib.rs"];
+
 const STATEMENTS: &[(&str, &str)] = &[
     ("select ", " from "),
     ("select ", "("),
@@ -136,14 +142,13 @@ pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
         sources.iter().find(|source| source.name == "src/lib.rs").map(reexports).unwrap_or_default();
     sources
         .iter()
-        .filter(|source| source.name != "src/lib.rs")
+        .filter(|source| !FACES.contains(&source.name.as_str()))
         .flat_map(|source| check(source, &exports))
         .collect()
 }
 
 fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
-    let module =
-        source.name.trim_start_matches("src/").trim_end_matches(".rs").split('/').next().unwrap_or_default();
+    let module = in_package(source).trim_end_matches(".rs").split('/').next().unwrap_or_default();
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
         return vec![format!(
             "{}: add the module `{module}` to the table in tests/it/tidy/arrows.rs",
@@ -168,6 +173,11 @@ fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
     complaints.extend(detour_complaints(source));
     complaints.extend(statement_complaints(source, module));
     complaints
+}
+
+/// A file's name in the sources of its package.
+fn in_package(source: &Source) -> &str {
+    source.name.trim_start_matches("service/").trim_start_matches("src/")
 }
 
 /// First names after `crate::` and `wakeq::`, with their lines.
@@ -271,7 +281,7 @@ fn path_roots(source: &Source, code: &str) -> Vec<(String, usize)> {
 
 /// Ways around the table: `super` from a top-level file, and `super::super`.
 fn detour_complaints(source: &Source) -> Vec<String> {
-    let is_top = source.name.trim_end_matches("/mod.rs").matches('/').count() == 1;
+    let is_top = !in_package(source).trim_end_matches("/mod.rs").contains('/');
     let code = if is_top { source.code_outside_inline_modules() } else { source.code.clone() };
     let detour = if is_top { "super::" } else { "super::super" };
     let found = code.match_indices(detour).map(|(start, _)| source.line_at(start));
@@ -325,7 +335,7 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
         "fn a() {\n    crate::worker::b()\n}",
         "run.rs:2: `machine` must not import `worker`",
     );
-    check_found("src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
+    check_found("service/src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
     check_found("src/emit.rs", "mod tests { use wakeq::QueueWorker; }", "must not import `worker`");
     check_found("src/emit.rs", "use crate::Surprise;", "`Surprise` is no module");
     check_found("src/novelty.rs", "", "add the module `novelty` to the table");
@@ -369,7 +379,7 @@ fn what_the_arrows_allow_passes() {
             "/// Uses `crate::worker::A` and sqlx.\nfn a(c: &mut sqlx::PgConnection) { say(\"update your settings; select one\") }",
         ),
         ("src/notify/pubsub/mod.rs", "use super::Delivery;"),
-        ("src/main.rs", "use wakeq::QueueWorker;"),
+        ("service/src/main.rs", "use wakeq::QueueWorker;"),
     ];
     for (name, text) in good {
         assert_eq!(found(name, text), Vec::<String>::new());

@@ -1,0 +1,164 @@
+//! Why a credential was refused, for the log and the audit log. No variant contains a secret or a
+//! token.
+
+use std::fmt;
+
+use super::KeyId;
+use super::jwks::FetchError;
+use wakeq::StoreError;
+
+/// Why no caller was identified. Clients only learn "unauthenticated" or "try again later".
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Unauthenticated {
+    /// There is no `Authorization` header, or it is empty.
+    #[error("no credential: send `Authorization: Bearer` with a key or a Google ID token")]
+    Missing,
+    /// The credential is neither a key nor a token.
+    #[error("the `Authorization` header is not a `Bearer` with a key or a Google ID token")]
+    Malformed,
+    /// The key or token is not valid, or no longer valid.
+    #[error("the credential was refused: {0}")]
+    Unknown(Refusal),
+    /// The credential can't be checked now: the database or Google's keys are unavailable.
+    #[error("the credential can't be checked now; try again")]
+    Unavailable(#[source] VerifierUnavailable),
+}
+
+/// Why a push was refused.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PushDenied {
+    /// Push is not configured.
+    #[error(
+        "this process does not accept pushes: set WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS for \
+         `wakeq serve`, as described in docs/operations.md under \"Push mode\""
+    )]
+    Off,
+    /// Its credential was refused or can't be checked.
+    #[error(transparent)]
+    Unauthenticated(#[from] Unauthenticated),
+    /// The token is valid, but its account may not push.
+    #[error("the push was refused: {0}")]
+    NotNamed(Refusal),
+}
+
+/// What is wrong with a credential. For operators, not for the caller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// This deployment did not make the key: its check is wrong.
+    WrongCheck(KeyId),
+    /// No key has this id.
+    NoSuchKey(KeyId),
+    /// The key exists, but its secret is different.
+    WrongSecret(KeyId),
+    /// The key was revoked.
+    Revoked(KeyId),
+    /// The key has expired.
+    Expired(KeyId),
+    /// The ID token is invalid.
+    Token(InvalidToken),
+    /// The ID token is valid, but its account was not admitted.
+    NotListed {
+        /// The account's address.
+        email: String,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongCheck(id) => {
+                write!(formatter, "key {id:?} was not made by this deployment, or is mistyped")
+            }
+            Self::NoSuchKey(id) => write!(formatter, "there is no key {id:?}"),
+            Self::WrongSecret(id) => write!(formatter, "wrong secret for key {id:?}"),
+            Self::Revoked(id) => write!(formatter, "key {id:?} was revoked"),
+            Self::Expired(id) => write!(formatter, "key {id:?} has expired"),
+            Self::Token(reason) => write!(formatter, "{reason}"),
+            Self::NotListed { email } => write!(formatter, "the service account {email} is not allowed"),
+        }
+    }
+}
+
+/// What is wrong with an ID token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidToken {
+    /// No audience is configured, so ID tokens are not accepted.
+    #[error("no audience is configured, so ID tokens are not accepted")]
+    Off,
+    /// Its parts can't be parsed, or a claim is missing or has the wrong type.
+    #[error("the ID token can't be read")]
+    Unreadable,
+    /// Google removed the signature; Cloud Run does this to the token that it has checked itself.
+    #[error(
+        "the ID token's signature was removed in transit: Cloud Run verified it itself. Send that \
+         token in X-Serverless-Authorization, and wakeq's in Authorization"
+    )]
+    SignatureRemoved,
+    /// Its algorithm is not RS256.
+    #[error("the ID token is not signed with RS256")]
+    Algorithm,
+    /// Google has no key with its key id.
+    #[error("the ID token names a signing key that Google does not have")]
+    UnknownKey,
+    /// Its signature is wrong.
+    #[error("the ID token's signature is not valid")]
+    Signature,
+    /// Its audience is not ours.
+    #[error("the ID token is for a different audience")]
+    Audience,
+    /// Its issuer is not Google.
+    #[error("the ID token was not issued by Google")]
+    Issuer,
+    /// It has expired.
+    #[error("the ID token has expired")]
+    Expired,
+    /// It is not valid yet: one of the clocks is wrong.
+    #[error("the ID token is not valid yet; is a clock wrong?")]
+    NotYet,
+    /// It has no email address that Google has verified.
+    #[error("the ID token has no verified email address; ask for one with `format=full`")]
+    Email,
+}
+
+/// What is unavailable, and needed to verify a credential.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum VerifierUnavailable {
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Google's public keys.
+    #[error("Google's public keys are unavailable")]
+    Keys(#[from] FetchError),
+}
+
+/// Why a key or an account was not created, changed or listed.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// An argument is invalid.
+    #[error("{0}")]
+    Invalid(&'static str),
+    /// The holder already has two live keys, which suffice for replacing one.
+    #[error("{holder} has two live keys there already: revoke one first")]
+    TwoLive {
+        /// The holder.
+        holder: String,
+    },
+    /// Other callers are creating keys for the same holder.
+    #[error("keys for {holder} are being created by other requests at the same time: try again")]
+    Busy {
+        /// The holder.
+        holder: String,
+    },
+    /// No random numbers were available.
+    #[error(transparent)]
+    NoRandomness(#[from] super::NoRandomness),
+    /// The configuration is invalid.
+    #[error("{0}")]
+    Config(&'static str),
+    /// TLS can't be set up, for example because there are no root certificates.
+    #[error("nothing can be fetched over HTTPS: {0}")]
+    Tls(String),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

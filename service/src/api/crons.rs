@@ -1,0 +1,180 @@
+//! Crons: schedules that emit events.
+
+use chrono::{DateTime, FixedOffset, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use wakeq::{CronSchedule, EventError, InvalidSchedule};
+
+/// A cron to be created or replaced.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PutCron {
+    /// Minute, hour, day of the month, month and weekday; with six fields, the first is seconds.
+    #[schema(max_length = 256, example = "30 8 * * MON-FRI")]
+    pub(crate) expression: String,
+    /// The time zone of the expression, by its name in the IANA database. Default `UTC`.
+    #[serde(default = "utc")]
+    #[schema(max_length = 64, example = "Europe/Berlin", default = "UTC")]
+    pub(crate) zone: String,
+    /// The value of each event, stored verbatim; at most 64 KiB. Default null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub(crate) value: Option<Box<RawValue>>,
+    /// The handler's modifier. Default `_`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "_")]
+    pub(crate) modifier: Option<String>,
+    /// How to handle ticks that were missed because no process was running.
+    #[serde(default)]
+    pub(crate) missed: Missed,
+}
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+/// How to handle ticks that were missed because no process was running: `skip` them, emit the last
+/// one (`once`), or emit `all` of them, at most 1,000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Missed {
+    #[default]
+    Skip,
+    Once,
+    All,
+}
+
+/// A request to pause a cron. The body is optional.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PauseCron {
+    /// Reason to show to others.
+    #[schema(max_length = 1000, example = "the warehouse moves")]
+    pub(crate) reason: Option<String>,
+}
+
+/// A cron: it emits an event for the handler `CRON/name` at each tick.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Cron {
+    #[schema(example = "report")]
+    pub(crate) name: String,
+    #[schema(example = "30 8 * * MON-FRI")]
+    pub(crate) expression: String,
+    #[schema(example = "Europe/Berlin")]
+    pub(crate) zone: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    /// The value of each event; omitted in lists, and in responses to pausing and resuming.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub(crate) value: Option<Box<RawValue>>,
+    pub(crate) missed: Missed,
+    /// The pause, if the cron is paused.
+    pub(crate) paused: Option<CronPause>,
+    /// The next ticks: five, or one in lists. Empty while the cron is paused, or if the responding
+    /// release can't read the schedule.
+    pub(crate) next: Vec<CronTick>,
+    /// The last tick.
+    pub(crate) last: Option<DateTime<Utc>>,
+    /// Number of events emitted, including those ahead of their ticks and excluding those that were
+    /// withdrawn.
+    #[schema(minimum = 0)]
+    pub(crate) ticks: u64,
+    #[schema(example = "key:billing")]
+    pub(crate) created_by: String,
+    pub(crate) created_at: DateTime<Utc>,
+    /// When the cron was last replaced.
+    pub(crate) changed_at: DateTime<Utc>,
+}
+
+/// The pause of a cron.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CronPause {
+    pub(crate) since: DateTime<Utc>,
+    pub(crate) by: String,
+    pub(crate) reason: Option<String>,
+}
+
+/// A time at which a cron ticks.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct CronTick {
+    pub(crate) at: DateTime<Utc>,
+    /// The time in the cron's time zone.
+    #[schema(example = "2030-01-31T08:30:00+01:00")]
+    pub(crate) local: DateTime<FixedOffset>,
+}
+
+/// Why a request does not describe a cron.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum InvalidCron {
+    /// Its expression or time zone.
+    #[error(transparent)]
+    Schedule(#[from] InvalidSchedule),
+    /// Its name, modifier or value.
+    #[error(transparent)]
+    Event(#[from] EventError),
+}
+
+impl PutCron {
+    /// The requested cron, with this name.
+    pub(crate) fn named(self, name: &str) -> Result<wakeq::NewCron, InvalidCron> {
+        let schedule = CronSchedule::new(&self.expression, &self.zone)?;
+        let value = self.value.as_deref().map_or("null", RawValue::get);
+        let new = wakeq::NewCron::from_json(name, schedule, value)?.missed(self.missed.into());
+        Ok(match &self.modifier {
+            Some(modifier) => new.modifier(modifier)?,
+            None => new,
+        })
+    }
+}
+
+impl From<Missed> for wakeq::MissedTicks {
+    fn from(missed: Missed) -> Self {
+        match missed {
+            Missed::Skip => Self::Skip,
+            Missed::Once => Self::Once,
+            Missed::All => Self::All,
+        }
+    }
+}
+
+impl From<wakeq::MissedTicks> for Missed {
+    fn from(missed: wakeq::MissedTicks) -> Self {
+        match missed {
+            wakeq::MissedTicks::Skip => Self::Skip,
+            wakeq::MissedTicks::Once => Self::Once,
+            wakeq::MissedTicks::All => Self::All,
+        }
+    }
+}
+
+impl Cron {
+    /// For callers that may change crons but not read them.
+    pub(crate) fn without_value(self) -> Self {
+        Self { value: None, ..self }
+    }
+}
+
+impl From<wakeq::Cron> for Cron {
+    fn from(cron: wakeq::Cron) -> Self {
+        let pause = |wakeq::CronPause { since, by, reason }| CronPause { since, by, reason };
+        let tick = |wakeq::CronTick { at, local }| CronTick { at, local };
+        Self {
+            name: cron.name.to_string(),
+            expression: cron.expression,
+            zone: cron.zone,
+            modifier: cron.modifier,
+            value: cron.value.and_then(|value| RawValue::from_string(value).ok()),
+            missed: cron.missed.into(),
+            paused: cron.paused.map(pause),
+            next: cron.next.into_iter().map(tick).collect(),
+            last: cron.last,
+            ticks: cron.ticks,
+            created_by: cron.created_by,
+            created_at: cron.created_at,
+            changed_at: cron.changed_at,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Objects: links of their chains, their state, and halted lanes.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// A link in the chain of an object. `prev` is smaller than `id`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Link {
+    /// The event's number, from one sequence for all objects.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's previous event; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+}
+
+/// An event's object, and its link there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Place {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    /// The event's number, from one sequence for all objects.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's previous event; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+}
+
+/// An object, and where it is halted.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Object {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    /// The number of the last event that was emitted on the object.
+    #[schema(minimum = 0)]
+    pub(crate) last_id: i64,
+    /// The state that the object was last set to.
+    #[schema(value_type = Option<Value>)]
+    pub(crate) state: Option<Box<RawValue>>,
+    /// When the state was set.
+    pub(crate) state_at: Option<DateTime<Utc>>,
+    /// Its events that are being processed, and by which worker; at most one per handler and queue.
+    #[serde(default)]
+    pub(crate) in_hand: Vec<InHand>,
+    /// The handlers for which the object is halted.
+    pub(crate) halted: Vec<HaltedLane>,
+}
+
+/// An event of an object that is being processed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct InHand {
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "index")]
+    pub(crate) name: String,
+    pub(crate) event: Uuid,
+    /// The event's number in the chain.
+    #[schema(minimum = 1)]
+    pub(crate) event_link: i64,
+    /// The registered queue, if the event is a copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) queue: Option<String>,
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
+}
+
+/// An object that is halted for a handler by a dead event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct HaltedLane {
+    #[schema(example = "work:1")]
+    pub(crate) object: String,
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "index")]
+    pub(crate) name: String,
+    /// The dead event: redrive or skip it.
+    pub(crate) event: Uuid,
+    /// The event's number in the chain.
+    #[schema(minimum = 1)]
+    pub(crate) event_link: i64,
+    /// Since when the object has been halted.
+    pub(crate) halted_at: DateTime<Utc>,
+}
+
+/// A missing link of an object's chain: no event with it will ever arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Tombstone {
+    /// The number of the missing event.
+    #[schema(minimum = 1, example = 17)]
+    pub(crate) id: i64,
+    /// The number of the object's previous event; 0 for its first.
+    #[schema(minimum = 0, example = 12)]
+    pub(crate) prev: i64,
+    /// What happened to the event: `cancelled`, `purged` or `dead`; or `redriven`, if it was
+    /// redriven and has no copy in the queue.
+    #[schema(example = "cancelled")]
+    pub(crate) cause: String,
+    /// When that happened.
+    pub(crate) left_at: DateTime<Utc>,
+}
+
+/// The handler for which to resume an object without its dead event.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SkipRequest {
+    /// The handler's module. Default `WORKER`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
+    pub(crate) module: Option<String>,
+    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "index")]
+    pub(crate) name: String,
+}
+
+/// The result of skipping a dead event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Skipped {
+    /// Whether the object was halted. If not, nothing was changed.
+    pub(crate) skipped: bool,
+}
+
+impl From<wakeq::Link> for Link {
+    fn from(link: wakeq::Link) -> Self {
+        Self { id: link.id, prev: link.prev }
+    }
+}
+
+impl From<wakeq::Place> for Place {
+    fn from(place: wakeq::Place) -> Self {
+        Self { object: place.object.to_string(), id: place.link.id, prev: place.link.prev }
+    }
+}
+
+impl From<wakeq::HaltedLane> for HaltedLane {
+    fn from(halted: wakeq::HaltedLane) -> Self {
+        Self {
+            object: halted.lane.object.to_string(),
+            module: halted.lane.scope.module.to_string(),
+            name: halted.lane.scope.name.to_string(),
+            event: halted.event.0,
+            event_link: halted.event_seq,
+            halted_at: halted.halted_at,
+        }
+    }
+}
+
+impl From<wakeq::Tombstone> for Tombstone {
+    fn from(tombstone: wakeq::Tombstone) -> Self {
+        let wakeq::Link { id, prev } = tombstone.link;
+        Self { id, prev, cause: tombstone.cause, left_at: tombstone.left_at }
+    }
+}
+
+impl From<wakeq::InHand> for InHand {
+    fn from(hand: wakeq::InHand) -> Self {
+        Self {
+            module: hand.lane.scope.module.to_string(),
+            name: hand.lane.scope.name.to_string(),
+            event: hand.event.0,
+            event_link: hand.link.id,
+            queue: hand.lane.queue.map(|queue| queue.to_string()),
+            worker: hand.worker.map(|worker| worker.to_string()),
+        }
+    }
+}
+
+impl Object {
+    /// Leaves out a state that is not JSON: only another program can have written it.
+    pub(crate) fn of(
+        object: wakeq::Object,
+        in_hand: Vec<wakeq::InHand>,
+        halted: Vec<wakeq::HaltedLane>,
+    ) -> Self {
+        Self {
+            object: object.key.to_string(),
+            last_id: object.last_id,
+            state: object.state.and_then(|state| RawValue::from_string(state).ok()),
+            state_at: object.state_at,
+            in_hand: in_hand.into_iter().map(InHand::from).collect(),
+            halted: halted.into_iter().map(HaltedLane::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Arguments that several commands share, parsed into their types.
+
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::api::List;
+use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
+
+/// Maximum number of items requested per page.
+const PAGE: u32 = 500;
+/// Maximum number of pages requested per list: pages may be short.
+const PAGES: u32 = 1000;
+
+/// Parses an event's id.
+pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
+    text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")
+}
+
+/// Parses a time.
+pub(super) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
+    text.parse().map_err(|_| "a moment looks like 2030-01-31T08:00:00Z")
+}
+
+/// A handler, with all its modifiers.
+#[derive(Args, Clone)]
+pub(super) struct HandlerArg {
+    /// The handler: its name, or MODULE/name when the module is not WORKER
+    pub(super) handler: HandlerName,
+}
+
+/// A handler on the command's canvas: `name`, or `MODULE/name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct HandlerName {
+    pub(super) module: Name,
+    pub(super) name: Name,
+}
+
+/// The text is not a handler.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum InvalidHandler {
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    #[error("this applies to a handler with all its modifiers: write {0}")]
+    Modifier(HandlerName),
+}
+
+impl HandlerName {
+    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
+        HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() }
+    }
+}
+
+impl std::fmt::Display for HandlerName {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.module, self.name)
+    }
+}
+
+impl FromStr for HandlerName {
+    type Err = InvalidHandler;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHandler> {
+        let Target { handler, modifier } = text.parse()?;
+        if modifier.is_some() { Err(InvalidHandler::Modifier(handler)) } else { Ok(handler) }
+    }
+}
+
+/// The handler for an event: `name`, `MODULE/name` or `MODULE/name/modifier`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) handler: HandlerName,
+    pub(super) modifier: Option<Name>,
+}
+
+impl Target {
+    pub(super) fn address(&self, canvas: CanvasId) -> HandlerAddress {
+        let modifier = self.modifier.clone().unwrap_or_else(Name::no_modifier);
+        HandlerAddress { scope: self.handler.scope(canvas), modifier }
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.handler, self.modifier.as_ref().map_or("_", Name::as_str))
+    }
+}
+
+impl FromStr for Target {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidName> {
+        let mut parts = text.splitn(3, '/');
+        let (module, name, modifier) = match (parts.next(), parts.next(), parts.next()) {
+            (Some(module), Some(name), modifier) => (module.parse()?, name, modifier),
+            _ => (Name::worker(), text, None),
+        };
+        let handler = HandlerName { module, name: name.parse()? };
+        Ok(Self { handler, modifier: modifier.map(str::parse).transpose()? })
+    }
+}
+
+/// How much of a list, and from where.
+#[derive(Args, Clone)]
+pub(super) struct ListArgs {
+    /// Maximum number of entries
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// Continue at the cursor that an earlier list printed
+    #[arg(long)]
+    cursor: Option<String>,
+}
+
+/// A page of a list to be requested.
+pub(super) struct Page {
+    pub(super) limit: u32,
+    pub(super) cursor: Option<String>,
+}
+
+impl ListArgs {
+    /// Requests pages until the list ends or the limit is reached.
+    pub(super) async fn gather<T>(
+        self,
+        mut page: impl AsyncFnMut(Page) -> anyhow::Result<List<T>>,
+    ) -> anyhow::Result<List<T>> {
+        let mut list = List { items: Vec::new(), next_cursor: self.cursor };
+        for _ in 0..PAGES {
+            let room = self.limit.saturating_sub(u32::try_from(list.items.len()).unwrap_or(u32::MAX));
+            if room == 0 {
+                break;
+            }
+            let asked = Page { limit: room.min(PAGE), cursor: list.next_cursor.take() };
+            let answered = page(asked).await?;
+            list.items.extend(answered.items);
+            list.next_cursor = answered.next_cursor;
+            if list.next_cursor.is_none() {
+                break;
+            }
+        }
+        Ok(list)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_handler_is_named_with_or_without_its_module() {
+        let named = |text: &str| text.parse::<HandlerName>().map(|handler| handler.to_string());
+        assert_eq!(named("greet").unwrap(), "WORKER/greet");
+        assert_eq!(named("REPORTS/weekly").unwrap(), "REPORTS/weekly");
+        let refused = named("REPORTS/weekly/big").unwrap_err().to_string();
+        assert_eq!(refused, "this applies to a handler with all its modifiers: write REPORTS/weekly");
+        for text in ["", "/", "a/", "/b", "a/b/", "a/b/c/d", "a b"] {
+            assert!(matches!(named(text), Err(InvalidHandler::Name(_))), "{text}");
+        }
+        let target: Target = "REPORTS/weekly/big".parse().unwrap();
+        assert_eq!(target.modifier.unwrap().as_str(), "big");
+    }
+
+    #[tokio::test]
+    async fn a_list_is_gathered_up_to_its_limit() {
+        let asked = |limit| ListArgs { limit, cursor: None };
+        // Pages of at most three items, of which the second is empty.
+        let pages = async |page: Page| {
+            let from: u32 = page.cursor.map_or(0, |cursor| cursor.parse().unwrap());
+            let items =
+                if from == 3 { Vec::new() } else { (from..(from + page.limit.min(3)).min(10)).collect() };
+            let next = if from == 3 { 4 } else { from + u32::try_from(items.len()).unwrap() };
+            anyhow::Ok(List { items, next_cursor: (next < 10).then(|| next.to_string()) })
+        };
+        let all = asked(100).gather(pages).await.unwrap();
+        assert_eq!((all.items, all.next_cursor), (vec![0, 1, 2, 4, 5, 6, 7, 8, 9], None));
+        let some = asked(4).gather(pages).await.unwrap();
+        assert_eq!((some.items, some.next_cursor.as_deref()), (vec![0, 1, 2, 4], Some("5")));
+    }
+}

@@ -1,0 +1,237 @@
+//! How a command fails: an exit code per kind of failure, and a message for standard error.
+
+use crate::access::{AccessError, InvalidKeyId, InvalidScope};
+use crate::api::{InvalidAppend, InvalidCron, InvalidPull, InvalidQueue, InvalidTarget};
+use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
+
+use super::text;
+use wakeq::notify::NotifyError;
+use wakeq::{
+    AdminError, EmitError, EntityError, EventError, InvalidName, InvalidQuota, ListenError, LogError,
+    StoreError,
+};
+
+/// A request that can't be fulfilled, with a message for the user.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// The arguments make no sense together, or not here.
+    #[error("{0}")]
+    Usage(String),
+    /// It does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// The credential does not allow it.
+    #[error("{0}")]
+    Refused(String),
+    /// It conflicts with the current state.
+    #[error("{0}")]
+    Conflict(String),
+    /// The server is unavailable or overloaded.
+    #[error("{0}")]
+    Unavailable(String),
+    /// Anything else.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Exit codes for scripts. Listed in `wakeq --help` and docs/cli.md.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Exit {
+    Failed = 1,
+    Usage = 2,
+    NotFound = 3,
+    Refused = 4,
+    Conflict = 5,
+    Unavailable = 6,
+}
+
+impl Exit {
+    /// The exit code of an error, from the first of its causes that has one.
+    pub(super) fn of(error: &anyhow::Error) -> Self {
+        error.chain().find_map(Self::of_cause).unwrap_or(Self::Failed)
+    }
+
+    fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        None.or_else(|| cause.downcast_ref().map(of_failure))
+            .or_else(|| cause.downcast_ref().map(of_admin))
+            .or_else(|| cause.downcast_ref().map(of_access))
+            .or_else(|| cause.downcast_ref().map(of_emit))
+            .or_else(|| cause.downcast_ref().map(of_entity))
+            .or_else(|| cause.downcast_ref().map(of_log))
+            .or_else(|| cause.downcast_ref().map(of_store))
+            .or_else(|| cause.downcast_ref().map(|_: &NotifyError| Self::Unavailable))
+            .or_else(|| cause.downcast_ref().map(of_listening))
+            .or_else(|| is_of_the_arguments(cause).then_some(Self::Usage))
+    }
+}
+
+/// Errors that a server would report as an invalid request: the arguments have to be changed.
+fn is_of_the_arguments(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<EventError>()
+        || cause.is::<InvalidName>()
+        || cause.is::<InvalidKeyId>()
+        || cause.is::<InvalidScope>()
+        || cause.is::<InvalidTarget>()
+        || cause.is::<InvalidQueue>()
+        || cause.is::<RefusedTarget>()
+        || cause.is::<InvalidIpRange>()
+        || cause.is::<InvalidAllowedAudience>()
+        || cause.is::<InvalidCron>()
+        || cause.is::<InvalidAppend>()
+        || cause.is::<InvalidPull>()
+        || cause.is::<InvalidQuota>()
+}
+
+fn of_failure(failure: &Failure) -> Exit {
+    match failure {
+        Failure::Usage(_) => Exit::Usage,
+        Failure::NotFound(_) => Exit::NotFound,
+        Failure::Refused(_) => Exit::Refused,
+        Failure::Conflict(_) => Exit::Conflict,
+        Failure::Unavailable(_) => Exit::Unavailable,
+        Failure::Failed(_) => Exit::Failed,
+    }
+}
+
+fn of_listening(error: &ListenError) -> Exit {
+    match error {
+        ListenError::Pattern(_) => Exit::Usage,
+        ListenError::Off => Exit::NotFound,
+        ListenError::Ending | ListenError::Broker { .. } => Exit::Unavailable,
+    }
+}
+
+fn of_admin(error: &AdminError) -> Exit {
+    match error {
+        AdminError::AdminOnly { .. } => Exit::Refused,
+        AdminError::Invalid(_) | AdminError::Cursor | AdminError::OwnTarget(_) => Exit::Usage,
+        AdminError::NotFound(_)
+        | AdminError::NoCron(_)
+        | AdminError::NoTarget(_)
+        | AdminError::NoQueue(_)
+        | AdminError::NoCopy(_)
+        | AdminError::NoLease(_)
+        | AdminError::NoGroup(_)
+        | AdminError::NoSource(..) => Exit::NotFound,
+        AdminError::NotWaiting(_)
+        | AdminError::TooManyQueues
+        | AdminError::TooCostlyPatterns
+        | AdminError::QueuesChange
+        | AdminError::UnreadableCron(_)
+        | AdminError::NotPulled(_)
+        | AdminError::NotLeased(_)
+        | AdminError::LeaseOver(_)
+        | AdminError::GroupInUse(_) => Exit::Conflict,
+        AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
+        AdminError::Store(error) => of_store(error),
+        AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
+    }
+}
+
+fn of_access(error: &AccessError) -> Exit {
+    match error {
+        AccessError::Invalid(_) => Exit::Usage,
+        AccessError::TwoLive { .. } | AccessError::Busy { .. } => Exit::Conflict,
+        AccessError::Store(error) => of_store(error),
+        AccessError::NoRandomness(_) | AccessError::Config(_) | AccessError::Tls(_) => Exit::Failed,
+    }
+}
+
+fn of_emit(error: &EmitError) -> Exit {
+    match error {
+        EmitError::Event(_)
+        | EmitError::OtherCanvas
+        | EmitError::TooMany(_)
+        | EmitError::IdempotencyMismatch
+        | EmitError::IdempotencyKey(_) => Exit::Usage,
+        EmitError::IdempotencyInProgress => Exit::Conflict,
+        EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
+    }
+}
+
+fn of_entity(error: &EntityError) -> Exit {
+    match error {
+        EntityError::Event(_) | EntityError::Entity(_) | EntityError::Cursor(_) | EntityError::TooMany(_) => {
+            Exit::Usage
+        }
+        EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
+        EntityError::Store(error) | EntityError::Busy(_, error) => of_store(error),
+    }
+}
+
+fn of_log(error: &LogError) -> Exit {
+    match error {
+        LogError::Condition { .. } => Exit::Conflict,
+        LogError::Event(_)
+        | LogError::TooMany(_)
+        | LogError::TooLarge { .. }
+        | LogError::CallTooLarge { .. }
+        | LogError::Limit(_)
+        | LogError::Category(_)
+        | LogError::Canvas(_) => Exit::Usage,
+        LogError::Busy(error) | LogError::Store(error) => of_store(error),
+    }
+}
+
+fn of_store(error: &StoreError) -> Exit {
+    match error {
+        StoreError::Unavailable(_) | StoreError::TimedOut { .. } | StoreError::Overloaded => {
+            Exit::Unavailable
+        }
+        error if error.is_contention() => Exit::Unavailable,
+        StoreError::Quota(_) => Exit::Conflict,
+        StoreError::Refused { .. }
+        | StoreError::NotMigrated(_)
+        | StoreError::Migration(_)
+        | StoreError::UnsafeDurability { .. }
+        | StoreError::Timing(_)
+        | StoreError::OtherTiming { .. }
+        | StoreError::Config(_)
+        | StoreError::Defect => Exit::Failed,
+    }
+}
+
+/// The error and its causes on one line, without causes that only repeat it.
+pub(super) fn words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(|cause| of_postgres(&cause.to_string())).filter(|cause| !cause.is_empty())
+    {
+        if !words.contains(&cause) {
+            words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
+        }
+    }
+    text::clean(&words.replace('\n', " "))
+}
+
+/// Postgres's message without the prefix of the client library and the line number, which refers to
+/// Postgres's source.
+fn of_postgres(cause: &str) -> String {
+    let Some(said) = cause.strip_prefix("error returned from database: ") else { return cause.to_owned() };
+    match said.rsplit_once(" at line ") {
+        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
+        Some(_) | None => said.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+
+    #[test]
+    fn errors_are_printed_once_on_one_clean_line() {
+        let error = anyhow!("error returned from database: no such role\u{1b}[31m at line 335")
+            .context("Postgres is away\nnow")
+            .context("Postgres is away\nnow");
+        assert_eq!(words(&error), "Postgres is away now: no such role\\u{1b}[31m");
+        assert_eq!(Exit::of(&error), Exit::Failed);
+        let missing = anyhow::Error::from(Failure::NotFound("x".into())).context("y");
+        assert_eq!(Exit::of(&missing) as u8, 3);
+        let late = anyhow::Error::from(EventError::TooLate).context("y");
+        assert_eq!(Exit::of(&late) as u8, 2);
+        let admin = anyhow::Error::from(AdminError::Store(StoreError::Overloaded));
+        assert_eq!(Exit::of(&admin) as u8, 6);
+    }
+}

@@ -1,0 +1,43 @@
+//! `wakeq migrate`: creates the tables, and grants roles their rights on them. Creates no roles.
+
+use clap::Args;
+
+use super::{Context, show};
+use wakeq::{MigrationStatus, RoleKind, Store};
+
+#[derive(Args)]
+pub(crate) struct Migrate {
+    /// Show what would be done, without changing anything
+    #[arg(long)]
+    dry_run: bool,
+    /// Grant this database role the API's rights; the role must exist. Repeatable
+    #[arg(long, env = "WAKEQ_API_ROLE", value_name = "ROLE", value_delimiter = ',')]
+    api_role: Vec<String>,
+    /// Grant this database role the workers' rights; the role must exist. Repeatable
+    #[arg(long, env = "WAKEQ_WORKER_ROLE", value_name = "ROLE", value_delimiter = ',')]
+    worker_role: Vec<String>,
+}
+
+impl Migrate {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.without_server()?;
+        let (url, config) = (context.database.url()?, context.database.to_migrate());
+        for migration in Store::migrate_with(url, self.dry_run, &config).await? {
+            let status = match migration.status {
+                MigrationStatus::Present => "present",
+                MigrationStatus::Applied => "applied",
+                MigrationStatus::Missing => "missing",
+            };
+            show::line(format_args!("{:>4}  {status:8} {}", migration.version, migration.description))?;
+        }
+        let api = self.api_role.iter().map(|role| (role, RoleKind::Api));
+        let worker = self.worker_role.iter().map(|role| (role, RoleKind::Worker));
+        for (role, kind) in api.chain(worker).filter(|(role, _)| !role.is_empty()) {
+            if !self.dry_run {
+                Store::grant_rights(url, &config, role, kind).await?;
+            }
+            show::line(format_args!("      granted  the rights of the kind `{kind}` to {role}"))?;
+        }
+        Ok(())
+    }
+}

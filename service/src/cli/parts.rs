@@ -1,0 +1,61 @@
+//! What a program's handlers can use of their process, and what the program can add to it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::anyhow;
+use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
+
+use super::BoxError;
+use wakeq::{EventBroker, Queue, Store};
+
+/// Something that a process runs until it is told to stop.
+pub(super) struct ProcessPart {
+    pub(super) name: &'static str,
+    pub(super) running: BoxFuture<'static, anyhow::Result<()>>,
+}
+
+/// What the process that runs a program's handlers already has, so that the program need not create
+/// it again.
+#[derive(Clone)]
+pub struct Parts {
+    /// The database.
+    pub store: Store,
+    /// For emitting. Shares its signals with the rest of the process.
+    pub queue: Queue,
+    /// Cancelled at SIGTERM, and when a part of the process has ended.
+    pub stop: CancellationToken,
+    pub(super) own: Arc<Mutex<Vec<ProcessPart>>>,
+}
+
+impl Parts {
+    pub(super) fn new(store: Store, queue: Queue, stop: CancellationToken) -> Self {
+        Self { store, queue, stop, own: Arc::default() }
+    }
+
+    /// Adds a part to the process. It is started together with the worker, has to end soon after
+    /// [`stop`](Self::stop) is cancelled, and is waited for. If it ends earlier, the process ends
+    /// too.
+    pub fn run(&self, name: &'static str, part: impl Future<Output = Result<(), BoxError>> + Send + 'static) {
+        let running = Box::pin(async move { part.await.map_err(|error| anyhow!(error)) });
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).push(ProcessPart { name, running });
+    }
+
+    /// Runs a broker as part of the process, with the consumers and processors registered with it.
+    pub fn run_broker(&self, broker: EventBroker) {
+        let (stop, halt) = (self.stop.clone(), broker.stop_token());
+        self.run("the broker", async move {
+            let mut running = std::pin::pin!(broker.run());
+            tokio::select! {
+                ended = &mut running => return Ok(ended?),
+                () = stop.cancelled() => halt.cancel(),
+            }
+            Ok(running.await?)
+        });
+    }
+
+    /// Takes the parts that were added.
+    pub(super) fn take(&self) -> Vec<ProcessPart> {
+        std::mem::take(&mut *self.own.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,398 @@
+//! `wakeq serve`, `wakeq work` and `wakeq all`: the long-running processes. Each consists of parts
+//! that start and end together.
+//!
+//! Only assembles the parts, and has no logic of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::parts::{Parts, ProcessPart};
+use super::telemetry::{SharedObserver, TelemetryArgs};
+use super::{BoxError, Context, descriptors};
+use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
+use crate::delivery::{Deliverer, Targets};
+use crate::http::{HttpConfig, HttpServer};
+use crate::observe::Observer;
+use wakeq::internals::Waker;
+use wakeq::notify::Notifier;
+use wakeq::{
+    Admin, AdminError, Handlers, PushRunner, Queue, QueueConfig, QueueWorker, Retention, Store, StoreError,
+    WakeError, WorkerConfig, shutdown_signal,
+};
+
+/// Pause before waking the waiting events is retried, after the database was unavailable.
+const WAKE_PAUSE: Duration = Duration::from_secs(2);
+
+/// Extra time for answering pushes whose runs were cut off.
+const PUSH_ANSWER_GRACE: Duration = Duration::from_millis(1_600);
+
+#[derive(Args)]
+pub(crate) struct Serve {
+    #[command(flatten)]
+    http: ServeArgs,
+    #[command(flatten)]
+    push: PushArgs,
+    /// Counts in push mode only.
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
+    rates: RateArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct Work {
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
+    lot: LotArgs,
+    #[command(flatten)]
+    rates: RateArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
+}
+
+#[derive(Args)]
+pub(crate) struct All {
+    #[command(flatten)]
+    http: ServeArgs,
+    /// Only to be refused: what is pushed has no worker that pulls.
+    #[command(flatten)]
+    push: PushArgs,
+    #[command(flatten)]
+    worker: WorkerArgs,
+    #[command(flatten)]
+    lot: LotArgs,
+    #[command(flatten)]
+    rates: RateArgs,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    pub(super) telemetry: TelemetryArgs,
+}
+
+impl Serve {
+    /// Also makes the minute's pass, so that a deployment whose workers are scaled to zero needs no
+    /// other process for it. Expires nothing: retention is configured on the workers.
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        if self.push.is_given() {
+            return self.run_pushed(context, handlers).await;
+        }
+        let process = Process::start(context, context.notifier.connect().await?, self.rates).await?;
+        let serving =
+            process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
+        if process.is_local {
+            tracing::info!(
+                "this process wakes no workers: they find the events that it accepts by their \
+                 promises"
+            );
+        }
+        let waking = process.wake(None).await?;
+        process.together(vec![serving, waking]).await
+    }
+
+    /// Push mode: also runs pushed events and expires what is old. The minute's pass is made on
+    /// request, and by the process itself if it has CPU between requests. On Cloud Run it may not:
+    /// the process could be frozen with a transaction open.
+    async fn run_pushed<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        anyhow::ensure!(
+            !context.notifier.is_local(),
+            "--push-audience and --push-account (WAKEQ_PUSH_AUDIENCE, WAKEQ_PUSH_ACCOUNTS) need Pub/Sub, which pushes: \
+             leave out --notifier local (WAKEQ_NOTIFIER)"
+        );
+        let config = self.worker.config();
+        let mut http = HttpConfig {
+            delivery: self.delivery.config()?,
+            retention: Some(config.retention),
+            // Pushes whose runs are cut off are still answered.
+            shutdown_grace: config.shutdown_grace + PUSH_ANSWER_GRACE,
+            ..self.http.config()?
+        };
+        http.access.push = self.push.callers();
+        let connecting = context.database.connect_to_be_pushed(&context.timing);
+        let process = Process::on(connecting, context, context.notifier.connect().await?, self.rates).await?;
+        let server = process.bind(http).await?;
+        let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
+        let (taking, stop) = (pushes.clone(), process.stop.clone());
+        let server = server.on_push(move |message: Vec<u8>| {
+            let pushes = taking.clone();
+            async move { pushes.run(&message).await }
+        })?;
+        let mut parts = vec![process.serving(server)];
+        let running = async move {
+            stop.cancelled().await;
+            pushes.shut_down().await;
+            Ok(())
+        };
+        parts.push(ProcessPart { name: "the push runner", running: Box::pin(running) });
+        if !on_cloud_run() {
+            parts.push(process.wake(Some(config.retention)).await?);
+        }
+        process.together(parts).await
+    }
+}
+
+impl Work {
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
+        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
+        process.together(vec![working]).await
+    }
+}
+
+impl All {
+    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        anyhow::ensure!(
+            !self.push.is_given(),
+            "`all` pulls its notifications, but with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS \
+             they are pushed: start `serve`, which then runs handlers too"
+        );
+        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
+        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
+        http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
+        let serving = process.serve(http).await?;
+        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
+        process.together(vec![serving, working]).await
+    }
+}
+
+/// What the parts share.
+struct Process {
+    store: Store,
+    notifier: Arc<dyn Notifier>,
+    /// Whether no other process wakes its workers.
+    is_local: bool,
+    rates: RateArgs,
+    /// What the queue's gauges query.
+    observed: SharedObserver,
+    /// What the program adds.
+    own: Parts,
+    stop: CancellationToken,
+    /// Listens for the signal from the start, so that an early one is not missed.
+    _listening: AbortOnDropHandle<()>,
+}
+
+impl Process {
+    async fn start(context: &Context, notifier: Arc<dyn Notifier>, rates: RateArgs) -> anyhow::Result<Self> {
+        Self::on(context.database.connect_to_work(&context.timing), context, notifier, rates).await
+    }
+
+    async fn on(
+        connecting: impl Future<Output = anyhow::Result<Store>>,
+        context: &Context,
+        notifier: Arc<dyn Notifier>,
+        rates: RateArgs,
+    ) -> anyhow::Result<Self> {
+        let signal = shutdown_signal().context("listen for SIGTERM")?;
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let listening = tokio::spawn(async move {
+            signal.await;
+            tracing::info!("asked to stop");
+            stopping.cancel();
+        });
+        let store = connecting.await?;
+        let is_local = context.notifier.is_local();
+        let observed = context.observed.clone();
+        observed.set(Some(Observer::watch(&store)));
+        let listening = AbortOnDropHandle::new(listening);
+        let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
+        let own = Parts::new(store.clone(), queue, stop.clone());
+        Ok(Self { store, notifier, is_local, rates, observed, own, stop, _listening: listening })
+    }
+
+    /// The part that serves HTTP.
+    async fn serve(&self, config: HttpConfig) -> anyhow::Result<ProcessPart> {
+        Ok(self.serving(self.bind(config).await?))
+    }
+
+    async fn bind(&self, config: HttpConfig) -> anyhow::Result<HttpServer> {
+        descriptors::raise(config.max_connections);
+        let config = HttpConfig { canvas_event_rate: self.rates.canvas_event_rate, ..config };
+        Ok(HttpServer::bind(self.store.clone(), Arc::clone(&self.notifier), config).await?)
+    }
+
+    fn serving(&self, server: HttpServer) -> ProcessPart {
+        tracing::info!(address = %server.local_address(), "serving the API");
+        let (stop, halt) = (self.stop.clone(), server.stop_token());
+        let running = async move {
+            let mut serving = std::pin::pin!(server.run());
+            tokio::select! {
+                () = &mut serving => return Ok(()),
+                () = stop.cancelled() => halt.cancel(),
+            }
+            serving.await;
+            Ok(())
+        };
+        ProcessPart { name: "the HTTP server", running: Box::pin(running) }
+    }
+
+    /// Runs pushed events with this program's handlers, and on HTTP targets.
+    async fn push<F>(
+        &self,
+        handlers: F,
+        arguments: &WorkerArgs,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PushRunner>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        let handlers =
+            handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        anyhow::ensure!(
+            !(handlers.is_empty() && arguments.no_targets),
+            "this program has no handlers, so with --no-targets (WAKEQ_NO_TARGETS) it could run nothing that is pushed"
+        );
+        let (store, notifier) = (self.store.clone(), Arc::clone(&self.notifier));
+        let mut worker = QueueWorker::new(store, notifier, handlers, arguments.config())?;
+        if !arguments.no_targets {
+            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
+        }
+        Ok(worker.into_push_runner().await?)
+    }
+
+    /// The part that runs events. A process without handlers and targets takes no notifications,
+    /// since this would delay other workers' events by minutes; but it still makes the minute's
+    /// pass.
+    async fn work<F>(
+        &self,
+        handlers: F,
+        arguments: WorkerArgs,
+        lot: LotArgs,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<ProcessPart>
+    where
+        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
+    {
+        let handlers =
+            handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+        let canvas_event_rate = self.rates.canvas_event_rate;
+        let config = WorkerConfig { canvas_event_rate, ..lot.with(arguments.config()) };
+        let idle = handlers.is_empty() && arguments.no_targets;
+        anyhow::ensure!(
+            !(self.is_local && idle),
+            "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process \
+             wakes only itself: start a program with handlers and run only `serve` from this one, \
+             or omit --no-targets"
+        );
+        if idle {
+            tracing::info!(
+                "this program has no handlers, so it receives no notifications; it wakes overdue \
+                 events, continues resume jobs and deletes expired rows"
+            );
+            return self.wake(Some(config.retention)).await;
+        }
+        let mut worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        if !arguments.no_targets {
+            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
+        }
+        let waking = self.is_local.then(|| self.wake_what_waited());
+        let working = work(worker, self.stop.clone());
+        let running = async move {
+            let _waking = waking;
+            working.await
+        };
+        Ok(ProcessPart { name: "the worker", running: Box::pin(running) })
+    }
+
+    /// Notifications that a local process keeps are lost when it ends: wakes the events that were
+    /// waiting when the last one ended. Those that do not fit into this process are due, and left
+    /// to the minute's passes.
+    fn wake_what_waited(&self) -> AbortOnDropHandle<()> {
+        let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier))
+            .canvas_event_rate(self.rates.canvas_event_rate);
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                match admin.wake(true).await {
+                    Ok(pass) => tracing::info!(woken = pass.woken, "woke the waiting events"),
+                    Err(AdminError::Store(error)) => {
+                        tracing::warn!(
+                            "the waiting events were not woken yet; retrying: {:#}",
+                            anyhow!(error)
+                        );
+                        tokio::time::sleep(WAKE_PAUSE).await;
+                        continue;
+                    }
+                    Err(error) => tracing::warn!("the minute's pass wakes the rest: {:#}", anyhow!(error)),
+                }
+                return;
+            }
+        }))
+    }
+
+    /// The part that only makes the minute's pass. Fails at once if the schema is missing, which
+    /// waiting would not change.
+    async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<ProcessPart> {
+        let waker =
+            Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.rates.canvas_event_rate);
+        let period = self.store.timing().probe_period;
+        match waker.pass(retention).await {
+            Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),
+            Err(error) => tracing::warn!("the first pass failed; retrying: {:#}", anyhow!(error)),
+            Ok(_) => {}
+        }
+        let stop = self.stop.clone();
+        let running = async move {
+            stop.run_until_cancelled_owned(waker.run(period, retention)).await;
+            Ok(())
+        };
+        Ok(ProcessPart { name: "the minute's pass", running: Box::pin(running) })
+    }
+
+    /// Runs all parts until a signal arrives or one of them ends: none can do without the others.
+    async fn together(self, parts: Vec<ProcessPart>) -> anyhow::Result<()> {
+        let mut running = JoinSet::new();
+        for ProcessPart { name, running: part } in parts.into_iter().chain(self.own.take()) {
+            running.spawn(async move { (name, part.await) });
+        }
+        let mut outcome = Ok(());
+        while let Some(ended) = running.join_next().await {
+            let ended = match ended {
+                Ok((name, Ok(()))) if !self.stop.is_cancelled() => Err(anyhow!("{name} ended unexpectedly")),
+                Ok((_, ended)) => ended,
+                Err(panic) => Err(anyhow!(panic).context("a part of the process panicked")),
+            };
+            self.stop.cancel();
+            match ended {
+                Err(later) if outcome.is_err() => tracing::error!("another part failed: {later:#}"),
+                ended => outcome = outcome.and(ended),
+            }
+        }
+        self.observed.set(None);
+        self.store.close().await;
+        outcome
+    }
+}
+
+async fn work(worker: QueueWorker, stop: CancellationToken) -> anyhow::Result<()> {
+    let halt = worker.stop_token();
+    let mut working = std::pin::pin!(worker.run());
+    tokio::select! {
+        ended = &mut working => return Ok(ended?),
+        () = stop.cancelled() => halt.cancel(),
+    }
+    Ok(working.await?)
+}

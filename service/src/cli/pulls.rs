@@ -1,0 +1,188 @@
+//! `wakeq queues lease` and related commands: copies of a pulled queue for services, and their
+//! leases for operators.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use super::Context;
+use super::arguments::{ListArgs, event_id};
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use super::text;
+use crate::api::{self, CompleteRequest, ExtendRequest, LeaseRequest, LeasedCopy, ReleaseRequest, Released};
+use wakeq::{EventId, Name};
+
+/// Default duration of a lease.
+const DEFAULT_LEASE: &str = "60s";
+
+#[derive(Args)]
+pub(super) struct Lease {
+    /// The queue's name
+    name: Name,
+    /// Maximum number of copies, 1 to 100
+    #[arg(long, default_value_t = 1)]
+    max: u32,
+    /// Length of the lease, 1s to 1h
+    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    /// How long to wait for copies, at most 20s
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = humantime::parse_duration)]
+    wait: Duration,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// A leased copy, and the token of its lease.
+#[derive(Args)]
+struct LeaseArgs {
+    /// The queue's name
+    name: Name,
+    /// The copy's id
+    #[arg(value_parser = event_id)]
+    id: EventId,
+    /// The token of its lease, as `lease` prints it
+    #[arg(value_name = "LEASE")]
+    lease_token: String,
+}
+
+#[derive(Args)]
+pub(super) struct Extend {
+    #[command(flatten)]
+    copy: LeaseArgs,
+    /// Length of the lease from now, 1s to 1h
+    #[arg(long = "for", value_name = "DURATION", default_value = DEFAULT_LEASE, value_parser = humantime::parse_duration)]
+    lasts: Duration,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct Complete {
+    #[command(flatten)]
+    copy: LeaseArgs,
+}
+
+#[derive(Args)]
+pub(super) struct Release {
+    #[command(flatten)]
+    copy: LeaseArgs,
+    /// The error; counts as a failed attempt
+    #[arg(long)]
+    error: Option<String>,
+    /// Delay before the copy can be leased again [default: none; after an error, the queue's delay]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    retry: Option<Duration>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct Leases {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(super) struct EndLease {
+    /// The queue's name
+    name: Name,
+    /// The copy's id
+    #[arg(value_parser = event_id)]
+    id: EventId,
+}
+
+impl Lease {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
+        let request = LeaseRequest { max: self.max, lease_s, wait_s };
+        let leased = context.backend().await?.lease(&self.name, request).await?;
+        self.json.print(&leased, |leased| {
+            let mut table = Table::new(["COPY", "LEASE", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT", "VALUE"]);
+            leased.copies.iter().for_each(|copy| table.row(row(copy)));
+            table.print("no copies to lease")
+        })
+    }
+}
+
+fn row(copy: &LeasedCopy) -> [String; 7] {
+    [
+        copy.id.to_string(),
+        copy.lease.clone(),
+        moment(copy.lease_until),
+        copy.attempt.to_string(),
+        copy.canvas.to_string(),
+        format!("{}/{}/{}", copy.module, copy.name, copy.modifier),
+        text::clean(copy.value.get()),
+    ]
+}
+
+impl Extend {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
+        let request = ExtendRequest { lease, lease_s: self.lasts.as_secs_f64() };
+        let extended = context.backend().await?.extend(&name, id, request).await?;
+        self.json.print(&extended, |extended| {
+            show::line(format_args!("copy {id} is leased until {}", moment(extended.lease_until)))
+        })
+    }
+}
+
+impl Complete {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
+        context.backend().await?.complete(&name, id, CompleteRequest { lease }).await?;
+        show::line(format_args!("copy {id} is complete"))
+    }
+}
+
+impl Release {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let LeaseArgs { name, id, lease_token: lease } = self.copy;
+        let retry_s = self.retry.map(|retry| retry.as_secs_f64());
+        let request = ReleaseRequest { lease, error: self.error, retry_s };
+        let released = context.backend().await?.release(&name, id, request).await?;
+        self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
+            None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
+            Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
+            Some(seconds) => {
+                let delay = humantime::format_duration(Duration::from_secs_f64(*seconds));
+                show::line(format_args!("copy {id} can be leased again in {delay}"))
+            }
+        })
+    }
+}
+
+impl Leases {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (backend, name) = (context.backend().await?, self.name);
+        let list = self.list.gather(async |page| backend.leases(&name, page).await).await?;
+        self.json.print_list(&list, |leases| {
+            let mut table = Table::new(["COPY", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT"]);
+            leases.iter().for_each(|lease| table.row(lease_row(lease)));
+            table.print("no leased copies")
+        })
+    }
+}
+
+fn lease_row(lease: &api::Lease) -> [String; 5] {
+    [
+        lease.id.to_string(),
+        moment(lease.lease_until),
+        lease.attempt.to_string(),
+        lease.canvas.to_string(),
+        format!("{}/{}/{}", lease.module, lease.name, lease.modifier),
+    ]
+}
+
+impl EndLease {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Self { name, id } = self;
+        context.backend().await?.end_lease(&name, id).await?;
+        show::line(format_args!("the lease of copy {id} was ended, and the copy can be leased again"))
+    }
+}

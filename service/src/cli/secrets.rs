@@ -1,0 +1,78 @@
+//! `wakeq secrets`: creates and replaces the keys that encrypt signing secrets.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::show::JsonArg;
+use super::{Context, show};
+use wakeq::SecretKeys;
+use wakeq::internals::SealError;
+
+#[derive(Args)]
+pub(crate) struct Secrets {
+    #[command(subcommand)]
+    verb: Verb,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Print a new key for WAKEQ_SECRET_KEY
+    NewKey,
+    /// Encrypt all signing secrets under the first key, including those in plain text
+    Rotate,
+}
+
+#[derive(Serialize)]
+struct RotationReport {
+    /// Targets whose secrets were re-encrypted.
+    changed: u64,
+    /// Targets whose secrets can't be decrypted with the given keys.
+    unopened: Vec<String>,
+}
+
+impl Secrets {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::NewKey => {
+                let key = SecretKeys::generate()?.to_string();
+                self.json.print(&serde_json::json!({ "key": key }), |_| show::line(&key))
+            }
+            Verb::Rotate => rotate(context, self.json).await,
+        }
+    }
+}
+
+async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
+    let store = context.store().await?;
+    anyhow::ensure!(
+        !store.secret_keys().ids().is_empty(),
+        "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD"
+    );
+    let (actor, mut rotated, mut after) =
+        (context.actor(), RotationReport { changed: 0, unopened: Vec::new() }, None);
+    loop {
+        let page = store.reseal(after.as_ref(), &actor).await?;
+        let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
+        rotated.changed += page.changed;
+        rotated.unopened.extend(page.unopened);
+        if page.last.is_none() {
+            break;
+        }
+        after = page.last;
+    }
+    json.print(&rotated, |rotated| {
+        show::line(format_args!(
+            "the secrets of {} are encrypted under the first key now",
+            show::count(rotated.changed, "target")
+        ))?;
+        rotated.unopened.iter().try_for_each(|words| show::line(super::text::clean(words)))
+    })?;
+    anyhow::ensure!(
+        rotated.unopened.is_empty(),
+        "the secrets of {} were left as they are: give their keys as well, or register those targets again",
+        show::count(rotated.unopened.len() as u64, "target")
+    );
+    Ok(())
+}

@@ -1,0 +1,116 @@
+//! `wakeq stats`, also known as `wakeq handlers list`: all handlers with events, rules or targets,
+//! once or repeatedly.
+
+use std::io::IsTerminal;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+
+use super::Context;
+use super::arguments::HandlerName;
+use super::backend::Backend;
+use super::show::{self, JsonArg, moment};
+use super::table::Table;
+use crate::api::{Handler, List, Target};
+use wakeq::Timestamp;
+
+/// Clears the terminal, and moves the cursor to its top.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// Only this handler: its name, or MODULE/name
+    handler: Option<HandlerName>,
+    /// Refresh it every SECONDS (2) until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
+    watch: Option<u64>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Stats {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let backend = context.backend().await?;
+        match self.watch {
+            Some(seconds) => self.watch(&backend, Duration::from_secs(seconds)).await,
+            None => self.json.print_list(&self.look(&backend).await?, print),
+        }
+    }
+
+    async fn look(&self, backend: &Backend) -> anyhow::Result<List<Handler>> {
+        let Some(handler) = &self.handler else { return backend.handlers().await };
+        let found = backend.handler(handler).await?;
+        let is_there = !found.is_empty();
+        Ok(List::whole(is_there.then_some(found).into_iter().collect()))
+    }
+
+    /// Succeeds on Ctrl-C, and fails if a query fails. The time above the table is this machine's,
+    /// and is not compared with anything.
+    async fn watch(&self, backend: &Backend, period: Duration) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let looking = async {
+            loop {
+                ticks.tick().await;
+                let list = self.look(backend).await?;
+                if std::io::stdout().is_terminal() {
+                    show::raw(CLEAR)?;
+                }
+                show::line(format_args!(
+                    "{}, every {}",
+                    moment(Timestamp::from(SystemTime::now())),
+                    humantime::format_duration(period)
+                ))?;
+                print(&list.items)?;
+            }
+        };
+        tokio::select! {
+            ended = looking => ended,
+            stopped = tokio::signal::ctrl_c() => Ok(stopped?),
+        }
+    }
+}
+
+fn print(handlers: &[Handler]) -> anyhow::Result<()> {
+    let mut table = Table::new(["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"]);
+    for handler in handlers {
+        let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
+        let [waiting, delayed, paused, running, dead] =
+            [waiting, delayed, paused, running, dead].map(ToString::to_string);
+        table.row([format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]);
+    }
+    table.print("no events, no rules, and no targets")
+}
+
+/// The rules in force, what else holds its events, and where they go.
+fn rules(handler: &Handler) -> String {
+    let standing = handler.rules.iter().map(show::rule);
+    let targets = handler.targets.iter().map(target);
+    let halted = halted(handler).map(|objects| format!("halted: {objects}"));
+    standing
+        .chain(halted)
+        .chain(handler.unknown_since.map(unknown))
+        .chain(targets)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// The number of objects that are halted for the handler, if any.
+pub(super) fn halted(handler: &Handler) -> Option<String> {
+    let objects = u64::try_from(handler.halted).ok().filter(|objects| *objects > 0)?;
+    Some(show::count(objects, "object"))
+}
+
+/// In words, where events are sent.
+fn target(target: &Target) -> String {
+    match target.modifier.as_str() {
+        "_" => format!("sent to {}", target.url),
+        modifier => format!("{modifier} sent to {}", target.url),
+    }
+}
+
+/// In words, that some worker lacks the handler.
+pub(super) fn unknown(since: Timestamp) -> String {
+    format!("some worker has lacked this handler, or one of its modifiers, since {}", moment(since))
+}

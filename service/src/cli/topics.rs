@@ -1,0 +1,89 @@
+//! `wakeq topics create` and `wakeq topics check`.
+
+use clap::{Args, Subcommand};
+
+use super::failure::Failure;
+use super::{Context, show};
+use wakeq::notify::{PubSubConfig, PushSettings, TopicState, TopicsReport, create_topics, describe_topics};
+
+#[derive(Args)]
+pub(crate) struct Topics {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Create what is missing; compare what exists, without changing it
+    Create(Push),
+    /// Compare what exists with the required settings
+    Check(Push),
+}
+
+/// What makes it a push subscription.
+#[derive(Args)]
+#[command(next_help_heading = "Push mode")]
+struct Push {
+    /// URL of the service's /v1/push; makes it a push subscription
+    #[arg(long, requires_all = ["push_audience", "push_account"], value_name = "URL")]
+    push_endpoint: Option<String>,
+    /// Audience of the push tokens, as in WAKEQ_PUSH_AUDIENCE
+    #[arg(long, requires = "push_endpoint", value_name = "AUDIENCE")]
+    push_audience: Option<String>,
+    /// Service account of the push tokens, one of WAKEQ_PUSH_ACCOUNTS
+    #[arg(long, requires = "push_endpoint", value_name = "ACCOUNT")]
+    push_account: Option<String>,
+}
+
+impl Push {
+    fn settings(self) -> Option<PushSettings> {
+        let Self { push_endpoint, push_audience, push_account } = self;
+        Some(PushSettings { endpoint: push_endpoint?, audience: push_audience?, account: push_account? })
+    }
+}
+
+impl Topics {
+    pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.without_server()?;
+        if context.notifier.is_local() {
+            let words =
+                "--notifier local (WAKEQ_NOTIFIER) does without topics: there is nothing to create or check";
+            return Err(Failure::Usage(words.to_owned()).into());
+        }
+        let config = context.notifier.pubsub().config()?;
+        let pushing = |push: Push| PubSubConfig { push: push.settings(), ..config };
+        let report = match self.verb {
+            Verb::Create(push) => create_topics(&pushing(push)).await?,
+            Verb::Check(push) => describe_topics(&pushing(push)).await?,
+        };
+        show_report(&report)
+    }
+}
+
+fn show_report(report: &TopicsReport) -> anyhow::Result<()> {
+    show::line(format_args!("{:13} {}", state(report.topic_state), report.topic))?;
+    show::line(format_args!("{:13} {}", state(report.subscription_state), report.subscription))?;
+    if let Some((topic, found)) = &report.broadcast_topic {
+        show::line(format_args!("{:13} {topic}", state(*found)))?;
+    }
+    if let Some(endpoint) = &report.push_endpoint {
+        show::line(format_args!("pushes to     {endpoint}"))?;
+    }
+    for difference in &report.differences {
+        show::line(format_args!("differs       {difference}"))?;
+    }
+    let broadcasts = report.broadcast_topic.as_ref().map(|(_, state)| *state);
+    let states = [report.topic_state, report.subscription_state].into_iter().chain(broadcasts);
+    let missing = states.into_iter().any(|state| state == TopicState::Missing);
+    anyhow::ensure!(!missing, "something is missing: run `wakeq topics create`");
+    anyhow::ensure!(report.differences.is_empty(), "the subscription is not set up as the queue needs it");
+    Ok(())
+}
+
+fn state(state: TopicState) -> &'static str {
+    match state {
+        TopicState::Created => "created",
+        TopicState::AlreadyThere => "already there",
+        TopicState::Missing => "missing",
+    }
+}

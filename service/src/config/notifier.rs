@@ -1,0 +1,136 @@
+//! How workers are woken, from flags and environment.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use super::MissingSetting;
+use wakeq::Broadcasts;
+use wakeq::notify::{
+    DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
+};
+
+/// How long a command waits at its end for its broadcasts to be published.
+const BROADCASTING: Duration = Duration::from_secs(2);
+
+/// What wakes workers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NotifierKind {
+    /// Google Cloud Pub/Sub, or an emulator: any number of processes
+    Pubsub,
+    /// Postgres only: a process wakes only itself
+    Local,
+}
+
+/// How workers are woken.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Waking")]
+pub(crate) struct NotifierArgs {
+    /// How workers are woken; `local` needs only Postgres and supports one process
+    #[arg(long, env = "WAKEQ_NOTIFIER", global = true, default_value = "pubsub")]
+    notifier: NotifierKind,
+    #[command(flatten)]
+    pubsub: PubSubArgs,
+    /// Of the notifiers that were connected.
+    #[arg(skip)]
+    broadcasts: Arc<Mutex<Vec<Broadcasts>>>,
+}
+
+impl NotifierArgs {
+    /// Whether a process only wakes itself.
+    pub(crate) fn is_local(&self) -> bool {
+        self.notifier == NotifierKind::Local
+    }
+
+    /// The Pub/Sub options, for commands about Pub/Sub.
+    pub(crate) fn pubsub(&self) -> &PubSubArgs {
+        &self.pubsub
+    }
+
+    /// For a process that takes no notifications itself.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
+            NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+        }
+    }
+
+    async fn connect_to_pubsub(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let notifier = self.pubsub.connect().await?;
+        self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner).extend(notifier.broadcasts());
+        Ok(notifier)
+    }
+
+    /// Ends this process's listeners, and waits for its broadcasts to be published.
+    pub(crate) async fn close_broadcasts(&self) {
+        let all = std::mem::take(&mut *self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner));
+        for broadcasts in all {
+            broadcasts.close(BROADCASTING).await;
+        }
+    }
+
+    /// For a process that runs handlers.
+    pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        match self.notifier {
+            NotifierKind::Pubsub => self.connect_to_pubsub().await,
+            NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
+            NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
+        }
+    }
+}
+
+/// Where notifications go in Google Cloud.
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Pub/Sub")]
+pub(crate) struct PubSubArgs {
+    /// The Google Cloud project
+    #[arg(long, env = "GOOGLE_CLOUD_PROJECT", global = true, default_value = "", hide_default_value = true)]
+    project: String,
+    /// The topic
+    #[arg(long, env = "WAKEQ_TOPIC", global = true, default_value = "wakeq")]
+    topic: String,
+    /// The subscription that all workers share
+    #[arg(long, env = "WAKEQ_SUBSCRIPTION", global = true, default_value = "wakeq")]
+    subscription: String,
+    /// Also broadcast every emitted event to listeners; must be the same for every process
+    #[arg(long, env = "WAKEQ_BROADCAST", global = true, num_args = 0..=1, default_missing_value = "1", require_equals = true,
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true)]
+    broadcast: bool,
+    /// The topic of broadcasts [default: the topic of notifications with -broadcast appended]
+    #[arg(long, env = "WAKEQ_BROADCAST_TOPIC", global = true, hide_short_help = true)]
+    broadcast_topic: Option<String>,
+    /// host:port of an emulator, instead of Google's service
+    #[arg(long, env = "PUBSUB_EMULATOR_HOST", global = true)]
+    emulator_host: Option<String>,
+}
+
+impl PubSubArgs {
+    /// The notifier's configuration. With an emulator, any project will do.
+    pub(crate) fn config(&self) -> Result<PubSubConfig, MissingSetting> {
+        let project = match (self.project.as_str(), &self.emulator_host) {
+            ("", Some(_)) => DEVELOPMENT_PROJECT,
+            ("", None) => {
+                let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
+                               emulator, or WAKEQ_NOTIFIER=local for one process without Pub/Sub";
+                return Err(MissingSetting { variable: "GOOGLE_CLOUD_PROJECT", example });
+            }
+            (project, _) => project,
+        };
+        let named = self.broadcast_topic.clone().filter(|topic| !topic.is_empty());
+        let broadcast_topic = named.unwrap_or_else(|| PubSubConfig::broadcast_topic_of(&self.topic));
+        Ok(PubSubConfig {
+            topic: self.topic.clone(),
+            broadcast_topic: self.broadcast.then_some(broadcast_topic),
+            subscription: self.subscription.clone(),
+            emulator_host: self.emulator_host.clone(),
+            ..PubSubConfig::new(project)
+        })
+    }
+
+    async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+        let connected: Result<PubSub, NotifyError> = PubSub::connect(self.config()?).await;
+        Ok(Arc::new(connected?))
+    }
+}

@@ -1,0 +1,304 @@
+//! One delivery attempt: check, get a token, sign, send and read the answer, within the target's
+//! timeout.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use http_body_util::BodyExt;
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Uri};
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::time::{Instant, timeout, timeout_at};
+
+use super::allowed::CanvasFilter;
+use super::clock::AttemptClock;
+use super::connect::{CAPACITY_WITHIN, ConnectError, Connector, Shared};
+use super::id_token::IdTokens;
+use super::lookups::{LOOKUPS_MAX, Lookups};
+use super::rules::{RefusedTarget, Rules};
+use super::tls::Tls;
+use super::value::Value;
+use super::{Delivery, DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
+use wakeq::{CanvasId, Target, TargetUrl};
+
+/// Maximum body of an answer in bytes; if it is longer, the connection is closed instead of reused.
+const BODY_MAX_BYTES: usize = 64 * 1024;
+/// Maximum time for reading the body. The status has arrived already; reading on only lets the
+/// connection be reused.
+const BODY_WITHIN: Duration = Duration::from_secs(1);
+/// Maximum size of an answer's head, and maximum number of its headers.
+const HEAD_MAX_BYTES: usize = 64 * 1024;
+const HEADERS_MAX: usize = 100;
+/// How long an idle connection is kept. Shorter than servers keep theirs, because a request fails
+/// if the server closes the connection at that moment.
+const IDLE: Duration = Duration::from_secs(1);
+const IDLE_MAX_PER_HOST: usize = 32;
+const TOKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Maximum timeout of a policy that takes effect.
+const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
+
+/// Sends events to targets. Cheap to clone. Use one per process, so that its limits apply to all
+/// deliveries.
+///
+/// ```no_run
+/// use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
+/// use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, Traceparent};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let deliverer = Deliverer::new(DeliveryConfig::default())?;
+/// let target = Target {
+///     url: "https://shop.example/events".parse()?,
+///     policy: TargetPolicy::default(),
+///     audience: None,
+///     secrets: Secrets { current: Secret::generate()?, previous: None },
+/// };
+/// let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet")?;
+/// let delivery = Delivery {
+///     event: EventId::new(),
+///     address: &HandlerAddress { scope, modifier: Name::no_modifier() },
+///     json: "\"Ada\"".into(),
+///     attempt: 1,
+///     enqueued_at: "2026-01-31T08:00:00Z".parse()?,
+///     traceparent: &Traceparent::root(),
+///     place: None,
+///     copy_of: None,
+///     deployment: None,
+/// };
+/// assert_eq!(deliverer.deliver(&target, delivery).await, DeliveryOutcome::Completed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Deliverer {
+    /// For canvases without rules of their own.
+    default_client: OutboundClient,
+    /// For canvases with rules of their own, each with its own connection pool: a connection that
+    /// one canvas may use must not be reused for another.
+    canvas_clients: Arc<HashMap<CanvasId, OutboundClient>>,
+    shared: Shared,
+    tokens: Arc<dyn IdTokens>,
+}
+
+impl Deliverer {
+    /// Maximum time by which an attempt may exceed its policy's timeout, while it waits for a
+    /// connection permit or a lookup.
+    pub(crate) const CAPACITY_WITHIN: Duration = CAPACITY_WITHIN;
+
+    /// Creates the client; does not connect to anything yet.
+    pub fn new(config: DeliveryConfig) -> Result<Self, DeliveryError> {
+        let lookups = Lookups::new(Arc::clone(&config.resolver), LOOKUPS_MAX);
+        let shared = Shared::new(lookups, Tls::new(&config.authorities)?, config.connections_max);
+        let places = config.allow.iter().map(|place| place.applies_to);
+        let audiences = config.audiences.iter().map(|audience| audience.applies_to);
+        let canvases = places.chain(audiences).filter_map(CanvasFilter::single);
+        let canvas_clients =
+            canvases.map(|canvas| (canvas, OutboundClient::new(Rules::of(&config, Some(canvas)), &shared)));
+        Ok(Self {
+            default_client: OutboundClient::new(Rules::of(&config, None), &shared),
+            canvas_clients: Arc::new(canvas_clients.collect()),
+            shared,
+            tokens: config.tokens,
+        })
+    }
+
+    fn client_for(&self, canvas: CanvasId) -> &OutboundClient {
+        self.canvas_clients.get(&canvas).unwrap_or(&self.default_client)
+    }
+
+    /// The checks that need no name resolution, so that registering a target can already fail them:
+    /// scheme, port, host name and literal addresses. The addresses of a name are checked at each
+    /// connection.
+    pub fn check(&self, canvas: CanvasId, url: &TargetUrl) -> Result<(), RefusedTarget> {
+        self.client_for(canvas).connector.rules().check(url)
+    }
+
+    /// Whether a target of this canvas may receive tokens for this audience: the deployment must
+    /// allow this canvas to have them sent to the URL's origin. A token identifies its sender as
+    /// the workers' service account.
+    pub fn check_audience(
+        &self,
+        canvas: CanvasId,
+        url: &TargetUrl,
+        audience: &str,
+    ) -> Result<(), RefusedTarget> {
+        self.client_for(canvas).connector.rules().check_audience(url, audience)
+    }
+
+    /// How many connections were attempted so far, including failed ones.
+    pub fn connects(&self) -> u64 {
+        self.shared.connects()
+    }
+
+    /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
+    /// target's policy applies, not counting the time spent waiting for connection permits and
+    /// lookups in this process.
+    pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> DeliveryOutcome {
+        let within = target.policy.timeout.min(TIMEOUT_MAX);
+        let (clock, begun) = (AttemptClock::new(), Instant::now());
+        let answered = match clock.within(within, self.send(target, delivery)).await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
+            Err(_) => {
+                return DeliveryOutcome::failed(format!(
+                    "the target did not answer within {within:?}: answer earlier and continue the \
+                     work afterwards, or register a longer timeout"
+                ));
+            }
+        };
+        let (head, body) = answered.into_parts();
+        let until = begun + within + clock.waited();
+        let body = read(body, until.min(Instant::now() + BODY_WITHIN)).await;
+        answer::verdict(head.status, &head.headers, &body, SystemTime::now(), target.policy.delay_max)
+    }
+
+    async fn send(
+        &self,
+        target: &Target,
+        delivery: Delivery<'_>,
+    ) -> Result<hyper::Response<Incoming>, Failure> {
+        let canvas = delivery.address.scope.canvas;
+        if let Some(own) = delivery.deployment {
+            own.check(&target.url, target.audience.as_deref()).map_err(Failure::unsent)?;
+        }
+        self.check(canvas, &target.url)?;
+        let token = match &target.audience {
+            Some(audience) => Some(self.token(canvas, &target.url, audience).await?),
+            None => None,
+        };
+        let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
+        // This machine's clock, because the receiver compares the timestamp with its own clock.
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let headers = headers::headers(&delivery, &target.secrets, now.as_secs(), token.as_deref())
+            .map_err(|_| Failure("the request could not be written".to_owned()))?;
+        let mut request = Request::new(Value::new(delivery.json));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        let sent = self.client_for(canvas).http.request(request).await;
+        sent.map_err(|error| Failure(explain(&target.url, &error)))
+    }
+
+    async fn token(&self, canvas: CanvasId, url: &TargetUrl, audience: &str) -> Result<String, Failure> {
+        self.check_audience(canvas, url, audience)?;
+        match timeout(TOKEN_WITHIN, self.tokens.token(audience)).await {
+            Ok(Ok(token)) => Ok(token),
+            Ok(Err(error)) => Err(Failure(format!("nothing was sent to the target: {error}"))),
+            Err(_) => {
+                Err(Failure("nothing was sent to the target: Google issued no ID token in time".to_owned()))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Deliverer {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Deliverer").field("connects", &self.connects()).finish_non_exhaustive()
+    }
+}
+
+/// A client with its rules, and the pool of connections opened under them.
+#[derive(Clone)]
+struct OutboundClient {
+    http: Client<Connector, Value>,
+    connector: Connector,
+}
+
+impl OutboundClient {
+    fn new(rules: Rules, shared: &Shared) -> Self {
+        let connector = Connector::new(rules, shared);
+        let http = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_MAX_PER_HOST)
+            .http1_max_buf_size(HEAD_MAX_BYTES)
+            .http1_max_headers(HEADERS_MAX)
+            .build(connector.clone());
+        Self { http, connector }
+    }
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Failure(String);
+
+impl Failure {
+    fn unsent(why: impl fmt::Display) -> Self {
+        Self(format!("nothing was sent to the target: {why}"))
+    }
+}
+
+impl From<RefusedTarget> for Failure {
+    fn from(refused: RefusedTarget) -> Self {
+        Self::unsent(refused)
+    }
+}
+
+/// Reads the body up to the limits, and describes its length.
+async fn read(mut body: Incoming, until: Instant) -> String {
+    let mut length = 0_usize;
+    loop {
+        match timeout_at(until, body.frame()).await {
+            Ok(Some(Ok(frame))) => length += frame.data_ref().map_or(0, Bytes::len),
+            Ok(None) => return format!("{length} bytes"),
+            Ok(Some(Err(_))) => return format!("{length} bytes before the connection broke"),
+            Err(_) => return format!("{length} bytes so far"),
+        }
+        if length > BODY_MAX_BYTES {
+            return format!("more than {BODY_MAX_BYTES} bytes");
+        }
+    }
+}
+
+/// The message for every host without a public address. Whether such a host exists, and what
+/// answers there, is for the operator only.
+const NOT_REACHED: &str = "its host could not be reached: its name does not resolve, nothing \
+                           answers there as expected, or this deployment does not send there; check \
+                           the spelling. The operator's log shows which it is";
+
+/// Describes a failed exchange for the target's owner.
+fn explain(url: &TargetUrl, error: &(dyn Error + 'static)) -> String {
+    if let Some(error) = cause::<ConnectError>(error) {
+        if error.reveals_internal_network() {
+            let (origin, source) = (url.origin(), error.source().map(ToString::to_string));
+            tracing::info!(%origin, %error, source, "a target's host could not be reached");
+            return Failure::unsent(NOT_REACHED).0;
+        }
+        return match error {
+            ConnectError::Unreachable(source) => Failure::unsent(format_args!("{error}: {source}")).0,
+            ConnectError::Refused(_)
+            | ConnectError::Unresolved(_)
+            | ConnectError::NoAddress
+            | ConnectError::NoCapacity
+            | ConnectError::TimedOut
+            | ConnectError::Tls(_)
+            | ConnectError::TlsTimedOut
+            | ConnectError::NoAuthorities
+            | ConnectError::NonPublic(_) => Failure::unsent(error).0,
+        };
+    }
+    let broken = match (cause::<hyper::Error>(error), cause::<io::Error>(error)) {
+        (Some(error), _) if error.is_parse_too_large() => "its headers are too many or too long",
+        (Some(error), _) if error.is_parse() => "its answer is not HTTP/1.1",
+        (Some(error), _) if error.is_incomplete_message() => "it closed the connection without answering",
+        (_, Some(_)) => "the connection broke before it answered",
+        (Some(_) | None, None) => "the exchange was interrupted",
+    };
+    format!("the target did not answer: {broken}")
+}
+
+fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref() {
+            return Some(found);
+        }
+        next = error.source();
+    }
+    None
+}

@@ -1,0 +1,152 @@
+//! The headers of a delivery: Standard Webhooks, CloudEvents in binary mode, trace and attempt.
+//! Pure. The set is fixed: targets cannot add headers of their own.
+
+use chrono::SecondsFormat;
+use hyper::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
+};
+
+use super::{Delivery, sign};
+use wakeq::{CopyOf, OwnDeployment, Place, Secrets};
+
+const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
+
+/// All headers of a request except `host` and `content-length`. `timestamp_s` is the time of
+/// sending, in seconds since 1970.
+pub(super) fn headers(
+    delivery: &Delivery<'_>,
+    secrets: &Secrets,
+    timestamp_s: u64,
+    token: Option<&str>,
+) -> Result<HeaderMap, InvalidHeaderValue> {
+    let id = delivery.event.to_string();
+    let signatures = sign::signatures(secrets, &id, timestamp_s, delivery.json.as_bytes());
+    let source = format!("/canvases/{}", delivery.address.scope.canvas);
+    let time = delivery.enqueued_at.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let mut headers = HeaderMap::with_capacity(16);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    for (name, value) in [
+        ("webhook-id", id.as_str()),
+        ("webhook-timestamp", &timestamp_s.to_string()),
+        ("webhook-signature", &signatures),
+        ("ce-specversion", "1.0"),
+        ("ce-id", &id),
+        ("ce-source", &source),
+        ("ce-type", &delivery.address.to_string()),
+        ("ce-time", &time),
+        ("traceparent", delivery.traceparent.as_str()),
+        ("wakeq-attempt", &delivery.attempt.to_string()),
+    ] {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+    }
+    if let Some(Place { object, link }) = delivery.place {
+        for (name, value) in [
+            ("ce-object", object.as_str()),
+            ("ce-link", &link.id.to_string()),
+            ("ce-prev", &link.prev.to_string()),
+        ] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        }
+    }
+    if let Some(CopyOf { queue, origin }) = delivery.copy_of {
+        for (name, value) in [("ce-queue", queue.as_str()), ("ce-origin", &origin.to_string())] {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
+        }
+    }
+    if let Some(deployment) = delivery.deployment {
+        headers.insert(OwnDeployment::HEADER, HeaderValue::from_str(deployment.id())?);
+    }
+    if let Some(token) = token {
+        let mut value = HeaderValue::from_str(&format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Link, Secret};
+
+    const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+    fn written(token: Option<&str>) -> Result<Vec<String>, InvalidHeaderValue> {
+        written_of(None, None, token)
+    }
+
+    fn written_of(
+        place: Option<&Place>,
+        copy_of: Option<&CopyOf>,
+        token: Option<&str>,
+    ) -> Result<Vec<String>, InvalidHeaderValue> {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
+        let delivery = Delivery {
+            event: EventId(ID.parse().unwrap()),
+            address: &HandlerAddress { scope, modifier: "eu".parse().unwrap() },
+            json: r#"{"a": 1}"#.into(),
+            attempt: 3,
+            enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
+            traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
+            place,
+            copy_of,
+            deployment: None,
+        };
+        let current = Secret::from_bytes(vec![7; 24]).unwrap();
+        let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;
+        Ok(headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect())
+    }
+
+    #[test]
+    fn a_delivery_says_what_it_is_and_who_signed_it() {
+        let headers = written(None).unwrap();
+        let signature = headers.iter().find_map(|header| header.strip_prefix("webhook-signature: "));
+        let expected = [
+            "content-type: application/json".to_owned(),
+            format!("user-agent: {AGENT}"),
+            format!("webhook-id: {ID}"),
+            "webhook-timestamp: 1769846400".to_owned(),
+            format!("webhook-signature: {}", signature.unwrap()),
+            "ce-specversion: 1.0".to_owned(),
+            format!("ce-id: {ID}"),
+            "ce-source: /canvases/00000000-0000-0000-0000-000000000000".to_owned(),
+            "ce-type: WORKER/send-email/eu".to_owned(),
+            "ce-time: 2026-01-31T08:00:00.123456Z".to_owned(),
+            "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
+            "wakeq-attempt: 3".to_owned(),
+        ];
+        assert_eq!(headers, expected);
+        assert!(signature.unwrap().starts_with("v1,"));
+    }
+
+    // See also ORD-07.
+    // Shows: ORD-03
+    #[test]
+    fn an_event_on_an_object_says_which_link_it_is() {
+        let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };
+        let headers = written_of(Some(&place), None, None).unwrap();
+        for expected in ["ce-object: work:1", "ce-link: 17", "ce-prev: 12"] {
+            assert!(headers.contains(&expected.to_owned()), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_says_of_which_queue_and_event_it_is_one() {
+        let copy = CopyOf { queue: "email_events".parse().unwrap(), origin: EventId(uuid::Uuid::nil()) };
+        let headers = written_of(None, Some(&copy), None).unwrap();
+        for expected in [
+            "ce-queue: email_events",
+            "ce-origin: 00000000-0000-0000-0000-000000000000",
+            "ce-type: WORKER/send-email/eu",
+        ] {
+            assert!(headers.contains(&expected.to_owned()), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_goes_along_if_there_is_one() {
+        assert!(written(Some("a.b.c")).unwrap().contains(&"authorization: Bearer a.b.c".to_owned()));
+        assert!(written(Some("a\r\nhost: b")).is_err(), "and nothing else with it");
+    }
+}

@@ -1,0 +1,144 @@
+//! Sends events to HTTP targets: one signed POST per attempt, and a verdict on its answer.
+//!
+//! Must never decide what becomes of an event, connect to an unchecked address, follow a redirect,
+//! use a proxy, send a header that a tenant chose, or repeat what a target sent.
+
+mod address;
+mod allowed;
+mod answer;
+mod audience;
+mod client;
+mod clock;
+mod connect;
+mod headers;
+mod id_token;
+mod lookups;
+mod names;
+mod resolve;
+mod rules;
+mod sign;
+mod targets;
+mod tls;
+mod value;
+
+use std::sync::Arc;
+use std::time::Duration;
+use wakeq::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timestamp, Traceparent};
+
+pub use address::{AddressKind, InvalidIpRange, IpRange};
+pub use allowed::{AllowedPlace, InvalidAllowedPlace};
+pub use audience::{AllowedAudience, InvalidAllowedAudience};
+pub use client::Deliverer;
+pub use id_token::{GoogleIdTokens, IdTokens, NoIdToken};
+pub use resolve::{Resolve, SystemResolver};
+pub use rules::RefusedTarget;
+pub use targets::Targets;
+
+/// Where a deployment's requests may go. By default only to the public internet: `https` and public
+/// addresses.
+///
+/// ```
+/// use wakeq_service::delivery::DeliveryConfig;
+///
+/// let at_home = DeliveryConfig { allow: vec!["*=127.0.0.1".parse().unwrap()], allow_http: true, ..Default::default() };
+/// assert!(DeliveryConfig::default().allow.is_empty() && at_home.allow.len() == 1);
+/// ```
+#[derive(Clone, Debug)]
+pub struct DeliveryConfig {
+    /// Places where the targets of a canvas, or of all, may be although they are not public, or
+    /// their ports are not usual HTTP ports. Metadata services and link-local addresses stay
+    /// refused.
+    pub allow: Vec<AllowedPlace>,
+    /// Whether requests without TLS are allowed. Default `false`.
+    pub allow_http: bool,
+    /// Audiences for which the targets of a canvas, or of all, may receive tokens, each with the
+    /// only origin for it. A token carries the workers' own identity, so none is sent without
+    /// permission.
+    pub audiences: Vec<AllowedAudience>,
+    /// Maximum number of open connections, including idle ones. Default 512.
+    pub connections_max: usize,
+    /// Certificates of additional certificate authorities beside the system's, as DER.
+    pub authorities: Vec<Vec<u8>>,
+    /// Resolves host names. By default the system's resolver.
+    pub resolver: Arc<dyn Resolve>,
+    /// Provides ID tokens. By default Google's.
+    pub tokens: Arc<dyn IdTokens>,
+}
+
+impl Default for DeliveryConfig {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            allow_http: false,
+            audiences: Vec::new(),
+            connections_max: 512,
+            authorities: Vec::new(),
+            resolver: Arc::new(SystemResolver),
+            tokens: Arc::new(GoogleIdTokens::default()),
+        }
+    }
+}
+
+/// Why the client can't be created.
+#[derive(Debug, thiserror::Error)]
+pub enum DeliveryError {
+    /// An additional authority can't be read.
+    #[error("a CA certificate for targets can't be used: {0}; give it as DER")]
+    Authorities(String),
+    /// TLS can't be set up.
+    #[error("TLS to targets can't be set up: {0}")]
+    Tls(String),
+}
+
+/// One attempt at an event.
+#[derive(Clone, Debug)]
+pub struct Delivery<'a> {
+    /// The event's id, which is also the message's id: the same for every attempt.
+    pub event: EventId,
+    /// The address of the handler that the target implements.
+    pub address: &'a HandlerAddress,
+    /// The event's value, which becomes the body.
+    pub json: String,
+    /// The number of this attempt, starting at 1.
+    pub attempt: u32,
+    /// When the event was emitted.
+    pub enqueued_at: Timestamp,
+    /// The trace that the event belongs to.
+    pub traceparent: &'a Traceparent,
+    /// The event's object and its link, if it has one.
+    pub place: Option<&'a Place>,
+    /// If the event is a copy: its registered queue, and the original event.
+    pub copy_of: Option<&'a CopyOf>,
+    /// The deployment that sends the event, so that its own API can refuse it.
+    pub deployment: Option<&'a OwnDeployment>,
+}
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    /// The target has processed the event.
+    Completed,
+    /// It is too early for the target: try again without counting an attempt.
+    NotYet {
+        /// How long to wait.
+        delay: Duration,
+    },
+    /// The target permanently refuses further events.
+    Gone {
+        /// What it answered.
+        reason: String,
+    },
+    /// An operational error: to be retried.
+    Failed {
+        /// What happened, and what to do about it.
+        message: String,
+        /// How long the target asks to wait; if `None`, its policy decides.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl DeliveryOutcome {
+    fn failed(message: impl Into<String>) -> Self {
+        Self::Failed { message: message.into(), retry_after: None }
+    }
+}

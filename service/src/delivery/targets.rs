@@ -1,0 +1,207 @@
+//! The registered HTTP targets, as handlers of a worker. They are looked up when an event needs
+//! one, so that a new registration takes effect immediately.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use super::{Deliverer, Delivery, DeliveryOutcome};
+use wakeq::internals::telemetry;
+use wakeq::internals::{Coalescer, FoundTarget};
+use wakeq::{
+    BoxedHandler, CanvasId, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope, Name,
+    RemoteHandler, RemoteHandlers, RetryPolicy, Store, StoreError, TargetPolicy,
+};
+
+/// Semaphores kept before unused ones are removed.
+const SEMAPHORES_KEPT: usize = 10_000;
+/// A delivery ends within its target's timeout plus the time that it may wait for room; if it does
+/// not, it is cut off this much later.
+const SLACK: Duration = Duration::from_secs(2);
+
+/// The registered HTTP targets, as handlers of a worker.
+///
+/// ```
+/// use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
+/// use wakeq::{QueueWorker, Store};
+///
+/// fn with_targets(worker: QueueWorker, store: &Store) -> Result<QueueWorker, Box<dyn std::error::Error>> {
+///     let deliverer = Deliverer::new(DeliveryConfig::default())?;
+///     Ok(worker.remote_handlers(Targets::new(store, deliverer)))
+/// }
+/// ```
+pub struct Targets {
+    deliverer: Deliverer,
+    lookups: Coalescer<HandlerAddress, Option<Arc<FoundTarget>>>,
+    limits: Mutex<Semaphores<HandlerAddress>>,
+    shares: Mutex<Semaphores<ShareKey>>,
+}
+
+impl Targets {
+    /// The targets registered in a store, called by a deliverer. Nothing is read before
+    /// [`RemoteHandlers::find`].
+    pub fn new(store: &Store, deliverer: Deliverer) -> Self {
+        let lookups = store.batched(|store, addresses: Vec<HandlerAddress>| async move {
+            store.targets_at(&addresses).await
+        });
+        Self { deliverer, lookups, limits: Mutex::default(), shares: Mutex::default() }
+    }
+
+    fn handler(&self, address: &HandlerAddress, found: Arc<FoundTarget>, share: usize) -> RemoteHandler {
+        let policy = &found.target.policy;
+        let limit = policy.concurrency.map(|limit| usize::try_from(limit).unwrap_or(1));
+        let concurrency = limit.map(|limit| semaphore(&self.limits, address, limit));
+        let share = semaphore(&self.shares, &ShareKey::of(address), share);
+        let timeout = policy.timeout + Deliverer::CAPACITY_WITHIN + SLACK;
+        let (retry, halts, revision) = (retry(policy), policy.halts, found.revision);
+        let deliverer = self.deliverer.clone();
+        let run: BoxedHandler = Arc::new(move |event| {
+            let (deliverer, found) = (deliverer.clone(), Arc::clone(&found));
+            Box::pin(async move { deliver(&deliverer, &found, event).await })
+        });
+        RemoteHandler { run, retry, timeout, concurrency, share, halts, revision }
+    }
+}
+
+impl RemoteHandlers for Targets {
+    fn find<'a>(
+        &'a self,
+        address: &'a HandlerAddress,
+        share: usize,
+    ) -> BoxFuture<'a, Result<Option<RemoteHandler>, StoreError>> {
+        async move {
+            let found = self.lookups.call(address.clone()).await?;
+            Ok(found.map(|found| self.handler(address, found, share)))
+        }
+        .boxed()
+    }
+}
+
+async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult {
+    let traceparent = telemetry::current_trace();
+    let delivery = Delivery {
+        event: event.id,
+        address: &event.address,
+        json: event.json,
+        attempt: event.attempt,
+        enqueued_at: event.enqueued_at,
+        traceparent: &traceparent,
+        place: event.place.as_ref(),
+        copy_of: event.copy_of.as_ref(),
+        deployment: Some(&found.own),
+    };
+    match deliverer.deliver(&found.target, delivery).await {
+        DeliveryOutcome::Completed => Ok(()),
+        DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
+        DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),
+        DeliveryOutcome::Failed { message, retry_after: None } => Err(HandlerError::operational(message)),
+        DeliveryOutcome::Failed { message, retry_after: Some(delay) } => {
+            Err(HandlerError::operational(message).retry_after(delay))
+        }
+    }
+}
+
+fn retry(policy: &TargetPolicy) -> RetryPolicy {
+    let TargetPolicy { retries, delay, factor, delay_max, .. } = *policy;
+    RetryPolicy { retries, delay, factor, delay_max }
+}
+
+fn semaphore<K: Clone + Eq + Hash>(all: &Mutex<Semaphores<K>>, key: &K, limit: usize) -> Arc<Semaphore> {
+    all.lock().unwrap_or_else(PoisonError::into_inner).of(key, limit)
+}
+
+/// What shares a limit on deliveries: a canvas, or a queue, since the targets of all queues are on
+/// one reserved canvas.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum ShareKey {
+    Canvas(CanvasId),
+    Queue(Name),
+}
+
+impl ShareKey {
+    fn of(address: &HandlerAddress) -> Self {
+        let HandlerScope { canvas, name, .. } = &address.scope;
+        if canvas.is_reserved() { Self::Queue(name.clone()) } else { Self::Canvas(*canvas) }
+    }
+}
+
+/// How many deliveries this worker makes at a time to an address, or for a sharer: one semaphore
+/// each, kept while it is in use.
+struct Semaphores<K> {
+    by_key: HashMap<K, (usize, Arc<Semaphore>)>,
+}
+
+impl<K> Default for Semaphores<K> {
+    fn default() -> Self {
+        Self { by_key: HashMap::new() }
+    }
+}
+
+impl<K: Clone + Eq + Hash> Semaphores<K> {
+    /// A changed limit makes a new semaphore: permits of the old one no longer count.
+    fn of(&mut self, key: &K, limit: usize) -> Arc<Semaphore> {
+        if let Some((known, semaphore)) = self.by_key.get(key)
+            && *known == limit
+        {
+            return Arc::clone(semaphore);
+        }
+        if self.by_key.len() >= SEMAPHORES_KEPT {
+            self.by_key.retain(|_, (_, semaphore)| Arc::strong_count(semaphore) > 1);
+        }
+        let semaphore = Arc::new(Semaphore::new(limit));
+        self.by_key.insert(key.clone(), (limit, Arc::clone(&semaphore)));
+        semaphore
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wakeq::internals::target_of_queue;
+
+    fn address(name: &str) -> HandlerAddress {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, name).unwrap();
+        HandlerAddress { scope, modifier: Name::no_modifier() }
+    }
+
+    #[test]
+    fn an_address_has_one_semaphore_until_its_limit_changes() {
+        let mut limits = Semaphores::default();
+        let first = limits.of(&address("a"), 1);
+        let taken = first.clone().try_acquire_owned().unwrap();
+        assert!(limits.of(&address("a"), 1).try_acquire().is_err());
+        assert!(limits.of(&address("b"), 1).try_acquire().is_ok());
+        assert!(limits.of(&address("a"), 2).try_acquire().is_ok());
+        drop(taken);
+    }
+
+    #[test]
+    fn queues_and_canvases_have_shares_of_their_own() {
+        let queue = |name: &str| ShareKey::of(&target_of_queue(&name.parse().unwrap()));
+        assert_ne!(queue("billing"), queue("search"));
+        assert_eq!(queue("billing"), queue("billing"));
+        assert_eq!(ShareKey::of(&address("a")), ShareKey::of(&address("b")));
+        assert_ne!(ShareKey::of(&address("billing")), queue("billing"));
+        let mut shares = Semaphores::default();
+        let taken = shares.of(&queue("billing"), 1).try_acquire_owned().unwrap();
+        assert!(shares.of(&queue("billing"), 1).try_acquire().is_err());
+        assert!(shares.of(&queue("search"), 1).try_acquire().is_ok());
+        drop(taken);
+    }
+
+    #[test]
+    fn unused_semaphores_are_removed() {
+        let mut limits = Semaphores::default();
+        let busy = limits.of(&address("busy"), 1);
+        for index in 0..2 * SEMAPHORES_KEPT {
+            limits.of(&address(&format!("h{index}")), 1);
+        }
+        assert!(limits.by_key.len() <= SEMAPHORES_KEPT);
+        assert!(Arc::ptr_eq(&busy, &limits.of(&address("busy"), 1)));
+    }
+}

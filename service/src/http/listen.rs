@@ -1,0 +1,339 @@
+//! `GET /v1/listen`: emitted events as server-sent events, until the caller disconnects.
+//!
+//! Listeners only receive what their credential may read, which is checked at the beginning and
+//! repeatedly afterwards. The number of listeners is limited, and none of them delays the shutdown.
+
+use std::convert::Infallible;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use futures_util::stream::unfold;
+use serde::Deserialize;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Interval, MissedTickBehavior, interval_at};
+use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
+
+use super::Api;
+use super::answer::RequestId;
+use super::body::Parameters;
+use super::client::Client;
+use super::connection::Endless;
+use super::guard::{authorization, credential, reason};
+use super::problem::{Kind, Problem};
+use super::record::Line;
+use super::shares::{LimitKey, Reservation, Tally, credential_of};
+use crate::access::{Access, Denied, Principal, Scope, canvases};
+use wakeq::internals::{Hub, HubListener};
+use wakeq::{AuditOutcome, CanvasId, ListenError, ListenItem, TopicPattern};
+
+/// How long deleting the listeners' subscription may take at shutdown.
+const CLOSING: Duration = Duration::from_secs(2);
+/// The beginning of every stream: the delay before reconnecting.
+const BEGIN: &str = "retry: 1000\n\n";
+
+const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
+
+/// Limits on concurrent listeners.
+#[derive(Clone, Copy)]
+pub(super) struct ListenerLimits {
+    /// In this process.
+    pub(super) most: usize,
+    /// With the same credential, or of the same canvas.
+    pub(super) share: usize,
+    /// How often a stream is sent a keep-alive and its credential is checked again.
+    pub(super) keep_alive: Duration,
+}
+
+/// The listeners of this process. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Listeners {
+    limits: ListenerLimits,
+    permits: Arc<Semaphore>,
+    shares: Tally<LimitKey>,
+    /// What they receive events from; `None` if nothing is broadcast.
+    hub: Option<Hub>,
+    stop: CancellationToken,
+}
+
+impl Listeners {
+    pub(super) fn new(limits: ListenerLimits, hub: Option<Hub>, stop: CancellationToken) -> Self {
+        let permits = Arc::new(Semaphore::new(limits.most));
+        Self { limits, permits, shares: Tally::new(limits.share), hub, stop }
+    }
+
+    /// Waits until the listeners' subscription is deleted.
+    pub(super) async fn finish(&self) {
+        if let Some(hub) = &self.hub {
+            hub.close(CLOSING).await;
+        }
+    }
+
+    fn acquire(
+        &self,
+        credential: Arc<str>,
+        canvases: Option<&[CanvasId]>,
+    ) -> Result<ListenerPermits, Problem> {
+        let busy = |words: String| Problem::new(Kind::TooManyRequests, words);
+        let canvases = canvases.unwrap_or_default().iter().map(|canvas| LimitKey::Canvas(*canvas));
+        let limit_keys: Vec<_> = [LimitKey::Credential(credential)].into_iter().chain(canvases).collect();
+        let ListenerLimits { most, share, .. } = self.limits;
+        let share = self.shares.reserve(&limit_keys, 1).map_err(|key| {
+            busy(format!("{key} has {share} listeners already, its share of this process: end one of them"))
+        })?;
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit =
+            permit.map_err(|_| busy(format!("this process has {most} listeners, which is its limit")))?;
+        Ok(ListenerPermits { stop: self.stop.clone(), _share: share, _permit: permit })
+    }
+}
+
+/// A listener's permits, released when it is dropped.
+struct ListenerPermits {
+    stop: CancellationToken,
+    _share: Reservation,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// A caller that may read events, and where. Checked before anything else of the request.
+pub(super) struct Reader {
+    credential: Arc<str>,
+    authorization: Option<String>,
+    /// `None` means every canvas.
+    canvases: Option<Vec<CanvasId>>,
+}
+
+impl FromRequestParts<Api> for Reader {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        let (authorization, client) =
+            (authorization(&parts.headers).map(str::to_owned), Client::of(&parts.extensions));
+        let caller = match api.access.authenticate(authorization.as_deref()).await {
+            Ok(caller) => caller,
+            Err(error) => {
+                if reason(&error).is_some() {
+                    api.shares.count_unauthenticated(client)?;
+                }
+                return Err(error.into());
+            }
+        };
+        let credential = credential_of(&caller);
+        api.shares.count_request(&credential)?;
+        let canvases = canvases(&caller, Scope::Read).map_err(|denied| match denied {
+            // The path names no canvas whose existence could be revealed.
+            Denied::NotFound => Denied::Forbidden { needed: Scope::Read },
+            denied @ (Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. }) => {
+                denied
+            }
+        })?;
+        note(api, parts, &caller, &credential, canvases.as_deref());
+        Ok(Self { credential, authorization, canvases })
+    }
+}
+
+/// Records, for the admins of each canvas, that the caller listens to it.
+fn note(api: &Api, parts: &Parts, caller: &Principal, shown: &Arc<str>, canvases: Option<&[CanvasId]>) {
+    let request = parts.extensions.get::<RequestId>().map_or("", |id| &id.0);
+    let line = |action: &str, canvas| Line {
+        outcome: AuditOutcome::Done,
+        canvas,
+        actor: Some(caller.name().to_owned()),
+        credential: credential(caller),
+        client: Client::of(&parts.extensions),
+        action: action.into(),
+        scope: None,
+        reason: None,
+    };
+    let canvases = match canvases {
+        Some(canvases) => canvases.iter().copied().map(Some).collect(),
+        None => vec![None],
+    };
+    for canvas in canvases {
+        api.audit.signed_in(shown, canvas, request, || line("sign-in", canvas));
+        api.audit.listens(line("listen", canvas), request);
+    }
+}
+
+/// Which events to listen to.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListenQuery {
+    /// A glob over `canvas:module:name`, in the syntax of Redis' `PSUBSCRIBE`: `*`, `?`, `[abc]`,
+    /// `[^a-z]`, and `\` before a character to be taken literally.
+    #[param(max_length = 512, min_length = 1, example = "*:page:*")]
+    pattern: String,
+}
+
+/// Listen to events as they are emitted
+///
+/// Sends the events of all canvases that the credential may read, as server-sent events. Each
+/// emitted event is one of the type `emitted`, with its id, and with the JSON described in
+/// docs/listeners.md as data. One of the type `missed` reports that the caller was too slow, and
+/// how many events it missed: `{"count":12}`, or `{"count":null}` if that is unknown. A comment is
+/// sent every 15 s.
+///
+/// Delivery is best effort: events may be missed, duplicated or reordered. Events from before the
+/// request are not sent, so `Last-Event-ID` has no effect.
+///
+/// Requires the scope `read` on at least one canvas. The stream ends when the credential is no
+/// longer valid, or the process stops.
+#[utoipa::path(get, path = "/v1/listen", operation_id = "listen", tag = "events", params(ListenQuery),
+    security(("bearer" = ["read"])), responses(
+    (status = 200, description = "Events, until the caller disconnects",
+        body = String, content_type = "text/event-stream"),
+    (status = 400, description = "The pattern is not valid", body = super::problem::Details,
+        content_type = "application/problem+json"),
+    (status = 401, description = "The credential is missing or not valid",
+        body = super::problem::Details,
+        content_type = "application/problem+json"),
+    (status = 403, description = "The credential may not read any canvas",
+        body = super::problem::Details,
+        content_type = "application/problem+json"),
+    (status = 404, description = "Events are not broadcast here; set WAKEQ_BROADCAST",
+        body = super::problem::Details,
+        content_type = "application/problem+json"),
+    (status = "default",
+        description = "An error that any request can receive, or `too-many-requests` if there are \
+                       too many listeners",
+        body = super::problem::Details, content_type = "application/problem+json")))]
+pub(super) async fn listen(
+    State(api): State<Api>,
+    reader: Reader,
+    Parameters(query): Parameters<ListenQuery>,
+) -> Result<Response, Problem> {
+    // An invalid pattern is reported even if nothing is broadcast.
+    query.pattern.parse::<TopicPattern>().map_err(ListenError::from)?;
+    let hub = api.listeners.hub.as_ref().ok_or(ListenError::Off)?;
+    let permits = api.listeners.acquire(Arc::clone(&reader.credential), reader.canvases.as_deref())?;
+    let listener = hub.listen(reader.canvases.as_deref(), &query.pattern).await?;
+    let keep_alive = api.listeners.limits.keep_alive;
+    let mut ticks = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let stream = EventStream { listener, reader, access: api.access.clone(), permits, ticks, begun: false };
+    let body = Body::from_stream(unfold(stream, EventStream::next));
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CONNECTION, HeaderValue::from_static("close")),
+        (NO_BUFFER, HeaderValue::from_static("no")),
+    ];
+    let mut response = (headers, body).into_response();
+    response.extensions_mut().insert(Endless);
+    Ok(response)
+}
+
+/// The events sent to one caller.
+struct EventStream {
+    /// Dropped before the permits.
+    listener: HubListener,
+    reader: Reader,
+    access: Access,
+    permits: ListenerPermits,
+    ticks: Interval,
+    begun: bool,
+}
+
+impl EventStream {
+    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
+        if !std::mem::replace(&mut self.begun, true) {
+            return Some((Ok(BEGIN.into()), self));
+        }
+        let stop = self.permits.stop.clone();
+        let text = tokio::select! {
+            biased;
+            () = stop.cancelled() => return None,
+            _ = self.ticks.tick() => {
+                if !self.may_continue().await {
+                    return None;
+                }
+                ": still here\n\n".to_owned()
+            }
+            item = self.listener.next() => frame(&item?),
+        };
+        Some((Ok(text.into()), self))
+    }
+
+    /// Whether the credential is still valid for the same canvases. If not, the stream ends, and
+    /// the caller finds out why when it reconnects.
+    async fn may_continue(&self) -> bool {
+        match self.access.authenticate(self.reader.authorization.as_deref()).await {
+            Ok(caller) => canvases(&caller, Scope::Read).as_ref() == Ok(&self.reader.canvases),
+            Err(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a listener has to reconnect");
+                false
+            }
+        }
+    }
+}
+
+/// One server-sent event.
+fn frame(item: &ListenItem) -> String {
+    let mut text = String::new();
+    // Writing to a string can't fail.
+    let _ = match item {
+        ListenItem::Event(event) => {
+            write!(text, "event: emitted\nid: {}\ndata: {}\n\n", event.id, event.body())
+        }
+        ListenItem::Missed(Some(count)) => write!(text, "event: missed\ndata: {{\"count\":{count}}}\n\n"),
+        ListenItem::Missed(None) => write!(text, "event: missed\ndata: {{\"count\":null}}\n\n"),
+    };
+    text
+}
+
+impl From<ListenError> for Problem {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::Pattern(_) => Self::bad_request(error.to_string()),
+            ListenError::Off => Self::new(Kind::NotFound, error.to_string()),
+            ListenError::Ending => Self::new(Kind::Unavailable, "this process is shutting down: try again"),
+            ListenError::Broker { .. } => Self::unavailable("the broadcast transport", &error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    /// Four keys of one canvas exhaust its share, but not the process.
+    #[test]
+    fn places_are_bounded_for_each_caller_each_canvas_and_all() {
+        let limits = ListenerLimits { most: 5, share: 2, keep_alive: Duration::from_secs(15) };
+        let listeners = Listeners::new(limits, None, CancellationToken::new());
+        let (own, other) = ([CanvasId(Uuid::from_u128(1))], [CanvasId(Uuid::from_u128(2))]);
+        let acquire = |name: &str, canvases: Option<&[CanvasId]>| listeners.acquire(name.into(), canvases);
+        let mut held: Vec<_> =
+            ["a", "b"].iter().map(|name| acquire(name, Some(&own)).ok().unwrap()).collect();
+        for name in ["c", "d"] {
+            assert_eq!(
+                acquire(name, Some(&own)).err().unwrap().kind,
+                Kind::TooManyRequests,
+                "of the same canvas"
+            );
+        }
+        held.extend([acquire("e", None), acquire("e", None)].map(|permits| permits.ok().unwrap()));
+        assert!(acquire("e", None).is_err(), "the same credential");
+        held.push(acquire("f", Some(&other)).ok().unwrap());
+        assert!(acquire("g", Some(&other)).is_err(), "no room for anybody");
+        assert_eq!(listeners.shares.len(), 6, "who was refused has taken nothing");
+        held.remove(0);
+        held.push(acquire("c", Some(&own)).ok().unwrap());
+        drop(held);
+        assert_eq!(listeners.shares.len(), 0, "nobody is remembered");
+    }
+
+    #[test]
+    fn what_was_missed_is_a_server_sent_event() {
+        assert_eq!(frame(&ListenItem::Missed(Some(12))), "event: missed\ndata: {\"count\":12}\n\n");
+        assert_eq!(frame(&ListenItem::Missed(None)), "event: missed\ndata: {\"count\":null}\n\n");
+    }
+}

@@ -1,0 +1,189 @@
+//! The HTTP API: all routes on one screen, each with the scopes that it needs.
+//!
+//! Parses requests, authorizes callers and passes on; what an event is, and what becomes of it, is
+//! decided elsewhere.
+
+mod admin;
+mod answer;
+mod body;
+mod bytes;
+mod client;
+mod connection;
+mod crons;
+mod dead_events;
+mod emit;
+mod entities;
+mod events;
+mod groups;
+mod guard;
+mod handlers;
+mod health;
+mod leases;
+mod limits;
+mod listen;
+mod log;
+mod objects;
+mod openapi;
+mod own;
+mod paging;
+mod problem;
+mod pulls;
+mod push;
+mod queues;
+mod quotas;
+mod recent_canvases;
+mod record;
+mod server;
+mod shares;
+mod targets;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::access::{Access, Scope};
+use crate::delivery::Deliverer;
+use guard::GuardedRoutes;
+use health::Readiness;
+use limits::Limits;
+use listen::Listeners;
+use pulls::PullState;
+use push::Push;
+use recent_canvases::RecentCanvases;
+use record::AuditBuffer;
+use shares::Shares;
+use wakeq::internals::telemetry::HttpMetrics;
+use wakeq::{Admin, Entities, Log, OwnDeployment, Queue};
+
+pub use server::{HttpConfig, HttpError, HttpServer};
+
+/// The state of the request handlers. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Api {
+    queue: Queue,
+    admin: Admin,
+    entities: Entities,
+    log: Log,
+    access: Access,
+    deliverer: Deliverer,
+    /// Identifies deliveries that this deployment sent itself.
+    own: Arc<OwnDeployment>,
+    limits: Limits,
+    shares: Shares,
+    recent_canvases: Arc<RecentCanvases>,
+    audit: AuditBuffer,
+    readiness: Arc<Readiness>,
+    push: Push,
+    pulls: PullState,
+    listeners: Listeners,
+}
+
+/// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
+fn router(api: &Api, docs: bool) -> Router {
+    let (router, document) = routes(api).split_for_parts();
+    let pages = if docs { openapi::pages(document) } else { Router::new() };
+    router
+        .merge(pages)
+        .fallback(async || problem::Problem::not_found())
+        .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
+        .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
+        .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
+        .with_state(api.clone())
+}
+
+/// The first five routes authenticate their callers themselves: they concern no canvas, or several.
+fn routes(api: &Api) -> OpenApiRouter<Api> {
+    OpenApiRouter::with_openapi(openapi::base())
+        .routes(routes!(health::alive))
+        .routes(routes!(health::ready))
+        .routes(routes!(push::push))
+        .routes(routes!(push::wake))
+        .routes(routes!(listen::listen))
+        .merge(guarded(api).into_router())
+}
+
+/// The routes that need a credential, each next to its scopes.
+fn guarded(api: &Api) -> GuardedRoutes {
+    of_the_platform(of_a_canvas(GuardedRoutes::new(api)))
+}
+
+fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        .emitting(routes!(emit::one))
+        .emitting(routes!(emit::batch))
+        .on(Scope::Read, routes!(events::list))
+        .on(Scope::Read, routes!(events::one))
+        .on(Scope::Operate, routes!(events::cancel))
+        .on(Scope::Operate, routes!(events::run_now))
+        .on(Scope::Read, routes!(handlers::list))
+        .on(Scope::Read, routes!(handlers::one))
+        // A target receives the events of its handler, so registering one includes reading.
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put))
+        .on(Scope::Operate, routes!(targets::delete))
+        .on(Scope::Read, routes!(targets::one))
+        .on_both([Scope::Operate, Scope::Read], routes!(targets::put_modifier))
+        .on(Scope::Operate, routes!(targets::delete_modifier))
+        .on(Scope::Operate, routes!(handlers::pause, handlers::unpause))
+        .on(Scope::Operate, routes!(handlers::purge))
+        .on(Scope::Read, routes!(handlers::depth))
+        .on(Scope::Read, routes!(crons::list))
+        .on(Scope::Read, routes!(crons::one))
+        // A cron emits events.
+        .on_both([Scope::Operate, Scope::Emit], routes!(crons::put))
+        .on(Scope::Operate, routes!(crons::delete))
+        .on(Scope::Operate, routes!(crons::pause, crons::unpause))
+        .on(Scope::Read, routes!(objects::halted))
+        .on(Scope::Read, routes!(objects::one))
+        .on(Scope::Read, routes!(objects::tombstones))
+        .on(Scope::Operate, routes!(objects::skip))
+        .emitting(routes!(emit::change))
+        .on(Scope::Read, routes!(entities::list))
+        .on(Scope::Read, routes!(entities::status))
+        .on(Scope::Read, routes!(entities::one))
+        .on(Scope::Emit, routes!(entities::send))
+        .on(Scope::Admin, routes!(entities::erase))
+        .on(Scope::Emit, routes!(log::append))
+        .on(Scope::Read, routes!(log::read))
+        .on(Scope::Read, routes!(dead_events::list))
+        .on(Scope::Operate, routes!(dead_events::redrive_one))
+        .on(Scope::Operate, routes!(dead_events::redrive))
+        .on(Scope::Operate, routes!(dead_events::delete))
+        .on(Scope::Read, routes!(quotas::list))
+        .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
+        .on(Scope::Admin, routes!(admin::audit))
+        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
+        .on(Scope::Admin, routes!(admin::revoke_key))
+}
+
+fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
+    guarded
+        // Tenants may not set their own quotas.
+        .everywhere([Scope::Admin], routes!(quotas::set, quotas::unset))
+        // A queue receives the events of every canvas.
+        .everywhere([Scope::Operate, Scope::Read], routes!(queues::put))
+        .everywhere([Scope::Read], routes!(queues::list))
+        .everywhere([Scope::Read], routes!(queues::one))
+        .everywhere([Scope::Operate], routes!(queues::delete))
+        .everywhere([Scope::Read], routes!(queues::depth))
+        .everywhere([Scope::Read], routes!(queues::facets))
+        .everywhere([Scope::Operate], routes!(queues::set_facet))
+        // Leased copies contain the values of events.
+        .everywhere([Scope::Operate, Scope::Read], routes!(pulls::lease))
+        .everywhere([Scope::Operate], routes!(pulls::extend))
+        .everywhere([Scope::Operate], routes!(pulls::complete))
+        .everywhere([Scope::Operate], routes!(pulls::release))
+        .everywhere([Scope::Read], routes!(leases::list))
+        .everywhere([Scope::Operate], routes!(leases::end))
+        // A group reads the log of every canvas.
+        .everywhere([Scope::Read], routes!(groups::nodes))
+        .everywhere([Scope::Read], routes!(groups::list))
+        .everywhere([Scope::Read], routes!(groups::one))
+        .everywhere([Scope::Operate], routes!(groups::reset))
+        .everywhere([Scope::Operate], routes!(groups::recover))
+        .everywhere([Scope::Operate], routes!(groups::remove))
+        .everywhere([Scope::Read], routes!(groups::dead))
+        .everywhere([Scope::Operate], routes!(groups::redrive))
+}

@@ -1,0 +1,465 @@
+//! Errors as callers see them: problem details (RFC 9457) with stable types.
+//!
+//! Messages never repeat a payload or a secret that the caller sent, nor a message of the database.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::access::{AccessError, Denied, Unauthenticated};
+use wakeq::{AdminError, EmitError, EntityError, EventError, InvalidName, JsonError, LogError, StoreError};
+
+macro_rules! kinds {
+    ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
+        /// The types of problems.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Kind {
+            $($(#[doc = $doc])* $kind,)*
+        }
+
+        impl Kind {
+            /// All of them, ordered by status.
+            pub(super) const ALL: &[Self] = &[$(Self::$kind,)*];
+
+            /// The last part of the type.
+            pub(super) fn slug(self) -> &'static str {
+                match self { $(Self::$kind => $slug,)* }
+            }
+
+            /// Its HTTP status.
+            pub(super) fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status,)* }
+            }
+
+            fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The request itself is wrong and has to be changed.
+    BadRequest "bad-request" BAD_REQUEST "The request is not valid";
+    /// No valid credential.
+    Unauthenticated "unauthenticated" UNAUTHORIZED "A valid credential is required";
+    /// The credential does not allow it.
+    Forbidden "forbidden" FORBIDDEN "The credential does not allow this";
+    /// It does not exist, or is on a canvas on which the credential has no grants.
+    NotFound "not-found" NOT_FOUND "Not found";
+    /// The resource does not have this method.
+    MethodNotAllowed "method-not-allowed" METHOD_NOT_ALLOWED "Method not allowed";
+    /// The request arrived too slowly.
+    Timeout "timeout" REQUEST_TIMEOUT "The request took too long to arrive";
+    /// The event is running.
+    NotWaiting "not-waiting" CONFLICT "The event is not waiting";
+    /// The chosen id belongs to another event.
+    IdTaken "id-taken" CONFLICT "The id is taken";
+    /// The first request with this key is still in progress.
+    IdempotencyInProgress "idempotency-in-progress" CONFLICT "A request with this Idempotency-Key is in progress";
+    /// The caller has to remove an obstacle first.
+    Conflict "conflict" CONFLICT "The request conflicts with the current state";
+    /// A stream of the log is not in the expected state.
+    ConditionFailed "condition-failed" CONFLICT "The expected condition does not hold";
+    /// The lease of a copy is over.
+    LeaseOver "lease-over" GONE "The lease is over";
+    /// It exceeds the size limit.
+    TooLarge "too-large" PAYLOAD_TOO_LARGE "The request is too large";
+    /// The content type is not supported.
+    UnsupportedMediaType "unsupported-media-type" UNSUPPORTED_MEDIA_TYPE "The content type is not supported";
+    /// The canvas has reached a quota whose use does not shrink by itself.
+    QuotaReached "quota-reached" CONFLICT "The canvas has reached a quota";
+    /// The key was used for another request.
+    IdempotencyMismatch "idempotency-mismatch" UNPROCESSABLE_ENTITY "The Idempotency-Key was used for another request";
+    /// The process, or the caller's share of it, has reached a limit on requests.
+    TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
+    /// The canvas has reached a quota whose use shrinks as work is done.
+    QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota for unfinished work";
+    /// The header exceeds the size limit.
+    HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
+    /// A bug in the service.
+    Internal "internal" INTERNAL_SERVER_ERROR "Internal error";
+    /// Something that the service needs is unavailable.
+    Unavailable "unavailable" SERVICE_UNAVAILABLE "The service is unavailable";
+}
+
+/// A problem to be reported to the caller.
+#[derive(Clone, Debug)]
+pub(super) struct Problem {
+    pub(super) kind: Kind,
+    detail: Cow<'static, str>,
+    /// The value of `retry-after`, for problems that pass with time.
+    retry_after_s: u64,
+    /// Whether to delay the answer, because clients that are refused at once retry at once.
+    delayed: bool,
+}
+
+/// A problem as `application/problem+json` (RFC 9457).
+#[derive(Serialize, ToSchema)]
+#[schema(as = Problem)]
+pub(super) struct Details<'a> {
+    /// `urn:wakeq:problem:` and the stable name of the type.
+    #[serde(rename = "type")]
+    #[schema(example = "urn:wakeq:problem:not-found")]
+    kind: String,
+    /// The same for every problem of a type.
+    title: &'static str,
+    /// The HTTP status.
+    #[schema(example = 404, minimum = 400, maximum = 599)]
+    status: u16,
+    /// What is wrong in this case, and what to do.
+    detail: &'a str,
+    /// The request's id, as in the `x-request-id` header.
+    request_id: &'a str,
+}
+
+impl Problem {
+    pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), retry_after_s: 1, delayed: false }
+    }
+
+    /// Sets how long to wait, rounded up to whole seconds, at least one.
+    pub(super) fn retry_after(self, wait: Duration) -> Self {
+        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        Self { retry_after_s: seconds.max(1), ..self }
+    }
+
+    /// Delays the answer: a client that exceeded its share is likely to retry at once.
+    pub(super) fn delayed(self) -> Self {
+        Self { delayed: true, ..self }
+    }
+
+    pub(super) fn is_delayed(&self) -> bool {
+        self.delayed
+    }
+
+    pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(Kind::BadRequest, detail)
+    }
+
+    /// The same answer for what does not exist and for what the caller may not know of.
+    pub(super) fn not_found() -> Self {
+        Self::new(
+            Kind::NotFound,
+            "no such resource on this canvas, or none that this credential has access to",
+        )
+    }
+
+    /// A bug: logged with all details, reported without any.
+    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error, "a request failed because of a bug in wakeq");
+        Self::new(Kind::Internal, "a bug in the service; its log has the details under this request id")
+    }
+
+    /// Something is unavailable: logged with all details, reported in general terms.
+    pub(super) fn unavailable(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::warn!(error, what, "a request failed because something is unavailable");
+        Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"))
+    }
+
+    /// The error occurred after the change was made; a worker does the rest.
+    fn after_the_change(self) -> Self {
+        let detail = format!(
+            "the change was made, but waking the events was interrupted, and a worker continues \
+             within a minute: {}",
+            self.detail
+        );
+        Self::new(self.kind, detail)
+    }
+
+    /// The problem for a bare status that none of our handlers set.
+    pub(super) fn of_status(status: StatusCode) -> Self {
+        let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
+        match kind {
+            Some(Kind::NotFound) => Self::not_found(),
+            Some(kind) => Self::new(kind, "see the documentation of this service at /docs"),
+            None if status.is_server_error() => {
+                Self::new(Kind::Internal, "a bug in the service; its log has the details")
+            }
+            None => Self::bad_request("see the documentation of this service at /docs"),
+        }
+    }
+
+    /// The body, for the request with this id.
+    pub(super) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
+        Details {
+            kind: format!("urn:wakeq:problem:{}", self.kind.slug()),
+            title: self.kind.title(),
+            status: self.kind.status().as_u16(),
+            detail: &self.detail,
+            request_id,
+        }
+    }
+}
+
+/// Without a body: the outermost layer writes it, since it knows the request's id.
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.kind.status().into_response();
+        let headers = response.headers_mut();
+        match self.kind {
+            Kind::Unauthenticated => {
+                headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"wakeq\""));
+            }
+            Kind::TooManyRequests | Kind::Unavailable | Kind::IdempotencyInProgress => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from(self.retry_after_s));
+            }
+            Kind::QuotaExceeded => {
+                headers.insert(header::RETRY_AFTER, HeaderValue::from_static("10"));
+            }
+            // The rest of the request is not read.
+            Kind::TooLarge | Kind::Timeout => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Kind::BadRequest
+            | Kind::Forbidden
+            | Kind::NotFound
+            | Kind::MethodNotAllowed
+            | Kind::NotWaiting
+            | Kind::IdTaken
+            | Kind::Conflict
+            | Kind::ConditionFailed
+            | Kind::LeaseOver
+            | Kind::QuotaReached
+            | Kind::UnsupportedMediaType
+            | Kind::IdempotencyMismatch
+            | Kind::HeadersTooLarge
+            | Kind::Internal => {}
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Overloaded => {
+                Self::new(Kind::Unavailable, "this process is at its limit of waiting emits: try again")
+            }
+            StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
+                Self::unavailable("the database", &error)
+            }
+            StoreError::Quota(exceeded) => {
+                let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
+                Self::new(kind, error.to_string())
+            }
+            StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema", &error),
+            error if error.is_contention() => Self::unavailable("a lock in the database", error),
+            StoreError::Refused { .. }
+            | StoreError::Migration(_)
+            | StoreError::UnsafeDurability { .. }
+            | StoreError::Timing(_)
+            | StoreError::OtherTiming { .. }
+            | StoreError::Config(_)
+            | StoreError::Defect => Self::internal(&error),
+        }
+    }
+}
+
+impl From<LogError> for Problem {
+    fn from(error: LogError) -> Self {
+        match error {
+            LogError::Condition { .. } => Self::new(Kind::ConditionFailed, error.to_string()),
+            LogError::TooLarge { .. } | LogError::CallTooLarge { .. } => {
+                Self::new(Kind::TooLarge, error.to_string())
+            }
+            LogError::Event(_)
+            | LogError::TooMany(_)
+            | LogError::Limit(_)
+            | LogError::Category(_)
+            | LogError::Canvas(_) => Self::bad_request(error.to_string()),
+            LogError::Busy(error) => {
+                Self::unavailable("a stream of the log, held by other transactions,", &error)
+            }
+            LogError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<EventError> for Problem {
+    fn from(error: EventError) -> Self {
+        match error {
+            EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
+            // The parser's message may quote the payload.
+            EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
+            EventError::Name(_)
+            | EventError::Object(_)
+            | EventError::Value(_)
+            | EventError::Trace(_)
+            | EventError::TooLate
+            | EventError::LogName(_)
+            | EventError::ReservedCategory(_)
+            | EventError::ReservedModule(_)
+            | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
+        }
+    }
+}
+
+impl From<InvalidName> for Problem {
+    fn from(error: InvalidName) -> Self {
+        Self::bad_request(error.to_string())
+    }
+}
+
+impl From<AdminError> for Problem {
+    fn from(error: AdminError) -> Self {
+        match error {
+            AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
+            AdminError::Invalid(words) => Self::bad_request(words),
+            AdminError::NotFound(_)
+            | AdminError::NoCron(_)
+            | AdminError::NoTarget(_)
+            | AdminError::NoQueue(_)
+            | AdminError::NoGroup(_) => Self::not_found(),
+            AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
+            AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
+            AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
+            AdminError::NoSource(..) => Self::bad_request(error.to_string()),
+            AdminError::UnreadableCron(_) | AdminError::GroupInUse(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
+            AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
+            AdminError::Cursor => Self::bad_request(error.to_string()),
+            AdminError::NotWaiting(_) => {
+                Self::new(Kind::NotWaiting, "the event is running: try again when it has ended")
+            }
+            AdminError::TooManyQueues | AdminError::TooCostlyPatterns | AdminError::QueuesChange => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
+            AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
+            AdminError::NoRandomness => Self::internal(&error),
+            AdminError::Store(error) => error.into(),
+            AdminError::Wake(ref waking) => match waking.of_store() {
+                Some(error) => Self::from(error.clone()).after_the_change(),
+                None => Self::unavailable("Pub/Sub (the change was made, and workers continue)", &error),
+            },
+        }
+    }
+}
+
+impl From<EmitError> for Problem {
+    fn from(error: EmitError) -> Self {
+        match error {
+            EmitError::Event(error) => error.into(),
+            EmitError::Store(error) => error.into(),
+            EmitError::ObjectBusy(_) => {
+                let words = "others are emitting on this object, or a transaction holds it: try again";
+                Self::new(Kind::Unavailable, words)
+            }
+            EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
+            EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
+            EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
+                Self::bad_request(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<EntityError> for Problem {
+    fn from(error: EntityError) -> Self {
+        match error {
+            EntityError::Event(error) => error.into(),
+            EntityError::Store(error) => error.into(),
+            EntityError::Busy(..) => Self::new(Kind::Unavailable, error.to_string()),
+            EntityError::Taken(_) => Self::new(
+                Kind::IdTaken,
+                "the id belongs to an event of another entity, or to an erasure: choose another one",
+            ),
+            EntityError::Entity(_)
+            | EntityError::Cursor(_)
+            | EntityError::TooMany(_)
+            | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
+        }
+    }
+}
+
+impl From<AccessError> for Problem {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Invalid(words) => Self::bad_request(words),
+            AccessError::TwoLive { .. } | AccessError::Busy { .. } => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
+            AccessError::Store(error) => error.into(),
+            AccessError::NoRandomness(_) | AccessError::Config(_) | AccessError::Tls(_) => {
+                Self::internal(&error)
+            }
+        }
+    }
+}
+
+impl From<Denied> for Problem {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NotFound => Self::not_found(),
+            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
+                Self::new(Kind::Forbidden, denied.to_string())
+            }
+        }
+    }
+}
+
+impl From<Unauthenticated> for Problem {
+    fn from(error: Unauthenticated) -> Self {
+        match error {
+            Unauthenticated::Unavailable(_) => Self::unavailable("the verification of credentials", &error),
+            Unauthenticated::Missing | Unauthenticated::Malformed | Unauthenticated::Unknown(_) => Self::new(
+                Kind::Unauthenticated,
+                "send `Authorization: Bearer` with a key or a Google ID token that is valid here",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_is_documented() {
+        let document = include_str!("../../../docs/http.md");
+        let rows = document.lines().filter_map(|line| line.strip_prefix("| `"));
+        let rows: Vec<_> =
+            rows.filter(|row| row.split(" | ").count() == 3).map(|row| row.split(" | ")).collect();
+        for kind in Kind::ALL {
+            let (slug, status) = (format!("{}`", kind.slug()), kind.status().as_u16().to_string());
+            let found = rows.iter().filter(|row| {
+                let mut cells = (*row).clone();
+                cells.next() == Some(&slug) && cells.next() == Some(&status)
+            });
+            assert_eq!(found.count(), 1, "docs/http.md has to list `{}` with its status", kind.slug());
+        }
+        let types =
+            rows.iter().filter(|row| (*row).clone().nth(1).is_some_and(|cell| cell.parse::<u16>().is_ok()));
+        assert_eq!(types.count(), Kind::ALL.len(), "docs/http.md lists a type that there is not");
+    }
+
+    /// The caller that lifted a rule must not look for the fault in Pub/Sub if it was the database,
+    /// nor believe that nothing was changed.
+    #[test]
+    fn a_database_that_fails_while_waking_is_named_and_the_change_is_made() {
+        let slow =
+            StoreError::TimedOut { statement: "wake", after: std::time::Duration::from_secs(6), ended: true };
+        for (error, kind) in [(slow, Kind::Unavailable), (StoreError::Defect, Kind::Internal)] {
+            let problem = Problem::from(AdminError::Wake(error.into()));
+            assert_eq!(problem.kind, kind);
+            assert!(problem.detail.starts_with("the change was made"), "{}", problem.detail);
+            assert!(!problem.detail.contains("Pub/Sub"), "{}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn every_error_status_has_a_problem_type() {
+        for status in (400..600).filter_map(|status| StatusCode::from_u16(status).ok()) {
+            let problem = Problem::of_status(status);
+            assert_eq!(problem.kind.status().is_server_error(), status.is_server_error(), "{status}");
+        }
+    }
+}

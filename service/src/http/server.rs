@@ -1,0 +1,341 @@
+//! The server of the API: connections, their limits, and an orderly shutdown. HTTP/1.1 without TLS:
+//! the load balancer in front of it has the certificate.
+
+mod config;
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use hyper::server::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::client::{Client, Proxies};
+use super::connection::{ConnectionState, ReportingService, TimedStream};
+use super::listen::Listeners;
+use super::pulls::PullState;
+use super::push::Push;
+use super::record::AuditBuffer;
+use super::shares::{Reservation, Shares, Tally};
+use super::{Api, answer, router};
+use crate::access::{Access, AccessConfig, AccessError};
+use crate::delivery::{Deliverer, DeliveryError};
+use wakeq::internals::Hub;
+use wakeq::notify::Notifier;
+use wakeq::{Admin, Entities, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
+
+pub use config::HttpConfig;
+
+/// Maximum size of a request's line and headers, in bytes.
+const HEADER_BYTES: usize = 32 * 1024;
+/// Maximum number of header fields.
+const HEADER_FIELDS: usize = 64;
+/// How long the answer to lifting a rule waits for events to be woken; the remaining ones follow in
+/// the background.
+const WAKING: Duration = Duration::from_secs(2);
+/// How long the shutdown waits for broadcasts of what was emitted here.
+const BROADCASTING: Duration = Duration::from_secs(1);
+/// How long, and for how many bytes, a closing connection is still read. Closing it with unread
+/// bytes would reset it, and the peer would lose the answer.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1024 * 1024;
+/// Maximum number of connections being refused with an answer; beyond it they are closed without
+/// one.
+const TURNED_AWAY_MAX: usize = 64;
+/// Minimum time between two warnings that connections can't be accepted, and the pause after each
+/// failure.
+const COMPLAINT: Duration = Duration::from_secs(10);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the API can't be served.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The configuration is invalid.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The access configuration is invalid.
+    #[error(transparent)]
+    Access(#[from] AccessError),
+    /// The delivery configuration is invalid.
+    #[error(transparent)]
+    Delivery(#[from] DeliveryError),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The address can't be listened on.
+    #[error("can't listen on {address}: choose another port (PORT), or stop the process that uses it")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// The cause.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// Serves the API.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use wakeq_service::http::{HttpConfig, HttpServer};
+/// use wakeq::{Store, notify::Notifier};
+///
+/// # async fn example(store: Store, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
+/// let server = HttpServer::bind(store, notifier, HttpConfig::default()).await?;
+/// println!("listening on {}", server.local_address());
+/// let (signal, stop) = (wakeq::shutdown_signal()?, server.stop_token());
+/// tokio::spawn(async move {
+///     signal.await;
+///     stop.cancel();
+/// });
+/// server.run().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct HttpServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    api: Api,
+    config: HttpConfig,
+    stop: CancellationToken,
+}
+
+impl HttpServer {
+    /// Listens on the address; connections are accepted once [`HttpServer::run`] is called.
+    pub async fn bind(
+        store: Store,
+        notifier: Arc<dyn Notifier>,
+        config: HttpConfig,
+    ) -> Result<Self, HttpError> {
+        config.check()?;
+        let queue_config =
+            QueueConfig { payload_limit_bytes: config.body_limit_bytes, ..QueueConfig::default() };
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier))
+            .patience(WAKING)
+            .canvas_event_rate(config.canvas_event_rate);
+        let stop = CancellationToken::new();
+        let log = Log::new(store.clone(), notifier.as_ref()).with_payload_limit(config.body_limit_bytes);
+        let queue = Queue::new(store.clone(), notifier, queue_config);
+        let hub = queue.broadcasts().cloned().map(Hub::new);
+        let access = Access::new(store.clone(), config.access.clone())?;
+        access.prepare().await?;
+        let api = Api {
+            own: own_deployment(&store, &config).await?,
+            log,
+            entities: Entities::new(queue.clone()),
+            queue,
+            access,
+            deliverer: Deliverer::new(config.delivery.clone())?,
+            limits: config.limits(),
+            shares: Shares::new(config.share_limits()),
+            recent_canvases: Arc::default(),
+            audit: AuditBuffer::start(&admin),
+            readiness: Arc::default(),
+            push: Push::new(config.retention),
+            pulls: PullState::new(stop.clone()),
+            listeners: Listeners::new(config.listener_limits(), hub, stop.clone()),
+            admin,
+        };
+        let failed = |source| HttpError::Address { address: config.address, source };
+        let listener = TcpListener::bind(config.address).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        Ok(Self { listener, address, api, config, stop })
+    }
+
+    /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
+    /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
+    /// the future is dropped: `run` has to see to it that its work continues, as [`PushRunner`]
+    /// does, which has an example.
+    ///
+    /// [`PushRunner`]: crate::PushRunner
+    pub fn on_push<F, R, E>(mut self, run: F) -> Result<Self, HttpError>
+    where
+        F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<(), E>> + Send + 'static,
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        if !self.api.access.takes_pushes() {
+            return Err(HttpError::Config(
+                "no account may push: set the audience and the accounts in AccessConfig::push",
+            ));
+        }
+        self.api.push.set_runner(run);
+        Ok(self)
+    }
+
+    /// The address that it listens on, with the actual port if port 0 was configured.
+    pub fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Cancelling this token shuts the server down.
+    pub fn stop_token(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
+    /// Serves until [`HttpServer::stop_token`] is cancelled. Then it accepts no new connections,
+    /// lets requests finish within the grace period, and cuts off the rest.
+    pub async fn run(self) {
+        let router = router(&self.api, self.config.docs);
+        let permits = Arc::new(Semaphore::new(self.config.max_connections));
+        let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
+        let limits = self.config.connection_limits(&permits);
+        let connections = TaskTracker::new();
+        let cut = CancellationToken::new();
+        let addresses = Tally::new(self.config.share_of(self.config.max_connections));
+        let proxies = Proxies::new(&self.config.trusted_proxies);
+        while let Some((stream, peer)) = self.accept().await {
+            let permit = match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => reserve_for_address(&addresses, &proxies, peer.ip()).map(|own| (permit, own)),
+                Err(_) => Err(503),
+            };
+            let permit = match permit {
+                Ok(permit) => permit,
+                Err(status) => {
+                    if let Ok(permit) = Arc::clone(&refusal_permits).try_acquire_owned() {
+                        connections.spawn(async move {
+                            turn_away(stream, status).await;
+                            drop(permit);
+                        });
+                    }
+                    continue;
+                }
+            };
+            // Answers are written as a whole, which Nagle's algorithm would only delay.
+            if let Err(error) = stream.set_nodelay(true) {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended at once");
+                continue;
+            }
+            let state = ConnectionState::new();
+            let service = ReportingService {
+                router: router.clone(),
+                state: state.clone(),
+                peer,
+                proxies: proxies.clone(),
+            };
+            let stream = TimedStream::new(stream, state, limits.clone());
+            let serving = serve(stream, service, self.stop.clone());
+            let cut = cut.clone();
+            connections.spawn(async move {
+                cut.run_until_cancelled(serving).await;
+                drop(permit);
+            });
+        }
+        // New connections are refused from now on, so that clients turn to another process.
+        drop(self.listener);
+        connections.close();
+        if tokio::time::timeout(self.config.shutdown_grace, connections.wait()).await.is_err() {
+            tracing::warn!(connections = connections.len(), "requests cut off: they outlasted the grace");
+            cut.cancel();
+            connections.wait().await;
+        }
+        self.api.listeners.finish().await;
+        if let Some(broadcasts) = self.api.queue.broadcasts() {
+            broadcasts.flush(BROADCASTING).await;
+        }
+        self.api.audit.finish().await;
+    }
+
+    /// Accepts the next connection; `None` once the server has to stop.
+    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
+        let mut complained: Option<Instant> = None;
+        loop {
+            match self.stop.run_until_cancelled(self.listener.accept()).await? {
+                Ok(accepted) => return Some(accepted),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of file descriptors or memory: this passes as connections end.
+                    if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "no connection can be accepted now");
+                        complained = Some(Instant::now());
+                    }
+                    self.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
+                }
+            }
+        }
+    }
+}
+
+/// Registers the names under which this deployment is served, so that no process delivers to them;
+/// returns the deployment with all its names.
+async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDeployment>, HttpError> {
+    let AccessConfig { audiences, push, .. } = &config.access;
+    let names: Vec<String> =
+        [&config.own_origins, audiences, &push.audiences].into_iter().flatten().cloned().collect();
+    if names.iter().any(|name| name.len() > OwnDeployment::NAME_BYTES_MAX) {
+        return Err(HttpError::Config("an own origin or audience must have at most 2,048 bytes"));
+    }
+    if !store.add_own_names(&names).await? {
+        tracing::warn!("the deployment has 100 own names already: remove old ones from wakeq.deployment");
+    }
+    Ok(Arc::new(store.own_deployment().await?))
+}
+
+/// Reserves one of the connections of a client address, of which trusted proxies need none;
+/// otherwise returns the status to refuse with.
+fn reserve_for_address(
+    addresses: &Tally<IpAddr>,
+    proxies: &Proxies,
+    peer: IpAddr,
+) -> Result<Option<Reservation>, u16> {
+    if proxies.has(peer) {
+        return Ok(None);
+    }
+    let network = Client(peer.to_canonical()).network();
+    addresses.reserve(&[network], 1).map(Some).map_err(|_| 429)
+}
+
+/// Serves a connection until it ends; after a shutdown request, until its current request ends.
+async fn serve(stream: TimedStream<TcpStream>, service: ReportingService, stop: CancellationToken) {
+    let mut connection = http1::Builder::new()
+        .header_read_timeout(None)
+        .max_buf_size(HEADER_BYTES)
+        .max_header_size(HEADER_BYTES)
+        .max_headers(HEADER_FIELDS)
+        .serve_connection(TokioIo::new(stream), service);
+    let ended = tokio::select! {
+        ended = poll_fn(|context| connection.poll_without_shutdown(context)) => ended,
+        () = stop.cancelled() => {
+            Pin::new(&mut connection).graceful_shutdown();
+            poll_fn(|context| connection.poll_without_shutdown(context)).await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(error = &error as &dyn std::error::Error, "a connection ended early");
+    }
+    linger(connection.into_parts().io.into_inner().into_stream()).await;
+}
+
+/// Closes the connection once the peer has received the answer.
+async fn linger(mut stream: TcpStream) {
+    let ending = async {
+        stream.shutdown().await?;
+        let (mut scrap, mut left) = (vec![0; 8192], LINGER_BYTES);
+        while left > 0 {
+            match stream.read(&mut scrap).await? {
+                0 => break,
+                read => left = left.saturating_sub(read),
+            }
+        }
+        Ok::<(), std::io::Error>(())
+    };
+    // The outcome is irrelevant: no one is left to report it to.
+    drop(tokio::time::timeout(LINGER, ending).await);
+}
+
+/// Answers before reading anything.
+async fn turn_away(mut stream: TcpStream, status: u16) {
+    let answering = async {
+        stream.write_all(&answer::bare(status)).await?;
+        linger(stream).await;
+        Ok::<(), std::io::Error>(())
+    };
+    drop(tokio::time::timeout(2 * LINGER, answering).await);
+}

@@ -1,0 +1,57 @@
+//! The service of [wakeq](wakeq): its HTTP API, its command, and handlers that are called over HTTP.
+//!
+//! A program with handlers of its own is one line more than the list of its handlers:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! use wakeq::Handlers;
+//!
+//! fn main() -> ExitCode {
+//!     wakeq_service::run(Handlers::new().on("greet", |_event| async { Ok(()) }))
+//! }
+//! ```
+
+pub mod access;
+mod api;
+pub mod cli;
+mod config;
+pub mod delivery;
+mod doctor;
+pub mod http;
+mod observe;
+mod store;
+mod telemetry;
+
+pub use cli::{run, run_from, run_with};
+pub use observe::Observer;
+
+/// Compiles the code in the README.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct Readme;
+
+/// Compiles the code in the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/guide.md")]
+struct Guide;
+
+/// Compiles the code in the page about queues.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/queues.md")]
+struct Queues;
+
+/// Compiles the code in the page about consumer groups.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/groups.md")]
+struct Groups;
+
+/// Compiles the code in the page about metrics and traces.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/telemetry.md")]
+struct Telemetry;
+
+/// Compiles the code in the page about the container.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/container.md")]
+struct Container;

@@ -1,0 +1,89 @@
+//! Facts about the queue's own tables: how large they are, and whether the minute's work is being
+//! done.
+
+use std::time::Duration;
+
+use crate::store::ServiceStore;
+use wakeq::{StoreError, Timestamp};
+
+/// The size of a table.
+#[derive(Clone, Debug)]
+pub(crate) struct TableSize {
+    pub(crate) table: String,
+    /// Live rows, according to the statistics.
+    pub(crate) live: i64,
+    /// Rows that vacuum has yet to remove.
+    pub(crate) dead: i64,
+    /// Including indexes and what is stored outside the rows.
+    pub(crate) bytes: i64,
+}
+
+/// The state of the minute's work.
+#[derive(Clone, Debug)]
+pub(crate) struct Chores {
+    /// How long ago the next pass was due, in seconds; negative if it is not due yet.
+    pub(crate) late_s: f64,
+    /// Passes so far.
+    pub(crate) passes: i64,
+    /// Events whose promise is overdue by more than was asked for; counted up to 1,000.
+    pub(crate) overdue: i64,
+    /// Open resume jobs; counted up to 1,000.
+    pub(crate) jobs: i64,
+    /// The age of the oldest one, in seconds.
+    pub(crate) oldest_job_s: Option<f64>,
+}
+
+/// A handler that some worker did not know lately.
+#[derive(Clone, Debug)]
+pub(crate) struct UnknownHandler {
+    /// Module, name and modifier.
+    pub(crate) handler: String,
+    pub(crate) last_seen: Timestamp,
+}
+
+impl ServiceStore {
+    pub(crate) async fn table_sizes(&self) -> Result<Vec<TableSize>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            TableSize,
+            r#"select schemaname || '.' || relname as "table!", coalesce(n_live_tup, 0) as "live!",
+                      coalesce(n_dead_tup, 0) as "dead!", pg_total_relation_size(relid) as "bytes!"
+                 from pg_catalog.pg_stat_user_tables where schemaname = 'wakeq' order by 4 desc, 1 limit 100"#
+        );
+        let sizes = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("look at the tables", sizes)
+    }
+
+    /// What is overdue by more than `after`, and how the minute's work is doing.
+    pub(crate) async fn chores(&self, after: Duration) -> Result<Chores, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            Chores,
+            r#"select extract(epoch from now() - next_at)::float8 as "late_s!", passes as "passes!",
+                      (select count(*) from (
+                           select from wakeq.events_v2 where notify_at < now() - $1::interval
+                            order by notify_at limit 1000) as overdue) as "overdue!",
+                      (select count(*) from (select from wakeq.resume_jobs limit 1000) as jobs) as "jobs!",
+                      (select extract(epoch from now() - min(created_at))::float8 from (
+                           select created_at from wakeq.resume_jobs order by id limit 1000) as j) as oldest_job_s
+                 from wakeq.chores where name = 'minute'"#,
+            wakeq::internals::interval(after)
+        );
+        let chores = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("look at the chores", chores)
+    }
+
+    /// Handlers that a worker did not know within this time, latest first.
+    pub(crate) async fn unknown_handlers(&self, within: Duration) -> Result<Vec<UnknownHandler>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            UnknownHandler,
+            r#"select module || '/' || name || '/' || modifier as "handler!", max(last_seen) as "last_seen!"
+                 from wakeq.unknown_handlers where last_seen > now() - $1::interval
+                group by 1 order by 2 desc limit 20"#,
+            wakeq::internals::interval(within)
+        );
+        let unknown = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("look for unknown handlers", unknown)
+    }
+}
