@@ -221,23 +221,27 @@ impl Queue {
     }
 
     /// The canvas of events that name none.
-    pub(crate) fn canvas(&self) -> CanvasId {
+    #[doc(hidden)]
+    pub fn canvas(&self) -> CanvasId {
         self.config.canvas
     }
 
     /// Largest value of an event, as JSON, in bytes.
-    pub(crate) fn payload_limit_bytes(&self) -> usize {
+    #[doc(hidden)]
+    pub fn payload_limit_bytes(&self) -> usize {
         self.config.payload_limit_bytes
     }
 
     /// An event in the form in which it is inserted, for callers with a transaction of the store.
-    pub(crate) fn prepared(&self, event: Event) -> Result<NewEvent, EventError> {
+    #[doc(hidden)]
+    pub fn prepared(&self, event: Event) -> Result<NewEvent, EventError> {
         self.checked(event)
     }
 
     /// Performs, in the background, what follows the commit of events inserted in such a
     /// transaction. Must be called inside a tokio runtime.
-    pub(crate) fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<InsertOutcome>) {
+    #[doc(hidden)]
+    pub fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<InsertOutcome>) {
         if events.is_empty() {
             return;
         }

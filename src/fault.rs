@@ -3,7 +3,7 @@
 /// Aborts the process, without clean-up, if `WAKEQ_FAULT` names this point. With the prefix `stop:`
 /// the process is stopped there instead, once, until it is continued.
 #[cfg(all(debug_assertions, feature = "testing"))]
-pub(crate) fn point(name: &str) {
+pub fn point(name: &str) {
     let Ok(chosen) = std::env::var("WAKEQ_FAULT") else { return };
     if chosen == name {
         std::process::abort();
@@ -29,4 +29,4 @@ fn stop_once() {
 
 /// Does nothing.
 #[cfg(not(all(debug_assertions, feature = "testing")))]
-pub(crate) fn point(_name: &str) {}
+pub fn point(_name: &str) {}

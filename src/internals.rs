@@ -1,18 +1,29 @@
-//! What `wakeq-service` uses of the queue beside its public API. Any release may change it.
+//! What `wakeq-streams` and `wakeq-service` use of the queue beside its public API. Any release may
+//! change it.
 
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
-pub use crate::event::{SealError, target_of_queue};
+pub use crate::event::{SealError, check_json, stable_hash, target_of_queue};
+#[cfg(feature = "telemetry")]
+pub use crate::store::HandlerDepth;
 pub use crate::store::{
-    AuditLine, Coalescer, FoundTarget, HandlerDepth, MigrationDifferences, Purpose, Route, SecretCounts,
-    default_quota, interval, on_behalf_of, quota_exceeded, serialize_on_canvas,
+    Additions, AuditLine, Coalescer, Emission, FoundTarget, InsertOutcome, LogBatch, MigrationDifferences,
+    NewEvent, Purpose, Route, SecretCounts, append_batch, default_quota, insert_with_state, interval,
+    lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 
+/// Points at which a test can kill or stop the process.
+pub mod fault {
+    pub use crate::fault::point;
+}
+
 /// Spans and metrics.
 pub mod telemetry {
+    #[cfg(feature = "telemetry")]
+    pub use crate::telemetry::{Gauges, HandlerGauge, QueueGauge, QuotaGauge, TRACES};
     pub use crate::telemetry::{
-        Gauges, GroupGauge, GroupGauges, GroupsGauge, HandlerGauge, HttpMetrics, PullMetrics, QueueGauge,
-        QuotaGauge, RequestInfo, RunMetrics, TRACES, answered, current_trace, known_method, server_span,
+        HttpMetrics, PullMetrics, RequestInfo, RunMetrics, answered, current_trace, faults, known_method,
+        server_span, trace_of_emit,
     };
 }

@@ -7,7 +7,6 @@ mod cursor;
 mod dead;
 mod due_checks;
 mod events;
-mod groups;
 mod leases;
 mod lists;
 mod objects;
@@ -23,7 +22,6 @@ mod targets;
 pub use crons::{Cron, CronPause, CronTick, NewCron, PutCron, search};
 pub use cursor::Cursor;
 use due_checks::DueChecks;
-pub use groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
 pub use lists::{EventFilter, EventSummary, Page};
 pub use pulls::{LeaseBatch, LeasedCopy, Release, ReleaseResult, check_wait};
 pub use queues::{DeletedQueue, NewQueue, PutQueue, SetFacet, WaitingCopies};
@@ -34,7 +32,7 @@ pub use targets::{NewSecret, NewTarget, PutTargetResult};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::event::{Actor, CanvasId, EventId, EventSource, HandlerAddress, Name, Notification, Timestamp};
+use crate::event::{Actor, CanvasId, EventId, HandlerAddress, Name, Notification, Timestamp};
 use crate::notify::Notifier;
 use crate::store::Retention;
 use crate::store::{AuditLine, DUE_PAGE, Refusal, Store, StoreError};
@@ -113,18 +111,6 @@ pub enum AdminError {
     /// The copy is not leased.
     #[error("copy {0} is not leased in this queue: `wakeq queues leases` shows those that are")]
     NoLease(EventId),
-    /// There is no such consumer group.
-    #[error("there is no consumer group {0}: `wakeq groups list` shows those with subscribers or positions")]
-    NoGroup(Name),
-    /// The group is in use.
-    #[error(
-        "the group {0} is in use, or was in use less than a lease ago: stop its members first, \
-         then remove it"
-    )]
-    GroupInUse(Name),
-    /// The group has no such source.
-    #[error("the group {0} has no source {1}: `wakeq groups show {0}` lists its own")]
-    NoSource(Name, Box<EventSource>),
     /// The limit of 100 queues is reached.
     #[error("100 queues are registered, which is the limit: unregister one first, or add patterns to one")]
     TooManyQueues,

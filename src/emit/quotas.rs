@@ -5,7 +5,8 @@ use crate::store::{Additions, NewEvent, StoreError};
 
 impl Queue {
     /// Whether quotas apply to this queue.
-    pub(crate) fn has_quotas(&self) -> bool {
+    #[doc(hidden)]
+    pub fn has_quotas(&self) -> bool {
         self.config.quotas
     }
 

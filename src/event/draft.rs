@@ -271,6 +271,13 @@ impl Event {
         Ok(self)
     }
 
+    /// The same event of the module of answers, which only wakeq itself emits.
+    #[doc(hidden)]
+    pub fn as_answer(mut self) -> Self {
+        self.module = Name::answer();
+        self
+    }
+
     /// Refuses a value of more than `limit_bytes`.
     pub(crate) fn check_size(&self, limit_bytes: usize) -> Result<(), EventError> {
         let size_bytes = self.value.len();
@@ -278,7 +285,8 @@ impl Event {
     }
 
     /// The log stream that the event is appended to, if any; `canvas` is the queue's default.
-    pub(crate) fn log_stream(&self, canvas: CanvasId) -> Result<Option<StreamId>, EventError> {
+    #[doc(hidden)]
+    pub fn log_stream(&self, canvas: CanvasId) -> Result<Option<StreamId>, EventError> {
         let canvas = self.canvas.unwrap_or(canvas);
         match &self.logged {
             None => Ok(None),

@@ -46,7 +46,8 @@ impl Name {
     }
 
     /// The name of an erasure in an entity's inbox. The name alone does not make it one.
-    pub(crate) fn erasure() -> Self {
+    #[doc(hidden)]
+    pub fn erasure() -> Self {
         Self("wakeq.erase".into())
     }
 

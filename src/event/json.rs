@@ -32,7 +32,7 @@ pub enum JsonError {
 }
 
 /// Checks JSON text in one pass, without building the value.
-pub(crate) fn check(text: &str) -> Result<(), JsonError> {
+pub fn check(text: &str) -> Result<(), JsonError> {
     let fault = Cell::new(None);
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let checked = Check { depth: 0, fault: &fault }.deserialize(&mut deserializer);

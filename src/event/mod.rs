@@ -6,8 +6,6 @@ mod actor;
 mod broadcast;
 mod chosen;
 mod draft;
-mod entity;
-mod group;
 mod handler;
 mod json;
 mod log;
@@ -24,12 +22,10 @@ mod trace;
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
 pub use draft::{Due, Event, EventError};
-pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
-pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
-pub(crate) use json::check as check_json;
-pub(crate) use log::stable_hash;
+pub use json::check as check_json;
+pub use log::stable_hash;
 pub use log::{
     AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
     InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,

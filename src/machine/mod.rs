@@ -17,9 +17,7 @@
 //! assert_eq!(transition.next.effect(), Effect::Answer(Answer::Acknowledge));
 //! ```
 
-mod assign;
 mod check;
-mod entity;
 mod order;
 mod outcome;
 mod policy;
@@ -27,9 +25,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use assign::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate, wanted_sources};
 pub use check::{CheckResult, check_schedule};
-pub use entity::{EntityDecision, decide_event};
 pub use order::{Consumption, consume, pass_over};
 pub use outcome::Outcome;
 pub use policy::{Policy, RetryPolicy};

@@ -40,7 +40,7 @@ pub struct Object {
 
 /// A new state of an object, as JSON.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct NewState<'a> {
+pub struct NewState<'a> {
     pub(crate) canvas: CanvasId,
     pub object: &'a ObjectKey,
     pub(crate) state: &'a str,
@@ -101,7 +101,7 @@ async fn insert_in_one_transaction(
 }
 
 /// The statements of [`Store::insert_on`], in a transaction that the caller ends.
-pub(crate) async fn insert_with_state(
+pub async fn insert_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],
     chosen: &[bool],

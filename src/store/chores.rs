@@ -10,6 +10,8 @@ use crate::event::{CanvasId, EventId, Notification, Timestamp};
 
 /// How many promises one statement makes due: the `limit` in [`Store::make_all_due`].
 pub(crate) const DUE_PAGE: u64 = 1000;
+/// Most dead events of consumer groups that are deleted at a time.
+pub(crate) const GROUP_DEAD_PAGE: u64 = 10_000;
 
 /// What the minute's statement found to do.
 #[derive(Clone, Debug, Default)]
@@ -212,6 +214,20 @@ impl Store {
             sqlx::query!("update wakeq.chores set next_at = now() where name = 'expire' and next_at > now()");
         let hastened = session.limit(|connection| query.execute(connection)).await;
         session.answered("make the expiry due", hastened).map(drop)
+    }
+
+    /// Deletes a page of what groups gave up longer ago than this; returns how many.
+    pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "delete from wakeq.consumer_dead where (consumer_group, source, seq) in (
+                 select consumer_group, source, seq from wakeq.consumer_dead
+                  where died_at < now() - $1::interval order by died_at limit $2 for update skip locked)",
+            interval(kept),
+            GROUP_DEAD_PAGE.cast_signed()
+        );
+        let expired = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("delete old dead events of groups", expired)?.rows_affected())
     }
 
     /// Deletes what is too old to keep: remembered ids, outcomes of events that were sent to

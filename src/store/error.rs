@@ -89,7 +89,8 @@ const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
 
 impl StoreError {
     /// Classifies an error of the client library.
-    pub(crate) fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
+    #[doc(hidden)]
+    pub fn from_sqlx(statement: &'static str, error: sqlx::Error) -> Self {
         let source = Arc::new(error);
         match source.as_database_error().map(|error| error.code().unwrap_or_default().into_owned()) {
             // undefined table, schema, function or column
@@ -113,7 +114,8 @@ impl StoreError {
     }
 
     /// The SQLSTATE code, five characters, if the server sent one.
-    pub(crate) fn code(&self) -> Option<String> {
+    #[doc(hidden)]
+    pub fn code(&self) -> Option<String> {
         match self {
             Self::Unavailable(source) | Self::NotMigrated(source) | Self::Refused { source, .. } => {
                 Some(source.as_database_error()?.code()?.into_owned())
@@ -149,7 +151,8 @@ impl StoreError {
 
     /// The server cancelled it for taking too long, so that it took no effect; it may succeed with
     /// fewer rows.
-    pub(crate) fn is_too_long(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_too_long(&self) -> bool {
         matches!(self, Self::TimedOut { ended: true, .. })
     }
 
@@ -167,7 +170,8 @@ impl StoreError {
     }
 
     /// The data of one row was refused; the other rows of its batch may pass.
-    pub(crate) fn is_data(&self) -> bool {
+    #[doc(hidden)]
+    pub fn is_data(&self) -> bool {
         self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
     }
 }

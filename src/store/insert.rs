@@ -21,8 +21,9 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A checked event that is to be inserted.
 #[derive(Clone, Debug)]
-pub(crate) struct NewEvent {
-    pub(crate) id: EventId,
+pub struct NewEvent {
+    /// Its id.
+    pub id: EventId,
     pub(crate) address: HandlerAddress,
     pub(crate) value: String,
     pub(crate) due: Due,
@@ -37,7 +38,7 @@ pub(crate) struct NewEvent {
 
 /// The outcome of an event's insert.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum InsertOutcome {
+pub enum InsertOutcome {
     /// Its rows exist.
     New {
         /// Whether it is due within the horizon, so that notifications have to be published.
@@ -60,7 +61,7 @@ impl InsertOutcome {
     }
 
     /// The outcome of an event whose rows are known to exist, without anything else being known.
-    pub(crate) fn unanswered() -> Self {
+    pub fn unanswered() -> Self {
         Self::new(true)
     }
 
@@ -218,7 +219,7 @@ pub(super) async fn insert_pages(
 
 /// The most statements that a transaction has: begin, objects, log, pages (chosen ids on objects
 /// take two each), commit. Each has its own time limit.
-pub(super) fn statements(events: &[NewEvent]) -> usize {
+pub fn statements(events: &[NewEvent]) -> usize {
     let pages = pages(&(0..events.len()).collect::<Vec<_>>(), events).len();
     let logged = if events.iter().any(|event| event.logged.is_some()) { LOG_STATEMENTS } else { 0 };
     2 + chains::STATEMENTS + logged + (2 + logged) * pages

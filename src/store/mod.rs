@@ -29,10 +29,8 @@ mod counts;
 mod crons;
 mod dead_events;
 mod depth;
-mod entities;
 mod error;
 mod events;
-mod groups;
 mod idempotency;
 mod idle;
 mod insert;
@@ -44,7 +42,6 @@ mod long_values;
 mod memory;
 mod migrate;
 mod permits;
-mod positions;
 mod probe;
 mod promises;
 mod queues;
@@ -65,10 +62,10 @@ mod tombstones;
 mod unknown_handlers;
 
 pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
-pub use chains::Object;
-pub(crate) use chains::{NewState, insert_with_state};
-pub(crate) use chores::DUE_PAGE;
+pub(crate) use chains::NewState;
+pub use chains::{Object, insert_with_state};
 pub use chores::Retention;
+pub(crate) use chores::{DUE_PAGE, GROUP_DEAD_PAGE};
 pub(crate) use claims::{ClaimLimits, ClaimedEvent, Retry};
 pub(crate) use coalescer::BATCH_MAX;
 pub use coalescer::Coalescer;
@@ -80,32 +77,21 @@ pub use dead_events::{DeadEvent, DeadFilter};
 pub use depth::Depth;
 #[cfg(feature = "telemetry")]
 pub use depth::HandlerDepth;
-pub(crate) use entities::{
-    BatchEnd, DecidedEvent, ERASED_MAX, EntityBatch, EntityPosition, EntityQuestion, EntityRow, ISOLATED_MAX,
-    IsolatedEntity, IsolatedStep, LoadedEntity, PASSED_OVER, RecordedOutcome, SendEnd, SentEntityEvent,
-    StoredEvent, TAIL_ROWS, ToEntity, WantedTail, send_to_entities,
-};
-pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use error::StoreError;
 pub(crate) use events::{ListedEvent, Position};
-pub use groups::{
-    FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
-};
-pub(crate) use groups::{GROUP_DEAD_PAGE, GroupClaim, REDRIVEN_PAGE, RegisterOutcome, RemovedGroup};
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
 pub(crate) use idle::IdleRetention;
-pub(crate) use insert::{InsertOutcome, NewEvent, insert_one};
+pub(crate) use insert::insert_one;
+pub use insert::{InsertOutcome, NewEvent, statements};
 pub use lanes::{HaltedLane, InHand};
 pub(crate) use load::LoadedEvent;
-pub(crate) use log::{AppendRefusal, LogBatch, append_batch, lacks_partition};
-pub use log::{LogAppender, LogEnd, LogHolder, LogHorizon};
+pub(crate) use log::AppendRefusal;
+pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};
 pub use migrate::{MigrationDifferences, MigrationState, MigrationStatus};
 pub use permits::{Purpose, on_behalf_of};
-pub(crate) use positions::{DeadEntry, FailureRecord, PositionMove};
-pub use queues::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
+pub use queues::{Emission, Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
 pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
-pub(crate) use quotas::Additions;
-pub use quotas::{QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
+pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use rights::RoleKind;
 pub use route::Route;
 pub use rules::Rule;

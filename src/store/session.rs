@@ -248,7 +248,8 @@ impl Store {
     }
 
     /// How long a statement waits for a lock.
-    pub(crate) fn lock_timeout(&self) -> Duration {
+    #[doc(hidden)]
+    pub fn lock_timeout(&self) -> Duration {
         self.config.lock_timeout
     }
 
@@ -300,7 +301,8 @@ impl Store {
         }
     }
 
-    pub(super) async fn renewal_session(&self) -> Result<Session, StoreError> {
+    #[doc(hidden)]
+    pub async fn renewal_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.renewals, self.config.statement_timeout).await
     }
 

@@ -6,12 +6,6 @@
 //! down what it measures.
 
 #[cfg(feature = "telemetry")]
-mod brokering;
-#[cfg(feature = "telemetry")]
-mod consuming;
-#[cfg(feature = "telemetry")]
-mod entities;
-#[cfg(feature = "telemetry")]
 mod keeping;
 #[cfg(feature = "telemetry")]
 mod labels;
@@ -28,14 +22,6 @@ use std::time::Duration;
 
 use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
-#[cfg(feature = "telemetry")]
-pub(crate) use brokering::BrokerMetrics;
-#[cfg(feature = "telemetry")]
-pub use brokering::{GroupGauge, GroupGauges, GroupsGauge};
-#[cfg(feature = "telemetry")]
-pub(crate) use consuming::ConsumerMetrics;
-#[cfg(feature = "telemetry")]
-pub(crate) use entities::EntityMetrics;
 #[cfg(feature = "telemetry")]
 pub use keeping::QuotaGauge;
 #[cfg(feature = "telemetry")]
@@ -118,13 +104,13 @@ pub(crate) struct AttemptResult<'a> {
 }
 
 /// The kinds of failures of an attempt: the `error.type` of spans and metrics.
-pub(crate) mod faults {
+pub mod faults {
     /// The handler returned an operational error.
-    pub(crate) const ERROR: &str = "error";
+    pub const ERROR: &str = "error";
     /// The attempt timed out.
-    pub(crate) const TIMEOUT: &str = "timeout";
+    pub const TIMEOUT: &str = "timeout";
     /// The handler panicked.
-    pub(crate) const PANIC: &str = "panic";
+    pub const PANIC: &str = "panic";
     /// The handler's target was removed: it answered 410.
     pub(crate) const GONE: &str = "gone";
     /// The claim could not be renewed.
@@ -153,7 +139,7 @@ fn worked_for() -> Option<Traceparent> {
 
 /// The trace context for an event that is emitted now: the span around this call, unless the caller
 /// named another trace.
-pub(crate) fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
+pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
     #[cfg(feature = "telemetry")]
     let span = spans::current();
     #[cfg(not(feature = "telemetry"))]

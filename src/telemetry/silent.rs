@@ -1,7 +1,5 @@
 //! Replaces metrics and spans without the feature `telemetry`: the same names, which do nothing.
 
-use std::time::Instant;
-
 use tracing::Span;
 
 use super::{AttemptInfo, AttemptResult, EmitCall};
@@ -36,6 +34,7 @@ impl SendMetrics {
     pub(crate) fn sent(&self, _: &HandlerScope, _: u64, _: Option<&'static str>) {}
 }
 
+/// Measures nothing.
 #[derive(Debug, Default)]
 pub struct RunMetrics;
 
@@ -93,6 +92,7 @@ mod http {
     #[doc(hidden)]
     pub fn answered(_: &Span, _: u16) {}
 
+    /// Measures nothing.
     #[derive(Clone)]
     pub struct PullMetrics;
 
@@ -104,6 +104,7 @@ mod http {
         pub(crate) fn pulled(&self, _: &Name, _: &'static str, _: usize) {}
     }
 
+    /// Measures nothing.
     #[derive(Clone)]
     pub struct HttpMetrics;
 
@@ -125,60 +126,4 @@ impl BroadcastMetrics {
     }
 
     pub(crate) fn broadcast(&self, _: &'static str, _: usize) {}
-}
-
-pub(crate) struct ConsumerMetrics;
-
-impl ConsumerMetrics {
-    pub(crate) fn new(_: &Name) -> Self {
-        Self
-    }
-
-    pub(crate) fn handled(&self, _: Option<&'static str>) {}
-
-    pub(crate) fn died(&self) {}
-
-    pub(crate) fn refused(&self) {}
-}
-
-pub(crate) struct WarmUp;
-
-impl WarmUp {
-    pub(crate) fn done(self) {}
-}
-
-pub(crate) struct EntityMetrics;
-
-impl EntityMetrics {
-    pub(crate) fn new(_: &'static str) -> Self {
-        Self
-    }
-
-    pub(crate) fn committed(&self, _: Instant) {}
-
-    pub(crate) fn warms_up(&self) -> WarmUp {
-        WarmUp
-    }
-
-    pub(crate) fn took(&self, _: usize, _: usize) {}
-
-    pub(crate) fn loaded(&self, _: usize) {}
-
-    pub(crate) fn decided(&self, _: usize, _: usize, _: usize) {}
-
-    pub(crate) fn stalled(&self) {}
-
-    pub(crate) fn aside(&self, _: usize) {}
-}
-
-pub(crate) struct BrokerMetrics;
-
-impl BrokerMetrics {
-    pub(crate) fn new() -> Self {
-        Self
-    }
-
-    pub(crate) fn moved(&self, _: usize) {}
-
-    pub(crate) fn refused(&self) {}
 }

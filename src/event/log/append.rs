@@ -89,6 +89,12 @@ impl NewLogEvent {
         self
     }
 
+    /// An event whose parts were checked before, and that is on no object.
+    #[doc(hidden)]
+    pub fn of_checked(id: EventId, name: Name, payload: String, metadata: String) -> Self {
+        Self { id, name, payload, metadata, place: None }
+    }
+
     /// Approximate size in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.payload.len() + self.metadata.len()

@@ -12,5 +12,5 @@ mod stream;
 pub use append::{AppendCondition, Appended, InvalidCondition, LogEventError, NewLogEvent, StreamAppend};
 pub use partitioner::EventSequencePartitioner;
 pub use source::{EventSource, InvalidSource, Partition, SourceList};
-pub(crate) use stream::stable_hash;
+pub use stream::stable_hash;
 pub use stream::{Category, InvalidLogName, LogEvent, LogPage, PageLimit, StreamId, StreamName};

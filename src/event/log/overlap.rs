@@ -7,7 +7,8 @@ use crate::event::CanvasId;
 
 impl EventSource {
     /// Whether a stream may be in both: consuming both at the same time could then break its order.
-    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn overlaps(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Stream(stream), _) => other.has(stream),
             (_, Self::Stream(stream)) => self.has(stream),
@@ -22,14 +23,16 @@ impl EventSource {
 
     /// Why members of one group can't request these two lists: a source that only the first has,
     /// and one that only the second has. `None` if one list contains the other.
-    pub(crate) fn incomparable(first: &[Self], second: &[Self]) -> Option<(Self, Self)> {
+    #[doc(hidden)]
+    pub fn incomparable(first: &[Self], second: &[Self]) -> Option<(Self, Self)> {
         let [first, second] = [first, second].map(|list| list.iter().collect::<BTreeSet<&Self>>());
         let lacks = |of: &BTreeSet<&Self>, from| of.difference(from).next().map(|source| Self::clone(source));
         lacks(&first, &second).zip(lacks(&second, &first))
     }
 
     /// Whether both are of the same category, split into different numbers of partitions.
-    pub(crate) fn is_split_differently(&self, other: &Self) -> bool {
+    #[doc(hidden)]
+    pub fn is_split_differently(&self, other: &Self) -> bool {
         match (self, other) {
             (
                 Self::Category { canvas, category, partition },

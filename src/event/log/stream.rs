@@ -86,7 +86,8 @@ pub struct StreamId {
 
 impl Category {
     /// Prefix of the categories of entities; only entities append to these.
-    pub(crate) const ENTITIES_PREFIX: &'static str = "entities:";
+    #[doc(hidden)]
+    pub const ENTITIES_PREFIX: &'static str = "entities:";
 
     /// Whether the category is reserved for entities.
     #[doc(hidden)]
@@ -124,7 +125,7 @@ impl fmt::Display for StreamId {
 
 /// A hash that is the same in every process and every release: FNV-1a over the parts, each with a
 /// terminator, then mixed so that every bit depends on the whole text.
-pub(crate) fn stable_hash(parts: &[&[u8]]) -> u64 {
+pub fn stable_hash(parts: &[&[u8]]) -> u64 {
     let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
     for byte in parts.iter().flat_map(|part| part.iter().chain(&[0xff])) {
         hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

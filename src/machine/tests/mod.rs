@@ -1,11 +1,8 @@
 //! Tests of the machine: what it accepts, its chart, its tables, and that checks can be reordered.
 
-mod allocating;
-mod allocations;
 mod answers;
 mod chart;
 mod consuming;
-mod entities;
 mod order;
 mod tables;
 mod walk;

@@ -18,23 +18,25 @@ const TRIES: usize = 2;
 
 /// What is appended in one statement, all or nothing.
 #[derive(Debug, Default)]
-pub(crate) struct LogBatch<'a> {
+pub struct LogBatch<'a> {
     events: Vec<(&'a StreamId, &'a NewLogEvent)>,
     conditions: Vec<(&'a StreamId, AppendCondition)>,
 }
 
 /// A condition that did not hold, so that nothing was appended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct AppendRefusal {
-    pub(crate) stream: StreamId,
-    pub(crate) expected: AppendCondition,
+pub struct AppendRefusal {
+    /// The stream.
+    pub stream: StreamId,
+    /// The condition.
+    pub expected: AppendCondition,
     /// The position of the stream's last event; `None` if it has none.
-    pub(crate) position: Option<i64>,
+    pub position: Option<i64>,
 }
 
 impl<'a> LogBatch<'a> {
     /// These appends, in this order.
-    pub(crate) fn of(appends: &'a [StreamAppend]) -> Self {
+    pub fn of(appends: &'a [StreamAppend]) -> Self {
         let mut batch = Self::default();
         for append in appends {
             batch.events.extend(append.events.iter().map(|event| (&append.stream, event)));
@@ -120,7 +122,7 @@ impl Store {
 }
 
 /// Whether the sequence number of an event is in no partition of the log, because none was created.
-pub(crate) fn lacks_partition(error: &StoreError) -> bool {
+pub fn lacks_partition(error: &StoreError) -> bool {
     // The violation of a named constraint is something else.
     let named =
         |source: &sqlx::Error| source.as_database_error().is_some_and(|error| error.constraint().is_some());
@@ -130,7 +132,7 @@ pub(crate) fn lacks_partition(error: &StoreError) -> bool {
 
 /// The statements of [`Store::append_to_log`], on any connection: also inside a caller's
 /// transaction. Nearly always it is one statement, since streams are rarely new.
-pub(crate) async fn append_batch(
+pub async fn append_batch(
     connection: &mut PgConnection,
     batch: &LogBatch<'_>,
 ) -> Result<Result<Vec<Appended>, AppendRefusal>, sqlx::Error> {

@@ -9,7 +9,8 @@ mod emitted;
 mod read;
 mod upkeep;
 
-pub(crate) use append::{AppendRefusal, LogBatch, append_batch, lacks_partition};
+pub(crate) use append::AppendRefusal;
+pub use append::{LogBatch, append_batch, lacks_partition};
 pub(super) use emitted::{LOG_STATEMENTS, append_emitted};
 pub use read::{LogEnd, LogHorizon};
 pub use upkeep::{LogAppender, LogHolder};

@@ -86,7 +86,8 @@ impl Store {
     }
 
     /// Creates the partitions that will be needed next; returns how many.
-    pub(crate) async fn add_log_partitions(&self) -> Result<i32, StoreError> {
+    #[doc(hidden)]
+    pub async fn add_log_partitions(&self) -> Result<i32, StoreError> {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select wakeq.add_log_partitions($1) as "made!""#, AHEAD);
         let made = session.limit(|connection| query.fetch_one(connection)).await;

@@ -18,6 +18,6 @@ pub(crate) use leases::LeasePosition;
 pub(super) use placements::Placements;
 pub(crate) use pulls::{Fence, LeasedRow};
 pub(crate) use registration::{NewQueueRow, QueuePut};
-pub(crate) use registry::Emission;
+pub use registry::Emission;
 pub(super) use registry::{QueueRegistry, RegistryCache, STALE_TRIES, too_busy};
 pub(crate) use turns::{TurnOutcome, TurnRequest};

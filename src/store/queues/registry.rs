@@ -72,14 +72,15 @@ impl RegistryCache {
 
 /// How events are written: with which durations, and into which queues.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Emission<'a> {
+pub struct Emission<'a> {
     pub(in crate::store) timing: &'a Timing,
     cache: &'a RegistryCache,
 }
 
 impl Store {
     /// How this store writes events.
-    pub(crate) fn emission(&self) -> Emission<'_> {
+    #[doc(hidden)]
+    pub fn emission(&self) -> Emission<'_> {
         Emission { timing: self.timing(), cache: &self.registry }
     }
 }

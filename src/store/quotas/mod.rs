@@ -61,7 +61,7 @@ impl QuotaPair {
 
 /// What a call is about to add on one canvas.
 #[derive(Debug, Default)]
-pub(crate) struct Additions<'a> {
+pub struct Additions<'a> {
     events: u64,
     event_bytes: u64,
     objects: BTreeSet<&'a ObjectKey>,
@@ -97,7 +97,7 @@ impl<'a> Additions<'a> {
     }
 
     /// Adds an event to an entity.
-    pub(crate) fn send(&mut self, entity_type: &'a str, entity: &'a str, size_bytes: usize) {
+    pub fn send(&mut self, entity_type: &'a str, entity: &'a str, size_bytes: usize) {
         self.entities.insert((entity_type, entity));
         self.entity_events += 1;
         self.log_bytes += bytes(size_bytes);
@@ -161,7 +161,8 @@ impl Quotas {
 impl Store {
     /// Whether a canvas has room for all of this; if so, it counts as added. Errors:
     /// [`StoreError::Quota`].
-    pub(crate) async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
+    #[doc(hidden)]
+    pub async fn admit(&self, canvas: CanvasId, added: &Additions<'_>) -> Result<(), StoreError> {
         #[cfg(feature = "testing")]
         if self.tables().is_some() {
             return Ok(());

@@ -1,0 +1,9 @@
+//! The vocabulary of the streams: entities, and the members of consumer groups.
+//!
+//! Everything here is plain data, validated when it is constructed. No I/O, no SQL, no clock.
+
+mod entity;
+mod group;
+
+pub use entity::{EntityId, EntityStatus, EntityType, InvalidEntityId, InvalidEntityType};
+pub use group::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};

@@ -1,0 +1,5 @@
+//! Tests of the decisions.
+
+mod allocating;
+mod allocations;
+mod entities;

@@ -1,0 +1,169 @@
+//! Entities that are set aside: an event of each held up its processor, or crashed it, so what is
+//! sent to them is processed separately from the rest of their type. The caller decides when an
+//! entity is set aside and when it is taken back.
+//!
+//! Only the owner of the type writes here, under its epoch.
+
+use crate::event::{EntityId, EntityType};
+use crate::store::Store;
+use crate::store::positions::PositionMove;
+use wakeq::{CanvasId, StoreError, StreamName};
+
+/// Most entities of a type that are set aside at a time.
+pub(crate) const ISOLATED_MAX: usize = 32;
+
+/// An entity that is set aside: it is processed in isolation from the rest of its type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IsolatedEntity {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    /// Its events up to here are done.
+    pub(crate) after: i64,
+    /// Its events up to here are processed one at a time.
+    pub(crate) alone: i64,
+}
+
+/// How far a batch has taken an entity that is set aside.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct IsolatedStep {
+    pub(crate) canvas: CanvasId,
+    pub(crate) id: StreamName,
+    pub(crate) after: i64,
+}
+
+impl Store {
+    /// The entities of a type that are set aside, longest first; at most 32.
+    pub(crate) async fn isolated_entities(
+        &self,
+        entity_type: &EntityType,
+    ) -> Result<Vec<IsolatedEntity>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            r#"select canvas_id, id::text as "id!", after, alone from wakeq.entity_asides
+                where entity_type = $1 order by set_aside_at, canvas_id, id limit 32"#,
+            entity_type.as_str() as _
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        let rows = session.answered("read which entities are set aside", rows)?;
+        let aside = |canvas, id: String, after, alone| {
+            Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
+        };
+        Ok(rows.into_iter().filter_map(|row| aside(row.canvas_id, row.id, row.after, row.alone)).collect())
+    }
+
+    /// Sets an entity aside at the current position, because of an event with which this many
+    /// owners were lost. Returns whether the position is still there under that epoch. An entity
+    /// that is already set aside stays as it is.
+    pub(crate) async fn isolate_entity(
+        &self,
+        held: &PositionMove<'_>,
+        entity: &EntityId,
+        alone: i64,
+        (suspect, losses): (i64, u32),
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with own as materialized (
+                   select position from wakeq.consumer_positions
+                    where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 for share
+               ), aside as (
+                   insert into wakeq.entity_asides (entity_type, canvas_id, id, after, alone, suspect, losses)
+                   select $5, $6, $7, position, $8, $9, $10 from own
+                       on conflict (entity_type, canvas_id, id) do nothing
+               )
+               select exists (select from own) as "own!""#,
+            held.group.as_str() as _,
+            held.source.to_string(),
+            held.epoch,
+            held.from,
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            alone,
+            suspect,
+            i32::try_from(losses).unwrap_or(i32::MAX)
+        );
+        let own = session.limit(|connection| query.fetch_one(connection)).await;
+        session.answered("set an entity aside", own)
+    }
+
+    /// Notes that an event of an entity that is set aside is being processed alone. Returns the
+    /// number of such attempts that have had no outcome, this one included; `None` if the entity is
+    /// not set aside, or under another epoch than the owner's.
+    pub(crate) async fn suspect_isolated(
+        &self,
+        entity: &EntityId,
+        epoch: i64,
+        seq: i64,
+    ) -> Result<Option<u32>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            "update wakeq.entity_asides
+                set losses = case when suspect = $4 then losses + 1 else 1 end, suspect = $4
+              where entity_type = $1 and canvas_id = $2 and id = $3
+                and exists (select from wakeq.entity_owners where entity_type = $1 and epoch = $5)
+          returning losses",
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            seq,
+            epoch
+        );
+        let losses = session.limit(|connection| query.fetch_optional(connection)).await;
+        let losses =
+            session.answered("count an attempt on an event of an entity that is set aside", losses)?;
+        Ok(losses.map(i32::unsigned_abs))
+    }
+
+    /// Uncounts the attempt: the event was not the reason why it had no outcome.
+    pub(crate) async fn uncount_isolated_attempt(
+        &self,
+        entity: &EntityId,
+        epoch: i64,
+    ) -> Result<(), StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "update wakeq.entity_asides set losses = greatest(losses - 1, 0)
+              where entity_type = $1 and canvas_id = $2 and id = $3
+                and exists (select from wakeq.entity_owners where entity_type = $1 and epoch = $4)",
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            epoch
+        );
+        let uncounted = session.limit(|connection| query.execute(connection)).await;
+        session.answered("uncount an attempt on an event of an entity that is set aside", uncounted).map(drop)
+    }
+
+    /// Takes an entity back, if everything that was sent to it up to the position is done; returns
+    /// whether it did.
+    pub(crate) async fn take_entity_back(
+        &self,
+        held: &PositionMove<'_>,
+        entity: &EntityId,
+    ) -> Result<bool, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_scalar!(
+            r#"with own as materialized (
+                   select position from wakeq.consumer_positions
+                    where consumer_group = $1 and source = $2 and epoch = $3 and position = $4 for share
+               )
+               delete from wakeq.entity_asides a using own
+                where a.entity_type = $5 and a.canvas_id = $6 and a.id = $7
+                  and not exists (select from wakeq.log l
+                                   where l.canvas_id = $6 and l.category = $8 and l.stream = $7 and l.seq > a.after
+                                     and l.seq <= own.position)
+            returning true as "back!""#,
+            held.group.as_str() as _,
+            held.source.to_string(),
+            held.epoch,
+            held.from,
+            entity.entity_type.as_str() as _,
+            entity.canvas.0,
+            entity.id.as_str() as _,
+            entity.entity_type.inbox().as_str() as _
+        );
+        let back = session.limit(|connection| query.fetch_optional(connection)).await;
+        Ok(session.answered("end the setting aside of an entity", back)?.is_some())
+    }
+}

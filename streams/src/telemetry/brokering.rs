@@ -1,0 +1,141 @@
+//! The metrics of brokers.
+
+use opentelemetry::metrics::{Counter, ObservableGauge};
+use opentelemetry::{KeyValue, global};
+
+use wakeq::Name;
+
+/// What the coordinator does, if it is this process.
+pub(crate) struct BrokerMetrics {
+    allocations: Counter<u64>,
+    refused: Counter<u64>,
+}
+
+impl BrokerMetrics {
+    pub(crate) fn new() -> Self {
+        let meter = global::meter("wakeq");
+        Self {
+            allocations: meter
+                .u64_counter("wakeq.group.allocations")
+                .with_unit("{subscription}")
+                .with_description("Subscriptions that the coordinator of this process has written")
+                .build(),
+            refused: meter
+                .u64_counter("wakeq.group.allocations.refused")
+                .with_unit("{write}")
+                .with_description("Writes of a coordinator that were refused: another node led by then")
+                .build(),
+        }
+    }
+
+    /// This many subscriptions were written.
+    pub(crate) fn moved(&self, count: usize) {
+        self.allocations.add(u64::try_from(count).unwrap_or(u64::MAX), &[]);
+    }
+
+    /// A write was refused.
+    pub(crate) fn refused(&self) {
+        self.refused.add(1, &[]);
+    }
+}
+
+/// Consumer groups in the gauges. There are few, so their names are used as labels.
+#[derive(Clone, Debug, Default)]
+pub struct GroupsGauge {
+    /// The processes that run brokers.
+    pub nodes: u64,
+    /// The coordinator's term, if there is a coordinator.
+    pub term: Option<u64>,
+    /// The groups by name.
+    pub groups: Vec<(Name, GroupGauge)>,
+    /// What keeps the first partition of the log from being dropped, and how far it is behind, in
+    /// numbers of the log.
+    pub holders: Vec<(String, u64)>,
+}
+
+/// A consumer group in the gauges.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupGauge {
+    /// How many sources it reads.
+    pub sources: u64,
+    /// How many of them have an owner.
+    pub owned: u64,
+    /// How far it is behind, in numbers of the log.
+    pub lag: u64,
+}
+
+/// The gauges of consumer groups, as long as this exists.
+pub struct GroupGauges {
+    _kept: [ObservableGauge<u64>; 6],
+}
+
+impl GroupGauges {
+    /// Shows what the function returns whenever metrics are collected. It must not block for long.
+    #[doc(hidden)]
+    pub fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
+        let meter = global::meter("wakeq");
+        let of_groups = |name: &'static str,
+                         unit: &'static str,
+                         description: &'static str,
+                         of: fn(&GroupGauge) -> u64| {
+            let groups = groups.clone();
+            meter
+                .u64_observable_gauge(name)
+                .with_unit(unit)
+                .with_description(description)
+                .with_callback(move |observer| {
+                    for (name, group) in groups().into_iter().flat_map(|seen| seen.groups) {
+                        let label = KeyValue::new("messaging.consumer.group.name", name.to_string());
+                        observer.observe(of(&group), &[label]);
+                    }
+                })
+                .build()
+        };
+        let (of_nodes, of_term) = (groups.clone(), groups.clone());
+        let nodes = meter
+            .u64_observable_gauge("wakeq.group.nodes")
+            .with_unit("{node}")
+            .with_description("Nodes with subscribers whose last heartbeat is within their lease")
+            .with_callback(move |observer| {
+                of_nodes().into_iter().for_each(|seen| observer.observe(seen.nodes, &[]))
+            })
+            .build();
+        let term = meter
+            .u64_observable_gauge("wakeq.group.coordinator.term")
+            .with_unit("{term}")
+            .with_description("The term of the coordinator; none while no node coordinates")
+            .with_callback(move |observer| {
+                of_term().and_then(|seen| seen.term).into_iter().for_each(|term| observer.observe(term, &[]));
+            })
+            .build();
+        let sources =
+            of_groups("wakeq.group.sources", "{source}", "Sources of each group", |group| group.sources);
+        let owned = of_groups(
+            "wakeq.group.owned",
+            "{source}",
+            "Sources that are assigned to a subscriber",
+            |group| group.owned,
+        );
+        let lag = of_groups(
+            "wakeq.group.lag",
+            "{event}",
+            "Numbers of the log between the position that is furthest behind and the last one that can be read",
+            |group| group.lag,
+        );
+        let of_holders = groups.clone();
+        let holders = meter
+            .u64_observable_gauge("wakeq.log.holders")
+            .with_unit("{event}")
+            .with_description(
+                "Numbers of the log that are kept because of a group or a pin, \
+                               although they may be old enough to be dropped",
+            )
+            .with_callback(move |observer| {
+                for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
+                    observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);
+                }
+            })
+            .build();
+        Self { _kept: [nodes, term, sources, owned, lag, holders] }
+    }
+}
