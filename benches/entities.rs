@@ -18,9 +18,10 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use wakeq::notify::NoNotifier;
-use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, Event,
-    EventSubscriber, Log, Queue, QueueConfig, Rejection, Store, StoreConfig,
+use wakeq::{CanvasId, Event, Log, Queue, QueueConfig, Store, StoreConfig};
+use wakeq_streams::{
+    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EventSubscriber,
+    Rejection,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder};
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
-use wakeq::{
-    Applied, BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entities, Entity, EntityAnswer,
-    EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Event, EventBroker, Execution,
-    HandlerResult, Handlers, Log, Queue, Rejection, Route, Store,
+use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Log, Queue, Route, Store};
+use wakeq_streams::{
+    Asked, Applied, BrokerBacking, BrokerConfig, BrokerError, Entities, Entity, EntityAnswer, EntityConfig,
+    EntityEvent, EntityId, EntityProcessor, EntityStatus, EventBroker, Rejection,
 };
 
 use crate::screen;
@@ -125,7 +125,7 @@ pub(super) async fn start(store: Store, queue: Queue) -> anyhow::Result<RunningE
     Ok(RunningExample { _broker: AbortOnDropHandle::new(running), _story: AbortOnDropHandle::new(story) })
 }
 
-async fn story(entities: Entities) -> Result<(), wakeq::EntityError> {
+async fn story(entities: Entities) -> Result<(), wakeq_streams::EntityError> {
     let ada = EntityId::new(CanvasId::DEFAULT, "account", "ada")?;
     for change in [
         Change::Deposit { cents: 500 },
@@ -151,7 +151,7 @@ async fn story(entities: Entities) -> Result<(), wakeq::EntityError> {
 }
 
 /// Waits until an event, and everything that followed from it, has ended.
-async fn ended(entities: &Entities, correlation_id: uuid::Uuid) -> Result<EntityStatus, wakeq::EntityError> {
+async fn ended(entities: &Entities, correlation_id: uuid::Uuid) -> Result<EntityStatus, wakeq_streams::EntityError> {
     loop {
         if let Some(progress) = entities.status(CanvasId::DEFAULT, correlation_id).await?
             && matches!(progress.status, EntityStatus::Completed | EntityStatus::Failed)

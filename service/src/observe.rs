@@ -12,7 +12,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wakeq::internals::HandlerDepth;
-use wakeq::internals::telemetry::{self, GroupsGauge, HandlerGauge, QueueGauge};
+use wakeq::internals::telemetry::{self, HandlerGauge, QueueGauge};
+use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 use wakeq::{HandlerScope, LogAppender, QueueDepth, Store, StoreError};
 
 /// How long a result is used, and how long to wait after a failure.
@@ -32,7 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// ```no_run
 /// # async fn example(url: &str) -> Result<(), Box<dyn std::error::Error>> {
-/// use wakeq::{Observer, Store, StoreConfig};
+/// use wakeq::{Store, StoreConfig};
+/// use wakeq_service::Observer;
 ///
 /// // opentelemetry::global::set_meter_provider(…), before anything of wakeq's is made
 /// let store = Store::connect(url, StoreConfig::default()).await?;
@@ -43,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Observer {
     poller: Arc<Poller>,
     _gauges: telemetry::Gauges,
-    _of_groups: telemetry::GroupGauges,
+    _of_groups: GroupGauges,
     _of_quotas: telemetry::QuotaGauge,
 }
 
@@ -84,7 +86,7 @@ impl Observer {
             move || of_pool.upgrade().and_then(|poller| poller.store.connections()),
         );
         let of_groups = Arc::downgrade(&poller);
-        let groups = telemetry::GroupGauges::over(move || of_groups.upgrade().and_then(Poller::groups));
+        let groups = GroupGauges::over(move || of_groups.upgrade().and_then(Poller::groups));
         let of_quotas = store.clone();
         let quotas = telemetry::QuotaGauge::over(move || of_quotas.near_quotas());
         Self { poller, _gauges: gauges, _of_groups: groups, _of_quotas: quotas }

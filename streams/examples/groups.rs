@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeq::{
-    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, EventBroker,
-    EventProcessor, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig, StreamId,
+    AppendCondition, CanvasId, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig,
+    StreamId,
 };
+use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, EventBroker, EventProcessor};
 
 type Failure = Box<dyn Error + Send + Sync>;
 

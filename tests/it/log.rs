@@ -7,9 +7,10 @@ use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use wakeq::{
-    AppendCondition, CanvasId, EmitError, Event, EventId, EventProvider, EventSource, IdempotencyKey, Log,
-    LogError, LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
+    AppendCondition, CanvasId, EmitError, Event, EventId, EventSource, IdempotencyKey, Log, LogError,
+    LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
 };
+use wakeq_streams::EventProvider;
 use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};

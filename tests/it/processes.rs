@@ -10,9 +10,11 @@ use sqlx::PgPool;
 use tokio::sync::mpsc;
 use wakeq::notify::{NoNotifier, PubSubConfig, create_topics};
 use wakeq::{
-    AppendCondition, BrokerBacking, BrokerConfig, CanvasId, Consumer, ConsumerConfig, ErrorStrategy,
-    EventBroker, EventProcessor, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent,
+    AppendCondition, CanvasId, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent,
     StreamId,
+};
+use wakeq_streams::{
+    BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ErrorStrategy, EventBroker, EventProcessor,
 };
 use wakeq_services::TestDatabase;
 use wakeq_services::{ChildProcess, Guard, Launch};

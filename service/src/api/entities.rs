@@ -83,9 +83,9 @@ pub(crate) struct NewEntityEvent {
 
 impl NewEntityEvent {
     /// The event to be sent.
-    pub(crate) fn read(self) -> Result<wakeq::EntityEvent, EventError> {
+    pub(crate) fn read(self) -> Result<wakeq_streams::EntityEvent, EventError> {
         let payload = self.payload.as_deref().map_or("null", RawValue::get);
-        let mut event = wakeq::EntityEvent::from_json(&self.name, payload)?;
+        let mut event = wakeq_streams::EntityEvent::from_json(&self.name, payload)?;
         if let Some(id) = self.id {
             event = event.id(EventId(id));
         }
@@ -165,8 +165,8 @@ fn json(text: Option<String>) -> Option<Box<RawValue>> {
     text.and_then(|text| RawValue::from_string(text).ok())
 }
 
-impl From<wakeq::StoredEntity> for Entity {
-    fn from(entity: wakeq::StoredEntity) -> Self {
+impl From<wakeq_streams::StoredEntity> for Entity {
+    fn from(entity: wakeq_streams::StoredEntity) -> Self {
         Self {
             entity_type: entity.id.entity_type.to_string(),
             id: entity.id.id.to_string(),
@@ -178,8 +178,8 @@ impl From<wakeq::StoredEntity> for Entity {
     }
 }
 
-impl From<wakeq::EntitySummary> for EntitySummary {
-    fn from(entity: wakeq::EntitySummary) -> Self {
+impl From<wakeq_streams::EntitySummary> for EntitySummary {
+    fn from(entity: wakeq_streams::EntitySummary) -> Self {
         Self {
             entity_type: entity.id.entity_type.to_string(),
             id: entity.id.id.to_string(),
@@ -191,27 +191,27 @@ impl From<wakeq::EntitySummary> for EntitySummary {
     }
 }
 
-impl From<wakeq::EntityPage> for List<EntitySummary> {
-    fn from(page: wakeq::EntityPage) -> Self {
+impl From<wakeq_streams::EntityPage> for List<EntitySummary> {
+    fn from(page: wakeq_streams::EntityPage) -> Self {
         let next_cursor = page.next.map(|next| next.to_string());
         Self { items: page.entities.into_iter().map(EntitySummary::from).collect(), next_cursor }
     }
 }
 
-impl From<wakeq::SentToEntity> for SentToEntity {
-    fn from(sent: wakeq::SentToEntity) -> Self {
-        let wakeq::SentToEntity { id, correlation_id, link, again } = sent;
+impl From<wakeq_streams::SentToEntity> for SentToEntity {
+    fn from(sent: wakeq_streams::SentToEntity) -> Self {
+        let wakeq_streams::SentToEntity { id, correlation_id, link, again } = sent;
         Self { id: id.0, correlation_id, link: link.into(), again }
     }
 }
 
-impl From<wakeq::EntityStatus> for EntityStatus {
-    fn from(status: wakeq::EntityStatus) -> Self {
+impl From<wakeq_streams::EntityStatus> for EntityStatus {
+    fn from(status: wakeq_streams::EntityStatus) -> Self {
         match status {
-            wakeq::EntityStatus::Accepted => Self::Accepted,
-            wakeq::EntityStatus::Processed => Self::Processed,
-            wakeq::EntityStatus::Completed => Self::Completed,
-            wakeq::EntityStatus::Failed => Self::Failed,
+            wakeq_streams::EntityStatus::Accepted => Self::Accepted,
+            wakeq_streams::EntityStatus::Processed => Self::Processed,
+            wakeq_streams::EntityStatus::Completed => Self::Completed,
+            wakeq_streams::EntityStatus::Failed => Self::Failed,
         }
     }
 }
@@ -228,8 +228,8 @@ impl EntityStatus {
     }
 }
 
-impl From<wakeq::EntityEventStatus> for EntityEvent {
-    fn from(event: wakeq::EntityEventStatus) -> Self {
+impl From<wakeq_streams::EntityEventStatus> for EntityEvent {
+    fn from(event: wakeq_streams::EntityEventStatus) -> Self {
         Self {
             id: event.event.0,
             correlation_id: event.correlation_id,
@@ -248,8 +248,8 @@ impl From<wakeq::EntityEventStatus> for EntityEvent {
     }
 }
 
-impl From<wakeq::EntityProgress> for EntityProgress {
-    fn from(progress: wakeq::EntityProgress) -> Self {
+impl From<wakeq_streams::EntityProgress> for EntityProgress {
+    fn from(progress: wakeq_streams::EntityProgress) -> Self {
         let events = progress.events.into_iter().map(EntityEvent::from).collect();
         Self { status: progress.status.into(), events }
     }

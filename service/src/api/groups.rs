@@ -225,13 +225,13 @@ pub(crate) enum InvalidReset {
 
 impl ResetRequest {
     /// The source to reset, or all of them, and the new position.
-    pub(crate) fn read(&self) -> Result<(Option<EventSource>, wakeq::ResetTo), InvalidReset> {
+    pub(crate) fn read(&self) -> Result<(Option<EventSource>, wakeq_streams::ResetTo), InvalidReset> {
         let to = match self.to.as_str() {
-            "start" => wakeq::ResetTo::Start,
-            "end" => wakeq::ResetTo::End,
+            "start" => wakeq_streams::ResetTo::Start,
+            "end" => wakeq_streams::ResetTo::End,
             number => {
                 let invalid = |_| InvalidReset::To(number.chars().take(128).collect());
-                wakeq::ResetTo::After(number.parse().map_err(invalid)?)
+                wakeq_streams::ResetTo::After(number.parse().map_err(invalid)?)
             }
         };
         let source = self.source.as_deref().map(str::parse).transpose()?;
@@ -239,9 +239,9 @@ impl ResetRequest {
     }
 }
 
-impl From<wakeq::GroupNodes> for GroupNodes {
-    fn from(nodes: wakeq::GroupNodes) -> Self {
-        let node = |node: wakeq::GroupNode| GroupNode { id: node.id.0, heartbeat_at: node.heartbeat_at };
+impl From<wakeq_streams::GroupNodes> for GroupNodes {
+    fn from(nodes: wakeq_streams::GroupNodes) -> Self {
+        let node = |node: wakeq_streams::GroupNode| GroupNode { id: node.id.0, heartbeat_at: node.heartbeat_at };
         Self {
             items: nodes.nodes.into_iter().map(node).collect(),
             coordinator: nodes.coordinator.map(|(node, _)| node.0),
@@ -250,8 +250,8 @@ impl From<wakeq::GroupNodes> for GroupNodes {
     }
 }
 
-impl From<wakeq::Group> for GroupSummary {
-    fn from(group: wakeq::Group) -> Self {
+impl From<wakeq_streams::Group> for GroupSummary {
+    fn from(group: wakeq_streams::Group) -> Self {
         let there = group.subscribers.iter().filter(|one| !one.lapsed || one.unhealthy.is_some());
         Self {
             subscribers: there.count(),
@@ -265,9 +265,9 @@ impl From<wakeq::Group> for GroupSummary {
     }
 }
 
-impl From<wakeq::Group> for Group {
-    fn from(group: wakeq::Group) -> Self {
-        let subscriber = |one: wakeq::SubscriberState| GroupSubscriber {
+impl From<wakeq_streams::Group> for Group {
+    fn from(group: wakeq_streams::Group) -> Self {
+        let subscriber = |one: wakeq_streams::SubscriberState| GroupSubscriber {
             id: one.id.0,
             node: one.node.0,
             unhealthy: one.unhealthy,
@@ -284,8 +284,8 @@ impl From<wakeq::Group> for Group {
     }
 }
 
-impl From<wakeq::GroupSource> for GroupSource {
-    fn from(source: wakeq::GroupSource) -> Self {
+impl From<wakeq_streams::GroupSource> for GroupSource {
+    fn from(source: wakeq_streams::GroupSource) -> Self {
         Self {
             source: source.source.to_string(),
             subscriber: source.owner.map(|(subscriber, _)| subscriber.0),
@@ -305,8 +305,8 @@ impl From<wakeq::GroupSource> for GroupSource {
     }
 }
 
-impl From<wakeq::GroupDead> for GroupDead {
-    fn from(dead: wakeq::GroupDead) -> Self {
+impl From<wakeq_streams::GroupDead> for GroupDead {
+    fn from(dead: wakeq_streams::GroupDead) -> Self {
         let payload = RawValue::from_string(dead.payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
         Self {
             source: dead.source.to_string(),
@@ -325,21 +325,21 @@ impl From<wakeq::GroupDead> for GroupDead {
     }
 }
 
-impl From<wakeq::GroupDeadPage> for List<GroupDead> {
-    fn from(page: wakeq::GroupDeadPage) -> Self {
+impl From<wakeq_streams::GroupDeadPage> for List<GroupDead> {
+    fn from(page: wakeq_streams::GroupDeadPage) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
         Self { items: page.items.into_iter().map(GroupDead::from).collect(), next_cursor }
     }
 }
 
-impl From<wakeq::RemoveGroup> for RemoveGroup {
-    fn from(removed: wakeq::RemoveGroup) -> Self {
+impl From<wakeq_streams::RemoveGroup> for RemoveGroup {
+    fn from(removed: wakeq_streams::RemoveGroup) -> Self {
         Self { positions: removed.positions, pins: removed.pins }
     }
 }
 
-impl From<wakeq::ResetGroup> for ResetGroup {
-    fn from(reset: wakeq::ResetGroup) -> Self {
+impl From<wakeq_streams::ResetGroup> for ResetGroup {
+    fn from(reset: wakeq_streams::ResetGroup) -> Self {
         Self { sources: reset.sources, position: reset.position }
     }
 }

@@ -11,7 +11,8 @@ use super::table::Table;
 use super::{Context, emit, value};
 use crate::api::{EntityEvent, NewEntityEvent, ReplyTo, SentToEntity};
 use crate::cli::arguments;
-use wakeq::{CanvasId, EntityId, EntityType, EventId, Name};
+use wakeq::{CanvasId, EventId, Name};
+use wakeq_streams::{EntityId, EntityType};
 
 #[derive(Args)]
 pub(crate) struct Entities {

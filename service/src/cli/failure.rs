@@ -6,10 +6,8 @@ use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 
 use super::text;
 use wakeq::notify::NotifyError;
-use wakeq::{
-    AdminError, EmitError, EntityError, EventError, InvalidName, InvalidQuota, ListenError, LogError,
-    StoreError,
-};
+use wakeq::{AdminError, EmitError, EventError, InvalidName, InvalidQuota, ListenError, LogError, StoreError};
+use wakeq_streams::{EntityError, GroupError};
 
 /// A request that can't be fulfilled, with a message for the user.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +55,7 @@ impl Exit {
             .or_else(|| cause.downcast_ref().map(of_admin))
             .or_else(|| cause.downcast_ref().map(of_access))
             .or_else(|| cause.downcast_ref().map(of_emit))
+            .or_else(|| cause.downcast_ref().map(of_group))
             .or_else(|| cause.downcast_ref().map(of_entity))
             .or_else(|| cause.downcast_ref().map(of_log))
             .or_else(|| cause.downcast_ref().map(of_store))
@@ -111,9 +110,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NoTarget(_)
         | AdminError::NoQueue(_)
         | AdminError::NoCopy(_)
-        | AdminError::NoLease(_)
-        | AdminError::NoGroup(_)
-        | AdminError::NoSource(..) => Exit::NotFound,
+        | AdminError::NoLease(_) => Exit::NotFound,
         AdminError::NotWaiting(_)
         | AdminError::TooManyQueues
         | AdminError::TooCostlyPatterns
@@ -121,11 +118,19 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::UnreadableCron(_)
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
-        | AdminError::LeaseOver(_)
-        | AdminError::GroupInUse(_) => Exit::Conflict,
+        | AdminError::LeaseOver(_) => Exit::Conflict,
         AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
+    }
+}
+
+fn of_group(error: &GroupError) -> Exit {
+    match error {
+        GroupError::Invalid(_) => Exit::Usage,
+        GroupError::NoGroup(_) | GroupError::NoSource(..) => Exit::NotFound,
+        GroupError::GroupInUse(_) => Exit::Conflict,
+        GroupError::Store(error) => of_store(error),
     }
 }
 

@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::BoxError;
-use wakeq::{EventBroker, Queue, Store};
+use wakeq::{Queue, Store};
+use wakeq_streams::EventBroker;
 
 /// Something that a process runs until it is told to stop.
 pub(super) struct ProcessPart {

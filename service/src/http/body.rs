@@ -17,10 +17,8 @@ use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
 use crate::access::KeyId;
-use wakeq::{
-    CanvasId, EntityId, EntityType, EventId, InvalidEntityId, InvalidEntityType, InvalidObjectKey, Name,
-    ObjectKey, Quota,
-};
+use wakeq::{CanvasId, EventId, InvalidObjectKey, Name, ObjectKey, Quota};
+use wakeq_streams::{EntityId, EntityType, InvalidEntityId, InvalidEntityType};
 
 /// A complete body, within the limits of size and time.
 pub(super) struct CompleteBody(pub(super) Bytes);

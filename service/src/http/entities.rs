@@ -12,7 +12,8 @@ use super::guard::Caller;
 use super::problem::{Details, Problem};
 use super::{Api, paging};
 use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, SentToEntity};
-use wakeq::{EntityCursor, EventId};
+use wakeq::EventId;
+use wakeq_streams::EntityCursor;
 
 /// Which page of the entities to return.
 #[derive(Deserialize, IntoParams)]

@@ -17,13 +17,14 @@ use crate::api::{
     Group, GroupDead, GroupNodes, GroupSummary, List, RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup,
     ResetRequest,
 };
-use wakeq::{EventSource, GroupDeadCursor};
+use wakeq::EventSource;
+use wakeq_streams::GroupDeadCursor;
 
 /// List the nodes with subscribers, and the coordinator
 #[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",
     responses((status = 200, description = "All nodes", body = GroupNodes)))]
 pub(super) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<GroupNodes>, Problem> {
-    Ok(Json(api.admin.group_nodes().await?.into()))
+    Ok(Json(api.groups.group_nodes().await?.into()))
 }
 
 /// List the consumer groups
@@ -32,7 +33,7 @@ pub(super) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<Grou
 #[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
     responses((status = 200, description = "All groups", body = List<GroupSummary>)))]
 pub(super) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<GroupSummary>>, Problem> {
-    let groups = api.admin.groups().await?;
+    let groups = api.groups.groups().await?;
     Ok(Json(List::whole(groups.into_iter().map(GroupSummary::from).collect())))
 }
 
@@ -46,7 +47,7 @@ pub(super) async fn one(
     _: Caller,
     GroupPath(name): GroupPath,
 ) -> Result<Json<Group>, Problem> {
-    Ok(Json(api.admin.group(&name).await?.into()))
+    Ok(Json(api.groups.group(&name).await?.into()))
 }
 
 /// Reset a group's position in the log
@@ -66,7 +67,7 @@ pub(super) async fn reset(
     body::Json(request): body::Json<ResetRequest>,
 ) -> Result<Json<ResetGroup>, Problem> {
     let (source, to) = request.read().map_err(|error| Problem::bad_request(error.to_string()))?;
-    let reset = api.admin.reset_group(&name, source.as_ref(), to, &caller.actor()).await?;
+    let reset = api.groups.reset_group(&name, source.as_ref(), to, &caller.actor()).await?;
     Ok(Json(reset.into()))
 }
 
@@ -80,7 +81,7 @@ pub(super) async fn recover(
     caller: Caller,
     GroupPath(name): GroupPath,
 ) -> Result<StatusCode, Problem> {
-    api.admin.recover_group(&name, &caller.actor()).await?;
+    api.groups.recover_group(&name, &caller.actor()).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
@@ -113,7 +114,7 @@ pub(super) async fn remove(
 ) -> Result<Json<RemoveGroup>, Problem> {
     let source = query.source.as_deref().map(str::parse::<EventSource>).transpose();
     let source = source.map_err(|error| Problem::bad_request(error.to_string()))?;
-    Ok(Json(api.admin.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
+    Ok(Json(api.groups.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
 }
 
 /// Which page of a group's dead events to return.
@@ -145,7 +146,7 @@ pub(super) async fn dead(
     let limit = paging::limit(query.limit)?;
     let after = query.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
     let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
-    Ok(Json(api.admin.group_dead(&name, after.as_ref(), limit).await?.into()))
+    Ok(Json(api.groups.group_dead(&name, after.as_ref(), limit).await?.into()))
 }
 
 /// Redrive a group's dead events
@@ -164,5 +165,5 @@ pub(super) async fn redrive(
     body::Json(request): body::Json<RedriveGroup>,
 ) -> Result<Json<RedrivenGroup>, Problem> {
     let before = request.before.map(storable).transpose()?;
-    Ok(Json(api.admin.redrive_group(&name, request.seq, before, &caller.actor()).await?.into()))
+    Ok(Json(api.groups.redrive_group(&name, request.seq, before, &caller.actor()).await?.into()))
 }

@@ -56,7 +56,8 @@ use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
 use wakeq::internals::telemetry::HttpMetrics;
-use wakeq::{Admin, Entities, Log, OwnDeployment, Queue};
+use wakeq::{Admin, Log, OwnDeployment, Queue};
+use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
@@ -65,6 +66,7 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 pub(crate) struct Api {
     queue: Queue,
     admin: Admin,
+    groups: Groups,
     entities: Entities,
     log: Log,
     access: Access,

@@ -11,7 +11,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::{AdminError, EmitError, EntityError, EventError, InvalidName, JsonError, LogError, StoreError};
+use wakeq::{AdminError, EmitError, EventError, InvalidName, JsonError, LogError, StoreError};
+use wakeq_streams::{EntityError, GroupError};
 
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
@@ -314,17 +315,13 @@ impl From<AdminError> for Problem {
             AdminError::NotFound(_)
             | AdminError::NoCron(_)
             | AdminError::NoTarget(_)
-            | AdminError::NoQueue(_)
-            | AdminError::NoGroup(_) => Self::not_found(),
+            | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
             AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
                 Self::new(Kind::Conflict, error.to_string())
             }
-            AdminError::NoSource(..) => Self::bad_request(error.to_string()),
-            AdminError::UnreadableCron(_) | AdminError::GroupInUse(_) => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
+            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
             AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
             AdminError::Cursor => Self::bad_request(error.to_string()),
             AdminError::NotWaiting(_) => {
@@ -340,6 +337,18 @@ impl From<AdminError> for Problem {
                 Some(error) => Self::from(error.clone()).after_the_change(),
                 None => Self::unavailable("Pub/Sub (the change was made, and workers continue)", &error),
             },
+        }
+    }
+}
+
+impl From<GroupError> for Problem {
+    fn from(error: GroupError) -> Self {
+        match error {
+            GroupError::Invalid(words) => Self::bad_request(words),
+            GroupError::NoGroup(_) => Self::not_found(),
+            GroupError::NoSource(..) => Self::bad_request(error.to_string()),
+            GroupError::GroupInUse(_) => Self::new(Kind::Conflict, error.to_string()),
+            GroupError::Store(error) => error.into(),
         }
     }
 }

@@ -28,7 +28,8 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
 use wakeq::internals::Hub;
 use wakeq::notify::Notifier;
-use wakeq::{Admin, Entities, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
+use wakeq::{Admin, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
+use wakeq_streams::{Entities, Groups};
 
 pub use config::HttpConfig;
 
@@ -128,6 +129,7 @@ impl HttpServer {
         let api = Api {
             own: own_deployment(&store, &config).await?,
             log,
+            groups: Groups::new(store.clone()),
             entities: Entities::new(queue.clone()),
             queue,
             access,

@@ -2,11 +2,13 @@
 //! each group.
 
 use std::collections::BTreeMap;
-use wakeq::internals::telemetry::{GroupGauge, GroupsGauge};
 use wakeq::{Name, Store, StoreError};
+use wakeq_streams::internals::StreamStore;
+use wakeq_streams::internals::telemetry::{GroupGauge, GroupsGauge};
 
 /// Queries them. `None` if there are no groups, and nothing keeps the log.
 pub(super) async fn query(store: &Store) -> Result<Option<GroupsGauge>, StoreError> {
+    let store = StreamStore::from(store);
     let positions = store.group_positions(None).await?;
     let nodes = store.nodes().await?.into_iter().filter(|node| !node.lapsed).count();
     let holders: Vec<(String, u64)> =
@@ -67,19 +69,20 @@ mod tests {
     #[tokio::test]
     async fn a_single_process_owns_the_sources_it_opened() {
         let table = Table::new().await;
+        let store = StreamStore::from(&table.store);
         for (group, source) in [("g", "log"), ("g", "category/a"), ("h", "log")] {
             let (group, source) = (group.parse().unwrap(), source.parse().unwrap());
-            table.store.open_position(&group, &source, 1).await.unwrap().unwrap();
+            store.open_position(&group, &source, 1).await.unwrap().unwrap();
         }
         let owner = uuid::Uuid::now_v7();
         let group: Name = "g".parse().unwrap();
-        table.store.claim_group(&group, owner, std::time::Duration::from_secs(600), true).await.unwrap();
+        store.claim_group(&group, owner, std::time::Duration::from_secs(600), true).await.unwrap();
         for owned in [2, 0] {
             let seen = query(&table.store).await.unwrap().unwrap();
             let shown: Vec<_> =
                 seen.groups.iter().map(|(name, group)| (name.as_str(), group.sources, group.owned)).collect();
             assert_eq!(shown, [("g", owned, owned), ("h", 0, 0)]);
-            table.store.release_groups(owner).await.unwrap();
+            store.release_groups(owner).await.unwrap();
         }
     }
 }

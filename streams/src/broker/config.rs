@@ -12,7 +12,7 @@ const LEASE_MIN: Duration = Duration::from_millis(300);
 /// The periods of a broker. They bound how long things take; signals usually make them faster.
 ///
 /// ```
-/// let config = wakeq::BrokerConfig::default();
+/// let config = wakeq_streams::BrokerConfig::default();
 /// assert_eq!((config.heartbeat.as_secs(), config.lease.as_secs()), (10, 30));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -86,7 +86,8 @@ pub(crate) fn coordinator_lock() -> Name {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use wakeq::{BrokerBacking, BrokerConfig, EventBroker, EventSubscriber, Signals, Store};
+/// use wakeq::{Signals, Store};
+/// use wakeq_streams::{BrokerBacking, BrokerConfig, EventBroker, EventSubscriber};
 ///
 /// # async fn example(store: Store, signals: Signals, consumer: Arc<dyn EventSubscriber>) -> Result<(), Box<dyn std::error::Error>> {
 /// let broker = EventBroker::distributed(BrokerBacking::Postgres(store), signals, BrokerConfig::default())?;

@@ -17,7 +17,7 @@ const OF_ENTITIES: &str = "entities.";
 /// How a consumer reads its sources and treats failures.
 ///
 /// ```
-/// use wakeq::{ConsumerConfig, ErrorStrategy};
+/// use wakeq_streams::{ConsumerConfig, ErrorStrategy};
 ///
 /// let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..ConsumerConfig::default() };
 /// assert_eq!(config.commit_every, 100);

@@ -29,9 +29,8 @@ use wakeq::{EventSource, Name};
 /// ```
 /// use std::sync::Arc;
 /// use async_trait::async_trait;
-/// use wakeq::{
-///     Consumer, ConsumerConfig, EventProcessor, EventSource, LogEvent, MemoryLog, MemoryPositions,
-/// };
+/// use wakeq::{EventSource, LogEvent};
+/// use wakeq_streams::{Consumer, ConsumerConfig, EventProcessor, MemoryLog, MemoryPositions};
 ///
 /// struct Projection;
 ///
@@ -117,7 +116,7 @@ impl Consumer {
     /// Errors: [`InvalidConsumer`] if it overlaps with one of the others.
     ///
     /// ```
-    /// # fn example(consumer: wakeq::Consumer) -> Result<(), Box<dyn std::error::Error>> {
+    /// # fn example(consumer: wakeq_streams::Consumer) -> Result<(), Box<dyn std::error::Error>> {
     /// let contacts = wakeq::EventSource::category("contacts")?;
     /// let consumer = consumer.and(contacts)?.partitioned(8)?;
     /// # Ok(())
@@ -131,8 +130,8 @@ impl Consumer {
     /// budget of the process, 64 MiB.
     ///
     /// ```
-    /// # fn example(consumer: wakeq::Consumer) {
-    /// let consumer = consumer.with_budget(wakeq::ReadBudget::new(16 * 1024 * 1024));
+    /// # fn example(consumer: wakeq_streams::Consumer) {
+    /// let consumer = consumer.with_budget(wakeq_streams::ReadBudget::new(16 * 1024 * 1024));
     /// # }
     /// ```
     pub fn with_budget(self, budget: ReadBudget) -> Self {

@@ -18,7 +18,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A log in memory.
 ///
 /// ```
-/// use wakeq::{CanvasId, MemoryLog, StreamId};
+/// use wakeq::{CanvasId, StreamId};
+/// use wakeq_streams::MemoryLog;
 ///
 /// let log = MemoryLog::default();
 /// let company = StreamId::new(CanvasId::DEFAULT, "companies", "company-7").unwrap();

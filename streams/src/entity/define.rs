@@ -22,7 +22,7 @@ const REASON_MAX: usize = 1000;
 ///
 /// ```
 /// use serde::{Deserialize, Serialize};
-/// use wakeq::{Applied, Entity, Rejection};
+/// use wakeq_streams::{Applied, Entity, Rejection};
 ///
 /// struct Account;
 ///

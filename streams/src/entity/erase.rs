@@ -33,8 +33,9 @@ impl Entities {
     /// what is not.
     ///
     /// ```no_run
-    /// # async fn example(entities: wakeq::Entities) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Actor, CanvasId, EntityId};
+    /// # async fn example(entities: wakeq_streams::Entities) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::{Actor, CanvasId};
+    /// use wakeq_streams::EntityId;
     ///
     /// let ada = EntityId::new(CanvasId::DEFAULT, "account", "ada")?;
     /// let erasure = entities.erase(&ada, None, &Actor::user("grace")).await?;

@@ -13,7 +13,7 @@ use wakeq::{EventError, EventId, JsonError, Link, Name};
 /// An event for an entity: a name and a payload.
 ///
 /// ```
-/// use wakeq::EntityEvent;
+/// use wakeq_streams::EntityEvent;
 ///
 /// # fn main() -> Result<(), wakeq::EventError> {
 /// let deposit = EntityEvent::new("deposit", &serde_json::json!({ "cents": 500 }))?.reply_to("deposited")?;
@@ -95,7 +95,8 @@ impl EntityEvent {
     /// handlers can trust what they receive. Default: none.
     ///
     /// ```
-    /// use wakeq::{EntityAnswer, Execution, HandlerResult, Handlers, Route};
+    /// use wakeq::{Execution, HandlerResult, Handlers, Route};
+    /// use wakeq_streams::EntityAnswer;
     ///
     /// async fn changed(execution: Execution) -> HandlerResult {
     ///     let answer: EntityAnswer = execution.value()?;

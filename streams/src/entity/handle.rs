@@ -30,7 +30,8 @@ const REST: Duration = Duration::from_millis(50);
 ///
 /// ```no_run
 /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
-/// use wakeq::{CanvasId, Entities, EntityEvent, EntityId};
+/// use wakeq::CanvasId;
+/// use wakeq_streams::{Entities, EntityEvent, EntityId};
 ///
 /// let entities = Entities::new(queue);
 /// let account = EntityId::new(CanvasId::DEFAULT, "account", "ada")?;
@@ -236,7 +237,8 @@ impl Entities {
     /// runs, or is among the dead events.
     ///
     /// ```no_run
-    /// # use wakeq::{Entities, EntityEvent, Execution, HandlerResult};
+    /// # use wakeq::{Execution, HandlerResult};
+    /// # use wakeq_streams::{Asked, Entities, EntityEvent};
     /// async fn charge(entities: Entities, execution: Execution) -> HandlerResult {
     ///     let asked = execution.asked::<u32>()?;
     ///     entities.verify(&asked).await?;

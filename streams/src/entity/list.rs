@@ -23,7 +23,7 @@ impl Entities {
     /// stored. One that is created between two pages may be missing.
     ///
     /// ```no_run
-    /// # async fn example(entities: wakeq::Entities) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn example(entities: wakeq_streams::Entities) -> Result<(), Box<dyn std::error::Error>> {
     /// use wakeq::CanvasId;
     ///
     /// let (accounts, mut after) = ("account".parse()?, None);

@@ -43,7 +43,8 @@ pub enum InvalidProcessor {
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use wakeq::{Entity, EntityConfig, EntityProcessor, EventProvider, Queue};
+/// # use wakeq::Queue;
+/// # use wakeq_streams::{Entity, EntityConfig, EntityProcessor, EventProvider};
 /// # fn example<Account: Entity>(queue: Queue, log: Arc<dyn EventProvider>) -> Result<(), Box<dyn std::error::Error>> {
 /// let accounts = EntityProcessor::<Account>::new(queue, log, EntityConfig::default())?;
 /// # Ok(())

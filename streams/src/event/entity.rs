@@ -18,7 +18,7 @@ const INBOX: &str = ".inbox";
 /// ending in `.inbox`, and not `status`.
 ///
 /// ```
-/// use wakeq::EntityType;
+/// use wakeq_streams::EntityType;
 ///
 /// let account: EntityType = "account".parse().unwrap();
 /// assert_eq!(account.inbox().as_str(), "entities:account.inbox");
@@ -121,7 +121,8 @@ impl EntityId {
     /// The entity `id` of a type.
     ///
     /// ```
-    /// use wakeq::{CanvasId, EntityId};
+    /// use wakeq::CanvasId;
+    /// use wakeq_streams::EntityId;
     ///
     /// let account = EntityId::new(CanvasId::DEFAULT, "account", "ada").unwrap();
     /// assert_eq!(account.to_string(), "account/ada");

@@ -74,8 +74,9 @@ type Served = BTreeMap<NodeId, usize>;
 /// decides.
 ///
 /// ```
-/// use wakeq::machine::{GroupMember, MemberStanding, wanted_sources};
-/// use wakeq::{EventSource, NodeId, SubscriberId};
+/// use wakeq_streams::machine::{GroupMember, MemberStanding, wanted_sources};
+/// use wakeq::EventSource;
+/// use wakeq_streams::{NodeId, SubscriberId};
 ///
 /// let companies = EventSource::category("companies").unwrap();
 /// let member = GroupMember {

@@ -44,7 +44,8 @@ impl EntityDecision {
 /// events sent until then older than the last.
 ///
 /// ```
-/// use wakeq::machine::{EntityDecision, Link, decide_event};
+/// use wakeq::machine::Link;
+/// use wakeq_streams::machine::{EntityDecision, decide_event};
 ///
 /// let link = Link { id: 9, prev: 7 };
 /// assert_eq!(decide_event(7, 8, link, false), EntityDecision::Process);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use wakeq::{
+use wakeq_streams::{
     ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventSubscriber, MemoryPositions, PositionKey,
     PositionStore,
 };

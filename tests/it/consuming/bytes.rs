@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
-use wakeq::{
-    CanvasId, Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider,
-    EventSource, EventSubscriber, LogEvent, LogPage, MemoryLog, MemoryPositions, PageLimit, ReadBudget,
-    StreamId,
+use wakeq::{CanvasId, EventSource, LogEvent, LogPage, PageLimit, StreamId};
+use wakeq_streams::{
+    Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider, EventSubscriber,
+    MemoryLog, MemoryPositions, ReadBudget,
 };
 
 const KIB: usize = 1024;

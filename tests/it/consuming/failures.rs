@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wakeq::{
-    Actor, Admin, AdminError, BrokerBacking, BrokerConfig, CanvasId, ConsumerConfig, ConsumerError,
-    ErrorStrategy, EventBroker, EventProvider, EventSource, EventSubscriber, FailingEvent, GroupDeadCursor,
-    Health, LogPage, MemoryPositions, Name, PageLimit, PositionKey, StreamId,
+use wakeq::{Actor, CanvasId, EventSource, LogPage, Name, PageLimit, StreamId};
+use wakeq_streams::{
+    BrokerBacking, BrokerConfig, ConsumerConfig, ConsumerError, ErrorStrategy, EventBroker, EventProvider,
+    EventSubscriber, FailingEvent, GroupDeadCursor, GroupError, Groups, Health, MemoryPositions, PositionKey,
 };
 
 use crate::support::TIMEOUT;
@@ -124,7 +124,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
         for (_, handed) in &mut all {
             assert_eq!(handed.take(2).await, seqs);
         }
-        let failing = failing(&stage.admin, &names[0]).await;
+        let failing = failing(&stage.groups(), &names[0]).await;
         assert_eq!((failing.seq, failing.attempts), (seqs[1], 1));
         assert_eq!(failing.error, "it was told to fail");
         let mut health = all[1].0.health();
@@ -134,7 +134,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             assert!(all[at].1.is_empty(), "nothing is tried before it is asked for");
             let asked = async {
                 while all[at].1.is_empty() {
-                    stage.admin.recover_group(name, &operator).await.unwrap();
+                    stage.groups().recover_group(name, &operator).await.unwrap();
                     // A member checks with each heartbeat, and only then.
                     tokio::time::sleep(periods.heartbeat).await;
                 }
@@ -142,27 +142,27 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             tokio::time::timeout(TIMEOUT, asked).await.expect("it is tried again");
         }
         let gone = async {
-            while stage.admin.group(&names[0]).await.unwrap().sources[0].failing.is_some() {
+            while stage.groups().group(&names[0]).await.unwrap().sources[0].failing.is_some() {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(TIMEOUT, gone).await.expect("it fails no more");
-        let busy = stage.admin.remove_group(&names[0], None, &operator).await.unwrap_err();
-        assert!(matches!(busy, AdminError::GroupInUse(_)), "{busy}");
+        let busy = stage.groups().remove_group(&names[0], None, &operator).await.unwrap_err();
+        assert!(matches!(busy, GroupError::GroupInUse(_)), "{busy}");
         stop.cancel();
         running.await.unwrap().unwrap();
-        let removed = stage.admin.remove_group(&names[0], None, &operator).await.unwrap();
+        let removed = stage.groups().remove_group(&names[0], None, &operator).await.unwrap();
         assert_eq!((removed.positions, removed.pins), (1, 0));
-        assert!(matches!(stage.admin.group(&names[0]).await, Err(AdminError::NoGroup(_))));
-        assert_eq!(stage.admin.group(&names[1]).await.unwrap().sources[0].position, seqs[1]);
+        assert!(matches!(stage.groups().group(&names[0]).await, Err(GroupError::NoGroup(_))));
+        assert_eq!(stage.groups().group(&names[1]).await.unwrap().sources[0].position, seqs[1]);
     }
 }
 
 /// The event that the single source of a group waits for, once it does.
-async fn failing(admin: &Admin, group: &Name) -> FailingEvent {
+async fn failing(groups: &Groups, group: &Name) -> FailingEvent {
     let seen = async {
         loop {
-            if let Some(failing) = admin.group(group).await.unwrap().sources[0].failing.clone() {
+            if let Some(failing) = groups.group(group).await.unwrap().sources[0].failing.clone() {
                 return failing;
             }
             tokio::task::yield_now().await;
@@ -287,7 +287,7 @@ async fn dead_events_are_retried_on_request() {
         assert_eq!(handed.take(2).await, seqs);
     }
     let dead = async |name: &Name| {
-        let dead = stage.admin.group_dead(name, None, 100).await.unwrap();
+        let dead = stage.groups().group_dead(name, None, 100).await.unwrap();
         dead.items.into_iter().map(|one| (one.seq, one.attempts)).collect::<Vec<_>>()
     };
     let until = async |name: &Name, expected: &[(i64, u32)]| {
@@ -301,18 +301,18 @@ async fn dead_events_are_retried_on_request() {
     until(&names[0], &[(seqs[1], 1), (seqs[0], 1)]).await;
     let cursor = GroupDeadCursor { seq: seqs[1], source: category() };
     let rest =
-        stage.admin.group_dead(&names[0], Some(&cursor.to_string().parse().unwrap()), 100).await.unwrap();
+        stage.groups().group_dead(&names[0], Some(&cursor.to_string().parse().unwrap()), 100).await.unwrap();
     assert_eq!(rest.items.len(), 1);
     // After giving up an event, the consumer looks once more for redriven ones; withdrawing ends
     // that look.
     all[0].0.withdraw(&category()).await;
-    assert_eq!(stage.admin.redrive_group(&names[0], None, None, &operator).await.unwrap().0.count, 2);
+    assert_eq!(stage.groups().redrive_group(&names[0], None, None, &operator).await.unwrap().0.count, 2);
     seqs.push(scene.append("one", 3).await);
     all[0].0.accept(category(), 2);
     assert_eq!(all[0].1.take(3).await, [seqs[2], seqs[0], seqs[1]], "after what comes later in the log");
     until(&names[0], &[(seqs[1], 2)]).await;
     assert_eq!(
-        stage.admin.redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap().0.count,
+        stage.groups().redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap().0.count,
         1
     );
     // Any append wakes it.
@@ -354,9 +354,9 @@ async fn several_pages_of_dead_events_are_retried_at_once() {
         // Once withdrawn, it has recorded all of them.
         consumer.withdraw(&category()).await;
     }
-    let dead = async |name: &Name| stage.admin.group_dead(name, None, 1_000).await.unwrap().items.len();
+    let dead = async |name: &Name| stage.groups().group_dead(name, None, 1_000).await.unwrap().items.len();
     let given_up = dead(&names[0]).await;
-    let (marked, _) = stage.admin.redrive_group(&names[0], None, None, &Actor::user("ada")).await.unwrap();
+    let (marked, _) = stage.groups().redrive_group(&names[0], None, None, &Actor::user("ada")).await.unwrap();
     assert_eq!((marked.count, marked.more), (given_up as u64, false));
     let (consumer, handed) = &mut all[0];
     consumer.accept(category(), 2);

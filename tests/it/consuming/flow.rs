@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use wakeq::{CanvasId, Consumer, ConsumerConfig, EventSource, EventSubscriber, Health, LogEvent, StreamId};
+use wakeq::{CanvasId, EventSource, LogEvent, StreamId};
+use wakeq_streams::{Consumer, ConsumerConfig, EventSubscriber, Health};
 
 use super::scene::{
     HandledEvents, Kind, Recorder, Scene, SilentProvider, category, companies, on_each, woken,

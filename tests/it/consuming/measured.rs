@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use wakeq::{ConsumerConfig, ErrorStrategy, EventSubscriber, Name, PositionKey};
+use wakeq::Name;
+use wakeq_streams::{ConsumerConfig, ErrorStrategy, EventSubscriber, PositionKey};
 
 use super::scene::{Kind, Scene, Trouble, category, woken};
 use crate::entities::measured::gathered;

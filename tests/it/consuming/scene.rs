@@ -9,9 +9,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
 use wakeq::{
-    AppendCondition, CanvasId, Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider,
-    EventSource, Log, LogEvent, LogPage, MemoryLog, MemoryPositions, Name, NewLogEvent, PageLimit,
-    PositionKey, PositionStore, StreamId,
+    AppendCondition, CanvasId, EventSource, Log, LogEvent, LogPage, Name, NewLogEvent, PageLimit, StreamId,
+};
+use wakeq_streams::{
+    Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, MemoryLog, MemoryPositions,
+    PositionKey, PositionStore,
 };
 
 use crate::support::{Stage, TIMEOUT};

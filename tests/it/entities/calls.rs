@@ -6,10 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use uuid::Uuid;
-use wakeq::{
-    CanvasId, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId,
-    EventSource, Execution, Handlers, Queue, QueueConfig, Store, StoreConfig,
-};
+use wakeq::{CanvasId, EventId, EventSource, Execution, Handlers, Queue, QueueConfig, Store, StoreConfig};
+use wakeq_streams::{Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus};
 
 use super::{Balance, Bank, Change, account, config};
 use crate::support::{TIMEOUT, fit};
@@ -194,7 +192,7 @@ async fn a_panic_ends_its_event_only() {
 #[tokio::test]
 async fn a_state_has_a_limit() {
     let bank = Bank::open().await;
-    let processor = bank.owner(wakeq::EntityConfig { state_limit_bytes: 1000, ..config() }, 1).await;
+    let processor = bank.owner(wakeq_streams::EntityConfig { state_limit_bytes: 1000, ..config() }, 1).await;
     let changes = [Change::Deposit { cents: 1 }, Change::Note { bytes: 500 }, Change::Note { bytes: 2000 }];
     let events = changes.iter().map(|change| (account("ada"), EntityEvent::of(change).unwrap())).collect();
     let sent = bank.entities.send_all(events).await.unwrap();
@@ -258,7 +256,7 @@ async fn a_send_to_a_locked_entity_waits_and_then_fails() {
     let store = StoreConfig { lock_timeout, ..StoreConfig::default() };
     let store = Store::connect(bank.stage.database.url(), fit(store)).await.unwrap();
     let queue = Queue::new(store, bank.stage.notifier.clone(), QueueConfig::default());
-    let hasty = wakeq::Entities::new(queue);
+    let hasty = wakeq_streams::Entities::new(queue);
     let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
     let mut transaction = bank.stage.pool.begin().await.unwrap();
     let held = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
@@ -281,7 +279,7 @@ async fn a_send_to_a_locked_entity_waits_and_then_fails() {
 #[tokio::test]
 async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
     let bank = Arc::new(Bank::open().await);
-    let processor = bank.owner(wakeq::EntityConfig { actors: 8, ..config() }, 1).await;
+    let processor = bank.owner(wakeq_streams::EntityConfig { actors: 8, ..config() }, 1).await;
     let mut senders = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let bank = Arc::clone(&bank);

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeq::{CanvasId, Entities, Entity, EntityError, EntityEvent, EntityId, EventId};
+use wakeq::{CanvasId, EventId};
+use wakeq_streams::{Entities, Entity, EntityError, EntityEvent, EntityId};
 
 use super::{Account, Balance, Change, account};
 use crate::children::{Durations, Process, Role};

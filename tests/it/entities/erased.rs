@@ -4,9 +4,10 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::mpsc;
 use uuid::Uuid;
-use wakeq::{
-    Actor, Applied, CanvasId, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId,
-    EntityOutcome, EntityStatus, EventId, EventSource, Execution, Handlers, Rejection, SentToEntity,
+use wakeq::{Actor, CanvasId, EventId, EventSource, Execution, Handlers};
+use wakeq_streams::{
+    Asked, Applied, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId, EntityOutcome,
+    EntityStatus, Rejection, SentToEntity,
 };
 
 use super::{Balance, Bank, Change, accept, account, config, withdraw};

@@ -3,10 +3,8 @@
 
 use sqlx::PgPool;
 use uuid::Uuid;
-use wakeq::{
-    Actor, CanvasId, Entities, EntityConfig, EntityEvent, EntityId, EntityStatus, EventId, EventSubscriber,
-    Health,
-};
+use wakeq::{Actor, CanvasId, EventId};
+use wakeq_streams::{Entities, EntityConfig, EntityEvent, EntityId, EntityStatus, EventSubscriber, Health};
 
 use super::{Bank, Change, accept, account, config, withdraw};
 use crate::children::{Durations, Process, Role};

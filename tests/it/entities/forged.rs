@@ -3,10 +3,8 @@
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-use wakeq::{
-    CanvasId, EntityError, EntityEvent, EntityId, EntityStatus, Event, EventId, Execution, Handlers,
-    SentToEntity,
-};
+use wakeq::{CanvasId, Event, EventId, Execution, Handlers};
+use wakeq_streams::{Asked, EntityError, EntityEvent, EntityId, EntityStatus, SentToEntity};
 
 use super::{Bank, Change, account, config};
 use crate::support::{RunningWorker, TIMEOUT};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{CanvasId, EntityProcessor, Log};
+use wakeq::{CanvasId, Log};
+use wakeq_streams::EntityProcessor;
 use wakeq_service::access::Scope;
 
 use super::{Account, accept, config};

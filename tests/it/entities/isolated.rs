@@ -8,10 +8,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use wakeq::{
-    Applied, CanvasId, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId,
-    EntityOutcome, EntityProcessor, EntityStatus, EventProvider, EventSource, EventSubscriber, Health,
-    LogPage, PageLimit, Rejection, StoreError,
+use wakeq::{CanvasId, EventSource, LogPage, PageLimit, StoreError};
+use wakeq_streams::{
+    Applied, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId,
+    EntityOutcome, EntityProcessor, EntityStatus, EventProvider, EventSubscriber, Health, Rejection,
 };
 
 use super::{Bank, Change, accept, account, config, withdraw};

@@ -6,7 +6,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
-use wakeq::{CanvasId, Entities, EntityCursor, EntityError, EntityType};
+use wakeq::CanvasId;
+use wakeq_streams::{Entities, EntityCursor, EntityError, EntityType};
 use wakeq_service::access::Scope;
 
 use super::Bank;

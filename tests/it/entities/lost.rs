@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wakeq::testing::MemoryNotifier;
-use wakeq::{CanvasId, Entities, EntityEvent, EntityId, EntityStatus, Log, Timing};
+use wakeq::{CanvasId, Log, Timing};
+use wakeq_streams::{Entities, EntityEvent, EntityId, EntityStatus};
 
 use super::{Bank, Change, accept, config};
 use crate::support::{Stage, TIMEOUT, database};

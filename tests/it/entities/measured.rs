@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder, Registry, TextEncoder};
-use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
+use wakeq::CanvasId;
+use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
 
 use super::{Balance, Bank, Change, accept, config, withdraw};
 use crate::support::TIMEOUT;

@@ -1,10 +1,11 @@
 //! When memory is full, the least recently used entities leave it, of the canvas that takes the
 //! most, and come back unchanged.
 
-use wakeq::{CanvasId, EntityConfig, EntityEvent, EntityId, EntityStatus, Health, SentToEntity};
+use wakeq::CanvasId;
+use wakeq_streams::{EntityConfig, EntityEvent, EntityId, EntityStatus, Health, SentToEntity};
 
 use super::{Balance, Bank, Change, accept, config, withdraw};
-use wakeq::EventSubscriber;
+use wakeq_streams::EventSubscriber;
 
 const ATTACKER: CanvasId = CanvasId(uuid::Uuid::from_u128(1));
 const VICTIM: CanvasId = CanvasId(uuid::Uuid::from_u128(2));

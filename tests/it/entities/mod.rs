@@ -27,10 +27,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
-    EntityProcessor, EntityStatus, Event, EventSubscriber, Health, Log, Queue, Rejection, SentToEntity,
-    Store,
+use wakeq::{CanvasId, Event, Log, Queue, Store};
+use wakeq_streams::{
+    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
+    EntityStatus, EventSubscriber, Health, Rejection, SentToEntity,
 };
 
 use crate::support::{Stage, TIMEOUT};

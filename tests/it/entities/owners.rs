@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wakeq::{
-    BrokerBacking, BrokerConfig, BrokerError, CanvasId, Entity, EntityEvent, EntityId, EntityProcessor,
-    EntityStatus, EventBroker, EventSource, EventSubscriber, Health, Name, Rejection, SubscriberId,
+use wakeq::{CanvasId, EventSource, Name};
+use wakeq_streams::{
+    BrokerBacking, BrokerConfig, BrokerError, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
+    EventBroker, EventSubscriber, Health, Rejection, SubscriberId,
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
@@ -137,7 +138,7 @@ macro_rules! kinds {
                 Account::validate(balance, change)
             }
 
-            fn apply(balance: Balance, change: &Change) -> wakeq::Applied<Balance> {
+            fn apply(balance: Balance, change: &Change) -> wakeq_streams::Applied<Balance> {
                 Account::apply(balance, change)
             }
         }

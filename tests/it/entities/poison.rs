@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use wakeq::{
-    Applied, CanvasId, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityEventStatus,
-    EntityId, EntityOutcome, EntityStatus, EventSubscriber, Health, Rejection, SentToEntity, Timestamp,
+use wakeq::{CanvasId, Timestamp};
+use wakeq_streams::{
+    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
+    EntityOutcome, EntityStatus, EventSubscriber, Health, Rejection, SentToEntity,
 };
 
 use super::{Bank, Change, accept, config, withdraw};

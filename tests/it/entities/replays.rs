@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wakeq::{Applied, CanvasId, Entity, EntityConfig, EntityEvent, EntityId, EventSubscriber, Rejection};
+use wakeq::CanvasId;
+use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, EntityId, EventSubscriber, Rejection};
 
 use super::{Balance, Bank, Change, config, unhealthy, withdraw};
 

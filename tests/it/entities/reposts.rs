@@ -2,9 +2,8 @@
 
 use uuid::Uuid;
 use wakeq::machine::Link;
-use wakeq::{
-    CanvasId, EntityAnswer, EntityEvent, EntityId, EntityOutcome, EntityStatus, EventId, SentToEntity,
-};
+use wakeq::{CanvasId, EventId};
+use wakeq_streams::{EntityAnswer, EntityEvent, EntityId, EntityOutcome, EntityStatus, SentToEntity};
 
 use super::{Bank, Change, accept, account, config, withdraw};
 

@@ -8,9 +8,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 use wakeq::{
-    Actor, AppendCondition, Applied, BrokerBacking, BrokerConfig, CanvasId, ConsumerError, Entity,
-    EntityProcessor, EventBroker, EventProvider, EventSource, EventSubscriber, Log, LogPage, Name,
-    NewLogEvent, PageLimit, Rejection, StreamId,
+    Actor, AppendCondition, CanvasId, EventSource, Log, LogPage, Name, NewLogEvent, PageLimit, StreamId,
+};
+use wakeq_streams::{
+    Applied, BrokerBacking, BrokerConfig, ConsumerError, Entity, EntityProcessor, EventBroker, EventProvider,
+    EventSubscriber, Rejection,
 };
 
 use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
@@ -29,12 +31,12 @@ async fn an_owner_with_nothing_to_do_is_not_behind() {
         let event = NewLogEvent::new("changed", &1).unwrap();
         let appended = bank.log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
         let caught_up = async {
-            while bank.stage.admin.group(&group).await.unwrap().lag() > 0 {
+            while bank.stage.groups().group(&group).await.unwrap().lag() > 0 {
                 tokio::task::yield_now().await;
             }
         };
         tokio::time::timeout(TIMEOUT, caught_up).await.expect("it lags for ever");
-        let position = bank.stage.admin.group(&group).await.unwrap().sources[0].position;
+        let position = bank.stage.groups().group(&group).await.unwrap().sources[0].position;
         assert!(position >= appended[0].seq);
     }
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing was passed over that is its own");
@@ -103,7 +105,7 @@ async fn a_stopped_processor_resumes_on_an_operators_request() {
     let group: Name = "entities.account".parse().unwrap();
     let recovered = async {
         while !processor.is_ready() {
-            bank.stage.admin.recover_group(&group, &Actor::user("ada")).await.unwrap();
+            bank.stage.groups().recover_group(&group, &Actor::user("ada")).await.unwrap();
             // A member checks with each heartbeat, and only then.
             tokio::time::sleep(periods.heartbeat).await;
         }

@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 
-use wakeq::{CanvasId, Entity, EventSource};
+use wakeq::{CanvasId, EventSource};
+use wakeq_streams::Entity;
 
 use super::{Account, Balance, Bank, Change, config};
 use crate::support::{TIMEOUT, is_skipped};

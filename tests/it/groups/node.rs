@@ -10,9 +10,10 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
 use wakeq::notify::Notifier;
-use wakeq::{
+use wakeq::{EventSource, Log, LogEvent, Store};
+use wakeq_streams::{
     BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ConsumerError, DeadLetter, EventBroker,
-    EventProcessor, EventSource, Log, LogEvent, PositionKey, PositionStore, Store,
+    EventProcessor, PositionKey, PositionStore,
 };
 
 use crate::children::{Services, say};

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use wakeq::{
-    AdminError, AppendCondition, CanvasId, CronSchedule, Entities, EntityEvent, EntityId, Event,
-    HandlerAddress, HandlerScope, Log, LogError, Name, NewCron, NewLogEvent, NewSecret, NewTarget, Quota,
-    StoreError, StreamId, TargetPolicy,
+    AdminError, AppendCondition, CanvasId, CronSchedule, Event, HandlerAddress, HandlerScope, Log, LogError,
+    Name, NewCron, NewLogEvent, NewSecret, NewTarget, Quota, StoreError, StreamId, TargetPolicy,
 };
+use wakeq_streams::{Entities, EntityEvent, EntityId};
 use wakeq_service::access::{Access, AccessConfig, AccessError, NewKey, Reach, Scope};
 
 use super::{GREEDY, VICTIM, events, exceeded, operator, refused, set, used};
@@ -148,7 +148,7 @@ async fn events_of_entities_that_nobody_processes() {
         send(GREEDY, id).await.unwrap();
         send(VICTIM, id).await.unwrap();
     }
-    let Err(wakeq::EntityError::Store(error)) = send(GREEDY, "a").await else { panic!("it has no room") };
+    let Err(wakeq_streams::EntityError::Store(error)) = send(GREEDY, "a").await else { panic!("it has no room") };
     exceeded(&error, Quota::EntityEvents);
     send(VICTIM, "a").await.unwrap();
 }

@@ -8,9 +8,10 @@ use std::fs;
 
 use sqlx::{Connection, PgConnection};
 use wakeq::{
-    Actor, AppendCondition, CanvasId, DeadFilter, Entities, EntityEvent, EntityId, Event, EventId,
-    HandlerScope, Log, NewLogEvent, Queue, QueueConfig, Quota, StreamAppend, StreamId, Timing,
+    Actor, AppendCondition, CanvasId, DeadFilter, Event, EventId, HandlerScope, Log, NewLogEvent, Queue,
+    QueueConfig, Quota, StreamAppend, StreamId, Timing,
 };
+use wakeq_streams::{Entities, EntityEvent, EntityId};
 use wakeq_service::access::{CredentialFilter, Reach};
 
 use super::answers::{ComparableAnswer, Transcript};

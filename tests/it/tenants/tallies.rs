@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wakeq::{
-    Actor, Applied, CanvasId, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
-    EntityProcessor, EntityStatus, EventId, Log, Rejection,
+use wakeq::{Actor, CanvasId, EventId, Log};
+use wakeq_streams::{
+    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
+    EntityStatus, Rejection,
 };
 
 use super::Findings;

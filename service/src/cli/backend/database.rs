@@ -28,9 +28,9 @@ use crate::delivery::Deliverer;
 use wakeq::notify::NoNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Category, Cursor, DeadFilter, EventFilter, EventId, EventSource,
-    GroupDeadCursor, HandlerScope, Lane, Log, Name, NewTarget, ObjectKey, Queue, QueueConfig, Store,
-    StreamId, StreamName,
+    HandlerScope, Lane, Log, Name, NewTarget, ObjectKey, Queue, QueueConfig, Store, StreamId, StreamName,
 };
+use wakeq_streams::{GroupDeadCursor, Groups};
 
 /// How long a command wakes the events of a lifted rule; afterwards, another process's minute's
 /// pass continues.
@@ -49,6 +49,10 @@ impl Database {
     /// For commands that publish nothing.
     fn silent(&self) -> Admin {
         Admin::new(self.store.clone(), Arc::new(NoNotifier))
+    }
+
+    fn of_groups(&self) -> Groups {
+        Groups::new(self.store.clone())
     }
 
     /// For commands that wake events.
@@ -241,27 +245,27 @@ impl Database {
     }
 
     pub(super) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
-        Ok(self.silent().group_nodes().await?.into())
+        Ok(self.of_groups().group_nodes().await?.into())
     }
 
     pub(super) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
-        let groups = self.silent().groups().await?;
+        let groups = self.of_groups().groups().await?;
         Ok(List::whole(groups.into_iter().map(GroupSummary::from).collect()))
     }
 
     pub(super) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
-        Ok(self.silent().group(name).await?.into())
+        Ok(self.of_groups().group(name).await?.into())
     }
 
     pub(super) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
         let (source, to) = request.read().map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(self.silent().reset_group(name, source.as_ref(), to, &self.actor).await?.into())
+        Ok(self.of_groups().reset_group(name, source.as_ref(), to, &self.actor).await?.into())
     }
 
     pub(super) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
         let after = page.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
         let after = after.map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(self.silent().group_dead(name, after.as_ref(), page.limit).await?.into())
+        Ok(self.of_groups().group_dead(name, after.as_ref(), page.limit).await?.into())
     }
 
     pub(super) async fn redrive_group(
@@ -269,11 +273,11 @@ impl Database {
         name: &Name,
         request: RedriveGroup,
     ) -> anyhow::Result<RedrivenGroup> {
-        Ok(self.silent().redrive_group(name, request.seq, request.before, &self.actor).await?.into())
+        Ok(self.of_groups().redrive_group(name, request.seq, request.before, &self.actor).await?.into())
     }
 
     pub(super) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
-        Ok(self.silent().recover_group(name, &self.actor).await?)
+        Ok(self.of_groups().recover_group(name, &self.actor).await?)
     }
 
     pub(super) async fn remove_group(
@@ -281,7 +285,7 @@ impl Database {
         name: &Name,
         source: Option<&EventSource>,
     ) -> anyhow::Result<RemoveGroup> {
-        Ok(self.silent().remove_group(name, source, &self.actor).await?.into())
+        Ok(self.of_groups().remove_group(name, source, &self.actor).await?.into())
     }
 
     pub(super) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {

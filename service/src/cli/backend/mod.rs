@@ -22,7 +22,8 @@ use crate::api::{
 use crate::config::DeliveryArgs;
 
 use super::arguments::{HandlerName, Page, Target};
-use wakeq::{Category, CheckResult, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq::{Category, CheckResult, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq_streams::{EntityId, EntityType};
 
 pub(super) use client::{Client, ServerArgs, ServerChoice};
 pub(super) use database::Database;

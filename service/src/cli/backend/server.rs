@@ -18,7 +18,8 @@ use crate::api::{
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use wakeq::{Category, EntityId, EntityType, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq::{Category, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq_streams::{EntityId, EntityType};
 
 /// A canvas of a server.
 pub(in crate::cli) struct Server {

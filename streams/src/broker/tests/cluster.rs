@@ -122,7 +122,7 @@ async fn epochs_of_one_process_with_postgres_grow_from_start_to_start() {
     for _ in 0..3 {
         let floor = Floor::default();
         let fake = Fake::new(&floor, "g", parts("companies", 2));
-        let backing = BrokerBacking::Postgres(table.store.clone());
+        let backing = BrokerBacking::Postgres(wakeq::Store::clone(&table.store));
         let broker = EventBroker::single(backing, BrokerConfig::default()).unwrap();
         broker.register(fake.clone()).await.unwrap();
         let stop = broker.stop_token();

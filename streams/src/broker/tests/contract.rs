@@ -49,7 +49,7 @@ macro_rules! on_both {
             $(#[$meta])*
             #[tokio::test]
             async fn in_postgres() {
-                super::$test(&Table::new().await.store).await;
+                super::$test(&*Table::new().await.store).await;
             }
         }
     )*};
@@ -340,7 +340,7 @@ async fn a_lock_is_waited_for(groups: &impl Groups) {
 #[tokio::test]
 async fn an_observer_needs_no_right_to_write() {
     let table = Table::new().await;
-    let (one, lead) = (registered(&table.store, "g", LEASE).await, lead(&table.store).await);
+    let (one, lead) = (registered(&*table.store, "g", LEASE).await, lead(&*table.store).await);
     let sources = parts("companies", 4);
     table.store.allocate(&lead, &[gives(one, &sources, 0)]).await.unwrap().unwrap();
     let reader = table.reader(&["wakeq.subscriptions"]).await;

@@ -27,7 +27,7 @@ struct Process {
 }
 
 async fn single(table: &Table, floor: &Floor, group: &str) -> Process {
-    started(EventBroker::single(BrokerBacking::Postgres(table.store.clone()), CONFIG).unwrap(), floor, group)
+    started(EventBroker::single(BrokerBacking::Postgres(wakeq::Store::clone(&table.store)), CONFIG).unwrap(), floor, group)
         .await
 }
 
@@ -124,7 +124,7 @@ async fn a_single_process_waits_for_group_members() {
     let alone = single(&table, &floor, "g").await;
     let other = single(&table, &floor, "h").await;
     alone.works(&floor, "g", &mut epoch).await;
-    let backing = BrokerBacking::Postgres(table.store.clone());
+    let backing = BrokerBacking::Postgres(wakeq::Store::clone(&table.store));
     let member = EventBroker::distributed(backing, Signals::alone(), CONFIG).unwrap();
     let member = started(member, &floor, "g").await;
     alone.waits(&floor, "g").await;

@@ -25,9 +25,9 @@ pub struct EntitySummary {
 /// Where a page of entities starts.
 ///
 /// ```
-/// let cursor: wakeq::EntityCursor = "account~616461".parse().unwrap();
+/// let cursor: wakeq_streams::EntityCursor = "account~616461".parse().unwrap();
 /// assert_eq!(cursor.to_string(), "account~616461");
-/// assert!("ada".parse::<wakeq::EntityCursor>().is_err());
+/// assert!("ada".parse::<wakeq_streams::EntityCursor>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCursor {

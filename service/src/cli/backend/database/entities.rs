@@ -7,7 +7,8 @@ use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, Se
 use crate::cli::arguments::Page;
 use crate::cli::failure::Failure;
 use wakeq::notify::{NoNotifier, Notifier};
-use wakeq::{Entities, EntityCursor, EntityError, EntityId, EntityType, EventId, Queue, QueueConfig};
+use wakeq::{EventId, Queue, QueueConfig};
+use wakeq_streams::{Entities, EntityCursor, EntityError, EntityId, EntityType};
 
 impl Database {
     pub(in crate::cli::backend) async fn list_entities(
