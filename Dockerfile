@@ -14,7 +14,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
-    find .sqlx migrations src service -exec touch {} + \
+    find .sqlx migrations src streams service -exec touch {} + \
     && cargo build --locked --profile image --package wakeq-service --bin wakeq \
     && cp target/image/wakeq /wakeq
 

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event, Log, Queue, QueueConfig, Store, StoreConfig};
+use wakeq_services::{Cluster, ClusterOptions, Folder};
 use wakeq_streams::{
     Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EventSubscriber,
     Rejection,
 };
-use wakeq_services::{Cluster, ClusterOptions, Folder};
 
 const EVENTS: usize = 20_000;
 const ENTITIES: usize = 20_000;

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
 use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Log, Queue, Route, Store};
 use wakeq_streams::{
-    Asked, Applied, BrokerBacking, BrokerConfig, BrokerError, Entities, Entity, EntityAnswer, EntityConfig,
+    Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, Entities, Entity, EntityAnswer, EntityConfig,
     EntityEvent, EntityId, EntityProcessor, EntityStatus, EventBroker, Rejection,
 };
 
@@ -151,7 +151,10 @@ async fn story(entities: Entities) -> Result<(), wakeq_streams::EntityError> {
 }
 
 /// Waits until an event, and everything that followed from it, has ended.
-async fn ended(entities: &Entities, correlation_id: uuid::Uuid) -> Result<EntityStatus, wakeq_streams::EntityError> {
+async fn ended(
+    entities: &Entities,
+    correlation_id: uuid::Uuid,
+) -> Result<EntityStatus, wakeq_streams::EntityError> {
     loop {
         if let Some(progress) = entities.status(CanvasId::DEFAULT, correlation_id).await?
             && matches!(progress.status, EntityStatus::Completed | EntityStatus::Failed)

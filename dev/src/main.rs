@@ -22,11 +22,11 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
-use wakeq_streams::Entities;
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_services::{
     Choice, ChosenService, ClusterOptions, Folder, Postgres, PubSub as Emulator, Requested, UnknownChoice,
 };
+use wakeq_streams::Entities;
 
 use kept::{DevFolder, OtherProcess};
 

@@ -13,8 +13,8 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wakeq::internals::HandlerDepth;
 use wakeq::internals::telemetry::{self, HandlerGauge, QueueGauge};
-use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 use wakeq::{HandlerScope, LogAppender, QueueDepth, Store, StoreError};
+use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 
 /// How long a result is used, and how long to wait after a failure.
 const HOLDS: Duration = Duration::from_secs(15);

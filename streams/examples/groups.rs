@@ -1,8 +1,8 @@
 //! A consumer group in as many processes as you start: each prints its sources, and the events that
 //! it receives.
 //!
-//! Run `cargo run --example groups` in several terminals, with `DATABASE_URL` set, and
-//! `cargo run --example groups -- append` in another one.
+//! Run `cargo run -p wakeq-streams --example groups` in several terminals, with `DATABASE_URL` set,
+//! and `cargo run -p wakeq-streams --example groups -- append` in another one.
 #![allow(clippy::print_stdout, reason = "it is to be watched")]
 
 use std::error::Error;
@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use wakeq::{
-    AppendCondition, CanvasId, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig,
-    StreamId,
+    AppendCondition, CanvasId, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig, StreamId,
 };
 use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, EventBroker, EventProcessor};
 

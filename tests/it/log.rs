@@ -10,8 +10,8 @@ use wakeq::{
     AppendCondition, CanvasId, EmitError, Event, EventId, EventSource, IdempotencyKey, Log, LogError,
     LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
 };
-use wakeq_streams::EventProvider;
 use wakeq_service::access::Scope;
+use wakeq_streams::EventProvider;
 
 use crate::service::{Answer, Service};
 use crate::support::{Stage, TIMEOUT, is_skipped};

@@ -66,7 +66,7 @@ fn wiremock_and_testcontainers_are_for_tests() {
     assert!(declares(&table("services/Cargo.toml", "dependencies.testcontainers"), "optional = true"));
     assert!(declares(&table("services/Cargo.toml", "features"), "containers = [\"dep:testcontainers\""));
     assert!(uses(&code_under(&root().join("services/src")), "testcontainers"));
-    for folder in ["src", "service/src", "emulator/src"] {
+    for folder in ["src", "streams/src", "service/src", "emulator/src"] {
         let code = code_under(&root().join(folder));
         assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));
     }

@@ -13,11 +13,11 @@ use wakeq::{
     AppendCondition, CanvasId, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent,
     StreamId,
 };
+use wakeq_services::TestDatabase;
+use wakeq_services::{ChildProcess, Guard, Launch};
 use wakeq_streams::{
     BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ErrorStrategy, EventBroker, EventProcessor,
 };
-use wakeq_services::TestDatabase;
-use wakeq_services::{ChildProcess, Guard, Launch};
 
 use crate::brokers::Broker;
 use crate::cli::Terminal;

@@ -17,6 +17,7 @@ use wakeq::{
     QueueWorker, RoleKind, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
+use wakeq_streams::Groups;
 
 /// Longest wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -87,6 +88,11 @@ pub(crate) fn quick() -> Timing {
 }
 
 impl Stage {
+    /// The consumer groups of its database.
+    pub(crate) fn groups(&self) -> Groups {
+        Groups::new(self.store.clone())
+    }
+
     /// With a notifier in memory and the defaults.
     pub(crate) async fn memory() -> (Self, Arc<MemoryNotifier>) {
         Self::memory_with(Timing::default()).await

@@ -241,7 +241,8 @@ impl ResetRequest {
 
 impl From<wakeq_streams::GroupNodes> for GroupNodes {
     fn from(nodes: wakeq_streams::GroupNodes) -> Self {
-        let node = |node: wakeq_streams::GroupNode| GroupNode { id: node.id.0, heartbeat_at: node.heartbeat_at };
+        let node =
+            |node: wakeq_streams::GroupNode| GroupNode { id: node.id.0, heartbeat_at: node.heartbeat_at };
         Self {
             items: nodes.nodes.into_iter().map(node).collect(),
             coordinator: nodes.coordinator.map(|(node, _)| node.0),

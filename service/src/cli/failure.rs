@@ -6,7 +6,9 @@ use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 
 use super::text;
 use wakeq::notify::NotifyError;
-use wakeq::{AdminError, EmitError, EventError, InvalidName, InvalidQuota, ListenError, LogError, StoreError};
+use wakeq::{
+    AdminError, EmitError, EventError, InvalidName, InvalidQuota, ListenError, LogError, StoreError,
+};
 use wakeq_streams::{EntityError, GroupError};
 
 /// A request that can't be fulfilled, with a message for the user.

@@ -321,7 +321,7 @@ async fn dead_events_are_retried_on_request() {
     until(&names[0], &[]).await;
     assert_eq!(dead(&names[1]).await, [(seqs[1], 1), (seqs[0], 1)]);
     let refused = stage
-        .admin
+        .groups()
         .redrive_group(&"entities.account".parse().unwrap(), None, None, &operator)
         .await
         .unwrap_err();

@@ -22,9 +22,9 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 use wakeq::notify::{PubSub, PubSubConfig, create_topics};
 use wakeq::{CanvasId, Execution, HandlerResult, Handlers, Log, Queue, QueueConfig, Store, StoreConfig};
-use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, EventBroker};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::{ChildProcess, Guard, Launch};
+use wakeq_streams::{BrokerBacking, BrokerConfig, EntityConfig, EntityProcessor, EventBroker};
 
 use attack::{Attack, PARTS};
 

@@ -6,8 +6,8 @@ use tokio::sync::mpsc;
 use uuid::Uuid;
 use wakeq::{Actor, CanvasId, EventId, EventSource, Execution, Handlers};
 use wakeq_streams::{
-    Asked, Applied, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId, EntityOutcome,
-    EntityStatus, Rejection, SentToEntity,
+    Applied, Asked, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId,
+    EntityOutcome, EntityStatus, Rejection, SentToEntity,
 };
 
 use super::{Balance, Bank, Change, accept, account, config, withdraw};

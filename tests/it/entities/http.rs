@@ -6,8 +6,8 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::{CanvasId, Log};
-use wakeq_streams::EntityProcessor;
 use wakeq_service::access::Scope;
+use wakeq_streams::EntityProcessor;
 
 use super::{Account, accept, config};
 use crate::service::Service;

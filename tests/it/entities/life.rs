@@ -186,7 +186,8 @@ async fn an_owner_that_panics_says_so() {
     let bank = Bank::open().await;
     let log = std::sync::Arc::new(PanickingLog(bank.log.clone()));
     let processor =
-        wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config()).unwrap();
+        wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config())
+            .unwrap();
     processor.accept(processor.entity_type().source(), 1);
     assert!(unhealthy(&processor).await.contains("was cut short"));
     assert!(!processor.is_ready());
@@ -247,7 +248,8 @@ async fn a_configuration_has_limits() {
         (EntityConfig { poll_interval: Duration::ZERO, ..config() }, "poll_interval"),
     ] {
         let log = std::sync::Arc::new(bank.log.clone());
-        let refused = wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config);
+        let refused =
+            wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config);
         let words = refused.err().expect("it is refused").to_string();
         assert!(words.contains(part), "{words}");
     }

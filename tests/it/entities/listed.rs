@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use sqlx::PgPool;
 use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq_streams::{Entities, EntityCursor, EntityError, EntityType};
 use wakeq_service::access::Scope;
+use wakeq_streams::{Entities, EntityCursor, EntityError, EntityType};
 
 use super::Bank;
 use crate::service::Service;

@@ -7,8 +7,8 @@ use wakeq::{
     AdminError, AppendCondition, CanvasId, CronSchedule, Event, HandlerAddress, HandlerScope, Log, LogError,
     Name, NewCron, NewLogEvent, NewSecret, NewTarget, Quota, StoreError, StreamId, TargetPolicy,
 };
-use wakeq_streams::{Entities, EntityEvent, EntityId};
 use wakeq_service::access::{Access, AccessConfig, AccessError, NewKey, Reach, Scope};
+use wakeq_streams::{Entities, EntityEvent, EntityId};
 
 use super::{GREEDY, VICTIM, events, exceeded, operator, refused, set, used};
 use crate::support::Stage;
@@ -148,7 +148,9 @@ async fn events_of_entities_that_nobody_processes() {
         send(GREEDY, id).await.unwrap();
         send(VICTIM, id).await.unwrap();
     }
-    let Err(wakeq_streams::EntityError::Store(error)) = send(GREEDY, "a").await else { panic!("it has no room") };
+    let Err(wakeq_streams::EntityError::Store(error)) = send(GREEDY, "a").await else {
+        panic!("it has no room")
+    };
     exceeded(&error, Quota::EntityEvents);
     send(VICTIM, "a").await.unwrap();
 }

@@ -11,8 +11,8 @@ use wakeq::{
     Actor, AppendCondition, CanvasId, DeadFilter, Event, EventId, HandlerScope, Log, NewLogEvent, Queue,
     QueueConfig, Quota, StreamAppend, StreamId, Timing,
 };
-use wakeq_streams::{Entities, EntityEvent, EntityId};
 use wakeq_service::access::{CredentialFilter, Reach};
+use wakeq_streams::{Entities, EntityEvent, EntityId};
 
 use super::answers::{ComparableAnswer, Transcript};
 use super::seed::{ATTACKER, VICTIM, Values};
@@ -51,14 +51,14 @@ const CALLS: [(&str, &str, Coverage); 90] = [
     ("Admin", "cancel", By("cancel_event")),
     ("Admin", "run_now", By("run_event_now")),
     ("Admin", "purge", By("purge_handler")),
-    ("Admin", "group_nodes", GROUPS),
-    ("Admin", "groups", GROUPS),
-    ("Admin", "group", GROUPS),
-    ("Admin", "reset_group", GROUPS),
-    ("Admin", "recover_group", GROUPS),
-    ("Admin", "group_dead", GROUPS),
-    ("Admin", "redrive_group", GROUPS),
-    ("Admin", "remove_group", GROUPS),
+    ("Groups", "group_nodes", GROUPS),
+    ("Groups", "groups", GROUPS),
+    ("Groups", "group", GROUPS),
+    ("Groups", "reset_group", GROUPS),
+    ("Groups", "recover_group", GROUPS),
+    ("Groups", "group_dead", GROUPS),
+    ("Groups", "redrive_group", GROUPS),
+    ("Groups", "remove_group", GROUPS),
     ("Admin", "events", By("list_events")),
     ("Admin", "dead", Here),
     ("Admin", "audit", By("list_audit")),
@@ -130,13 +130,14 @@ const CALLS: [(&str, &str, Coverage); 90] = [
 ];
 
 /// Where the calls of these types are.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("Admin", "src/admin"),
+    ("Groups", "streams/src/groups.rs"),
     ("Queue", "src/emit.rs"),
     ("Log", "src/log/mod.rs"),
-    ("Entities", "src/entity/erase.rs"),
-    ("Entities", "src/entity/handle.rs"),
-    ("Entities", "src/entity/list.rs"),
+    ("Entities", "streams/src/entity/erase.rs"),
+    ("Entities", "streams/src/entity/handle.rs"),
+    ("Entities", "streams/src/entity/list.rs"),
     ("Access", "service/src/access/keyring.rs"),
 ];
 

@@ -1,7 +1,8 @@
 //! Which module may import which, and which may name which outside crate.
 //!
-//! The packages are walls: Cargo refuses an import of the service in the queue. In the service,
-//! `crate::event` and its like stand for the queue's modules.
+//! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and of
+//! the service in the streams. A module that several packages have, such as `event`, is one module
+//! here.
 //!
 //! The table is the rule. A module that is not in it, or an import that it does not list, is a
 //! complaint; an omission allows nothing.
@@ -45,9 +46,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("broker", &["event", "fault", "telemetry", "machine", "store", "broadcast", "consumer"]),
+    ("groups", &["event", "store", "admin"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "access"]),
+    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"]),
     (
         "http",
         &[
@@ -61,6 +63,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "notify",
             "emit",
             "entity",
+            "groups",
             "log",
             "admin",
             "explain",
@@ -84,6 +87,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "notify",
             "emit",
             "entity",
+            "groups",
             "broker",
             "log",
             "admin",
@@ -121,7 +125,13 @@ const PURE: &[(&str, &[&str])] =
     &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
 /// What only names the modules of its package.
-const FACES: [&str; 3] = ["src/lib.rs", "src/internals.rs", "service/src/lib.rs"];
+const FACES: [&str; 5] = [
+    "src/lib.rs",
+    "src/internals.rs",
+    "streams/src/lib.rs",
+    "streams/src/internals.rs",
+    "service/src/lib.rs",
+];
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("select ", " from "),
@@ -138,8 +148,8 @@ const STATEMENTS: &[(&str, &str)] = &[
 const MACROS: [&str; 2] = ["assert_dead", "assert_emitted"];
 
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
-    let exports =
-        sources.iter().find(|source| source.name == "src/lib.rs").map(reexports).unwrap_or_default();
+    let faces = sources.iter().filter(|source| FACES.contains(&source.name.as_str()));
+    let exports = faces.flat_map(reexports).collect();
     sources
         .iter()
         .filter(|source| !FACES.contains(&source.name.as_str()))
@@ -177,15 +187,18 @@ fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
 
 /// A file's name in the sources of its package.
 fn in_package(source: &Source) -> &str {
-    source.name.trim_start_matches("service/").trim_start_matches("src/")
+    let name = source.name.trim_start_matches("streams/").trim_start_matches("service/");
+    name.trim_start_matches("src/")
 }
 
-/// First names after `crate::` and `wakeq::`, with their lines.
+/// First names after `crate::`, and after the names of the packages or their `internals`, with
+/// their lines.
 fn imports(source: &Source) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    for root in ["crate", "wakeq"] {
+    for root in ["crate", "wakeq", "wakeq_streams"] {
         for start in words(&source.code, root) {
             let Some(path) = source.code[start + root.len()..].strip_prefix("::") else { continue };
+            let path = path.strip_prefix("internals::").unwrap_or(path);
             let names = match path.strip_prefix('{') {
                 Some(group) => group_names(group),
                 None => vec![first_name(path)],
@@ -223,7 +236,7 @@ fn first_name(path: &str) -> String {
     path.trim_start().chars().take_while(|character| is_word(*character)).collect()
 }
 
-/// The names that `lib.rs` exports, each with the module it comes from.
+/// The names that a `lib.rs` or an `internals.rs` exports, each with the module it comes from.
 fn reexports(lib: &Source) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for statement in

@@ -27,8 +27,12 @@ struct Process {
 }
 
 async fn single(table: &Table, floor: &Floor, group: &str) -> Process {
-    started(EventBroker::single(BrokerBacking::Postgres(wakeq::Store::clone(&table.store)), CONFIG).unwrap(), floor, group)
-        .await
+    started(
+        EventBroker::single(BrokerBacking::Postgres(wakeq::Store::clone(&table.store)), CONFIG).unwrap(),
+        floor,
+        group,
+    )
+    .await
 }
 
 async fn started(broker: EventBroker, floor: &Floor, group: &str) -> Process {
