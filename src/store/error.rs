@@ -151,8 +151,7 @@ impl StoreError {
 
     /// The server cancelled it for taking too long, so that it took no effect; it may succeed with
     /// fewer rows.
-    #[doc(hidden)]
-    pub fn is_too_long(&self) -> bool {
+    pub(crate) fn is_too_long(&self) -> bool {
         matches!(self, Self::TimedOut { ended: true, .. })
     }
 

@@ -78,21 +78,6 @@ impl Table {
         Store::connect(self.database.url(), fit(config)).await.unwrap()
     }
 
-    /// A store whose sessions may only read these tables.
-    pub(crate) async fn reader(&self, tables: &[&str]) -> Store {
-        let role = format!("{}_reader", self.database.name());
-        let mut grants =
-            vec![format!("create role {role}"), format!("grant usage on schema wakeq to {role}")];
-        grants.extend(tables.iter().map(|table| format!("grant select on {table} to {role}")));
-        for grant in grants {
-            sqlx::raw_sql(sqlx::AssertSqlSafe(grant)).execute(&self.pool).await.unwrap();
-        }
-        let separator = if self.database.url().contains('?') { '&' } else { '?' };
-        let url = format!("{}{separator}options[role]={role}", self.database.url());
-        let config = StoreConfig { timing_mode: super::TimingMode::Unchecked, ..StoreConfig::default() };
-        Store::connect(&url, fit(config)).await.unwrap()
-    }
-
     /// Runs a statement; returns how many rows it changed.
     pub(crate) async fn run(&self, sql: &'static str) -> u64 {
         sqlx::query(sql).execute(&self.pool).await.unwrap().rows_affected()

@@ -10,7 +10,7 @@ use super::cost::{buffers, plan};
 use super::{Table, is_skipped, tester};
 use crate::event::{Lead, NewSubscription, NodeId, SubscriberId};
 use crate::store::{GroupClaim, PositionMove, RegisterOutcome, Store};
-use wakeq::{CanvasId, EventSource, Name, Partition};
+use wakeq::{EventSource, Name, Partition};
 
 const LEASE: Duration = Duration::from_secs(600);
 
