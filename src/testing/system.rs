@@ -26,7 +26,7 @@ pub fn tick(cron: &str, value: &(impl Serialize + ?Sized)) -> Result<Event, Even
     Ok(Event { module: Name::cron(), ..Event::new(cron, value)? })
 }
 
-/// An event as it is emitted for an entity, with an [`EntityAnswer`](crate::EntityAnswer), for the
+/// An event as it is emitted for an entity, with an `EntityAnswer` of `wakeq-streams`, for the
 /// handler that a `reply_to` names.
 pub fn answer(handler: &str, answer: &(impl Serialize + ?Sized)) -> Result<Event, EventError> {
     Ok(Event { module: Name::answer(), ..Event::new(handler, answer)? })

@@ -1,4 +1,5 @@
-//! `cargo xtask prepare`: keeps `.sqlx` up to date with the queries of `src/` and the migrations.
+//! `cargo xtask prepare`: keeps `.sqlx` up to date with the queries of all packages and the
+//! migrations.
 //!
 //! Given a live database, `sqlx`'s macros write what they learn about a query into
 //! `SQLX_OFFLINE_DIR`. This command gives them a private one, migrated from `migrations/`, and
@@ -42,8 +43,8 @@ pub(crate) fn run(check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Compiles `src/` against a migrated private database; the macros write their descriptions to
-/// `folder`.
+/// Compiles all packages against a migrated private database; the macros write their descriptions
+/// to `folder`.
 fn describe_queries(folder: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
@@ -52,7 +53,10 @@ fn describe_queries(folder: &Path) -> Result<()> {
     runtime.block_on(migrate(&url))?;
     // Cargo does not know that the macros read these variables; a changed file makes it run them
     // again.
-    File::options().append(true).open(root().join("src/lib.rs"))?.set_modified(SystemTime::now())?;
+    for package in [".", "streams", "service"] {
+        let lib = root().join(package).join("src/lib.rs");
+        File::options().append(true).open(lib)?.set_modified(SystemTime::now())?;
+    }
     let variable = database_variable()?;
     // The same packages as in other commands, so that no dependency is compiled twice; with every
     // feature that has queries.
