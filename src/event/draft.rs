@@ -273,7 +273,7 @@ impl Event {
 
     /// The same event of the module of answers, which only wakeq itself emits.
     #[doc(hidden)]
-    pub fn as_answer(mut self) -> Self {
+    pub fn for_answers(mut self) -> Self {
         self.module = Name::answer();
         self
     }

@@ -174,7 +174,7 @@ impl InboxEvent {
         };
         let value = serde_json::to_string(&answer).ok()?;
         // The names were checked when it was sent, and Postgres returns what was written.
-        let mut event = Event::from_json(&reply_to.name, "null").ok()?.as_answer();
+        let mut event = Event::from_json(&reply_to.name, "null").ok()?.for_answers();
         (event.canvas, event.traceparent) = (Some(self.canvas), self.envelope.trace());
         event.value = value;
         Some(event)
