@@ -1,8 +1,8 @@
 //! Which module may import which, and which may name which outside crate.
 //!
-//! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and of
-//! the service in the streams. A module that several packages have, such as `event`, is one module
-//! here.
+//! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and
+//! of the service in the streams. A module that several packages have, such as `event`, is one
+//! module here.
 //!
 //! The table is the rule. A module that is not in it, or an import that it does not list, is a
 //! complaint; an omission allows nothing.
