@@ -4,6 +4,9 @@
 //! first questions are already known.
 
 mod last_writes;
+mod stage;
+#[cfg(all(test, feature = "testing"))]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,17 +18,24 @@ use tracing::Instrument;
 
 use super::counters::RunReport;
 use super::finished::{FinishedRun, RunEnd};
-use super::handlers::{Execution, Handler, Registry, canvas_key};
-use super::leases::{HeldClaim, Leases};
+use super::handlers::{Execution, Handler, Registry};
+use super::leases::Leases;
 use super::permits::{PermitKind, Permits};
 use super::process::process;
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
 use super::values::Values;
-use crate::event::{CopyOf, HandlerAddress, Notification, Place, Schedule, Turn, target_of_queue};
-use crate::machine::{Answer, Claimed, Effect, HandlerEnd, Input, Outcome, Policy, State};
+use crate::event::{
+    Cause, CopyOf, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
+};
+use crate::machine::{Answer, Effect, HandlerEnd, Input, Outcome, Policy, Removal, State};
 use crate::store::{ClaimedEvent, LoadedEvent, StoreError};
 use crate::telemetry;
+use last_writes::POISON;
+use stage::{
+    Attempt, AttemptReport, Candidate, HandOver, HeldEvent, Owner, ReadyEvent, Row, Stage, Subject, Summary,
+    UnexpectedEffect,
+};
 
 /// How often a run starts over if something changed between two of its statements.
 const ROUNDS_MAX: usize = 3;
@@ -76,11 +86,13 @@ impl Runner {
     }
 
     async fn round(&self, notification: Notification, permits: Permits) -> FinishedRun {
-        let mut run = Run { runner: self, notification, permits, facts: Facts::default() };
-        let mut state = State::EventLoad;
+        let mut run = Run { runner: self, notification, permits };
+        let (mut state, mut stage) = (State::EventLoad, Stage::Arrival);
         let mut trail = Vec::new();
         let end = loop {
-            let input = match run.perform(state.effect()).await {
+            let (reached, answer) = run.perform(stage, state.effect()).await;
+            stage = reached;
+            let input = match answer {
                 Ok(input) => input,
                 Err(end) => break end,
             };
@@ -89,174 +101,171 @@ impl Runner {
                     trail.push(transition.outcome);
                     state = transition.next;
                 }
-                Err(unexpected) => {
-                    tracing::error!(
-                        error = &unexpected as &dyn std::error::Error,
-                        "unexpected state transition (bug in wakeq)"
-                    );
-                    break RunEnd::Answer(Answer::PutBack);
-                }
+                Err(unexpected) => break defect(&unexpected),
             }
         };
-        let freed = run.room_in_facet().await;
-        let Run { facts, permits, .. } = run;
-        let ran = facts.turn.unwrap_or(notification);
-        let report = RunReport {
+        let freed = run.room_in_facet(&stage).await;
+        let Summary { address, queue, turn, attempt, next } = stage.summary();
+        let ran = turn.unwrap_or(notification);
+        let mut report = RunReport {
             notification: ran,
-            address: facts.address,
-            queue: facts.copy_of.map(|copy| copy.queue),
+            address,
+            queue,
             trail,
-            attempt: facts.attempt,
-            error: facts.error,
-            took: facts.took,
+            attempt: None,
+            error: None,
+            took: None,
             verdict: end.verdict(),
         };
-        let again = (ran != notification).then_some(notification);
-        FinishedRun {
-            end,
-            permits,
-            report,
-            fault: facts.fault,
-            next: facts.next.into_iter().chain(freed).collect(),
-            again,
+        let mut fault = None;
+        if let Some(attempt) = attempt {
+            (report.attempt, report.took) = (Some(attempt.number), Some(attempt.took));
+            (report.error, fault) = (attempt.error, attempt.fault);
         }
+        let again = (ran != notification).then_some(notification);
+        let next = next.into_iter().chain(freed).collect();
+        FinishedRun { end, permits: run.permits, report, fault, next, again }
     }
 }
 
-/// One round of a run.
+/// One round of a run. What it knows of the event is in its [`Stage`].
 struct Run<'a> {
     runner: &'a Runner,
     notification: Notification,
     permits: Permits,
-    facts: Facts,
 }
 
-/// What a run has learned so far.
-#[derive(Default)]
-struct Facts {
-    address: Option<HandlerAddress>,
-    handler: Option<Arc<Handler>>,
-    /// The event's losses, including the one that a claim would count.
-    losses: u32,
-    /// The size of its value in bytes, known once it was loaded.
-    value_bytes: i32,
-    event: Option<ClaimedEvent>,
-    place: Option<Place>,
-    copy_of: Option<CopyOf>,
-    /// The copy's queue is pulled: no function or target of this worker may run it.
-    pulled: bool,
-    /// The copy whose turn was taken, if any: not always the one that the notification named.
-    turn: Option<Notification>,
-    is_limited: bool,
-    next: Option<Notification>,
-    held: Option<HeldClaim>,
-    /// Until when the run may look for the events that have their turn after it.
-    looks_end: Option<Instant>,
-    attempt: Option<u32>,
-    error: Option<String>,
-    fault: Option<&'static str>,
-    took: Option<Duration>,
-}
+/// The stage that an effect leads to, and the machine's answer or why the round ends.
+type Step = (Stage, Result<Input, RunEnd>);
 
 impl Run<'_> {
-    async fn perform(&mut self, effect: Effect) -> Result<Input, RunEnd> {
-        let id = self.notification.id;
-        let statements = &self.runner.statements;
-        Ok(match effect {
-            Effect::LoadEvent => Input::Loaded(self.load().await.map_err(RunEnd::Failed)?),
-            Effect::Decide => Input::Decide,
+    async fn perform(&mut self, stage: Stage, effect: Effect) -> Step {
+        let (id, statements) = (self.notification.id, &self.runner.statements);
+        let answer = match effect {
+            Effect::Decide => Ok(Input::Decide),
             Effect::Recall => {
-                statements.recalls.call(id).await.map_err(RunEnd::Failed)?;
-                Input::Recalled
+                statements.recalls.call(id).await.map(|()| Input::Recalled).map_err(RunEnd::Failed)
             }
-            Effect::Park => Input::Parked(statements.parks.call(id).await.map_err(RunEnd::Failed)?),
-            Effect::FindHandler => {
-                self.facts.handler = self.find_handler().await.map_err(RunEnd::Failed)?;
-                Input::Handler(self.facts.handler.as_ref().map(|handler| handler.retry))
-            }
+            Effect::Park => statements.parks.call(id).await.map(Input::Parked).map_err(RunEnd::Failed),
             Effect::Defer => {
-                statements.defers.call(id).await.map_err(RunEnd::Failed)?;
-                Input::Deferred
+                statements.defers.call(id).await.map(|()| Input::Deferred).map_err(RunEnd::Failed)
             }
-            Effect::ClaimLock => Input::Claimed(self.claim().await?),
-            Effect::RunHandler => Input::Ran(self.process().await),
-            Effect::PauseHandler => Input::HandlerPaused(self.pause().await),
-            Effect::SaveRetry { claim, retries, delay } => {
-                let saved = self.save(claim, retries, delay).await;
+            Effect::Wait(when) => Err(RunEnd::Wait(when)),
+            Effect::Answer(answer) => Err(RunEnd::Answer(answer)),
+            Effect::LoadEvent
+            | Effect::FindHandler
+            | Effect::ClaimLock
+            | Effect::RunHandler
+            | Effect::PauseHandler
+            | Effect::SaveRetry { .. }
+            | Effect::Release(_)
+            | Effect::Remove(..)
+            | Effect::HandOver => return self.perform_at(stage, effect).await,
+        };
+        (stage, answer)
+    }
+
+    /// Performs what needs something from the stage, or leads to another.
+    async fn perform_at(&mut self, stage: Stage, effect: Effect) -> Step {
+        match (stage, effect) {
+            (Stage::Arrival, Effect::LoadEvent) => loaded(self.load().await),
+            (Stage::Row(row), Effect::FindHandler) => {
+                let found = self.handler_of_row(&row).await;
+                handler_found(found, |handler| row.with(handler))
+            }
+            (Stage::EarlyClaim(held), Effect::FindHandler) => {
+                let found = self.find_handler(&held.subject.address, held.subject.queue()).await;
+                handler_found(found, |handler| held.with(handler))
+            }
+            (Stage::Candidate(candidate), Effect::ClaimLock) => self.claim(candidate).await,
+            (Stage::ReadyEvent(ready), Effect::ClaimLock) => claimed(ready),
+            (Stage::ReadyEvent(ready), Effect::RunHandler) => {
+                let (attempt, end) = self.process(ready).await;
+                (Stage::Attempt(attempt), Ok(Input::Ran(end)))
+            }
+            (Stage::Attempt(attempt), Effect::PauseHandler) => {
+                let paused = self.pause(&attempt).await;
+                (Stage::Attempt(attempt), Ok(Input::HandlerPaused(paused)))
+            }
+            (Stage::Attempt(attempt), Effect::SaveRetry { claim, retries, delay }) => {
+                let saved = self.save(&attempt, claim, retries, delay).await;
                 // Whatever the result, this run no longer has the event: a renewal would keep it
                 // from other workers.
-                self.facts.held = None;
-                Input::RetrySaved(saved)
+                (Stage::Ending(attempt.into_ending()), Ok(Input::RetrySaved(saved)))
             }
-            Effect::Release(claim) => {
-                if let Err(error) = statements.releases.call(claim).await {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the claim was not released; it ends when its lease expires"
-                    );
-                }
-                Input::Released
+            (Stage::Attempt(attempt), Effect::Release(claim)) => {
+                self.release(claim).await;
+                (Stage::Attempt(attempt), Ok(Input::Released))
             }
-            Effect::Remove(claim, removal) => {
-                let removed = self.remove(claim, removal).await;
-                self.facts.held = None;
-                match (removed, &self.facts.place) {
-                    (true, Some(_)) => Input::LinkRemoved,
-                    (false, Some(_)) => {
-                        // The removal may have happened all the same, and then no one else would
-                        // wake the next event.
-                        self.facts.next = self.next().await;
-                        Input::Removed(false)
-                    }
-                    (removed, None) => Input::Removed(removed),
-                }
+            (Stage::Attempt(attempt), Effect::Remove(claim, Removal::Completed)) => {
+                let removed = self.complete(claim, &attempt.owner).await;
+                self.after_removal(attempt.into_ending(), removed).await
             }
-            Effect::HandOver => {
-                self.facts.next = self.next().await;
-                Input::HandedOver
+            (Stage::Attempt(attempt), Effect::Remove(claim, Removal::Dead(Cause::Retries))) => {
+                let error = attempt.report.error.as_deref();
+                let removed = self.die(claim, Cause::Retries, error, &attempt.owner).await;
+                self.after_removal(attempt.into_ending(), removed).await
             }
-            Effect::Wait(when) => return Err(RunEnd::Wait(when)),
-            Effect::Answer(answer) => return Err(RunEnd::Answer(answer)),
-        })
+            (Stage::ReadyEvent(ready), Effect::Remove(claim, Removal::Dead(Cause::Poison))) => {
+                let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
+                self.after_removal(ready.into_ending(), removed).await
+            }
+            (Stage::HandOver(HandOver { lane, ending }), Effect::HandOver) => {
+                (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::HandedOver))
+            }
+            (stage, effect) => {
+                let end = defect(&UnexpectedEffect { stage: stage.name(), effect });
+                (stage, Err(end))
+            }
+        }
     }
 
     /// Tries the claim first: if it succeeds, it answers the load and all checks.
-    async fn load(&mut self) -> Result<Option<Schedule>, StoreError> {
+    async fn load(&self) -> Result<(Stage, Option<Schedule>), StoreError> {
         let statements = &self.runner.statements;
         let sent = Instant::now();
         if let Some(event) = statements.claim_ahead(self.notification).await? {
             let schedule = self.schedule(&event);
-            self.take(event, sent);
-            return Ok(Some(schedule));
+            return Ok((Stage::EarlyClaim(self.hold(event, sent)), Some(schedule)));
         }
         let loaded = statements.loads.call(self.notification.id).await?;
         // Anyone can publish a message: one that names an event of another canvas is treated as
         // naming no event.
         let is_same_canvas = |event: &LoadedEvent| event.address.scope.canvas == self.notification.canvas;
         let Some(event) = loaded.filter(is_same_canvas) else {
-            return Ok(None);
+            return Ok((Stage::Arrival, None));
         };
-        self.facts.losses =
-            u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
-        self.facts.address = Some(event.address);
-        self.facts.copy_of = event.copy_of;
-        self.facts.pulled = event.pulled;
-        self.facts.value_bytes = event.value_bytes;
-        Ok(Some(event.schedule))
+        let losses = u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
+        let row = Row {
+            address: event.address,
+            queue: event.copy_of.map(|copy| copy.queue),
+            is_pulled: event.pulled,
+            losses,
+            value_bytes: event.value_bytes,
+        };
+        Ok((Stage::Row(row), Some(event.schedule)))
     }
 
-    /// The function for the event, or else its target.
-    async fn find_handler(&self) -> Result<Option<Arc<Handler>>, StoreError> {
-        let Some(address) = self.facts.address.as_ref().filter(|_| !self.facts.pulled) else {
+    async fn handler_of_row(&self, row: &Row) -> Result<Option<Arc<Handler>>, StoreError> {
+        if row.is_pulled {
             return Ok(None);
-        };
-        let function = match &self.facts.copy_of {
-            Some(copy) => self.runner.registry.of_queue(&copy.queue),
+        }
+        self.find_handler(&row.address, row.queue.as_ref()).await
+    }
+
+    /// The function for an event, or else its target.
+    async fn find_handler(
+        &self,
+        address: &HandlerAddress,
+        queue: Option<&Name>,
+    ) -> Result<Option<Arc<Handler>>, StoreError> {
+        let function = match queue {
+            Some(queue) => self.runner.registry.of_queue(queue),
             None => self.runner.registry.find(address),
         };
-        match (function, &self.facts.copy_of) {
+        match (function, queue) {
             (Some(handler), _) => Ok(Some(Arc::clone(handler))),
-            (None, Some(copy)) => self.runner.find_remote(&target_of_queue(&copy.queue)).await,
+            (None, Some(queue)) => self.runner.find_remote(&target_of_queue(queue)).await,
             (None, None) => self.runner.find_remote(address).await,
         }
     }
@@ -273,50 +282,45 @@ impl Run<'_> {
         }
     }
 
-    async fn claim(&mut self) -> Result<Option<Claimed>, RunEnd> {
-        if self.facts.event.is_none() {
-            self.claim_with_permits().await?;
+    async fn claim(&mut self, candidate: Candidate) -> Step {
+        let held = self.claim_with_permits(&candidate).await;
+        match held {
+            Ok(Some(held)) => claimed(held.ready(candidate.handler)),
+            Ok(None) => (Stage::Candidate(candidate), Ok(Input::Claimed(None))),
+            Err(end) => (Stage::Candidate(candidate), Err(end)),
         }
-        Ok(self.facts.event.as_ref().map(|event| Claimed {
-            claim: event.claim,
-            retries: u32::try_from(event.retries).unwrap_or(0),
-            losses: u32::try_from(event.losses).unwrap_or(0),
-        }))
     }
 
-    async fn claim_with_permits(&mut self) -> Result<(), RunEnd> {
+    async fn claim_with_permits(&mut self, candidate: &Candidate) -> Result<Option<HeldEvent>, RunEnd> {
+        let Candidate { row, handler } = candidate;
         // A suspect may wait long for its turn: it must not hold its handler's permit meanwhile.
-        let suspect = self.facts.losses >= self.runner.suspect_losses;
+        let suspect = row.losses >= self.runner.suspect_losses;
         if suspect {
             self.acquire(PermitKind::Suspect, &self.runner.suspects, 1)?;
         }
-        if let Some(handler) = self.facts.handler.clone() {
-            if let Some(limit) = &handler.concurrency {
-                self.acquire(PermitKind::Handler, limit, 1)?;
-            }
-            // Last, so that an event that waits for its handler takes nothing from the canvas's
-            // other handlers.
-            if let Some(share) = &handler.share {
-                self.acquire(PermitKind::Canvas, share, 1)?;
-            }
+        if let Some(limit) = &handler.concurrency {
+            self.acquire(PermitKind::Handler, limit, 1)?;
+        }
+        // Last, so that an event that waits for its handler takes nothing from the canvas's other
+        // handlers.
+        if let Some(share) = &handler.share {
+            self.acquire(PermitKind::Canvas, share, 1)?;
         }
         // Nothing else is waited for once there is room for the value.
-        let large = self.runner.values.permits_for(self.facts.value_bytes);
+        let large = self.runner.values.permits_for(row.value_bytes);
         if let Some(count) = large {
             self.acquire(PermitKind::Value, &self.runner.values.semaphore, count)?;
         }
         let (notification, alone) = (self.notification, SoloClaim { suspect, large: large.is_some() });
         let sent = Instant::now();
-        let key = self.facts.key_of_target();
+        let key = candidate.key_of_target();
         let statements = &self.runner.statements;
-        let claimed = match &self.facts.copy_of {
-            Some(copy) => statements.take_turn(&copy.queue, notification.id, alone).await,
+        let claimed = match &row.queue {
+            Some(queue) => statements.take_turn(queue, notification.id, alone).await,
             None => statements.claim(notification, key, alone).await,
         };
-        if let Some(event) = claimed.map_err(RunEnd::Failed)? {
-            self.take(event, sent);
-        }
-        Ok(())
+        let event = claimed.map_err(RunEnd::Failed)?;
+        Ok(event.map(|event| self.hold(event, sent)))
     }
 
     fn acquire(&mut self, kind: PermitKind, semaphore: &Arc<Semaphore>, count: u32) -> Result<(), RunEnd> {
@@ -327,25 +331,13 @@ impl Run<'_> {
         }
     }
 
-    fn take(&mut self, event: ClaimedEvent, sent: Instant) {
-        self.facts.held = Some(self.runner.leases.hold(event.claim, sent));
-        self.facts.address = Some(event.address.clone());
-        self.facts.place = event.place.clone();
-        if event.copy_of.is_some() {
-            self.facts.copy_of = event.copy_of.clone();
-            let (id, canvas) = (event.claim.id, event.address.scope.canvas);
-            self.facts.turn = Some(Notification { id, canvas });
-            self.facts.is_limited = event.is_limited;
-        }
-        self.facts.event = Some(event);
+    fn hold(&self, event: ClaimedEvent, sent: Instant) -> HeldEvent {
+        let held_claim = self.runner.leases.hold(event.claim, sent);
+        HeldEvent { subject: Subject::of(&event), held_claim, event }
     }
 
-    async fn process(&mut self) -> HandlerEnd {
-        let (Some(event), Some(handler), Some(held)) =
-            (self.facts.event.take(), &self.facts.handler, &self.facts.held)
-        else {
-            return HandlerEnd::LeaseLost;
-        };
+    async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
+        let ReadyEvent { owner, event } = ready;
         let attempt = u32::try_from(event.retries).unwrap_or(0) + 1;
         let span = tracing::Span::current();
         span.record("handler", tracing::field::display(&event.address));
@@ -361,7 +353,6 @@ impl Run<'_> {
         if let Some(trace) = &event.traceparent {
             span.record("trace_id", trace.trace_id());
         }
-        self.facts.attempt = Some(attempt);
         let processing = telemetry::process_span(&telemetry::AttemptInfo {
             event: event.claim.id,
             address: &event.address,
@@ -372,32 +363,31 @@ impl Run<'_> {
         let mut execution = execution(event, attempt);
         execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
         let started = Instant::now();
-        let running = process(handler, execution, held, &self.runner.kill);
+        let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
         let report = running.instrument(processing.clone()).await;
         let took = started.elapsed();
         if report.end == HandlerEnd::LeaseLost {
-            self.give_up(held).await;
+            self.give_up(&owner.held_claim).await;
         }
-        self.facts.took = Some(took);
-        let report = report.at_age(waited + took, handler.patience);
+        let report = report.at_age(waited + took, owner.handler.patience);
         if let Some(fault) = report.fault {
             telemetry::failed(&processing, fault, report.error.as_deref().unwrap_or_default());
         }
-        (self.facts.error, self.facts.fault) = (report.error, report.fault);
-        report.end
+        let (error, fault) = (report.error, report.fault);
+        (Attempt { owner, report: AttemptReport { number: attempt, took, error, fault } }, report.end)
     }
 
     /// Pauses the handler of this run, whose target was removed; returns whether the database
     /// answered.
-    async fn pause(&self) -> bool {
-        let (Some(address), Some(handler)) = (&self.facts.address, &self.facts.handler) else { return false };
+    async fn pause(&self, attempt: &Attempt) -> bool {
+        let Owner { subject, handler, held_claim: _ } = &attempt.owner;
         // Rules do not pause queues, and the handlers that a queue's copies name still exist.
-        if self.facts.copy_of.is_some() {
+        if subject.copy.is_some() {
             return false;
         }
-        let reason = self.facts.error.as_deref().unwrap_or("its target was removed");
+        let reason = attempt.report.error.as_deref().unwrap_or("its target was removed");
         let reason: String = reason.chars().take(REASON_MAX).collect();
-        match self.runner.statements.pause_gone(address, handler.revision, &reason).await {
+        match self.runner.statements.pause_gone(&subject.address, handler.revision, &reason).await {
             Ok(true) => tracing::warn!(
                 reason,
                 "the handler's target reports that it was removed (410 Gone); the handler is \
@@ -425,13 +415,38 @@ impl Run<'_> {
     }
 }
 
-impl Facts {
-    /// The key that the claim needs for a handler that is not registered in this worker.
-    fn key_of_target(&self) -> Option<String> {
-        let handler = self.handler.as_ref()?;
-        handler.revision?;
-        self.address.as_ref().map(canvas_key)
+/// The step after the load.
+fn loaded(found: Result<(Stage, Option<Schedule>), StoreError>) -> Step {
+    match found {
+        Ok((stage, schedule)) => (stage, Ok(Input::Loaded(schedule))),
+        Err(error) => (Stage::Arrival, Err(RunEnd::Failed(error))),
     }
+}
+
+/// The step after the look for the handler.
+fn handler_found(
+    found: Result<Option<Arc<Handler>>, StoreError>,
+    stage_with: impl FnOnce(Option<Arc<Handler>>) -> Stage,
+) -> Step {
+    match found {
+        Ok(handler) => {
+            let retry = handler.as_ref().map(|handler| handler.retry);
+            (stage_with(handler), Ok(Input::Handler(retry)))
+        }
+        Err(error) => (stage_with(None), Err(RunEnd::Failed(error))),
+    }
+}
+
+/// The step of a claim that stands.
+fn claimed(ready: ReadyEvent) -> Step {
+    let claimed = ready.claimed();
+    (Stage::ReadyEvent(ready), Ok(Input::Claimed(Some(claimed))))
+}
+
+/// The end of a round in which the machine and this driver do not fit together.
+fn defect(error: &(dyn std::error::Error + 'static)) -> RunEnd {
+    tracing::error!(error, "unexpected state transition (bug in wakeq)");
+    RunEnd::Answer(Answer::PutBack)
 }
 
 fn execution(event: ClaimedEvent, attempt: u32) -> Execution {

@@ -9,17 +9,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Run;
+use super::stage::{Attempt, Ending, HandOver, LaneLook, Owner, Stage};
+use super::{Run, Step};
 use crate::event::{Cause, Claim, Lane, Notification, Place};
-use crate::machine::Removal;
+use crate::machine::Input;
 use crate::store::{LoadedEvent, Retry, StoreError};
 use crate::worker::leases::HeldClaim;
 use crate::worker::statements::Statements;
 
+/// The error of a poison event.
+pub(super) const POISON: &str = "its workers died or stalled too often while it ran";
+
 impl Run<'_> {
-    pub(super) async fn save(&self, claim: Claim, retries: u32, delay: Duration) -> bool {
+    pub(super) async fn save(&self, attempt: &Attempt, claim: Claim, retries: u32, delay: Duration) -> bool {
+        let Attempt { owner, report } = attempt;
         let retries = i32::try_from(retries).unwrap_or(i32::MAX);
-        let error = self.facts.error.clone().unwrap_or_default();
+        let error = report.error.clone().unwrap_or_default();
         let retry = Arc::new(Retry { claim, retries, delay, error });
         let save = || self.runner.statements.retries.call(Arc::clone(&retry));
         let is_saved = |found: Option<LoadedEvent>| {
@@ -27,66 +32,79 @@ impl Run<'_> {
                 event.schedule.locked_at.is_none() && (event.claims, event.retries) == (claim.claims, retries)
             })
         };
-        self.until_settled(claim, save, is_saved).await
+        self.until_settled(&owner.held_claim, claim, save, is_saved).await
     }
 
-    pub(super) async fn remove(&self, claim: Claim, removal: Removal) -> bool {
-        let statements = &self.runner.statements;
-        match removal {
-            Removal::Completed if self.facts.place.is_some() => {
-                crate::fault::point("link.processed");
-                self.until_settled(claim, || statements.link_completions.call(claim), is_gone).await
-            }
-            Removal::Completed => {
-                self.until_settled(claim, || statements.completions.call(claim), is_gone).await
-            }
-            Removal::Dead(cause) => {
-                let poison = "its workers died or stalled too often while it ran";
-                let error = match cause {
-                    Cause::Retries => self.facts.error.as_deref(),
-                    Cause::Poison => Some(poison),
-                };
-                let halts = self.facts.handler.as_ref().is_some_and(|handler| handler.halts);
-                let die = || statements.die(claim, cause, error, halts);
-                let died = self.until_settled(claim, die, is_gone).await;
-                if died
-                    && halts
-                    && let Some(Place { object, link }) = &self.facts.place
-                {
-                    tracing::error!(
-                        %object, link = link.id, error,
-                        "an object is halted: redrive its dead event, or skip it"
-                    );
-                }
-                died
-            }
+    pub(super) async fn release(&self, claim: Claim) {
+        if let Err(error) = self.runner.statements.releases.call(claim).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "the claim was not released; it ends when its lease expires"
+            );
         }
     }
 
-    /// The event whose turn it is in the lane from which this run removed one.
-    pub(super) async fn next(&mut self) -> Option<Notification> {
+    /// Deletes an event that completed; returns whether the claim still stood.
+    pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
+        let Owner { subject, held_claim, handler: _ } = owner;
+        let statements = &self.runner.statements;
+        if subject.place.is_some() {
+            crate::fault::point("link.processed");
+            self.until_settled(held_claim, claim, || statements.link_completions.call(claim), is_gone).await
+        } else {
+            self.until_settled(held_claim, claim, || statements.completions.call(claim), is_gone).await
+        }
+    }
+
+    /// Moves an event to the dead events; returns whether the claim still stood.
+    pub(super) async fn die(&self, claim: Claim, cause: Cause, error: Option<&str>, owner: &Owner) -> bool {
+        let Owner { subject, held_claim, handler } = owner;
+        let halts = handler.halts;
+        let die = || self.runner.statements.die(claim, cause, error, halts);
+        let died = self.until_settled(held_claim, claim, die, is_gone).await;
+        if died
+            && halts
+            && let Some(Place { object, link }) = &subject.place
+        {
+            tracing::error!(
+                %object, link = link.id, error,
+                "an object is halted: redrive its dead event, or skip it"
+            );
+        }
+        died
+    }
+
+    /// The step after a removal.
+    pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> Step {
+        match (removed, ending.lane()) {
+            (true, Some(lane)) => (Stage::HandOver(HandOver { lane, ending }), Ok(Input::LinkRemoved)),
+            (false, Some(lane)) => {
+                // The removal may have happened all the same, and then no one else would wake the
+                // next event.
+                (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::Removed(false)))
+            }
+            (removed, None) => (Stage::Ending(ending), Ok(Input::Removed(removed))),
+        }
+    }
+
+    /// Looks for the event whose turn it is in the lane from which this run removed one.
+    pub(super) async fn next(&self, lane: Lane) -> LaneLook {
         crate::fault::point("link.removed");
         let end = self.looks_end();
-        let (Some(address), Some(place)) = (&self.facts.address, &self.facts.place) else { return None };
-        let queue = self.facts.copy_of.as_ref().map(|copy| copy.queue.clone());
-        let lane = Lane { scope: address.scope.clone(), object: place.object.clone(), queue };
         let look = || self.runner.statements.firsts.call(lane.clone());
         let next = self.until_answered(look, end).await;
         if next.is_none() {
-            tracing::warn!(object = %place.object, "the object's next event waits for the probe");
+            tracing::warn!(object = %lane.object, "the object's next event waits for the probe");
         }
-        next.flatten()
+        LaneLook { next: next.flatten(), end }
     }
 
     /// The events that can run now in a facet with a limit. This run has to find them, because
     /// possibly no process holds their notifications any longer.
-    pub(super) async fn room_in_facet(&mut self) -> Vec<Notification> {
-        let end = self.looks_end();
-        let (Some(copy), Some(turn)) = (&self.facts.copy_of, &self.facts.turn) else { return Vec::new() };
-        if !self.facts.is_limited {
-            return Vec::new();
-        }
-        let look = || self.runner.statements.next_copies.call((copy.queue.clone(), turn.canvas));
+    pub(super) async fn room_in_facet(&self, stage: &Stage) -> Vec<Notification> {
+        let end = stage.looks_end().unwrap_or_else(|| self.looks_end());
+        let Some(copy) = stage.copy().filter(|copy| copy.is_limited) else { return Vec::new() };
+        let look = || self.runner.statements.next_copies.call((copy.queue.clone(), copy.turn.canvas));
         let next = self.until_answered(look, end).await;
         if next.is_none() {
             tracing::warn!(queue = %copy.queue, "the next event of the canvas waits for the minute's pass");
@@ -94,9 +112,10 @@ impl Run<'_> {
         next.unwrap_or_default()
     }
 
-    /// One lease after the first look: a run that keeps its slot longer holds up others.
-    fn looks_end(&mut self) -> Instant {
-        *self.facts.looks_end.get_or_insert_with(|| Instant::now() + self.runner.policy.lease)
+    /// One lease after the first look, which begins now: a run that keeps its slot longer holds up
+    /// others.
+    fn looks_end(&self) -> Instant {
+        Instant::now() + self.runner.policy.lease
     }
 
     /// Repeats a look without an answer, until `end` or the cut-off: no other process looks.
@@ -141,6 +160,7 @@ impl Run<'_> {
     /// written it while the lease stood.
     async fn until_settled<F>(
         &self,
+        held: &HeldClaim,
         claim: Claim,
         write: impl Fn() -> F,
         is_done: impl Fn(Option<LoadedEvent>) -> bool,
@@ -159,17 +179,16 @@ impl Run<'_> {
                 Err(error)
             }
         };
-        self.until_lost(settle).await
+        self.until_lost(held, settle).await
     }
 
     /// Repeats a fenced write that gets no answer as long as the lease stands, and for one lease at
     /// most: a write that Postgres keeps refusing, while it renews the lease, must not keep its
     /// slot for ever.
-    async fn until_lost<F>(&self, write: impl Fn() -> F) -> bool
+    async fn until_lost<F>(&self, held: &HeldClaim, write: impl Fn() -> F) -> bool
     where
         F: Future<Output = Result<bool, StoreError>>,
     {
-        let Some(held) = &self.facts.held else { return false };
         held.begin_last_write();
         let repeated = async {
             loop {

@@ -1,0 +1,291 @@
+//! What a round of a run knows and holds: a struct for each part of the machine, with what there is
+//! at that point and nothing else. Never does I/O, never decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::event::{HandlerAddress, Lane, Name, Notification, Place};
+use crate::machine::{Claimed, Effect};
+use crate::store::ClaimedEvent;
+use crate::worker::handlers::{Handler, canvas_key};
+use crate::worker::leases::HeldClaim;
+
+/// How far a round has come. A claim is renewed for as long as a stage has it.
+pub(super) enum Stage {
+    /// `EventLoad`: only the notification is known. A missing row adds nothing to that.
+    Arrival,
+    /// The checks and `Defer`: the row was read, and no claim made.
+    Row(Row),
+    /// `LockClaim`: the row can be claimed.
+    Candidate(Candidate),
+    /// The checks, if the event was claimed before the machine asked.
+    EarlyClaim(HeldEvent),
+    /// `Process`, `Delete` of a poison event, and `LockClaim` after an early claim.
+    ReadyEvent(ReadyEvent),
+    /// `Pause`, `RetryCheck`, `Postpone`, `Release`, `Delete`: the handler has ended.
+    Attempt(Attempt),
+    /// `HandOver`: the event was removed from a lane.
+    HandOver(HandOver),
+    /// After the last write, whatever its result.
+    Ending(Ending),
+}
+
+/// What the load found.
+pub(super) struct Row {
+    pub(super) address: HandlerAddress,
+    /// The registered queue, if the event is a copy.
+    pub(super) queue: Option<Name>,
+    /// The queue is pulled: no function or target of this worker may run the copy.
+    pub(super) is_pulled: bool,
+    /// The event's losses, including the one that a claim would count.
+    pub(super) losses: u32,
+    /// The size of its value in bytes.
+    pub(super) value_bytes: i32,
+}
+
+/// A row whose handler is known here.
+pub(super) struct Candidate {
+    pub(super) row: Row,
+    pub(super) handler: Arc<Handler>,
+}
+
+/// A claimed event.
+pub(super) struct HeldEvent {
+    pub(super) subject: Subject,
+    pub(super) held_claim: HeldClaim,
+    pub(super) event: ClaimedEvent,
+}
+
+/// A claimed event whose handler is known and has not started.
+pub(super) struct ReadyEvent {
+    pub(super) owner: Owner,
+    pub(super) event: ClaimedEvent,
+}
+
+/// A handler that has ended, and the claim under which it ran.
+pub(super) struct Attempt {
+    pub(super) owner: Owner,
+    pub(super) report: AttemptReport,
+}
+
+/// A removal from a lane, in which the next event has to be found.
+pub(super) struct HandOver {
+    pub(super) lane: Lane,
+    pub(super) ending: Ending,
+}
+
+/// What is left of an event that this run no longer has.
+pub(super) struct Ending {
+    subject: Subject,
+    /// `None` if no handler was started.
+    attempt: Option<AttemptReport>,
+    /// `None` unless this run removed the event from a lane, or tried to.
+    look: Option<LaneLook>,
+}
+
+/// What the last writes of a claimed event need.
+pub(super) struct Owner {
+    pub(super) subject: Subject,
+    pub(super) held_claim: HeldClaim,
+    pub(super) handler: Arc<Handler>,
+}
+
+/// A claimed event, as far as that outlasts its handler.
+pub(super) struct Subject {
+    pub(super) address: HandlerAddress,
+    pub(super) place: Option<Place>,
+    pub(super) copy: Option<CopyTurn>,
+}
+
+/// A turn that was taken in a registered queue.
+pub(super) struct CopyTurn {
+    pub(super) queue: Name,
+    /// The copy that has it: not always the one that the notification named.
+    pub(super) turn: Notification,
+    /// It counts towards what its canvas may have in flight in the queue.
+    pub(super) is_limited: bool,
+}
+
+/// How an attempt ended.
+pub(super) struct AttemptReport {
+    /// Counted from 1.
+    pub(super) number: u32,
+    pub(super) took: Duration,
+    pub(super) error: Option<String>,
+    /// What went wrong, as one word for metrics.
+    pub(super) fault: Option<&'static str>,
+}
+
+/// A look for the first event of a lane.
+pub(super) struct LaneLook {
+    /// `None` if the lane is empty, or there was no answer.
+    pub(super) next: Option<Notification>,
+    /// Until when this run may look for the events that have their turn after it.
+    pub(super) end: Instant,
+}
+
+/// What the report says of a round; each part is there if the round has come that far.
+#[derive(Default)]
+pub(super) struct Summary {
+    pub(super) address: Option<HandlerAddress>,
+    pub(super) queue: Option<Name>,
+    pub(super) turn: Option<Notification>,
+    pub(super) attempt: Option<AttemptReport>,
+    pub(super) next: Option<Notification>,
+}
+
+/// The machine asked for something that is impossible at a stage: a bug in wakeq.
+#[derive(Debug, thiserror::Error)]
+#[error("{effect:?} is impossible at the stage {stage}")]
+pub(super) struct UnexpectedEffect {
+    pub(super) stage: &'static str,
+    pub(super) effect: Effect,
+}
+
+impl Stage {
+    /// The copy whose turn was taken, if any.
+    pub(super) fn copy(&self) -> Option<&CopyTurn> {
+        let subject = match self {
+            Self::Arrival | Self::Row(_) | Self::Candidate(_) => return None,
+            Self::EarlyClaim(held) => &held.subject,
+            Self::ReadyEvent(ready) => &ready.owner.subject,
+            Self::Attempt(attempt) => &attempt.owner.subject,
+            Self::HandOver(hand_over) => &hand_over.ending.subject,
+            Self::Ending(ending) => &ending.subject,
+        };
+        subject.copy.as_ref()
+    }
+
+    /// Until when the run may look for further events, if it has begun to.
+    pub(super) fn looks_end(&self) -> Option<Instant> {
+        let Self::Ending(ending) = self else { return None };
+        ending.look.as_ref().map(|look| look.end)
+    }
+
+    /// What the report says of a round that ended here. Gives up the claim, if there is one.
+    pub(super) fn summary(self) -> Summary {
+        match self {
+            Self::Arrival => Summary::default(),
+            Self::Row(row) | Self::Candidate(Candidate { row, handler: _ }) => row.summary(),
+            Self::EarlyClaim(held) => Ending::of(held.subject, None).summary(),
+            Self::ReadyEvent(ready) => ready.into_ending().summary(),
+            Self::Attempt(attempt) => attempt.into_ending().summary(),
+            Self::HandOver(hand_over) => hand_over.ending.summary(),
+            Self::Ending(ending) => ending.summary(),
+        }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Self::Arrival => "Arrival",
+            Self::Row(_) => "Row",
+            Self::Candidate(_) => "Candidate",
+            Self::EarlyClaim(_) => "EarlyClaim",
+            Self::ReadyEvent(_) => "ReadyEvent",
+            Self::Attempt(_) => "Attempt",
+            Self::HandOver(_) => "HandOver",
+            Self::Ending(_) => "Ending",
+        }
+    }
+}
+
+impl Row {
+    /// The stage after the look for the handler.
+    pub(super) fn with(self, handler: Option<Arc<Handler>>) -> Stage {
+        match handler {
+            Some(handler) => Stage::Candidate(Candidate { row: self, handler }),
+            None => Stage::Row(self),
+        }
+    }
+
+    fn summary(self) -> Summary {
+        Summary { address: Some(self.address), queue: self.queue, ..Summary::default() }
+    }
+}
+
+impl Candidate {
+    /// The key that the claim needs for a handler that is not registered in this worker.
+    pub(super) fn key_of_target(&self) -> Option<String> {
+        self.handler.revision?;
+        Some(canvas_key(&self.row.address))
+    }
+}
+
+impl HeldEvent {
+    /// The stage after the look for the handler.
+    pub(super) fn with(self, handler: Option<Arc<Handler>>) -> Stage {
+        match handler {
+            Some(handler) => Stage::ReadyEvent(self.ready(handler)),
+            None => Stage::EarlyClaim(self),
+        }
+    }
+
+    pub(super) fn ready(self, handler: Arc<Handler>) -> ReadyEvent {
+        let Self { subject, held_claim, event } = self;
+        ReadyEvent { owner: Owner { subject, held_claim, handler }, event }
+    }
+}
+
+impl ReadyEvent {
+    /// What the machine has to know of the claim.
+    pub(super) fn claimed(&self) -> Claimed {
+        Claimed {
+            claim: self.event.claim,
+            retries: u32::try_from(self.event.retries).unwrap_or(0),
+            losses: u32::try_from(self.event.losses).unwrap_or(0),
+        }
+    }
+
+    /// Gives up the claim.
+    pub(super) fn into_ending(self) -> Ending {
+        Ending::of(self.owner.subject, None)
+    }
+}
+
+impl Attempt {
+    /// Gives up the claim.
+    pub(super) fn into_ending(self) -> Ending {
+        Ending::of(self.owner.subject, Some(self.report))
+    }
+}
+
+impl Ending {
+    fn of(subject: Subject, attempt: Option<AttemptReport>) -> Self {
+        Self { subject, attempt, look: None }
+    }
+
+    /// The lane that the event was in, if it was on an object.
+    pub(super) fn lane(&self) -> Option<Lane> {
+        let Subject { address, place, copy: _ } = &self.subject;
+        let queue = self.subject.queue().cloned();
+        place.as_ref().map(|place| Lane { scope: address.scope.clone(), object: place.object.clone(), queue })
+    }
+
+    pub(super) fn after(self, look: LaneLook) -> Self {
+        Self { look: Some(look), ..self }
+    }
+
+    fn summary(self) -> Summary {
+        let Subject { address, place: _, copy } = self.subject;
+        let (queue, turn) = copy.map(|copy| (copy.queue, copy.turn)).unzip();
+        let next = self.look.and_then(|look| look.next);
+        Summary { address: Some(address), queue, turn, attempt: self.attempt, next }
+    }
+}
+
+impl Subject {
+    pub(super) fn of(event: &ClaimedEvent) -> Self {
+        let turn = Notification { id: event.claim.id, canvas: event.address.scope.canvas };
+        let is_limited = event.is_limited;
+        let copy = event.copy_of.as_ref();
+        let copy = copy.map(|copy| CopyTurn { queue: copy.queue.clone(), turn, is_limited });
+        Self { address: event.address.clone(), place: event.place.clone(), copy }
+    }
+
+    /// The registered queue, if the event is a copy.
+    pub(super) fn queue(&self) -> Option<&Name> {
+        self.copy.as_ref().map(|copy| &copy.queue)
+    }
+}

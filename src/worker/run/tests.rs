@@ -1,0 +1,68 @@
+//! What a round does with an effect that its stage can't perform.
+
+use super::*;
+use crate::event::{CanvasId, Claim, EventId, HandlerScope, Timing};
+use crate::notify::LocalNotifier;
+use crate::store::Store;
+use crate::worker::{Handlers, QueueWorker, Route, WorkerConfig};
+
+fn worker() -> QueueWorker {
+    let store = Store::in_memory(Timing::default()).unwrap();
+    let handlers = Handlers::new().on(Route::new("export").concurrency(1), |_event| async { Ok(()) });
+    QueueWorker::new(store, Arc::new(LocalNotifier::new()), handlers, WorkerConfig::default()).unwrap()
+}
+
+fn runner(worker: &QueueWorker) -> Runner {
+    worker.runner(Arc::new(Leases::new(Duration::from_secs(60))))
+}
+
+fn row() -> Row {
+    let [module, name, modifier] = ["WORKER", "export", "_"].map(|part| part.parse().unwrap());
+    let scope = HandlerScope { canvas: CanvasId::DEFAULT, module, name };
+    let address = HandlerAddress { scope, modifier };
+    Row { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 }
+}
+
+fn notification() -> Notification {
+    Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
+}
+
+#[tokio::test]
+async fn an_impossible_effect_puts_the_notification_back() {
+    let runner = runner(&worker());
+    let notification = notification();
+    let claim = Claim { id: notification.id, claims: 1 };
+    let mut run = Run { runner: &runner, notification, permits: Permits::default() };
+    for effect in [
+        Effect::ClaimLock,
+        Effect::RunHandler,
+        Effect::PauseHandler,
+        Effect::SaveRetry { claim, retries: 1, delay: Duration::ZERO },
+        Effect::Release(claim),
+        Effect::Remove(claim, Removal::Completed),
+        Effect::HandOver,
+    ] {
+        let (stage, answer) = run.perform(Stage::Row(row()), effect).await;
+        assert!(matches!(answer, Err(RunEnd::Answer(Answer::PutBack))), "{answer:?}");
+        assert_eq!(stage.name(), "Row");
+        assert_eq!(stage.summary().address, Some(row().address));
+    }
+    let unexpected = UnexpectedEffect { stage: Stage::Arrival.name(), effect: Effect::HandOver };
+    assert_eq!(unexpected.to_string(), "HandOver is impossible at the stage Arrival");
+}
+
+/// A round that ends before the claim reports the event all the same.
+#[tokio::test]
+async fn a_candidate_that_waits_for_room_keeps_what_is_known() {
+    let worker = worker();
+    let runner = runner(&worker);
+    let handler = Arc::clone(worker.registry.find(&row().address).unwrap());
+    let room = Arc::clone(handler.concurrency.as_ref().unwrap());
+    let _busy = room.try_acquire_owned().unwrap();
+    let mut run = Run { runner: &runner, notification: notification(), permits: Permits::default() };
+    let candidate = Stage::Candidate(Candidate { row: row(), handler });
+    let (stage, answer) = run.perform(candidate, Effect::ClaimLock).await;
+    assert!(matches!(answer, Err(RunEnd::NeedsPermits(PermitKind::Handler, _, 1))), "{answer:?}");
+    assert_eq!(stage.name(), "Candidate");
+    assert_eq!(stage.summary().address, Some(row().address));
+}
