@@ -21,9 +21,6 @@ pub mod fault {
 /// Spans and metrics.
 pub mod telemetry {
     #[cfg(feature = "telemetry")]
-    pub use crate::telemetry::{Gauges, HandlerGauge, QueueGauge, QuotaGauge, TRACES};
-    pub use crate::telemetry::{
-        HttpMetrics, PullMetrics, RequestInfo, RunMetrics, answered, current_trace, faults, known_method,
-        server_span, trace_of_emit,
-    };
+    pub use crate::telemetry::{Gauges, HandlerGauge, QueueGauge, QuotaGauge, TRACES, continue_trace};
+    pub use crate::telemetry::{RunMetrics, current_trace, faults, trace_of_emit};
 }

@@ -257,7 +257,8 @@ impl Store {
     }
 
     /// The database's clock.
-    pub(crate) async fn clock(&self) -> Result<Timestamp, StoreError> {
+    #[doc(hidden)]
+    pub async fn clock(&self) -> Result<Timestamp, StoreError> {
         in_memory!(self, clock());
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select clock_timestamp() as "clock!""#);

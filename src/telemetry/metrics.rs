@@ -14,14 +14,11 @@ use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge, 
 use opentelemetry::{KeyValue, global};
 
 use super::AttemptResult;
-use super::RequestInfo;
 use super::labels::Labels;
 use crate::event::{Cause, HandlerScope, Name};
 
-/// Upper bounds of the histograms' buckets, in seconds: those that the conventions advise and, for
-/// handlers, longer ones.
-const REQUEST_BUCKETS: [f64; 14] =
-    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
+/// Upper bounds of the buckets of a handler's duration, in seconds: those that the conventions advise
+/// for requests, and longer ones.
 const PROCESS_BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 300.0,
     1800.0,
@@ -248,40 +245,6 @@ impl BroadcastMetrics {
             let count = u64::try_from(count).unwrap_or(u64::MAX);
             self.broadcasts.add(count, &[KeyValue::new("outcome", outcome)]);
         }
-    }
-}
-
-/// The duration of requests.
-#[derive(Clone)]
-pub struct HttpMetrics {
-    duration: Histogram<f64>,
-}
-
-impl HttpMetrics {
-    #[doc(hidden)]
-    pub fn new() -> Self {
-        let duration = meter()
-            .f64_histogram("http.server.request.duration")
-            .with_unit("s")
-            .with_description("How long requests to the API take")
-            .with_boundaries(REQUEST_BUCKETS.to_vec())
-            .build();
-        Self { duration }
-    }
-
-    /// A request was answered.
-    #[doc(hidden)]
-    pub fn answered(&self, request: &RequestInfo<'_>, status: u16, took: Duration) {
-        let mut attributes = vec![
-            KeyValue::new("http.request.method", request.method),
-            KeyValue::new("url.scheme", "http"),
-            KeyValue::new("http.response.status_code", i64::from(status)),
-        ];
-        attributes.extend(request.route.map(|route| KeyValue::new("http.route", route.to_owned())));
-        if status >= 500 {
-            attributes.push(KeyValue::new("error.type", status.to_string()));
-        }
-        self.duration.record(took.as_secs_f64(), &attributes);
     }
 }
 

@@ -11,8 +11,6 @@ mod keeping;
 mod labels;
 #[cfg(feature = "telemetry")]
 mod metrics;
-#[cfg(feature = "telemetry")]
-mod pulling;
 #[cfg(not(feature = "telemetry"))]
 mod silent;
 #[cfg(feature = "telemetry")]
@@ -35,9 +33,8 @@ pub(crate) use {
 };
 #[cfg(feature = "telemetry")]
 pub use {
-    metrics::{HttpMetrics, RunMetrics},
-    pulling::PullMetrics,
-    spans::{answered, server_span},
+    metrics::RunMetrics,
+    spans::continue_trace,
 };
 
 /// The target of spans that are made only for traces, so that logs can leave them out.
@@ -71,16 +68,6 @@ pub(crate) struct EmitCall<'a> {
     pub(crate) batch: Option<usize>,
     /// The trace that caused them, if the caller named one.
     pub(crate) cause: Option<&'a Traceparent>,
-}
-
-/// A request, as its span and its duration describe it.
-pub struct RequestInfo<'a> {
-    /// The method, if it is a known one.
-    pub method: &'static str,
-    /// The route's template, if there is one.
-    pub route: Option<&'a str>,
-    /// The trace that the caller named.
-    pub cause: Option<&'a Traceparent>,
 }
 
 /// One attempt at an event.
@@ -150,11 +137,4 @@ pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
         (_, Some(named)) => named,
         (None, None) => current_trace(),
     }
-}
-
-/// The methods that spans and metrics name; others, which the client could choose freely, are
-/// `_OTHER`.
-pub fn known_method(method: &str) -> &'static str {
-    const KNOWN: [&str; 9] = ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"];
-    KNOWN.into_iter().find(|known| *known == method).unwrap_or("_OTHER")
 }

@@ -3,7 +3,7 @@
 use tracing::Span;
 
 use super::{AttemptInfo, AttemptResult, EmitCall};
-use crate::event::{Cause, EventId, HandlerScope, Name, Traceparent};
+use crate::event::{Cause, EventId, HandlerScope, Traceparent};
 
 pub(crate) fn send_span(sending: &EmitCall<'_>) -> Span {
     let EmitCall { scope: _, batch: _, cause: _ } = sending;
@@ -71,51 +71,6 @@ impl WakeMetrics {
     }
 
     pub(crate) fn recovered(&self, _: usize) {}
-}
-
-pub use http::{HttpMetrics, PullMetrics, answered, server_span};
-
-mod http {
-    use std::time::Duration;
-
-    use tracing::Span;
-
-    use crate::event::Name;
-    use crate::telemetry::RequestInfo;
-
-    #[doc(hidden)]
-    pub fn server_span(request: &RequestInfo<'_>) -> Span {
-        let RequestInfo { method: _, route: _, cause: _ } = request;
-        Span::none()
-    }
-
-    #[doc(hidden)]
-    pub fn answered(_: &Span, _: u16) {}
-
-    /// Measures nothing.
-    #[derive(Clone)]
-    pub struct PullMetrics;
-
-    impl PullMetrics {
-        pub(crate) fn new() -> Self {
-            Self
-        }
-
-        pub(crate) fn pulled(&self, _: &Name, _: &'static str, _: usize) {}
-    }
-
-    /// Measures nothing.
-    #[derive(Clone)]
-    pub struct HttpMetrics;
-
-    impl HttpMetrics {
-        pub(crate) fn new() -> Self {
-            Self
-        }
-
-        #[doc(hidden)]
-        pub fn answered(&self, _: &RequestInfo<'_>, _: u16, _: Duration) {}
-    }
 }
 
 pub(crate) struct BroadcastMetrics;

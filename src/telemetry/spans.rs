@@ -1,4 +1,4 @@
-//! The spans of a trace: a request, what it emits, and each attempt at an event, with the names and
+//! The spans of a trace: what is emitted, and each attempt at an event, with the names and
 //! attributes of OpenTelemetry's conventions.
 //!
 //! They are spans of `tracing` with a target of their own and the lowest level, so that logs do not
@@ -49,46 +49,6 @@ pub(crate) fn send_span(sending: &EmitCall<'_>) -> Span {
         span.set_attribute("messaging.batch.message_count", i64::try_from(count).unwrap_or(i64::MAX));
     }
     span
-}
-
-/// The span of a request: `POST /v1/…`, with the route's template.
-pub fn server_span(request: &super::RequestInfo<'_>) -> Span {
-    let span = tracing::trace_span!(
-        target: TRACES,
-        "request",
-        "otel.kind" = "server",
-        "otel.name" = Empty,
-        "http.request.method" = request.method,
-        "url.scheme" = "http",
-    );
-    if span.is_disabled() {
-        return span;
-    }
-    if let Some(cause) = request.cause.and_then(remote) {
-        adopt(&span, cause);
-    }
-    match request.route {
-        Some(route) => {
-            span.record("otel.name", format!("{} {route}", request.method));
-            span.set_attribute("http.route", route.to_owned());
-        }
-        None => {
-            span.record("otel.name", request.method);
-        }
-    }
-    span
-}
-
-/// Records the answer in a request's span.
-pub fn answered(span: &Span, status: u16) {
-    if span.is_disabled() {
-        return;
-    }
-    span.set_attribute("http.response.status_code", i64::from(status));
-    if status >= 500 {
-        span.set_attribute("error.type", status.to_string());
-        span.set_status(Status::error(""));
-    }
 }
 
 /// The span of an attempt: `process MODULE/name`. It is a child of the span that emitted the event,
@@ -174,6 +134,13 @@ fn name(span: &Span, operation: &str, scope: &HandlerScope) {
     let destination = scope.to_string();
     span.record("otel.name", format!("{operation} {destination}"));
     span.set_attribute("messaging.destination.name", destination);
+}
+
+/// Makes a span the child of one in another process, if the trace context names one.
+pub fn continue_trace(span: &Span, cause: &Traceparent) {
+    if let Some(parent) = remote(cause) {
+        adopt(span, parent);
+    }
 }
 
 /// Makes a span the child of a remote one. A span that has started keeps its parent.

@@ -16,9 +16,8 @@ use uuid::Uuid;
 
 use super::client::Client;
 use super::problem::{Kind, Problem};
-use crate::telemetry::request_span;
+use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::Traceparent;
-use wakeq::internals::telemetry::{HttpMetrics, RequestInfo, answered, known_method, server_span};
 
 /// The header with a request's id, in requests and answers.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

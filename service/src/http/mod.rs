@@ -46,6 +46,7 @@ use utoipa_axum::routes;
 
 use crate::access::{Access, Scope};
 use crate::delivery::Deliverer;
+use crate::telemetry::HttpMetrics;
 use guard::GuardedRoutes;
 use health::Readiness;
 use limits::Limits;
@@ -55,7 +56,6 @@ use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
-use wakeq::internals::telemetry::HttpMetrics;
 use wakeq::{Admin, Log, OwnDeployment, Queue};
 use wakeq_streams::{Entities, Groups};
 

@@ -18,8 +18,9 @@ use super::problem::{Details, Kind, Problem};
 use crate::api::{
     CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
 };
+use crate::telemetry::PullMetrics;
 use wakeq::internals::LeaseBatch;
-use wakeq::internals::telemetry::{PullMetrics, RunMetrics};
+use wakeq::internals::telemetry::RunMetrics;
 use wakeq::machine::Cause;
 use wakeq::{HandlerScope, LeaseToken, Name};
 
