@@ -7,9 +7,9 @@ pub use crate::event::{SealError, check_json, stable_hash, target_of_queue};
 #[cfg(feature = "telemetry")]
 pub use crate::store::HandlerDepth;
 pub use crate::store::{
-    Additions, AuditLine, Coalescer, Emission, FoundTarget, InsertOutcome, LogBatch, MigrationDifferences,
-    NewEvent, Purpose, Route, SecretCounts, append_batch, default_quota, insert_with_state, interval,
-    lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, FoundTarget, InsertOutcome, LogBatch,
+    MigrationDifferences, NewEvent, Purpose, SecretCounts, append_batch, default_quota, insert_with_state,
+    interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 

@@ -93,7 +93,7 @@ pub use queues::{Emission, Facet, FacetSettings, Lease, QueueDepth, RegisteredQu
 pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use rights::RoleKind;
-pub use route::Route;
+pub use route::DatabaseRoute;
 pub use rules::Rule;
 pub use session::{Store, StoreConfig, interval};
 pub use settings::TimingMode;

@@ -27,14 +27,11 @@ pub use metrics::{Gauges, HandlerGauge, QueueGauge};
 #[cfg(not(feature = "telemetry"))]
 pub use silent::*;
 #[cfg(feature = "telemetry")]
+pub use {metrics::RunMetrics, spans::continue_trace};
+#[cfg(feature = "telemetry")]
 pub(crate) use {
     metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges},
     spans::{failed, process_span, send_span, sends, span_trace},
-};
-#[cfg(feature = "telemetry")]
-pub use {
-    metrics::RunMetrics,
-    spans::continue_trace,
 };
 
 /// The target of spans that are made only for traces, so that logs can leave them out.

@@ -58,6 +58,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "api",
             "broadcast",
             "delivery",
+            "machine",
             "telemetry",
             "store",
             "notify",
