@@ -3,7 +3,7 @@
 
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
-pub use crate::event::{SealError, check_json, stable_hash, target_of_queue};
+pub use crate::event::{EventFields, SealError, answer_event, check_json, stable_hash, target_of_queue};
 #[cfg(feature = "telemetry")]
 pub use crate::store::HandlerDepth;
 pub use crate::store::{

@@ -152,10 +152,34 @@ impl HttpServer {
 
     /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
     /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
-    /// the future is dropped: `run` has to see to it that its work continues, as [`PushRunner`]
-    /// does, which has an example.
+    /// the future is dropped: `run` has to see to it that its work continues, as
+    /// [`wakeq::PushRunner`] does.
     ///
-    /// [`PushRunner`]: crate::PushRunner
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
+    /// use wakeq_service::http::{HttpConfig, HttpServer};
+    ///
+    /// # async fn example(
+    /// #     store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: HttpConfig,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let worker = QueueWorker::new(store.clone(), notifier.clone(), handlers, WorkerConfig::default())?;
+    /// let pushes = worker.into_push_runner().await?;
+    /// let taking = pushes.clone();
+    /// let server = HttpServer::bind(store, notifier, config).await?.on_push(move |message: Vec<u8>| {
+    ///     let pushes = taking.clone();
+    ///     async move { pushes.run(&message).await }
+    /// })?;
+    /// let (signal, stop) = (wakeq::shutdown_signal()?, server.stop_token());
+    /// tokio::spawn(async move {
+    ///     signal.await;
+    ///     stop.cancel();
+    ///     pushes.shut_down().await;
+    /// });
+    /// server.run().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_push<F, R, E>(mut self, run: F) -> Result<Self, HttpError>
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
