@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Proxies};
 use super::connection::{ConnectionState, ReportingService, TimedStream};
 use super::listen::Listeners;
+use super::problem::{Kind, Problem};
 use super::pulls::PullState;
 use super::push::Push;
 use super::record::AuditBuffer;
@@ -219,14 +220,17 @@ impl HttpServer {
         while let Some((stream, peer)) = self.accept().await {
             let permit = match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => reserve_for_address(&addresses, &proxies, peer.ip()).map(|own| (permit, own)),
-                Err(_) => Err(503),
+                Err(_) => Err(Problem::new(
+                    Kind::Unavailable,
+                    "this process is at its limit of connections: try again",
+                )),
             };
             let permit = match permit {
                 Ok(permit) => permit,
-                Err(status) => {
+                Err(problem) => {
                     if let Ok(permit) = Arc::clone(&refusal_permits).try_acquire_owned() {
                         connections.spawn(async move {
-                            turn_away(stream, status).await;
+                            turn_away(stream, &problem).await;
                             drop(permit);
                         });
                     }
@@ -305,17 +309,22 @@ async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDep
 }
 
 /// Reserves one of the connections of a client address, of which trusted proxies need none;
-/// otherwise returns the status to refuse with.
+/// otherwise returns why it is refused.
 fn reserve_for_address(
     addresses: &Tally<IpAddr>,
     proxies: &Proxies,
     peer: IpAddr,
-) -> Result<Option<Reservation>, u16> {
+) -> Result<Option<Reservation>, Problem> {
     if proxies.has(peer) {
         return Ok(None);
     }
     let network = Client(peer.to_canonical()).network();
-    addresses.reserve(&[network], 1).map(Some).map_err(|_| 429)
+    addresses.reserve(&[network], 1).map(Some).map_err(|_| {
+        Problem::new(
+            Kind::TooManyRequests,
+            "this address has reached its share of this process's connections: use those, or end some",
+        )
+    })
 }
 
 /// Serves a connection until it ends; after a shutdown request, until its current request ends.
@@ -357,9 +366,9 @@ async fn linger(mut stream: TcpStream) {
 }
 
 /// Answers before reading anything.
-async fn turn_away(mut stream: TcpStream, status: u16) {
+async fn turn_away(mut stream: TcpStream, problem: &Problem) {
     let answering = async {
-        stream.write_all(&answer::bare(status)).await?;
+        stream.write_all(&answer::unserved(problem)).await?;
         linger(stream).await;
         Ok::<(), std::io::Error>(())
     };
