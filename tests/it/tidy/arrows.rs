@@ -107,7 +107,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
-    ("axum", &["http"]),
+    ("axum", &["http", "cli"]),
     ("hyper", &["http", "delivery", "cli"]),
     ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
