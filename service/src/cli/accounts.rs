@@ -4,9 +4,8 @@
 use clap::{Args, Subcommand};
 
 use super::Context;
-use super::backend::Canvases;
 use super::failure::Failure;
-use super::keys::{CanvasesArg, scope, written};
+use super::keys::{Canvases, CanvasesArg, scope, written};
 use super::show::{self, JsonArg};
 use super::table::Table;
 use crate::access::{Access, AccessConfig, CredentialFilter, Reach, read_scopes};

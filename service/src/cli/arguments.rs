@@ -5,7 +5,7 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::api::List;
-use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
+use wakeq::{EventId, InvalidName, Name, Timestamp};
 
 /// Maximum number of items requested per page.
 const PAGE: u32 = 500;
@@ -45,12 +45,6 @@ pub(super) enum InvalidHandler {
     Modifier(HandlerName),
 }
 
-impl HandlerName {
-    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
-        HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() }
-    }
-}
-
 impl std::fmt::Display for HandlerName {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}", self.module, self.name)
@@ -71,13 +65,6 @@ impl FromStr for HandlerName {
 pub(super) struct Target {
     pub(super) handler: HandlerName,
     pub(super) modifier: Option<Name>,
-}
-
-impl Target {
-    pub(super) fn address(&self, canvas: CanvasId) -> HandlerAddress {
-        let modifier = self.modifier.clone().unwrap_or_else(Name::no_modifier);
-        HandlerAddress { scope: self.handler.scope(canvas), modifier }
-    }
 }
 
 impl std::fmt::Display for Target {

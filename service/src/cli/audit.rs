@@ -28,8 +28,8 @@ enum Verb {
 impl Audit {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let Verb::List { list, json } = self.verb;
-        let backend = context.backend().await?;
-        let list = list.gather(async |page| backend.audit(page).await).await?;
+        let client = context.client().await?;
+        let list = list.gather(async |page| client.audit(page).await).await?;
         json.print_list(&list, |entries| {
             let mut table = Table::new(["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"]);
             entries.iter().for_each(|entry| table.row(row(entry)));

@@ -116,15 +116,15 @@ impl Put {
             modifier: self.modifier.map(|modifier| modifier.to_string()),
             missed: self.missed.into(),
         };
-        let cron = context.backend().await?.put_cron(&self.name, new).await?;
+        let cron = context.client().await?.put_cron(&self.name, new).await?;
         self.json.print(&cron, state)
     }
 }
 
 impl ListOf {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
-        let crons = self.list.gather(async |page| backend.crons(page).await).await?;
+        let client = context.client().await?;
+        let crons = self.list.gather(async |page| client.crons(page).await).await?;
         self.json.print_list(&crons, |crons| {
             let mut table = Table::new(["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"]);
             for cron in crons {
@@ -138,7 +138,7 @@ impl ListOf {
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let cron = context.backend().await?.cron(&self.name).await?;
+        let cron = context.client().await?.cron(&self.name).await?;
         self.json.print(&cron, |cron| {
             field("cron", &cron.name)?;
             field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
@@ -162,19 +162,19 @@ impl Show {
 impl Pause {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = PauseCron { reason: self.reason };
-        let cron = context.backend().await?.pause_cron(&self.name, request).await?;
+        let cron = context.client().await?.pause_cron(&self.name, request).await?;
         self.json.print(&cron, state)
     }
 }
 
 impl One {
     async fn unpause(self, context: &Context) -> anyhow::Result<()> {
-        let cron = context.backend().await?.unpause_cron(&self.name).await?;
+        let cron = context.client().await?.unpause_cron(&self.name).await?;
         self.json.print(&cron, state)
     }
 
     async fn delete(self, context: &Context) -> anyhow::Result<()> {
-        context.backend().await?.delete_cron(&self.name).await?;
+        context.client().await?.delete_cron(&self.name).await?;
         self.json.print(&serde_json::json!({ "name": self.name.as_str() }), |_| {
             show::line(format_args!("cron {} is deleted", self.name))
         })

@@ -4,8 +4,8 @@ use clap::{Args, Subcommand};
 
 use super::Context;
 use super::arguments::{self, HandlerName, ListArgs};
-use super::backend::Backend;
 use super::bulk;
+use super::client::Client;
 use super::events::in_queue;
 use super::failure::Failure;
 use super::show::{self, JsonArg, moment};
@@ -119,8 +119,8 @@ impl Dead {
 
 impl ListDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, which) = (context.backend().await?, self.filter.which());
-        let list = self.list.gather(async |page| backend.dead(&which, page).await).await?;
+        let (client, which) = (context.client().await?, self.filter.which());
+        let list = self.list.gather(async |page| client.dead(&which, page).await).await?;
         self.json.print_list(&list, |events| {
             let mut table = Table::new(["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"]);
             events.iter().for_each(|event| table.row(row(event)));
@@ -144,10 +144,10 @@ fn row(event: &DeadEvent) -> [String; 5] {
 impl Redrive {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let redriven = match self.id {
-            Some(id) => redrive_one(&context.backend().await?, id, self.dry_run).await?,
+            Some(id) => redrive_one(&context.client().await?, id, self.dry_run).await?,
             None => {
                 let which = self.filter.checked(self.all, self.dry_run, "--id EVENT, ")?;
-                redrive(&context.backend().await?, which).await?
+                redrive(&context.client().await?, which).await?
             }
         };
         self.json.print(&redriven, |redriven| {
@@ -158,20 +158,20 @@ impl Redrive {
     }
 }
 
-async fn redrive_one(backend: &Backend, id: EventId, dry_run: bool) -> anyhow::Result<Redriven> {
+async fn redrive_one(client: &Client, id: EventId, dry_run: bool) -> anyhow::Result<Redriven> {
     if !dry_run {
-        backend.redrive_one(id).await?;
-    } else if backend.event(id, false).await?.state != EventState::Dead {
+        client.redrive_one(id).await?;
+    } else if client.event(id, false).await?.state != EventState::Dead {
         return Err(Failure::NotFound(format!("event {id} is not dead")).into());
     }
     Ok(Redriven { redriven: 1, more: false, before: None })
 }
 
 /// Redrives all of them in bounded requests; leaves events that die again meanwhile.
-async fn redrive(backend: &Backend, which: BulkRequest) -> anyhow::Result<Redriven> {
+async fn redrive(client: &Client, which: BulkRequest) -> anyhow::Result<Redriven> {
     let request = async |before, count_up_to| {
         let which = BulkRequest { count_up_to, ..until(&which, before) };
-        let Redriven { redriven: count, more, before } = backend.redrive(&which).await?;
+        let Redriven { redriven: count, more, before } = client.redrive(&which).await?;
         Ok(bulk::Step { count, more, before })
     };
     let bulk::Step { count, more, before } = match which.dry_run {
@@ -204,10 +204,10 @@ fn until(which: &BulkRequest, before: Option<Timestamp>) -> BulkRequest {
 impl Delete {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let which = self.filter.checked(self.all, self.dry_run, "")?;
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         let request = async |before, count_up_to| {
             let which = BulkRequest { count_up_to, ..until(&which, before) };
-            let Deleted { deleted: count, more, before } = backend.delete_dead(&which).await?;
+            let Deleted { deleted: count, more, before } = client.delete_dead(&which).await?;
             Ok(bulk::Step { count, more, before })
         };
         let bulk::Step { count, more, before } = match self.dry_run {

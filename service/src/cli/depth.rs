@@ -22,10 +22,10 @@ pub(crate) struct DepthOf {
 impl DepthOf {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         if let Some(queue) = &self.queue {
-            let depth = context.backend().await?.queue_depth(queue).await?;
+            let depth = context.client().await?.queue_depth(queue).await?;
             return self.json.print(&depth, |depth| show::line(words_of_queue(depth)));
         }
-        let depth = context.backend().await?.depth(self.handler.as_ref()).await?;
+        let depth = context.client().await?.depth(self.handler.as_ref()).await?;
         self.json.print(&depth, |depth| show::line(words(depth)))
     }
 }

@@ -124,15 +124,15 @@ impl Emit {
             only_queues: self.only_to_queues,
             logged: self.logged,
         };
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         match self.on {
             Some(object) if self.state.is_some() || !self.and.is_empty() => {
                 let subevents = self.and.into_iter().map(Subevent::event).collect::<anyhow::Result<_>>()?;
                 let state = self.state.as_deref().map(raw).transpose()?;
-                let emitted = backend.change(&object, NewChange { main: event, subevents, state }).await?;
+                let emitted = client.change(&object, NewChange { main: event, subevents, state }).await?;
                 self.json.print(&emitted, |emitted| emitted.events.iter().try_for_each(print))
             }
-            Some(_) | None => self.json.print(&backend.emit(event).await?, print),
+            Some(_) | None => self.json.print(&client.emit(event).await?, print),
         }
     }
 }

@@ -124,8 +124,8 @@ impl Entities {
 
 impl ListOf {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
-        let page = async |page| backend.list_entities(&self.entity_type, page).await;
+        let client = context.client().await?;
+        let page = async |page| client.list_entities(&self.entity_type, page).await;
         let entities = self.list.gather(page).await?;
         self.json.print_list(&entities, |entities| {
             let mut table = Table::new([">VERSION", ">STATE OF", ">BYTES", "CHANGED", "ENTITY"]);
@@ -142,7 +142,7 @@ impl ListOf {
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let entity = context.backend().await?.entity(&self.entity).await?;
+        let entity = context.client().await?.entity(&self.entity).await?;
         self.json.print(&entity, |entity| {
             field("entity", format_args!("{}/{}", entity.entity_type, entity.id))?;
             field("version", entity.version)?;
@@ -168,7 +168,7 @@ impl Send {
             correlation_id: self.correlation_id,
             reply_to,
         };
-        let sent = context.backend().await?.send_to_entity(&self.entity, event).await?;
+        let sent = context.client().await?.send_to_entity(&self.entity, event).await?;
         self.json.print(&sent, printed)
     }
 }
@@ -181,14 +181,14 @@ fn printed(sent: &SentToEntity) -> anyhow::Result<()> {
 
 impl Erase {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let sent = context.backend().await?.erase_entity(&self.entity, self.id).await?;
+        let sent = context.client().await?.erase_entity(&self.entity, self.id).await?;
         self.json.print(&sent, printed)
     }
 }
 
 impl Status {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let progress = context.backend().await?.entity_status(self.id).await?;
+        let progress = context.client().await?.entity_status(self.id).await?;
         self.json.print(&progress, |progress| {
             field("status", progress.status.as_str())?;
             let mut table = Table::new(["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"]);

@@ -30,7 +30,7 @@ pub(crate) struct Explain {
 
 impl Show {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let event = context.backend().await?.event(self.id, true).await?;
+        let event = context.client().await?.event(self.id, true).await?;
         self.json.print(&event, |event| {
             print(event)?;
             match &event.value {
@@ -43,7 +43,7 @@ impl Show {
 
 impl Explain {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let event = context.backend().await?.event(self.id, false).await?;
+        let event = context.client().await?.event(self.id, false).await?;
         self.json.print(&event, print)
     }
 }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 
 use super::Context;
 use super::arguments::{self, HandlerName, ListArgs};
-use super::backend::WhichEvents;
+use super::client::WhichEvents;
 use super::emit::Emit;
 use super::event::{Explain, Show, state_word};
 use super::show::{self, JsonArg, moment};
@@ -93,9 +93,9 @@ impl Events {
 
 impl ListEvents {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         let which = WhichEvents { handler: self.handler, state: self.state, worker: self.worker };
-        let list = self.list.gather(async |page| backend.events(&which, page).await).await?;
+        let list = self.list.gather(async |page| client.events(&which, page).await).await?;
         self.json.print_list(&list, |events| {
             let mut table = Table::new(["EVENT", "STATE", "DUE", ">RETRIES", ">LOSSES", "HANDLER"]);
             events.iter().for_each(|event| table.row(row(event)));
@@ -123,9 +123,9 @@ pub(super) fn in_queue(copy: Option<&Copied>) -> String {
 
 impl Cancel {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, id) = (context.backend().await?, self.id);
+        let (client, id) = (context.client().await?, self.id);
         if self.dry_run {
-            let event = backend.event(id, false).await?;
+            let event = client.event(id, false).await?;
             return self.json.print(&event, |event| {
                 let state = state_word(event.state);
                 let deleted = match event.is_waiting() {
@@ -135,7 +135,7 @@ impl Cancel {
                 show::line(format_args!("{id} is {state}: it {deleted}"))
             });
         }
-        backend.cancel(id).await?;
+        client.cancel(id).await?;
         self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} cancelled")))
     }
 }
@@ -143,7 +143,7 @@ impl Cancel {
 impl RunNow {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let id = self.id;
-        context.backend().await?.run_now(id).await?;
+        context.client().await?.run_now(id).await?;
         self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} is due now")))
     }
 }

@@ -46,6 +46,20 @@ pub(super) enum Exit {
     Unavailable = 6,
 }
 
+impl Failure {
+    /// The failure that an answer of the API with this status is.
+    pub(super) fn of_status(status: u16, words: String) -> Self {
+        match status {
+            400 | 413 | 415 | 422 | 431 => Self::Usage(words),
+            401 | 403 => Self::Refused(words),
+            404 => Self::NotFound(words),
+            409 | 410 => Self::Conflict(words),
+            408 | 429 | 503 => Self::Unavailable(words),
+            _ => Self::Failed(words),
+        }
+    }
+}
+
 impl Exit {
     /// The exit code of an error, from the first of its causes that has one.
     pub(super) fn of(error: &anyhow::Error) -> Self {

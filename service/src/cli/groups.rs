@@ -127,7 +127,7 @@ impl Groups {
 
 impl ListOf {
     async fn groups(self, context: &Context) -> anyhow::Result<()> {
-        let list = context.backend().await?.groups().await?;
+        let list = context.client().await?.groups().await?;
         self.json.print_list(&list, |groups| {
             let mut table = Table::new(["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"]);
             groups.iter().for_each(|group| table.row(row(group)));
@@ -136,7 +136,7 @@ impl ListOf {
     }
 
     async fn nodes(self, context: &Context) -> anyhow::Result<()> {
-        let nodes = context.backend().await?.group_nodes().await?;
+        let nodes = context.client().await?.group_nodes().await?;
         self.json.print(&nodes, |nodes| {
             let mut table = Table::new(["NODE", "HEARTBEAT", "COORDINATES"]);
             nodes.items.iter().for_each(|node| table.row(node_row(node, nodes)));
@@ -164,7 +164,7 @@ fn node_row(node: &GroupNode, all: &GroupNodes) -> [String; 3] {
 
 impl One {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let group = context.backend().await?.group(&self.name).await?;
+        let group = context.client().await?.group(&self.name).await?;
         self.json.print(&group, print)
     }
 }
@@ -223,7 +223,7 @@ fn source_row(source: &GroupSource, is_alone: bool) -> [String; 5] {
 impl Reset {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = ResetRequest { to: self.to, source: self.source };
-        let reset = context.backend().await?.reset_group(&self.name, request).await?;
+        let reset = context.client().await?.reset_group(&self.name, request).await?;
         self.json.print(&reset, |reset| {
             let sources = show::count(reset.sources, "source");
             show::line(format_args!("group {} resumes after {} in {sources}", self.name, reset.position))
@@ -233,14 +233,14 @@ impl Reset {
 
 impl Recover {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        context.backend().await?.recover_group(&self.name).await?;
+        context.client().await?.recover_group(&self.name).await?;
         show::line(format_args!("the members of group {} will retry with their next heartbeat", self.name))
     }
 }
 
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let removed = context.backend().await?.remove_group(&self.name, self.source.as_ref()).await?;
+        let removed = context.client().await?.remove_group(&self.name, self.source.as_ref()).await?;
         self.json.print(&removed, |removed| {
             let (positions, pins) =
                 (show::count(removed.positions, "position"), show::count(removed.pins, "pin"));
@@ -251,8 +251,8 @@ impl Remove {
 
 impl Dead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, name) = (context.backend().await?, self.name);
-        let list = self.list.gather(async |page| backend.group_dead(&name, page).await).await?;
+        let (client, name) = (context.client().await?, self.name);
+        let list = self.list.gather(async |page| client.group_dead(&name, page).await).await?;
         self.json.print_list(&list, |dead| {
             let mut table = Table::new([">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"]);
             dead.iter().for_each(|dead| table.row(dead_row(dead)));
@@ -276,11 +276,11 @@ fn dead_row(dead: &GroupDead) -> [String; 7] {
 
 impl RedriveDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         let all = bulk::all(("event", "marked"), async |before| {
             let request = RedriveGroup { seq: self.seq, before };
             let RedrivenGroup { redriven: count, more, before } =
-                backend.redrive_group(&self.name, request).await?;
+                client.redrive_group(&self.name, request).await?;
             // A full page may have been the last one.
             Ok(bulk::Step { count, more: more && count > 0, before })
         });

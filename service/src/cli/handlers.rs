@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 
 use super::Context;
 use super::arguments::{self, HandlerArg, HandlerName};
-use super::backend::Backend;
 use super::bulk;
+use super::client::Client;
 use super::show::{self, JsonArg, field, moment};
 use super::stats::{self, Stats};
 use super::targets::{self, Delete, Put};
@@ -107,7 +107,7 @@ impl Handlers {
 
 impl ShowHandler {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let handler = context.backend().await?.handler(&self.handler.handler).await?;
+        let handler = context.client().await?.handler(&self.handler.handler).await?;
         self.json.print(&handler, print)
     }
 }
@@ -138,13 +138,13 @@ fn print(handler: &Handler) -> anyhow::Result<()> {
 
 impl Stop {
     pub(super) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         let for_s = self.lasting.map(|lasting| lasting.as_secs_f64());
         let (handler, stop) =
             (&self.handler.handler, StopRequest { reason: self.reason, until: self.until, for_s });
-        let stopped = backend.stop(kind, handler, stop).await?;
+        let stopped = client.stop(kind, handler, stop).await?;
         self.json.print(&stopped, |stopped| print_stopped(handler, kind, stopped))?;
-        note_if_empty(&backend, handler).await;
+        note_if_empty(&client, handler).await;
         Ok(())
     }
 }
@@ -162,8 +162,8 @@ fn print_stopped(handler: &HandlerName, kind: RuleKind, stopped: &Stopped) -> an
 
 /// A mistyped name is stopped as well, which someone in a hurry should notice. The caller may lack
 /// the right to read.
-async fn note_if_empty(backend: &Backend, handler: &HandlerName) {
-    let Ok(found) = backend.handler(handler).await else { return };
+async fn note_if_empty(client: &Client, handler: &HandlerName) {
+    let Ok(found) = client.handler(handler).await else { return };
     if [found.waiting, found.paused, found.delayed, found.running, found.dead] == [0; 5] {
         show::note("it has no events now; if that surprises you, look for the right name in `wakeq stats`");
     }
@@ -172,7 +172,7 @@ async fn note_if_empty(backend: &Backend, handler: &HandlerName) {
 impl Lift {
     pub(super) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
         let handler = &self.handler.handler;
-        let lifted = context.backend().await?.lift(kind, handler).await?;
+        let lifted = context.client().await?.lift(kind, handler).await?;
         self.json.print(&lifted, |lifted| print_lifted(handler, kind, lifted))
     }
 }
@@ -206,11 +206,11 @@ pub(super) fn state(kind: RuleKind) -> &'static str {
 
 impl Purge {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, handler) = (context.backend().await?, &self.handler.handler);
+        let (client, handler) = (context.client().await?, &self.handler.handler);
         let request = async |before: Option<Timestamp>, count_up_to| {
             let before = before.or(self.before);
             let which = PurgeRequest { before, dry_run: self.dry_run, count_up_to };
-            let Purged { purged: count, more, before } = backend.purge(handler, &which).await?;
+            let Purged { purged: count, more, before } = client.purge(handler, &which).await?;
             Ok(bulk::Step { count, more, before })
         };
         let bulk::Step { count, more, before } = match self.dry_run {

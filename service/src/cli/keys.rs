@@ -5,12 +5,15 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 
 use super::Context;
-use super::arguments::ListArgs;
-use super::backend::Canvases;
+use super::arguments::{ListArgs, Page};
+use super::client::ServerChoice;
+use super::failure::Failure;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
-use crate::access::{InvalidScope, KeyId, read_scopes};
-use crate::api::{CreateKey, Key};
+use crate::access::{
+    Access, AccessConfig, CredentialFilter, InvalidScope, KeyId, NewKey, Reach, read_scopes,
+};
+use crate::api::{CreateKey, CreatedKey, Key, List};
 
 #[derive(Args)]
 pub(crate) struct Keys {
@@ -34,6 +37,13 @@ pub(super) struct CanvasesArg {
     /// For all canvases; requires direct database access
     #[arg(long)]
     all_canvases: bool,
+}
+
+/// The canvas of the command, or every one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Canvases {
+    One,
+    Every,
 }
 
 impl CanvasesArg {
@@ -113,7 +123,10 @@ impl Create {
             lifetime_s: Some(self.expires.as_secs()),
         };
         let canvases = self.canvases.canvases();
-        let created = context.backend().await?.create_key(canvases, new).await?;
+        let created = match canvases {
+            Canvases::One => context.client().await?.create_key(new).await?,
+            Canvases::Every => create_everywhere(context, new).await?,
+        };
         self.json.print(&created, |created| show::line(&created.key.0))?;
         let place = match canvases {
             Canvases::One => format!("canvas {}", context.canvas.canvas),
@@ -131,8 +144,16 @@ impl Create {
 
 impl ListKeys {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, canvases) = (context.backend().await?, self.canvases.canvases());
-        let list = self.list.gather(async |page| backend.keys(canvases, page).await).await?;
+        let list = match self.canvases.canvases() {
+            Canvases::One => {
+                let client = context.client().await?;
+                self.list.gather(async |page| client.keys(page).await).await?
+            }
+            Canvases::Every => {
+                let access = access(context).await?;
+                self.list.gather(async |page| list_everywhere(&access, page).await).await?
+            }
+        };
         self.json.print_list(&list, |keys| {
             let mut table =
                 Table::new(["PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED", "CANVAS"]);
@@ -140,6 +161,38 @@ impl ListKeys {
             table.print("no keys")
         })
     }
+}
+
+/// For keys of every canvas, which the API does not manage.
+async fn access(context: &Context) -> anyhow::Result<Access> {
+    match context.server.choice() {
+        ServerChoice::Flag(_) | ServerChoice::Environment(_) => {
+            let words = "a server manages the keys of one canvas: `--all-canvases` works only on \
+                         the database";
+            Err(Failure::Usage(words.to_owned()).into())
+        }
+        ServerChoice::Unset => {
+            let store = context.database.connect(&context.timing).await?;
+            Ok(Access::new(store, AccessConfig::default())?)
+        }
+    }
+}
+
+async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<CreatedKey> {
+    let access = access(context).await?;
+    let (scopes, narrow) = read_scopes(&new.scopes)?;
+    let lifetime = new.lifetime_s.map(Duration::from_secs);
+    let new = NewKey { holder: new.holder, reach: Reach::EveryCanvas, scopes, lifetime };
+    Ok(access.create_narrow_key(&new, &narrow, &context.actor()).await?.into())
+}
+
+async fn list_everywhere(access: &Access, page: Page) -> anyhow::Result<List<Key>> {
+    let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
+    let mut keys = access.keys(CredentialFilter::Everything, after, page.limit + 1).await?;
+    let more = keys.len() > page.limit as usize;
+    keys.truncate(page.limit as usize);
+    let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
+    Ok(List { items: keys.into_iter().map(Key::from).collect(), next_cursor })
 }
 
 fn row(key: &Key) -> [String; 7] {
@@ -157,7 +210,7 @@ fn row(key: &Key) -> [String; 7] {
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let id = self.id;
-        context.backend().await?.revoke_key(&id.to_string()).await?;
+        context.client().await?.revoke_key(&id.to_string()).await?;
         show::line(format_args!("{id:?} revoked; it is refused everywhere within a minute"))
     }
 }

@@ -89,7 +89,7 @@ impl AppendOne {
             expect: self.expect.map(Expect::from),
             events: vec![event],
         };
-        let appended = context.backend().await?.append(Append { appends: vec![append] }).await?;
+        let appended = context.client().await?.append(Append { appends: vec![append] }).await?;
         self.json.print(&appended, |appended| {
             appended.events.iter().try_for_each(|event| {
                 show::line(format_args!("{}  (position {}, seq {})", event.id, event.position, event.seq))
@@ -101,7 +101,7 @@ impl AppendOne {
 impl Read {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (category, stream) = (self.category.as_ref(), self.stream.as_ref());
-        let page = context.backend().await?.read_log(category, stream, self.after, self.limit).await?;
+        let page = context.client().await?.read_log(category, stream, self.after, self.limit).await?;
         self.json.print(&page, |page| {
             let mut table = Table::new([">SEQ", "APPENDED", "STREAM", ">POSITION", "NAME", "PAYLOAD"]);
             page.items.iter().for_each(|event| table.row(row(event)));

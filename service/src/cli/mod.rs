@@ -1,14 +1,14 @@
 //! The command line as a library: a program that calls [`run`] has all commands of `wakeq`, with
 //! its own handlers in `work` and `all`. One file per group of commands.
 //!
-//! Operators' commands act directly on the database or through a server: `backend` hides the
+//! Operators' commands act directly on the database or through a server: `client` hides the
 //! difference.
 
 mod accounts;
 mod arguments;
 mod audit;
-mod backend;
 mod bulk;
+mod client;
 mod completions;
 mod cron;
 mod dead;
@@ -53,8 +53,8 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 
 use crate::api::RuleKind;
-use crate::config::{CanvasArgs, DatabaseArgs, NotifierArgs, TimingArgs};
-use backend::{Backend, Client, Database, Server, ServerArgs, ServerChoice};
+use crate::config::{CanvasArgs, DatabaseArgs, DeliveryArgs, NotifierArgs, TimingArgs};
+use client::{Client, Local, Server, ServerArgs, ServerChoice, Transport};
 use failure::{Exit, Failure};
 pub use telemetry::Metrics;
 use telemetry::Telemetry;
@@ -385,19 +385,28 @@ impl Context {
         Actor::admin(&format!("cli:{}", self.actor))
     }
 
-    /// Where to run the command: on a server if one is given, otherwise on the database.
-    async fn backend(&self) -> anyhow::Result<Backend> {
-        match self.server.choice() {
+    /// The client of the command: of a server if one is given, otherwise on the database.
+    async fn client(&self) -> anyhow::Result<Client> {
+        let transport = match self.server.choice() {
             ServerChoice::Flag(url) | ServerChoice::Environment(url) => {
-                let client = Client::new(&url, &self.server, self.canvas.canvas)?;
-                Ok(Backend::Server(Box::new(Server { client })))
+                Transport::Server(Box::new(Server::new(&url, &self.server)?))
             }
             ServerChoice::Unset => {
                 let store = self.database.connect(&self.timing).await?;
-                let (canvas, actor, notifier) = (self.canvas.canvas, self.actor(), self.notifier.clone());
-                Ok(Backend::Database(Box::new(Database { store, canvas, actor, notifier })))
+                let (actor, notifier) = (self.actor(), self.notifier.clone());
+                Transport::Local(Box::new(Local { store, actor, notifier, delivery: None }))
             }
+        };
+        Ok(Client { canvas: self.canvas.canvas, transport })
+    }
+
+    /// The same, to register targets. `delivery` says what is allowed, unless a server decides that.
+    async fn client_to_targets(&self, delivery: &DeliveryArgs) -> anyhow::Result<Client> {
+        let mut client = self.client().await?;
+        if let Transport::Local(local) = &mut client.transport {
+            local.delivery = Some(delivery.config()?);
         }
+        Ok(client)
     }
 
     /// For commands that a server can't run.

@@ -84,7 +84,7 @@ impl Objects {
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let object = context.backend().await?.object(&self.object).await?;
+        let object = context.client().await?.object(&self.object).await?;
         self.json.print(&object, |object| {
             field("object", &object.object)?;
             field("last", object.last_id)?;
@@ -117,7 +117,7 @@ impl Show {
 
 impl Halted {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let halted = context.backend().await?.halted().await?;
+        let halted = context.client().await?.halted().await?;
         self.json.print(&halted, |halted| {
             let mut table = Table::new(["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"]);
             halted.items.iter().for_each(|halted| table.row(row(halted)));
@@ -139,7 +139,7 @@ fn row(halted: &HaltedLane) -> [String; 5] {
 
 impl Skip {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let skipped = context.backend().await?.skip(&self.object, &self.handler).await?;
+        let skipped = context.client().await?.skip(&self.object, &self.handler).await?;
         self.json.print(&skipped, |answer| {
             let words = if answer.skipped { "resumes" } else { "was not halted" };
             show::line(format_args!("{} {words} for {}", self.object, self.handler))
@@ -149,8 +149,8 @@ impl Skip {
 
 impl Tombstones {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
-        let gone = backend.tombstones(&self.object, self.queue.as_ref(), self.after).await?;
+        let client = context.client().await?;
+        let gone = client.tombstones(&self.object, self.queue.as_ref(), self.after).await?;
         self.json.print(&gone, |gone| {
             let mut table = Table::new(["AT", ">LINK", ">AFTER", "CAUSE"]);
             gone.items.iter().for_each(|gone| {

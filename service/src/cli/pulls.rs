@@ -100,7 +100,7 @@ impl Lease {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let (lease_s, wait_s) = (self.lasts.as_secs_f64(), self.wait.as_secs_f64());
         let request = LeaseRequest { max: self.max, lease_s, wait_s };
-        let leased = context.backend().await?.lease(&self.name, request).await?;
+        let leased = context.client().await?.lease(&self.name, request).await?;
         self.json.print(&leased, |leased| {
             let mut table = Table::new(["COPY", "LEASE", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT", "VALUE"]);
             leased.copies.iter().for_each(|copy| table.row(row(copy)));
@@ -125,7 +125,7 @@ impl Extend {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
         let request = ExtendRequest { lease, lease_s: self.lasts.as_secs_f64() };
-        let extended = context.backend().await?.extend(&name, id, request).await?;
+        let extended = context.client().await?.extend(&name, id, request).await?;
         self.json.print(&extended, |extended| {
             show::line(format_args!("copy {id} is leased until {}", moment(extended.lease_until)))
         })
@@ -135,7 +135,7 @@ impl Extend {
 impl Complete {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
-        context.backend().await?.complete(&name, id, CompleteRequest { lease }).await?;
+        context.client().await?.complete(&name, id, CompleteRequest { lease }).await?;
         show::line(format_args!("copy {id} is complete"))
     }
 }
@@ -145,7 +145,7 @@ impl Release {
         let LeaseArgs { name, id, lease_token: lease } = self.copy;
         let retry_s = self.retry.map(|retry| retry.as_secs_f64());
         let request = ReleaseRequest { lease, error: self.error, retry_s };
-        let released = context.backend().await?.release(&name, id, request).await?;
+        let released = context.client().await?.release(&name, id, request).await?;
         self.json.print(&released, |Released { died: _, retry_s }| match retry_s {
             None => show::line(format_args!("copy {id} has no attempts left: it is now a dead event")),
             Some(0.0) => show::line(format_args!("copy {id} can be leased again at once")),
@@ -159,8 +159,8 @@ impl Release {
 
 impl Leases {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, name) = (context.backend().await?, self.name);
-        let list = self.list.gather(async |page| backend.leases(&name, page).await).await?;
+        let (client, name) = (context.client().await?, self.name);
+        let list = self.list.gather(async |page| client.leases(&name, page).await).await?;
         self.json.print_list(&list, |leases| {
             let mut table = Table::new(["COPY", "UNTIL", ">ATTEMPT", "CANVAS", "EVENT"]);
             leases.iter().for_each(|lease| table.row(lease_row(lease)));
@@ -182,7 +182,7 @@ fn lease_row(lease: &api::Lease) -> [String; 5] {
 impl EndLease {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let Self { name, id } = self;
-        context.backend().await?.end_lease(&name, id).await?;
+        context.client().await?.end_lease(&name, id).await?;
         show::line(format_args!("the lease of copy {id} was ended, and the copy can be leased again"))
     }
 }

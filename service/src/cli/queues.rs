@@ -194,7 +194,7 @@ impl Put {
         };
         let Self { patterns, weight, in_flight_max, tenant_visible, .. } = self;
         let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, pull, target };
-        let answer = context.backend().await?.put_queue(&self.name, new, &self.delivery).await?;
+        let answer = context.client_to_targets(&self.delivery).await?.put_queue(&self.name, new).await?;
         self.json.print(&answer, print_put)?;
         if answer.secret.is_some() {
             show::note(
@@ -229,7 +229,7 @@ fn print_woken(woken: usize, waking: bool) -> anyhow::Result<()> {
 
 impl ListOf {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let list = context.backend().await?.queues().await?;
+        let list = context.client().await?.queues().await?;
         self.json.print_list(&list, |queues| {
             let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"]);
             queues.iter().for_each(|queue| table.row(row(queue)));
@@ -260,7 +260,7 @@ fn limit(limit: Option<u32>) -> String {
 
 impl One {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let queue = context.backend().await?.queue(&self.name).await?;
+        let queue = context.client().await?.queue(&self.name).await?;
         self.json.print(&queue, |queue| {
             field("queue", &queue.name)?;
             for pattern in &queue.patterns {
@@ -311,7 +311,7 @@ impl Delete {
             Waiting::Drain => api::Waiting::Drain,
             Waiting::Drop => api::Waiting::Drop,
         };
-        let deleted = context.backend().await?.delete_queue(&self.name, waiting).await?;
+        let deleted = context.client().await?.delete_queue(&self.name, waiting).await?;
         self.json.print(&deleted, |deleted| {
             let what = if deleted.gone {
                 "is removed"
@@ -325,8 +325,8 @@ impl Delete {
 
 impl Facets {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (backend, name) = (context.backend().await?, self.name);
-        let list = self.list.gather(async |page| backend.facets(&name, page).await).await?;
+        let (client, name) = (context.client().await?, self.name);
+        let list = self.list.gather(async |page| client.facets(&name, page).await).await?;
         self.json.print_list(&list, |facets| {
             let mut table =
                 Table::new(["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"]);
@@ -352,7 +352,7 @@ fn facet_row(facet: &Facet) -> [String; 7] {
 impl Set {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let new = SetFacet { weight: self.weight, in_flight_max: self.in_flight_max };
-        let set = context.backend().await?.set_facet(&self.name, new).await?;
+        let set = context.client().await?.set_facet(&self.name, new).await?;
         self.json.print(&set, |FacetSet { settings: own, woken, waking }| {
             let words = settings(own.weight, own.in_flight_max);
             show::line(format_args!("canvas {} in queue {}: {words}", own.canvas, self.name))?;

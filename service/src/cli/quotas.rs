@@ -41,10 +41,10 @@ enum Verb {
 
 impl Quotas {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         match self.verb {
             Verb::Show { json } => {
-                let quotas = backend.quotas().await?;
+                let quotas = client.quotas().await?;
                 json.print(&quotas, |quotas| {
                     let mut table = Table::new(["QUOTA", ">USED", ">LIMIT", "SET"]);
                     for quota in &quotas.items {
@@ -60,11 +60,11 @@ impl Quotas {
                 })
             }
             Verb::Set { quota, limit } => {
-                backend.set_quota(quota, SetQuota { limit }).await?;
+                client.set_quota(quota, SetQuota { limit }).await?;
                 show::line(format_args!("{quota}: the canvas may keep {limit}"))
             }
             Verb::Unset { quota, json } => {
-                let unset = backend.unset_quota(quota).await?;
+                let unset = client.unset_quota(quota).await?;
                 let limit = quota.default_limit();
                 json.print(&unset, |unset| {
                     let words = if unset.unset { "was unset" } else { "was not set" };

@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::Context;
 use super::arguments::HandlerName;
-use super::backend::Backend;
+use super::client::Client;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
 use crate::api::{Handler, List, Target};
@@ -31,29 +31,29 @@ pub(crate) struct Stats {
 
 impl Stats {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let backend = context.backend().await?;
+        let client = context.client().await?;
         match self.watch {
-            Some(seconds) => self.watch(&backend, Duration::from_secs(seconds)).await,
-            None => self.json.print_list(&self.look(&backend).await?, print),
+            Some(seconds) => self.watch(&client, Duration::from_secs(seconds)).await,
+            None => self.json.print_list(&self.look(&client).await?, print),
         }
     }
 
-    async fn look(&self, backend: &Backend) -> anyhow::Result<List<Handler>> {
-        let Some(handler) = &self.handler else { return backend.handlers().await };
-        let found = backend.handler(handler).await?;
+    async fn look(&self, client: &Client) -> anyhow::Result<List<Handler>> {
+        let Some(handler) = &self.handler else { return client.handlers().await };
+        let found = client.handler(handler).await?;
         let is_there = !found.is_empty();
         Ok(List::whole(is_there.then_some(found).into_iter().collect()))
     }
 
     /// Succeeds on Ctrl-C, and fails if a query fails. The time above the table is this machine's,
     /// and is not compared with anything.
-    async fn watch(&self, backend: &Backend, period: Duration) -> anyhow::Result<()> {
+    async fn watch(&self, client: &Client, period: Duration) -> anyhow::Result<()> {
         let mut ticks = tokio::time::interval(period);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let looking = async {
             loop {
                 ticks.tick().await;
-                let list = self.look(backend).await?;
+                let list = self.look(client).await?;
                 if std::io::stdout().is_terminal() {
                     show::raw(CLEAR)?;
                 }

@@ -80,7 +80,7 @@ impl Put {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
         let new = PutTarget { url: self.url, policy, audience: self.audience, secret, rotate_secret };
-        let answer = context.backend().await?.put_target(&self.handler, new, &self.delivery).await?;
+        let answer = context.client_to_targets(&self.delivery).await?.put_target(&self.handler, new).await?;
         self.json.print(&answer, |answer| print_put(&self.handler, answer))?;
         if answer.secret.is_some() {
             show::note(
@@ -128,7 +128,7 @@ fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
 
 impl Delete {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        context.backend().await?.delete_target(&self.handler).await?;
+        context.client().await?.delete_target(&self.handler).await?;
         self.json.print(&serde_json::json!({ "handler": self.handler.to_string() }), |_| {
             show::line(format_args!("{}: the target is deleted", self.handler))
         })

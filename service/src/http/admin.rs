@@ -9,10 +9,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, KeyPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
-use crate::access::{CredentialFilter, NewKey, Reach, read_scopes};
+use crate::access::{NewKey, Reach, read_scopes};
 use crate::api::{AuditEntry, CreateKey, CreatedKey, Key, List};
 
 /// Which page to return.
@@ -101,10 +101,11 @@ pub(super) async fn revoke_key(
     caller: Caller,
     KeyPath(id): KeyPath,
 ) -> Result<StatusCode, Problem> {
-    let filter = CredentialFilter::from(caller.canvas);
-    if api.access.revoke_key(filter, id, &caller.actor()).await? {
+    if api.access.revoke_key(caller.revocable(), id, &caller.actor()).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {
-        Err(Problem::not_found())
+        Err(Problem::missing(format!(
+            "no key {id:?}, or it was revoked before; `wakeq keys list --all-canvases` shows them"
+        )))
     }
 }

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::bytes::ByteReservation;
-use super::guard::Caller;
+use super::caller::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
@@ -334,9 +334,13 @@ impl FromRequestParts<Api> for KeyPath {
 
 /// The canvas in the path: `{canvas}`. `None` if it is malformed or reserved.
 pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
+    any_canvas(parts, api).await.filter(|canvas| !canvas.is_reserved())
+}
+
+/// The same, even if it is reserved.
+pub(super) async fn any_canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
-    canvas.filter(|canvas| !canvas.is_reserved())
+    in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok()
 }
 
 /// The quota in the path: `{quota}`.

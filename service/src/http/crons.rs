@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, CronPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
 use crate::api::{Cron, InvalidCron, List, PauseCron, PutCron};

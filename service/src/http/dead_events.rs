@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, EventPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, handlers, paging};
 use crate::access::Scope;

@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use uuid::Uuid;
 
 use super::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::{Details, Problem};
 use super::{Api, paging};
 use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, SentToEntity};
@@ -56,8 +56,11 @@ pub(super) async fn one(
     caller: Caller,
     EntityPath(path): EntityPath,
 ) -> Result<Json<Entity>, Problem> {
-    let entity = api.entities.show(&path.on(caller.canvas)).await?.ok_or_else(Problem::not_found)?;
-    Ok(Json(entity.into()))
+    let (entity, canvas) = (path.on(caller.canvas), caller.canvas);
+    let shown = api.entities.show(&entity).await?.ok_or_else(|| {
+        Problem::missing(format!("there is no entity {entity} on canvas {canvas}: no event of it was stored"))
+    })?;
+    Ok(Json(shown.into()))
 }
 
 /// The id of an erasure.
@@ -126,6 +129,11 @@ pub(super) async fn status(
     caller: Caller,
     EventPath(id): EventPath,
 ) -> Result<Json<EntityProgress>, Problem> {
-    let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(Problem::not_found)?;
+    let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(|| {
+        let canvas = caller.canvas;
+        Problem::missing(format!(
+            "{id} is unknown on canvas {canvas}: it was never sent, or was sent too long ago"
+        ))
+    })?;
     Ok(Json(progress.into()))
 }

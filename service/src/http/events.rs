@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::body::{EventPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
 use crate::access::Scope;
@@ -95,7 +95,12 @@ pub(super) async fn one(
 ) -> Result<Json<EventDetail>, Problem> {
     let admin = caller.admin(&api, Scope::Read);
     let explanation = admin.explain(caller.canvas, id).await?;
-    let mut detail = EventDetail::of(explanation).ok_or_else(Problem::not_found)?;
+    let mut detail = EventDetail::of(explanation).ok_or_else(|| {
+        let canvas = caller.canvas;
+        Problem::missing(format!(
+            "there is no event {id} on canvas {canvas}: it completed, was cancelled or purged, or never existed"
+        ))
+    })?;
     if query.view == Some(View::Full) {
         let value = admin.value(caller.canvas, id).await?;
         detail.value = value.and_then(|value| RawValue::from_string(value).ok());

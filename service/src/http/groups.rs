@@ -9,8 +9,8 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{self, GroupPath, Parameters};
+use super::caller::Caller;
 use super::dead_events::storable;
-use super::guard::Caller;
 use super::paging;
 use super::problem::{Details, Problem};
 use crate::api::{

@@ -7,8 +7,8 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{self, HandlerPath, Parameters};
+use super::caller::Caller;
 use super::dead_events::storable;
-use super::guard::Caller;
 use super::problem::Problem;
 use crate::api::{Depth, Handler, Lifted, List, PurgeRequest, Purged, StopRequest, Stopped};
 use wakeq::{HandlerScope, Name};

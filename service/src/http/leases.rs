@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{EventPath, Parameters, QueuePath};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, paging};
 use crate::api::{Lease, List};

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::{Details, Problem};
 use super::{Api, paging};
 use crate::api::{Append, AppendedAll, LogPage};

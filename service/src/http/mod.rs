@@ -7,6 +7,7 @@ mod admin;
 mod answer;
 mod body;
 mod bytes;
+mod caller;
 mod client;
 mod connection;
 mod crons;
@@ -21,6 +22,7 @@ mod health;
 mod leases;
 mod limits;
 mod listen;
+mod local;
 mod log;
 mod objects;
 mod openapi;
@@ -51,12 +53,14 @@ use guard::GuardedRoutes;
 use health::Readiness;
 use limits::Limits;
 use listen::Listeners;
+pub(crate) use local::{CallError, LocalApi};
+use problem::{Kind, Problem};
 use pulls::PullState;
 use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
-use wakeq::{Admin, Log, OwnDeployment, Queue};
+use wakeq::{Admin, CanvasId, Log, NewTarget, OwnDeployment, Queue};
 use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};
@@ -70,9 +74,8 @@ pub(crate) struct Api {
     entities: Entities,
     log: Log,
     access: Access,
-    deliverer: Deliverer,
-    /// Identifies deliveries that this deployment sent itself.
-    own: Arc<OwnDeployment>,
+    /// `None` if no targets can be registered here.
+    deliverer: Option<Deliverer>,
     limits: Limits,
     shares: Shares,
     recent_canvases: Arc<RecentCanvases>,
@@ -83,15 +86,30 @@ pub(crate) struct Api {
     listeners: Listeners,
 }
 
+impl Api {
+    /// Checks that deliveries to this target of a canvas are allowed.
+    fn check_target(&self, canvas: CanvasId, target: &NewTarget) -> Result<(), Problem> {
+        let Some(deliverer) = &self.deliverer else {
+            return Err(Problem::new(Kind::Conflict, "no targets can be registered here"));
+        };
+        let allowed = deliverer.check(canvas, &target.url).and_then(|()| match &target.audience {
+            Some(audience) => deliverer.check_audience(canvas, &target.url, audience),
+            None => Ok(()),
+        });
+        allowed.map_err(|refused| Problem::bad_request(refused.to_string()))
+    }
+}
+
 /// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
-fn router(api: &Api, docs: bool) -> Router {
+/// `own` identifies deliveries that this deployment sent itself.
+fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
     let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
         .merge(pages)
-        .fallback(async || problem::Problem::not_found())
+        .fallback(async || Problem::not_found())
         .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
-        .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
+        .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, ObjectPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use super::{Api, handlers};
 use crate::access::Scope;
@@ -36,7 +36,9 @@ pub(super) async fn one(
     caller: Caller,
     ObjectPath(key): ObjectPath,
 ) -> Result<Json<Object>, Problem> {
-    let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(Problem::not_found)?;
+    let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(|| {
+        Problem::missing(format!("no event was ever emitted on {key} on canvas {}", caller.canvas))
+    })?;
     let admin = caller.admin(&api, Scope::Read);
     let running = admin.running(caller.canvas, &key).await?;
     Ok(Json(Object::of(object, running, admin.halted(caller.canvas, Some(&key)).await?)))

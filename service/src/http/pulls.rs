@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use super::body::{self, EventPath, QueuePath};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::limits::Slot;
 use super::problem::{Details, Kind, Problem};
 use crate::api::{
@@ -71,7 +71,7 @@ pub(super) async fn lease(
     State(api): State<Api>,
     _: Caller,
     QueuePath(queue): QueuePath,
-    Extension(slot): Extension<Slot>,
+    slot: Option<Extension<Slot>>,
     body::Json(request): body::Json<LeaseRequest>,
 ) -> Result<Json<Leased>, Problem> {
     let (lease, wait) = request.read()?;
@@ -83,7 +83,7 @@ pub(super) async fn lease(
         api.pulls.died(&queue, &died, Cause::Poison);
         if !copies.is_empty() || Instant::now() >= end {
             api.pulls.metrics.pulled(&queue, "leased", copies.len());
-            return Leased::of(copies).map(Json).map_err(|error| Problem::internal(&error));
+            return Leased::of(copies).map(Json).map_err(|error| Problem::internal().because(error));
         }
         if waiting.is_none() {
             waiting = Some(api.pulls.waiting.try_acquire().map_err(|_| {
@@ -91,9 +91,9 @@ pub(super) async fn lease(
             })?);
         }
         // Other requests may use the slot meanwhile.
-        slot.release();
+        slot.iter().for_each(|slot| slot.release());
         let woken = api.pulls.stop.run_until_cancelled(api.admin.await_copies(&queue, end)).await;
-        slot.acquire()?;
+        slot.iter().try_for_each(|slot| slot.acquire())?;
         if !woken.unwrap_or(Ok(false))? {
             return Ok(Json(Leased { copies: Vec::new() }));
         }
@@ -178,6 +178,6 @@ pub(super) async fn release(
 
 impl From<InvalidPull> for Problem {
     fn from(error: InvalidPull) -> Self {
-        Self::bad_request(error.to_string())
+        Self::bad_request(error.to_string()).because(error)
     }
 }

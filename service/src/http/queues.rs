@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::body::{self, FacetPath, Parameters, QueuePath};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::{Details, Problem};
 use super::{Api, paging};
 use crate::api::{
@@ -39,12 +39,7 @@ pub(super) async fn put(
 ) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
     let new = queue.read().map_err(|error| Problem::bad_request(error.to_string()))?;
     if let Some(target) = &new.target {
-        let allowed =
-            api.deliverer.check(CanvasId::OF_QUEUES, &target.url).and_then(|()| match &target.audience {
-                Some(audience) => api.deliverer.check_audience(CanvasId::OF_QUEUES, &target.url, audience),
-                None => Ok(()),
-            });
-        allowed.map_err(|refused| Problem::bad_request(refused.to_string()))?;
+        api.check_target(CanvasId::OF_QUEUES, target)?;
     }
     let put = api.admin.put_queue(&name, &new, &caller.actor()).await?;
     let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::Api;
 use super::body::{self, FacetPath, QuotaPath};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::Problem;
 use crate::api::{List, Quota, SetQuota, UnsetQuota};
 

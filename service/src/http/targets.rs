@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use super::Api;
 use super::body::{self, AddressPath};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::{Details, Problem};
 use crate::api::{PutAnswer, PutTarget, Target};
 use wakeq::HandlerAddress;
@@ -56,11 +56,7 @@ async fn register(
     target: PutTarget,
 ) -> Result<(StatusCode, Json<PutAnswer>), Problem> {
     let new = target.read().map_err(|error| Problem::bad_request(error.to_string()))?;
-    let allowed = api.deliverer.check(address.scope.canvas, &new.url).and_then(|()| match &new.audience {
-        Some(audience) => api.deliverer.check_audience(address.scope.canvas, &new.url, audience),
-        None => Ok(()),
-    });
-    allowed.map_err(|refused| Problem::bad_request(refused.to_string()))?;
+    api.check_target(address.scope.canvas, &new)?;
     let put = api.admin.put_target(&address, &new, &caller.actor()).await?;
     let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(put.into())))

@@ -11,7 +11,7 @@ use super::request::{Change, Emission};
 use super::{EmitRequest, accepted};
 use crate::api::EmitAnswer;
 use crate::http::Api;
-use crate::http::guard::Caller;
+use crate::http::caller::Caller;
 use crate::http::problem::Problem;
 use wakeq::{IdempotencyKey, Idempotent};
 
@@ -61,7 +61,8 @@ pub(super) async fn emit(
         Idempotent::First { emitted: _, answer } => (answer, false),
         Idempotent::Replayed { answer } => (answer, true),
     };
-    let answer: EmitAnswer = serde_json::from_str(&answer).map_err(|error| Problem::internal(&error))?;
+    let answer: EmitAnswer =
+        serde_json::from_str(&answer).map_err(|error| Problem::internal().because(error))?;
     let mut response = accepted(caller.canvas, &answer);
     if replayed {
         response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));

@@ -22,7 +22,7 @@ use utoipa::IntoParams;
 
 use super::Api;
 use super::body::{CompleteBody, ObjectPath, Parameters};
-use super::guard::Caller;
+use super::caller::Caller;
 use super::problem::{Details, Kind, Problem};
 use crate::api::{CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents};
 use cloudevents::Keep;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::client::Client;
+use super::server::Server;
 use crate::cli::failure::Failure;
 use crate::cli::show;
 use wakeq::{Broadcast, ListenItem, Listener};
@@ -26,7 +26,7 @@ pub(in crate::cli) enum EventFeed {
 
 /// A server's stream of events.
 pub(in crate::cli) struct Stream {
-    client: Client,
+    server: Server,
     pattern: String,
     response: reqwest::Response,
     lines: Lines,
@@ -37,9 +37,9 @@ impl EventFeed {
         Self::Broker(listener)
     }
 
-    pub(in crate::cli) async fn server(client: Client, pattern: &str) -> Result<Self, Failure> {
-        let response = client.listen(pattern).await?;
-        let stream = Stream { client, pattern: pattern.to_owned(), response, lines: Lines::default() };
+    pub(in crate::cli) async fn server(server: Server, pattern: &str) -> Result<Self, Failure> {
+        let response = server.listen(pattern).await?;
+        let stream = Stream { server, pattern: pattern.to_owned(), response, lines: Lines::default() };
         Ok(Self::Server(Box::new(stream)))
     }
 
@@ -80,7 +80,7 @@ impl Stream {
         self.lines = Lines::default();
         for attempt in 1.. {
             tokio::time::sleep(PAUSE).await;
-            match self.client.listen(&self.pattern).await {
+            match self.server.listen(&self.pattern).await {
                 Ok(response) => {
                     self.response = response;
                     break;

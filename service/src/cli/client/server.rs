@@ -1,10 +1,9 @@
-//! The HTTP client: requests with a key, answers within limits of size and time, problem details as
-//! errors.
+//! A server as the transport: requests with a key, answers within limits of size and time, problem
+//! details as errors. The key determines what a command may do.
 //!
 //! Must never reveal the key, follow a redirect with it, or repeat a request that is not safe to
 //! repeat.
 
-use std::fmt::Display;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,11 +12,10 @@ use anyhow::Context as _;
 use clap::Args;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, StatusCode, Url};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use uuid::Uuid;
 
-use crate::cli::arguments::Page;
+use super::request::{self, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show;
 use wakeq::CanvasId;
@@ -103,23 +101,11 @@ fn read_key(file: &Path) -> std::io::Result<String> {
     Ok(key)
 }
 
-/// A client for one canvas of a server.
-pub(in crate::cli) struct Client {
+/// A server of the API.
+pub(in crate::cli) struct Server {
     http: reqwest::Client,
     base: Url,
-    canvas: CanvasId,
     key: HeaderValue,
-}
-
-/// A request to be sent.
-pub(super) struct Request {
-    method: Method,
-    admin: bool,
-    everywhere: bool,
-    path: Vec<String>,
-    query: Vec<(&'static str, String)>,
-    body: Option<Vec<u8>>,
-    idempotency_key: Option<HeaderValue>,
 }
 
 /// A complete answer.
@@ -158,76 +144,9 @@ struct Problem {
     request_id: String,
 }
 
-impl Request {
-    fn new(method: Method, path: &[&str]) -> Self {
-        let path = path.iter().map(|&part| part.to_owned()).collect();
-        Self {
-            method,
-            admin: false,
-            everywhere: false,
-            path,
-            query: Vec::new(),
-            body: None,
-            idempotency_key: None,
-        }
-    }
-
-    pub(super) fn get(path: &[&str]) -> Self {
-        Self::new(Method::GET, path)
-    }
-
-    pub(super) fn post(path: &[&str]) -> Self {
-        Self::new(Method::POST, path)
-    }
-
-    pub(super) fn put(path: &[&str]) -> Self {
-        Self::new(Method::PUT, path)
-    }
-
-    pub(super) fn delete(path: &[&str]) -> Self {
-        Self::new(Method::DELETE, path)
-    }
-
-    /// Below the routes for admins.
-    pub(super) fn admin(mut self) -> Self {
-        self.admin = true;
-        self
-    }
-
-    /// Below the routes for admins of every canvas.
-    pub(super) fn everywhere(mut self) -> Self {
-        (self.admin, self.everywhere) = (true, true);
-        self
-    }
-
-    pub(super) fn query(mut self, name: &'static str, value: Option<impl Display>) -> Self {
-        self.query.extend(value.map(|value| (name, value.to_string())));
-        self
-    }
-
-    pub(super) fn page(self, page: Page) -> Self {
-        self.query("limit", Some(page.limit)).query("cursor", page.cursor)
-    }
-
-    pub(super) fn body(mut self, body: &impl Serialize) -> anyhow::Result<Self> {
-        self.body = Some(serde_json::to_vec(body)?);
-        Ok(self)
-    }
-
-    /// With an idempotency key, which makes it repeatable.
-    pub(super) fn repeatable(mut self, key: &str) -> anyhow::Result<Self> {
-        self.idempotency_key = Some(HeaderValue::from_str(key)?);
-        Ok(self)
-    }
-
-    fn may_be_repeated(&self) -> bool {
-        self.idempotency_key.is_some() || self.method == Method::GET
-    }
-}
-
-impl Client {
-    /// Creates a client; sends nothing yet.
-    pub(in crate::cli) fn new(url: &str, arguments: &ServerArgs, canvas: CanvasId) -> anyhow::Result<Self> {
+impl Server {
+    /// Sends nothing yet.
+    pub(in crate::cli) fn new(url: &str, arguments: &ServerArgs) -> anyhow::Result<Self> {
         let base = server_url(url)?;
         let loopback = is_loopback(&base);
         let mut builder = reqwest::Client::builder()
@@ -248,54 +167,38 @@ impl Client {
             );
         }
         let http = builder.build().map_err(|error| anyhow::anyhow!("no HTTP client: {}", causes(&error)))?;
-        Ok(Self { http, base, canvas, key })
+        Ok(Self { http, base, key })
     }
 
-    /// The canvas of the requests.
-    pub(super) fn canvas(&self) -> CanvasId {
-        self.canvas
+    /// Sends a request about a canvas, and returns the body of its answer.
+    pub(super) async fn send(&self, request: &Request, canvas: CanvasId) -> Result<Vec<u8>, Failure> {
+        let answer = self.answer(request, request.url(&self.base, canvas)).await?;
+        if answer.status.is_success() { Ok(answer.body) } else { Err(self.failure(&answer)) }
     }
 
-    /// Sends a request, and parses its answer.
-    pub(super) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
-        let body = self.send(request).await?;
-        serde_json::from_slice(&body).map_err(|error| {
-            let words = format!(
-                "{} returned an answer that this program can't read ({error}): is the server older \
-                 or newer?",
-                self.base
-            );
-            Failure::Failed(words).into()
-        })
+    /// An answer whose body is not what it has to be.
+    pub(super) fn unreadable(&self, error: &serde_json::Error) -> Failure {
+        Failure::Failed(format!(
+            "{} returned an answer that this program can't read ({error}): is the server older or \
+             newer?",
+            self.base
+        ))
     }
 
-    /// The same, for an answer without a body or one that is not used.
-    pub(super) async fn send(&self, request: Request) -> anyhow::Result<Vec<u8>> {
-        let answer = self.answer(&request).await?;
-        if answer.status.is_success() { Ok(answer.body) } else { Err(self.failure(&answer).into()) }
-    }
-
-    async fn answer(&self, request: &Request) -> Result<Answer, Failure> {
-        let canvas = self.canvas.to_string();
-        let mut path = vec!["v1"];
-        path.extend(request.admin.then_some("admin"));
-        if !request.everywhere {
-            path.extend(["canvases", &canvas]);
-        }
-        path.extend(request.path.iter().map(String::as_str));
-        let mut url = self.url(&path);
-        if !request.query.is_empty() {
-            url.query_pairs_mut().extend_pairs(&request.query);
-        }
+    async fn answer(&self, request: &Request, url: Url) -> Result<Answer, Failure> {
+        // The same for all attempts.
+        let repeat_key = request.repeatable.then(|| Uuid::new_v4().to_string());
         let (mut losses, mut waits) = (0, 0);
         loop {
-            let answered = self.exchange(request.method.clone(), url.clone(), request).await;
+            let answered = self.exchange(url.clone(), request, repeat_key.as_deref()).await;
             match &answered {
-                Err(Failure::Unavailable(lost)) if request.may_be_repeated() && losses < LOSSES => {
+                Err(Failure::Unavailable(lost))
+                    if (request.repeatable || request.method == Method::GET) && losses < LOSSES =>
+                {
                     losses += 1;
                     tracing::info!(lost, "retrying once");
                 }
-                Ok(answer) if request.idempotency_key.is_some() && answer.is_later() && waits < WAITS => {
+                Ok(answer) if request.repeatable && answer.is_later() && waits < WAITS => {
                     waits += 1;
                     tracing::info!(status = %answer.status, "retrying after a pause");
                     tokio::time::sleep(answer.retry_after()).await;
@@ -305,18 +208,16 @@ impl Client {
         }
     }
 
-    fn url(&self, path: &[&str]) -> Url {
-        let mut url = self.base.clone();
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
-        }
-        url
-    }
-
-    async fn exchange(&self, method: Method, url: Url, request: &Request) -> Result<Answer, Failure> {
-        let sent = self.http.request(method, url).header("x-request-id", Uuid::now_v7().to_string());
+    async fn exchange(
+        &self,
+        url: Url,
+        request: &Request,
+        repeat_key: Option<&str>,
+    ) -> Result<Answer, Failure> {
+        let sent = self.http.request(request.method.clone(), url);
+        let sent = sent.header("x-request-id", Uuid::now_v7().to_string());
         let mut sent = sent.header(AUTHORIZATION, self.key.clone());
-        if let Some(key) = &request.idempotency_key {
+        if let Some(key) = repeat_key {
             sent = sent.header("idempotency-key", key);
         }
         if let Some(body) = &request.body {
@@ -328,7 +229,7 @@ impl Client {
 
     /// Opens the stream of events emitted on all canvases of the key.
     pub(super) async fn listen(&self, pattern: &str) -> Result<reqwest::Response, Failure> {
-        let mut url = self.url(&["v1", "listen"]);
+        let mut url = request::below(&self.base, ["v1", "listen"]);
         url.query_pairs_mut().append_pair("pattern", pattern);
         let sent = self.http.get(url).header("x-request-id", Uuid::now_v7().to_string());
         let sent = sent.header(AUTHORIZATION, self.key.clone()).timeout(LISTEN_WITHIN);
@@ -379,14 +280,7 @@ impl Client {
             }
             Some(Err(_)) | None => return self.strange(answer),
         };
-        match answer.status.as_u16() {
-            400 | 413 | 415 | 422 | 431 => Failure::Usage(words),
-            401 | 403 => Failure::Refused(words),
-            404 => Failure::NotFound(words),
-            409 | 410 => Failure::Conflict(words),
-            408 | 429 | 503 => Failure::Unavailable(words),
-            _ => Failure::Failed(words),
-        }
+        Failure::of_status(answer.status.as_u16(), words)
     }
 
     /// An answer that is not wakeq's.
