@@ -2,7 +2,7 @@
 //! terminal or change the order in which text is read. Does not decide what is worth showing.
 
 /// Escapes what a terminal must not receive raw: `\u{1b}`, `\n`.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
         if is_harmless(character) {
@@ -15,13 +15,13 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// The same for text of several lines, keeping its line breaks.
-pub(super) fn clean_lines(text: &str) -> String {
+pub(crate) fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// The same for JSON text, which remains equivalent JSON: outside of strings, only carriage returns
 /// have to be replaced.
-pub(super) fn clean_json(text: &str) -> String {
+pub(crate) fn clean_json(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut units = [0; 2];
     for character in text.chars() {
@@ -48,7 +48,7 @@ fn is_harmless(character: char) -> bool {
 }
 
 /// The maximum number of terminal cells that it occupies: possibly wide characters count as two.
-pub(super) fn cells(text: &str) -> usize {
+pub(crate) fn cells(text: &str) -> usize {
     text.chars().map(width).sum()
 }
 
@@ -57,7 +57,7 @@ fn width(character: char) -> usize {
 }
 
 /// Cuts the text to a number of cells; if shortened, it ends with `…`.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     if cells(text) <= most {
         return text.to_owned();
     }

@@ -23,10 +23,10 @@ use wakeq::{Actor, Admin, AuditOutcome, CanvasId, Event, HandlerAddress, Handler
 
 /// The authorized caller, and the canvas.
 #[derive(Clone, Debug)]
-pub(super) struct Caller {
+pub(crate) struct Caller {
     pub(super) principal: Principal,
     /// The canvas in the path, where the scopes are held; the default one for routes without it.
-    pub(super) canvas: CanvasId,
+    pub(crate) canvas: CanvasId,
     /// The keys that the request and its bytes count for.
     pub(super) limit_keys: Arc<[LimitKey]>,
     /// `None` for the operator of a command, who sends no request.
@@ -53,7 +53,7 @@ impl Caller {
     }
 
     /// The actor for the audit log.
-    pub(super) fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
         let name = self.principal.name();
         let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
@@ -80,7 +80,7 @@ impl Caller {
     }
 
     /// Checks that the caller may emit these events; if not, records the first one that it may not.
-    pub(super) fn may_emit<'e>(
+    pub(crate) fn may_emit<'e>(
         &self,
         api: &Api,
         mut events: impl Iterator<Item = &'e Event>,
@@ -103,18 +103,18 @@ impl Caller {
     }
 
     /// The credentials that the caller may revoke.
-    pub(super) fn revocable(&self) -> CredentialFilter {
+    pub(crate) fn revocable(&self) -> CredentialFilter {
         if self.request.is_some() { self.canvas.into() } else { CredentialFilter::Everything }
     }
 
     /// The stable name of the caller.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.principal.name()
     }
 
     /// The control API as far as this caller may use it: copies in queues that are not shown to
     /// their canvases only exist for holders of the route's scope on every canvas.
-    pub(super) fn admin(&self, api: &Api, scope: Scope) -> Admin {
+    pub(crate) fn admin(&self, api: &Api, scope: Scope) -> Admin {
         match authorize_everywhere(&self.principal, scope) {
             Ok(()) => api.admin.clone(),
             Err(_) => api.admin.for_tenants(),
@@ -123,18 +123,18 @@ impl Caller {
 
     /// The owner of this caller's idempotency keys: the same for two keys of one holder, but
     /// different for a holder of the same name on every canvas.
-    pub(super) fn holder(&self) -> String {
+    pub(crate) fn holder(&self) -> String {
         let everywhere = self.principal.grants().iter().any(|grant| grant.reach == Reach::EveryCanvas);
         format!("{}{}", if everywhere { "*" } else { "" }, self.name())
     }
 
     /// A handler on the caller's canvas.
-    pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
+    pub(crate) fn scope(&self, handler: HandlerPath) -> HandlerScope {
         HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
     }
 
     /// A handler address on the caller's canvas.
-    pub(super) fn address(&self, address: AddressPath) -> HandlerAddress {
+    pub(crate) fn address(&self, address: AddressPath) -> HandlerAddress {
         HandlerAddress { scope: self.scope(address.handler), modifier: address.modifier }
     }
 }

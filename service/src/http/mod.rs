@@ -3,41 +3,26 @@
 //! Parses requests, authorizes callers and passes on; what an event is, and what becomes of it, is
 //! decided elsewhere.
 
-mod admin;
 mod answer;
-mod body;
+pub(crate) mod body;
 mod bytes;
-mod caller;
+pub(crate) mod caller;
 mod client;
 mod connection;
-mod crons;
-mod dead_events;
-mod emit;
-mod entities;
-mod events;
-mod groups;
 mod guard;
-mod handlers;
 mod health;
-mod leases;
-mod limits;
+pub(crate) mod limits;
 mod listen;
 mod local;
-mod log;
-mod objects;
 mod openapi;
 mod own;
-mod paging;
-mod problem;
-mod pulls;
+pub(crate) mod paging;
+pub(crate) mod problem;
 mod push;
-mod queues;
-mod quotas;
 mod recent_canvases;
 mod record;
 mod server;
 mod shares;
-mod targets;
 
 use std::sync::Arc;
 
@@ -48,6 +33,23 @@ use utoipa_axum::routes;
 
 use crate::access::{Access, Scope};
 use crate::delivery::Deliverer;
+use crate::resources::audit::routes as audit;
+use crate::resources::crons::routes as crons;
+use crate::resources::dead_events::routes as dead_events;
+use crate::resources::emit::routes as emit;
+use crate::resources::entities::routes as entities;
+use crate::resources::events::routes as events;
+use crate::resources::groups::routes as groups;
+use crate::resources::handlers::routes as handlers;
+use crate::resources::keys::routes as keys;
+use crate::resources::log::routes as log;
+use crate::resources::objects::routes as objects;
+use crate::resources::pulls::routes as pulls;
+use crate::resources::pulls::routes::PullState;
+use crate::resources::pulls::routes::leases;
+use crate::resources::queues::routes as queues;
+use crate::resources::quotas::routes as quotas;
+use crate::resources::targets::routes as targets;
 use crate::telemetry::HttpMetrics;
 use guard::GuardedRoutes;
 use health::Readiness;
@@ -55,7 +57,6 @@ use limits::Limits;
 use listen::Listeners;
 pub(crate) use local::{CallError, LocalApi};
 use problem::{Kind, Problem};
-use pulls::PullState;
 use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
@@ -68,27 +69,27 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 /// The state of the request handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
-    queue: Queue,
-    admin: Admin,
-    groups: Groups,
-    entities: Entities,
-    log: Log,
-    access: Access,
+    pub(crate) queue: Queue,
+    pub(crate) admin: Admin,
+    pub(crate) groups: Groups,
+    pub(crate) entities: Entities,
+    pub(crate) log: Log,
+    pub(crate) access: Access,
     /// `None` if no targets can be registered here.
     deliverer: Option<Deliverer>,
-    limits: Limits,
-    shares: Shares,
+    pub(crate) limits: Limits,
+    pub(crate) shares: Shares,
     recent_canvases: Arc<RecentCanvases>,
     audit: AuditBuffer,
     readiness: Arc<Readiness>,
     push: Push,
-    pulls: PullState,
+    pub(crate) pulls: PullState,
     listeners: Listeners,
 }
 
 impl Api {
     /// Checks that deliveries to this target of a canvas are allowed.
-    fn check_target(&self, canvas: CanvasId, target: &NewTarget) -> Result<(), Problem> {
+    pub(crate) fn check_target(&self, canvas: CanvasId, target: &NewTarget) -> Result<(), Problem> {
         let Some(deliverer) = &self.deliverer else {
             return Err(Problem::new(Kind::Conflict, "no targets can be registered here"));
         };
@@ -173,9 +174,9 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::delete))
         .on(Scope::Read, routes!(quotas::list))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
-        .on(Scope::Admin, routes!(admin::audit))
-        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
-        .on(Scope::Admin, routes!(admin::revoke_key))
+        .on(Scope::Admin, routes!(audit::list))
+        .on(Scope::Admin, routes!(keys::list, keys::create))
+        .on(Scope::Admin, routes!(keys::revoke))
 }
 
 fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {

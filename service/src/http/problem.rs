@@ -18,21 +18,21 @@ macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
         /// The types of problems.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Kind {
+        pub(crate) enum Kind {
             $($(#[doc = $doc])* $kind,)*
         }
 
         impl Kind {
             /// All of them, ordered by status.
-            pub(super) const ALL: &[Self] = &[$(Self::$kind,)*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)*];
 
             /// The last part of the type.
-            pub(super) fn slug(self) -> &'static str {
+            pub(crate) fn slug(self) -> &'static str {
                 match self { $(Self::$kind => $slug,)* }
             }
 
             /// Its HTTP status.
-            pub(super) fn status(self) -> StatusCode {
+            pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status,)* }
             }
 
@@ -90,8 +90,8 @@ kinds! {
 
 /// A problem to be reported to the caller.
 #[derive(Clone, Debug)]
-pub(super) struct Problem {
-    pub(super) kind: Kind,
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
     detail: Cow<'static, str>,
     /// The value of `retry-after`, for problems that pass with time.
     retry_after_s: u64,
@@ -104,17 +104,17 @@ pub(super) struct Problem {
 }
 
 /// An error that several places hold.
-pub(super) type Cause = Arc<dyn Error + Send + Sync>;
+pub(crate) type Cause = Arc<dyn Error + Send + Sync>;
 
 /// An error in words alone.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(super) struct Words(pub(super) String);
+pub(crate) struct Words(pub(crate) String);
 
 /// A problem as `application/problem+json` (RFC 9457).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(super) struct Details<'a> {
+pub(crate) struct Details<'a> {
     /// `urn:wakeq:problem:` and the stable name of the type.
     #[serde(rename = "type")]
     #[schema(example = "urn:wakeq:problem:not-found")]
@@ -131,48 +131,48 @@ pub(super) struct Details<'a> {
 }
 
 impl Problem {
-    pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, detail: detail.into(), retry_after_s: 1, delayed: false, unavailable: None, cause: None }
     }
 
     /// Keeps the error behind it.
-    pub(super) fn because(self, cause: impl Error + Send + Sync + 'static) -> Self {
+    pub(crate) fn because(self, cause: impl Error + Send + Sync + 'static) -> Self {
         self.because_of(Arc::new(cause))
     }
 
-    pub(super) fn because_of(self, cause: Cause) -> Self {
+    pub(crate) fn because_of(self, cause: Cause) -> Self {
         Self { cause: Some(cause), ..self }
     }
 
-    pub(super) fn cause(&self) -> Option<&Cause> {
+    pub(crate) fn cause(&self) -> Option<&Cause> {
         self.cause.as_ref()
     }
 
-    pub(super) fn detail(&self) -> &str {
+    pub(crate) fn detail(&self) -> &str {
         &self.detail
     }
 
     /// Sets how long to wait, rounded up to whole seconds, at least one.
-    pub(super) fn retry_after(self, wait: Duration) -> Self {
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after_s: seconds.max(1), ..self }
     }
 
     /// Delays the answer: a client that exceeded its share is likely to retry at once.
-    pub(super) fn delayed(self) -> Self {
+    pub(crate) fn delayed(self) -> Self {
         Self { delayed: true, ..self }
     }
 
-    pub(super) fn is_delayed(&self) -> bool {
+    pub(crate) fn is_delayed(&self) -> bool {
         self.delayed
     }
 
-    pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::BadRequest, detail)
     }
 
     /// The same answer for what does not exist and for what the caller may not know of.
-    pub(super) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(
             Kind::NotFound,
             "no such resource on this canvas, or none that this credential has access to",
@@ -180,23 +180,23 @@ impl Problem {
     }
 
     /// Like [`Self::not_found`]; the operator of a command, who may know everything, learns more.
-    pub(super) fn missing(what: String) -> Self {
+    pub(crate) fn missing(what: String) -> Self {
         Self::not_found().because(Words(what))
     }
 
     /// A bug: logged with all details, reported without any.
-    pub(super) fn internal() -> Self {
+    pub(crate) fn internal() -> Self {
         Self::new(Kind::Internal, "a bug in the service; its log has the details under this request id")
     }
 
     /// Something is unavailable: logged with all details, reported in general terms.
-    pub(super) fn unavailable(what: &'static str) -> Self {
+    pub(crate) fn unavailable(what: &'static str) -> Self {
         let problem = Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"));
         Self { unavailable: Some(what), ..problem }
     }
 
     /// Logs what the answer does not say.
-    pub(super) fn log(&self) {
+    pub(crate) fn log(&self) {
         let Some(cause) = &self.cause else { return };
         let error: &(dyn Error + 'static) = cause.as_ref();
         if let Some(what) = self.unavailable {
@@ -217,7 +217,7 @@ impl Problem {
     }
 
     /// The problem for a bare status that none of our handlers set.
-    pub(super) fn of_status(status: StatusCode) -> Self {
+    pub(crate) fn of_status(status: StatusCode) -> Self {
         let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
         match kind {
             Some(Kind::NotFound) => Self::not_found(),
@@ -230,7 +230,7 @@ impl Problem {
     }
 
     /// The body, for the request with this id.
-    pub(super) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
+    pub(crate) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
         Details {
             kind: format!("urn:wakeq:problem:{}", self.kind.slug()),
             title: self.kind.title(),

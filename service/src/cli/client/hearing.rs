@@ -19,13 +19,13 @@ const TRIES: u32 = 30;
 const LINE_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Where events are received from.
-pub(in crate::cli) enum EventFeed {
+pub(crate) enum EventFeed {
     Broker(Listener),
     Server(Box<Stream>),
 }
 
 /// A server's stream of events.
-pub(in crate::cli) struct Stream {
+pub(crate) struct Stream {
     server: Server,
     pattern: String,
     response: reqwest::Response,
@@ -33,25 +33,25 @@ pub(in crate::cli) struct Stream {
 }
 
 impl EventFeed {
-    pub(in crate::cli) fn broker(listener: Listener) -> Self {
+    pub(crate) fn broker(listener: Listener) -> Self {
         Self::Broker(listener)
     }
 
-    pub(in crate::cli) async fn server(server: Server, pattern: &str) -> Result<Self, Failure> {
+    pub(crate) async fn server(server: Server, pattern: &str) -> Result<Self, Failure> {
         let response = server.listen(pattern).await?;
         let stream = Stream { server, pattern: pattern.to_owned(), response, lines: Lines::default() };
         Ok(Self::Server(Box::new(stream)))
     }
 
     /// The next event; `None` at the end.
-    pub(in crate::cli) async fn next(&mut self) -> anyhow::Result<Option<ListenItem>> {
+    pub(crate) async fn next(&mut self) -> anyhow::Result<Option<ListenItem>> {
         match self {
             Self::Broker(listener) => Ok(listener.next().await),
             Self::Server(stream) => stream.next().await.map(Some),
         }
     }
 
-    pub(in crate::cli) async fn close(self) {
+    pub(crate) async fn close(self) {
         match self {
             Self::Broker(listener) => listener.close().await,
             // The server deletes the subscription when the connection ends.

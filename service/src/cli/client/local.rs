@@ -19,19 +19,19 @@ use wakeq::{Actor, CanvasId, Store};
 const WAKING: Duration = Duration::from_secs(10);
 
 /// A database, and who acts on it.
-pub(in crate::cli) struct Local {
-    pub(in crate::cli) store: Store,
-    pub(in crate::cli) actor: Actor,
+pub(crate) struct Local {
+    pub(crate) store: Store,
+    pub(crate) actor: Actor,
     /// Only connected by requests that publish, so that the others work without.
-    pub(in crate::cli) notifier: NotifierArgs,
+    pub(crate) notifier: NotifierArgs,
     /// Which targets are allowed, for commands that register some. Workers check them against their
     /// own configuration again.
-    pub(in crate::cli) delivery: Option<DeliveryConfig>,
+    pub(crate) delivery: Option<DeliveryConfig>,
 }
 
 impl Local {
     /// Runs a request about a canvas, and returns the body of its answer.
-    pub(super) async fn send(&self, request: &Request, canvas: CanvasId) -> anyhow::Result<Vec<u8>> {
+    pub(crate) async fn send(&self, request: &Request, canvas: CanvasId) -> anyhow::Result<Vec<u8>> {
         let (notifier, patience): (Arc<dyn Notifier>, _) = match request.wakes {
             Wakes::None => (Arc::new(NoNotifier), None),
             Wakes::All => (self.notifier.connect().await?, None),

@@ -1,9 +1,9 @@
 //! The client of the HTTP API, for one canvas. What it asks for is the same on a database and on a
 //! server, and so is the answer: only the transport differs.
 //!
-//! Prints nothing, and knows no commands.
+//! The methods for each resource are beside its commands. Each is a single request, with its JSON
+//! as arguments and answer. Prints nothing, and knows no commands.
 
-mod calls;
 mod hearing;
 mod local;
 mod request;
@@ -11,36 +11,29 @@ mod server;
 
 use serde::de::DeserializeOwned;
 
-use super::arguments::HandlerName;
-use request::Request;
-use wakeq::{CanvasId, CheckResult, Name};
+use crate::resources::events::wire::TheEvent;
+use wakeq::{CanvasId, EventId};
 
-pub(super) use hearing::EventFeed;
-pub(super) use local::Local;
-pub(super) use server::{Server, ServerArgs, ServerChoice};
+pub(crate) use hearing::EventFeed;
+pub(crate) use local::Local;
+pub(crate) use request::Request;
+pub(crate) use server::{Server, ServerArgs, ServerChoice};
 
 /// A client for one canvas.
-pub(super) struct Client {
-    pub(super) canvas: CanvasId,
-    pub(super) transport: Transport,
+pub(crate) struct Client {
+    pub(crate) canvas: CanvasId,
+    pub(crate) transport: Transport,
 }
 
 /// What carries requests to the API.
-pub(super) enum Transport {
+pub(crate) enum Transport {
     Local(Box<Local>),
     Server(Box<Server>),
 }
 
-/// The events to list.
-pub(super) struct WhichEvents {
-    pub(super) handler: Option<HandlerName>,
-    pub(super) state: Option<CheckResult>,
-    pub(super) worker: Option<Name>,
-}
-
 impl Client {
     /// Sends a request, and parses its answer.
-    async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
+    pub(crate) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
         let body = self.send(request).await?;
         serde_json::from_slice(&body).map_err(|error| match &self.transport {
             Transport::Local(_) => error.into(),
@@ -49,10 +42,17 @@ impl Client {
     }
 
     /// The same, for an answer without a body or one that is not used.
-    async fn send(&self, request: Request) -> anyhow::Result<Vec<u8>> {
+    pub(crate) async fn send(&self, request: Request) -> anyhow::Result<Vec<u8>> {
         match &self.transport {
             Transport::Local(local) => local.send(&request, self.canvas).await,
             Transport::Server(server) => Ok(server.send(&request, self.canvas).await?),
         }
+    }
+
+    /// Checks that the answer is about the requested event, given by its id or by its chosen id.
+    pub(crate) fn same(&self, answered: TheEvent, asked: EventId) -> anyhow::Result<()> {
+        let is_meant = [asked, EventId::chosen(self.canvas, asked)].contains(&EventId(answered.id));
+        anyhow::ensure!(is_meant, "the server answered about another event, {}", answered.id);
+        Ok(())
     }
 }

@@ -9,22 +9,22 @@ use crate::cli::arguments::Page;
 use wakeq::CanvasId;
 
 /// A request to be sent.
-pub(super) struct Request {
-    pub(super) method: Method,
+pub(crate) struct Request {
+    pub(crate) method: Method,
     admin: bool,
     everywhere: bool,
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
-    pub(super) body: Option<Vec<u8>>,
+    pub(crate) body: Option<Vec<u8>>,
     /// Whether it may be sent again if its answer is lost, with an idempotency key. Requests that
     /// only read always may.
-    pub(super) repeatable: bool,
-    pub(super) wakes: Wakes,
+    pub(crate) repeatable: bool,
+    pub(crate) wakes: Wakes,
 }
 
 /// Which events a request wakes. A server knows this by itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wakes {
+pub(crate) enum Wakes {
     /// None: it publishes nothing, and so works without Pub/Sub.
     None,
     /// All that it frees.
@@ -41,62 +41,62 @@ impl Request {
         Self { method, admin, everywhere, path, query: Vec::new(), body: None, repeatable, wakes }
     }
 
-    pub(super) fn get(path: &[&str]) -> Self {
+    pub(crate) fn get(path: &[&str]) -> Self {
         Self::new(Method::GET, path, Wakes::None)
     }
 
-    pub(super) fn post(path: &[&str]) -> Self {
+    pub(crate) fn post(path: &[&str]) -> Self {
         Self::new(Method::POST, path, Wakes::All)
     }
 
-    pub(super) fn put(path: &[&str]) -> Self {
+    pub(crate) fn put(path: &[&str]) -> Self {
         Self::new(Method::PUT, path, Wakes::All)
     }
 
-    pub(super) fn delete(path: &[&str]) -> Self {
+    pub(crate) fn delete(path: &[&str]) -> Self {
         Self::new(Method::DELETE, path, Wakes::All)
     }
 
     /// Below the routes for admins.
-    pub(super) fn admin(self) -> Self {
+    pub(crate) fn admin(self) -> Self {
         Self { admin: true, ..self }
     }
 
     /// Below the routes for admins of every canvas.
-    pub(super) fn everywhere(self) -> Self {
+    pub(crate) fn everywhere(self) -> Self {
         Self { admin: true, everywhere: true, ..self }
     }
 
     /// Wakes no events.
-    pub(super) fn silent(self) -> Self {
+    pub(crate) fn silent(self) -> Self {
         Self { wakes: Wakes::None, ..self }
     }
 
     /// May wake very many events.
-    pub(super) fn for_a_while(self) -> Self {
+    pub(crate) fn for_a_while(self) -> Self {
         Self { wakes: Wakes::ForAWhile, ..self }
     }
 
-    pub(super) fn query(mut self, name: &'static str, value: Option<impl Display>) -> Self {
+    pub(crate) fn query(mut self, name: &'static str, value: Option<impl Display>) -> Self {
         self.query.extend(value.map(|value| (name, value.to_string())));
         self
     }
 
-    pub(super) fn page(self, page: Page) -> Self {
+    pub(crate) fn page(self, page: Page) -> Self {
         self.query("limit", Some(page.limit)).query("cursor", page.cursor)
     }
 
-    pub(super) fn body(self, body: &impl Serialize) -> anyhow::Result<Self> {
+    pub(crate) fn body(self, body: &impl Serialize) -> anyhow::Result<Self> {
         Ok(Self { body: Some(serde_json::to_vec(body)?), ..self })
     }
 
     /// May be sent again if its answer is lost.
-    pub(super) fn repeatable(self) -> Self {
+    pub(crate) fn repeatable(self) -> Self {
         Self { repeatable: true, ..self }
     }
 
     /// Its URL below that of a server, about this canvas.
-    pub(super) fn url(&self, base: &Url, canvas: CanvasId) -> Url {
+    pub(crate) fn url(&self, base: &Url, canvas: CanvasId) -> Url {
         let canvas = canvas.to_string();
         let mut path = vec!["v1"];
         path.extend(self.admin.then_some("admin"));
@@ -113,7 +113,7 @@ impl Request {
 }
 
 /// The URL with these segments after its path.
-pub(super) fn below<'s>(base: &Url, path: impl IntoIterator<Item = &'s str>) -> Url {
+pub(crate) fn below<'s>(base: &Url, path: impl IntoIterator<Item = &'s str>) -> Url {
     let mut url = base.clone();
     if let Ok(mut segments) = url.path_segments_mut() {
         segments.pop_if_empty().extend(path);

@@ -40,7 +40,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(5);
 /// Which server to ask.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Server")]
-pub(in crate::cli) struct ServerArgs {
+pub(crate) struct ServerArgs {
     /// Send the command to this server instead of the database, with the key in WAKEQ_KEY [env:
     /// WAKEQ_SERVER]
     #[arg(long, global = true, value_name = "URL")]
@@ -51,7 +51,7 @@ pub(in crate::cli) struct ServerArgs {
 }
 
 /// The server to use, and where it was given.
-pub(in crate::cli) enum ServerChoice {
+pub(crate) enum ServerChoice {
     Unset,
     Flag(String),
     Environment(String),
@@ -59,7 +59,7 @@ pub(in crate::cli) enum ServerChoice {
 
 impl ServerArgs {
     /// The server to use, if one is given.
-    pub(in crate::cli) fn choice(&self) -> ServerChoice {
+    pub(crate) fn choice(&self) -> ServerChoice {
         match (&self.server, variable("WAKEQ_SERVER")) {
             (Some(url), _) => ServerChoice::Flag(url.clone()),
             (None, Some(url)) => ServerChoice::Environment(url),
@@ -102,7 +102,7 @@ fn read_key(file: &Path) -> std::io::Result<String> {
 }
 
 /// A server of the API.
-pub(in crate::cli) struct Server {
+pub(crate) struct Server {
     http: reqwest::Client,
     base: Url,
     key: HeaderValue,
@@ -146,7 +146,7 @@ struct Problem {
 
 impl Server {
     /// Sends nothing yet.
-    pub(in crate::cli) fn new(url: &str, arguments: &ServerArgs) -> anyhow::Result<Self> {
+    pub(crate) fn new(url: &str, arguments: &ServerArgs) -> anyhow::Result<Self> {
         let base = server_url(url)?;
         let loopback = is_loopback(&base);
         let mut builder = reqwest::Client::builder()
@@ -171,13 +171,13 @@ impl Server {
     }
 
     /// Sends a request about a canvas, and returns the body of its answer.
-    pub(super) async fn send(&self, request: &Request, canvas: CanvasId) -> Result<Vec<u8>, Failure> {
+    pub(crate) async fn send(&self, request: &Request, canvas: CanvasId) -> Result<Vec<u8>, Failure> {
         let answer = self.answer(request, request.url(&self.base, canvas)).await?;
         if answer.status.is_success() { Ok(answer.body) } else { Err(self.failure(&answer)) }
     }
 
     /// An answer whose body is not what it has to be.
-    pub(super) fn unreadable(&self, error: &serde_json::Error) -> Failure {
+    pub(crate) fn unreadable(&self, error: &serde_json::Error) -> Failure {
         Failure::Failed(format!(
             "{} returned an answer that this program can't read ({error}): is the server older or \
              newer?",
@@ -228,7 +228,7 @@ impl Server {
     }
 
     /// Opens the stream of events emitted on all canvases of the key.
-    pub(super) async fn listen(&self, pattern: &str) -> Result<reqwest::Response, Failure> {
+    pub(crate) async fn listen(&self, pattern: &str) -> Result<reqwest::Response, Failure> {
         let mut url = request::below(&self.base, ["v1", "listen"]);
         url.query_pairs_mut().append_pair("pattern", pattern);
         let sent = self.http.get(url).header("x-request-id", Uuid::now_v7().to_string());
