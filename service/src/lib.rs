@@ -13,13 +13,13 @@
 //! ```
 
 pub mod access;
-mod api;
 pub mod cli;
 mod config;
 pub mod delivery;
 mod doctor;
 pub mod http;
 mod observe;
+mod resources;
 mod store;
 mod telemetry;
 

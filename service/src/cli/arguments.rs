@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use clap::Args;
 
-use crate::api::List;
-use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
+use crate::resources::wire::List;
+use wakeq::{EventId, InvalidName, Name, Timestamp};
 
 /// Maximum number of items requested per page.
 const PAGE: u32 = 500;
@@ -13,42 +13,36 @@ const PAGE: u32 = 500;
 const PAGES: u32 = 1000;
 
 /// Parses an event's id.
-pub(super) fn event_id(text: &str) -> Result<EventId, &'static str> {
+pub(crate) fn event_id(text: &str) -> Result<EventId, &'static str> {
     text.parse().map_err(|_| "an event's id is a uuid, as `wakeq emit` prints it")
 }
 
 /// Parses a time.
-pub(super) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
+pub(crate) fn timestamp(text: &str) -> Result<Timestamp, &'static str> {
     text.parse().map_err(|_| "a moment looks like 2030-01-31T08:00:00Z")
 }
 
 /// A handler, with all its modifiers.
 #[derive(Args, Clone)]
-pub(super) struct HandlerArg {
+pub(crate) struct HandlerArg {
     /// The handler: its name, or MODULE/name when the module is not WORKER
-    pub(super) handler: HandlerName,
+    pub(crate) handler: HandlerName,
 }
 
 /// A handler on the command's canvas: `name`, or `MODULE/name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct HandlerName {
-    pub(super) module: Name,
-    pub(super) name: Name,
+pub(crate) struct HandlerName {
+    pub(crate) module: Name,
+    pub(crate) name: Name,
 }
 
 /// The text is not a handler.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum InvalidHandler {
+pub(crate) enum InvalidHandler {
     #[error(transparent)]
     Name(#[from] InvalidName),
     #[error("this applies to a handler with all its modifiers: write {0}")]
     Modifier(HandlerName),
-}
-
-impl HandlerName {
-    pub(super) fn scope(&self, canvas: CanvasId) -> HandlerScope {
-        HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() }
-    }
 }
 
 impl std::fmt::Display for HandlerName {
@@ -68,16 +62,9 @@ impl FromStr for HandlerName {
 
 /// The handler for an event: `name`, `MODULE/name` or `MODULE/name/modifier`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Target {
-    pub(super) handler: HandlerName,
-    pub(super) modifier: Option<Name>,
-}
-
-impl Target {
-    pub(super) fn address(&self, canvas: CanvasId) -> HandlerAddress {
-        let modifier = self.modifier.clone().unwrap_or_else(Name::no_modifier);
-        HandlerAddress { scope: self.handler.scope(canvas), modifier }
-    }
+pub(crate) struct Target {
+    pub(crate) handler: HandlerName,
+    pub(crate) modifier: Option<Name>,
 }
 
 impl std::fmt::Display for Target {
@@ -102,7 +89,7 @@ impl FromStr for Target {
 
 /// How much of a list, and from where.
 #[derive(Args, Clone)]
-pub(super) struct ListArgs {
+pub(crate) struct ListArgs {
     /// Maximum number of entries
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     limit: u32,
@@ -112,14 +99,14 @@ pub(super) struct ListArgs {
 }
 
 /// A page of a list to be requested.
-pub(super) struct Page {
-    pub(super) limit: u32,
-    pub(super) cursor: Option<String>,
+pub(crate) struct Page {
+    pub(crate) limit: u32,
+    pub(crate) cursor: Option<String>,
 }
 
 impl ListArgs {
     /// Requests pages until the list ends or the limit is reached.
-    pub(super) async fn gather<T>(
+    pub(crate) async fn gather<T>(
         self,
         mut page: impl AsyncFnMut(Page) -> anyhow::Result<List<T>>,
     ) -> anyhow::Result<List<T>> {

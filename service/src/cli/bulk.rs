@@ -18,11 +18,11 @@ const IDLE_MAX: u32 = 5;
 
 /// The result of one request, or of all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
-    pub(super) count: u64,
-    pub(super) more: bool,
+pub(crate) struct Step {
+    pub(crate) count: u64,
+    pub(crate) more: bool,
     /// Only rows from before this time are affected.
-    pub(super) before: Option<Timestamp>,
+    pub(crate) before: Option<Timestamp>,
 }
 
 /// Reports progress to a person at a terminal, if there is one.
@@ -33,7 +33,7 @@ struct Progress<W> {
 
 /// Repeats a request, each time with the time of the first one, and reports progress at a terminal.
 /// `words` are the name of a row and what is done to it.
-pub(super) async fn all(
+pub(crate) async fn all(
     words: (&str, &str),
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
@@ -42,7 +42,7 @@ pub(super) async fn all(
 }
 
 /// Counts for a dry run: if there is more than one request would change, up to [`COUNT_MAX`].
-pub(super) async fn count(
+pub(crate) async fn count(
     mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     let first = request(None, None).await?;
@@ -50,7 +50,7 @@ pub(super) async fn count(
 }
 
 /// The outcome of a command after its report: an error if others hold some of its rows.
-pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()> {
+pub(crate) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()> {
     if !more {
         return Ok(());
     }
@@ -60,7 +60,7 @@ pub(super) fn ended(more: bool, before: Option<Timestamp>) -> anyhow::Result<()>
 }
 
 /// The time of a dry run's count, as an option that limits the command to the same rows.
-pub(super) fn counted(before: Option<Timestamp>) -> String {
+pub(crate) fn counted(before: Option<Timestamp>) -> String {
     before.map(|before| format!(" (--before {})", moment(before))).unwrap_or_default()
 }
 

@@ -1,8 +1,12 @@
 //! How a command fails: an exit code per kind of failure, and a message for standard error.
 
 use crate::access::{AccessError, InvalidKeyId, InvalidScope};
-use crate::api::{InvalidAppend, InvalidCron, InvalidPull, InvalidQueue, InvalidTarget};
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
+use crate::resources::crons::wire::InvalidCron;
+use crate::resources::log::wire::InvalidAppend;
+use crate::resources::pulls::wire::InvalidPull;
+use crate::resources::queues::wire::InvalidQueue;
+use crate::resources::targets::wire::InvalidTarget;
 
 use super::text;
 use wakeq::notify::NotifyError;
@@ -13,7 +17,7 @@ use wakeq_streams::{EntityError, GroupError};
 
 /// A request that can't be fulfilled, with a message for the user.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// The arguments make no sense together, or not here.
     #[error("{0}")]
     Usage(String),
@@ -37,7 +41,7 @@ pub(super) enum Failure {
 /// Exit codes for scripts. Listed in `wakeq --help` and docs/cli.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Exit {
+pub(crate) enum Exit {
     Failed = 1,
     Usage = 2,
     NotFound = 3,
@@ -46,9 +50,23 @@ pub(super) enum Exit {
     Unavailable = 6,
 }
 
+impl Failure {
+    /// The failure that an answer of the API with this status is.
+    pub(crate) fn of_status(status: u16, words: String) -> Self {
+        match status {
+            400 | 413 | 415 | 422 => Self::Usage(words),
+            401 | 403 => Self::Refused(words),
+            404 => Self::NotFound(words),
+            409 | 410 => Self::Conflict(words),
+            408 | 429 | 503 => Self::Unavailable(words),
+            _ => Self::Failed(words),
+        }
+    }
+}
+
 impl Exit {
     /// The exit code of an error, from the first of its causes that has one.
-    pub(super) fn of(error: &anyhow::Error) -> Self {
+    pub(crate) fn of(error: &anyhow::Error) -> Self {
         error.chain().find_map(Self::of_cause).unwrap_or(Self::Failed)
     }
 
@@ -200,7 +218,7 @@ fn of_store(error: &StoreError) -> Exit {
 }
 
 /// The error and its causes on one line, without causes that only repeat it.
-pub(super) fn words(error: &anyhow::Error) -> String {
+pub(crate) fn words(error: &anyhow::Error) -> String {
     let mut words = String::new();
     for cause in error.chain().map(|cause| of_postgres(&cause.to_string())).filter(|cause| !cause.is_empty())
     {

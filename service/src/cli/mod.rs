@@ -1,49 +1,31 @@
 //! The command line as a library: a program that calls [`run`] has all commands of `wakeq`, with
-//! its own handlers in `work` and `all`. One file per group of commands.
+//! its own handlers in `work` and `all`. The commands on resources are in `resources`; a file per
+//! other command is here.
 //!
-//! Operators' commands act directly on the database or through a server: `backend` hides the
+//! Operators' commands act directly on the database or through a server: `client` hides the
 //! difference.
 
-mod accounts;
-mod arguments;
-mod audit;
-mod backend;
-mod bulk;
+pub(crate) mod arguments;
+pub(crate) mod bulk;
+pub(crate) mod client;
 mod completions;
-mod cron;
-mod dead;
-mod depth;
 mod descriptors;
 mod doctor;
-mod emit;
-mod entities;
-mod event;
-mod events;
-mod failure;
-mod groups;
-mod handlers;
+pub(crate) mod failure;
 mod health;
-mod keys;
-mod log;
 mod logging;
 mod migrate;
-mod objects;
 mod parts;
 mod process;
-mod pulls;
-mod queues;
-mod quotas;
 mod secrets;
 mod settings;
-mod show;
-mod stats;
-mod table;
+pub(crate) mod show;
+pub(crate) mod table;
 mod tail;
-mod targets;
 mod telemetry;
-mod text;
+pub(crate) mod text;
 mod topics;
-mod value;
+pub(crate) mod value;
 mod wake;
 
 use std::ffi::OsString;
@@ -52,9 +34,26 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::api::RuleKind;
-use crate::config::{CanvasArgs, DatabaseArgs, NotifierArgs, TimingArgs};
-use backend::{Backend, Client, Database, Server, ServerArgs, ServerChoice};
+use crate::config::{CanvasArgs, DatabaseArgs, DeliveryArgs, NotifierArgs, TimingArgs};
+use crate::resources::accounts::command as accounts;
+use crate::resources::audit::command as audit;
+use crate::resources::crons::command as cron;
+use crate::resources::dead_events::command as dead;
+use crate::resources::emit::command as emit;
+use crate::resources::entities::command as entities;
+use crate::resources::events::command as events;
+use crate::resources::events::command::event;
+use crate::resources::groups::command as groups;
+use crate::resources::handlers::command as handlers;
+use crate::resources::handlers::command::depth;
+use crate::resources::handlers::command::stats;
+use crate::resources::handlers::wire::RuleKind;
+use crate::resources::keys::command as keys;
+use crate::resources::log::command as log;
+use crate::resources::objects::command as objects;
+use crate::resources::queues::command as queues;
+use crate::resources::quotas::command as quotas;
+use client::{Client, Local, Server, ServerArgs, ServerChoice, Transport};
 use failure::{Exit, Failure};
 pub use telemetry::Metrics;
 use telemetry::Telemetry;
@@ -201,15 +200,15 @@ struct Cli {
 #[derive(clap::Args, Clone)]
 pub(crate) struct Context {
     #[command(flatten)]
-    server: ServerArgs,
+    pub(crate) server: ServerArgs,
     #[command(flatten)]
-    database: DatabaseArgs,
+    pub(crate) database: DatabaseArgs,
     #[command(flatten)]
-    timing: TimingArgs,
+    pub(crate) timing: TimingArgs,
     #[command(flatten)]
     notifier: NotifierArgs,
     #[command(flatten)]
-    canvas: CanvasArgs,
+    pub(crate) canvas: CanvasArgs,
     /// Actor to record; a server records the holder of the key instead
     #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
     actor: String,
@@ -381,34 +380,44 @@ impl Cli {
 
 impl Context {
     /// The actor in the audit log.
-    fn actor(&self) -> Actor {
+    pub(crate) fn actor(&self) -> Actor {
         Actor::admin(&format!("cli:{}", self.actor))
     }
 
-    /// Where to run the command: on a server if one is given, otherwise on the database.
-    async fn backend(&self) -> anyhow::Result<Backend> {
-        match self.server.choice() {
+    /// The client of the command: of a server if one is given, otherwise on the database.
+    pub(crate) async fn client(&self) -> anyhow::Result<Client> {
+        let transport = match self.server.choice() {
             ServerChoice::Flag(url) | ServerChoice::Environment(url) => {
-                let client = Client::new(&url, &self.server, self.canvas.canvas)?;
-                Ok(Backend::Server(Box::new(Server { client })))
+                Transport::Server(Box::new(Server::new(&url, &self.server)?))
             }
             ServerChoice::Unset => {
                 let store = self.database.connect(&self.timing).await?;
-                let (canvas, actor, notifier) = (self.canvas.canvas, self.actor(), self.notifier.clone());
-                Ok(Backend::Database(Box::new(Database { store, canvas, actor, notifier })))
+                let (actor, notifier) = (self.actor(), self.notifier.clone());
+                Transport::Local(Box::new(Local { store, actor, notifier, delivery: None }))
             }
+        };
+        Ok(Client { canvas: self.canvas.canvas, transport })
+    }
+
+    /// The same, to register targets. `delivery` says what is allowed, unless a server decides
+    /// that.
+    pub(crate) async fn client_to_targets(&self, delivery: &DeliveryArgs) -> anyhow::Result<Client> {
+        let mut client = self.client().await?;
+        if let Transport::Local(local) = &mut client.transport {
+            local.delivery = Some(delivery.config()?);
         }
+        Ok(client)
     }
 
     /// For commands that a server can't run.
-    async fn store(&self) -> anyhow::Result<Store> {
+    pub(crate) async fn store(&self) -> anyhow::Result<Store> {
         self.without_server()?;
         self.database.connect(&self.timing).await
     }
 
     /// Refuses to use a server for what it can't do. `WAKEQ_SERVER` is ignored if a database is
     /// given.
-    fn without_server(&self) -> Result<(), Failure> {
+    pub(crate) fn without_server(&self) -> Result<(), Failure> {
         match self.server.choice() {
             ServerChoice::Environment(_) if self.database.is_given() => Ok(()),
             ServerChoice::Flag(_) | ServerChoice::Environment(_) => {

@@ -8,17 +8,18 @@ use clap::Args;
 use serde::Serialize;
 
 use super::text;
-use crate::api::{List, Rule, RuleKind};
+use crate::resources::handlers::wire::{Rule, RuleKind};
+use crate::resources::wire::List;
 use wakeq::Timestamp;
 
 /// The reader of standard output has closed it.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
-pub(super) struct StdoutClosed;
+pub(crate) struct StdoutClosed;
 
 /// Whether an answer is for a machine.
 #[derive(Args, Clone, Copy)]
-pub(super) struct JsonArg {
+pub(crate) struct JsonArg {
     /// Print JSON, as returned by the HTTP API
     #[arg(long)]
     json: bool,
@@ -26,12 +27,12 @@ pub(super) struct JsonArg {
 
 impl JsonArg {
     /// Whether JSON is requested.
-    pub(super) fn is_set(self) -> bool {
+    pub(crate) fn is_set(self) -> bool {
         self.json
     }
 
     /// Prints an answer as JSON, or with `people`.
-    pub(super) fn print<T: Serialize>(
+    pub(crate) fn print<T: Serialize>(
         self,
         answer: &T,
         people: impl FnOnce(&T) -> anyhow::Result<()>,
@@ -40,7 +41,7 @@ impl JsonArg {
     }
 
     /// Prints a list and, for people, the cursor of its next page.
-    pub(super) fn print_list<T: Serialize>(
+    pub(crate) fn print_list<T: Serialize>(
         self,
         list: &List<T>,
         people: impl FnOnce(&[T]) -> anyhow::Result<()>,
@@ -56,12 +57,12 @@ impl JsonArg {
 }
 
 /// Prints a line.
-pub(super) fn line(text: impl Display) -> anyhow::Result<()> {
+pub(crate) fn line(text: impl Display) -> anyhow::Result<()> {
     written(writeln!(std::io::stdout().lock(), "{text}"))
 }
 
 /// Prints a text without adding a line break.
-pub(super) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
+pub(crate) fn raw(bytes: &[u8]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
@@ -79,42 +80,42 @@ fn json(answer: &impl Serialize) -> anyhow::Result<()> {
 
 /// Prints a message to the terminal that is not part of the answer; if no one can read it, that is
 /// fine.
-pub(super) fn note(text: impl Display) {
+pub(crate) fn note(text: impl Display) {
     writeln!(std::io::stderr().lock(), "{text}").ok();
 }
 
 /// A time, to the second.
-pub(super) fn moment(moment: Timestamp) -> String {
+pub(crate) fn moment(moment: Timestamp) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
 /// A number of things, in words: `1 event`, `2 events`.
-pub(super) fn count(number: u64, thing: &str) -> String {
+pub(crate) fn count(number: u64, thing: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {thing}{plural}")
 }
 
 /// Like [`count`], for a count that may be incomplete.
-pub(super) fn at_least(number: u64, more: bool, thing: &str) -> String {
+pub(crate) fn at_least(number: u64, more: bool, thing: &str) -> String {
     let words = if more { "more than " } else { "" };
     format!("{words}{}", count(number, thing))
 }
 
 /// A line about a property: its name, and a value that may have several lines.
-pub(super) fn field(name: &str, value: impl Display) -> anyhow::Result<()> {
+pub(crate) fn field(name: &str, value: impl Display) -> anyhow::Result<()> {
     let value = text::clean_lines(&value.to_string()).replace('\n', "\n          ");
     line(format_args!("{name:9} {value}"))
 }
 
 /// A rule, in words.
-pub(super) fn rule(rule: &Rule) -> String {
+pub(crate) fn rule(rule: &Rule) -> String {
     let until = rule.until.map(|until| format!(" until {}", moment(until))).unwrap_or_default();
     let reason = rule.reason.as_deref().unwrap_or("no reason given");
     format!("{} by {}{until}: {reason}", rule_word(rule.kind), rule.created_by)
 }
 
 /// A kind of rule, as a word.
-pub(super) fn rule_word(kind: RuleKind) -> &'static str {
+pub(crate) fn rule_word(kind: RuleKind) -> &'static str {
     match kind {
         RuleKind::Pause => "pause",
         RuleKind::Block => "block",

@@ -11,24 +11,24 @@ use super::{show, text};
 const LAST_LEAST: usize = 20;
 
 /// A table with a header, and rows with the same number of cells.
-pub(super) struct Table<const COLUMNS: usize> {
+pub(crate) struct Table<const COLUMNS: usize> {
     head: [&'static str; COLUMNS],
     rows: Vec<[String; COLUMNS]>,
 }
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
     /// A column whose header begins with `>` has numbers, which are aligned to the right.
-    pub(super) fn new(head: [&'static str; COLUMNS]) -> Self {
+    pub(crate) fn new(head: [&'static str; COLUMNS]) -> Self {
         Self { head, rows: Vec::new() }
     }
 
     /// Adds a row, sanitizing its texts.
-    pub(super) fn row(&mut self, cells: [String; COLUMNS]) {
+    pub(crate) fn row(&mut self, cells: [String; COLUMNS]) {
         self.rows.push(cells.map(|cell| text::clean(&cell)));
     }
 
     /// Prints the table; without rows, prints `nothing`.
-    pub(super) fn print(&self, nothing: &str) -> anyhow::Result<()> {
+    pub(crate) fn print(&self, nothing: &str) -> anyhow::Result<()> {
         if self.rows.is_empty() {
             return show::line(nothing);
         }

@@ -6,7 +6,7 @@
 use anyhow::Context as _;
 use clap::Args;
 
-use super::backend::{Client, EventFeed, ServerChoice};
+use super::client::{EventFeed, Server, ServerChoice};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use super::{Context, text};
@@ -41,8 +41,8 @@ impl Tail {
     async fn open(&self, context: &Context) -> anyhow::Result<EventFeed> {
         match context.server.choice() {
             ServerChoice::Flag(url) | ServerChoice::Environment(url) => {
-                let client = Client::new(&url, &context.server, context.canvas.canvas)?;
-                Ok(EventFeed::server(client, self.pattern.as_str()).await?)
+                let server = Server::new(&url, &context.server)?;
+                Ok(EventFeed::server(server, self.pattern.as_str()).await?)
             }
             ServerChoice::Unset => {
                 if context.notifier.is_local() {

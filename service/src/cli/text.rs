@@ -4,7 +4,7 @@
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Escapes what a terminal must not receive raw: `\u{1b}`, `\n`.
-pub(super) fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {
         if is_harmless(character) {
@@ -17,13 +17,13 @@ pub(super) fn clean(text: &str) -> String {
 }
 
 /// The same for text of several lines, keeping its line breaks.
-pub(super) fn clean_lines(text: &str) -> String {
+pub(crate) fn clean_lines(text: &str) -> String {
     text.lines().map(clean).collect::<Vec<_>>().join("\n")
 }
 
 /// The same for JSON text, which remains equivalent JSON: outside of strings, only carriage returns
 /// have to be replaced.
-pub(super) fn clean_json(text: &str) -> String {
+pub(crate) fn clean_json(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     let mut units = [0; 2];
     for character in text.chars() {
@@ -50,7 +50,7 @@ fn is_harmless(character: char) -> bool {
 }
 
 /// Cuts the text to a number of terminal cells; if shortened, it ends with `…`.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn cut(text: &str, most: usize) -> String {
     if text.width() <= most {
         return text.to_owned();
     }

@@ -7,7 +7,7 @@ const LINES: usize = 20;
 const WIDTH: usize = 160;
 
 /// Indents JSON text; shortens it unless `full`.
-pub(super) fn pretty(json: &str, full: bool) -> String {
+pub(crate) fn pretty(json: &str, full: bool) -> String {
     let whole = indented(json);
     if full {
         return whole;

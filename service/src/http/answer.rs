@@ -67,7 +67,7 @@ pub(super) async fn complete(
     // again.
     let response = answering.await.unwrap_or_else(|_| StatusCode::INTERNAL_SERVER_ERROR.into_response());
     let status = response.status();
-    let mut response = with_body(response, &id);
+    let mut response = span.in_scope(|| traced.in_scope(|| with_body(response, &id)));
     let headers = response.headers_mut();
     if let Ok(value) = HeaderValue::from_str(&id.0) {
         headers.insert(REQUEST_ID, value);
@@ -87,7 +87,8 @@ fn cause(headers: &HeaderMap) -> Option<Traceparent> {
     one.to_str().ok()?.parse().ok()
 }
 
-/// Writes the body of a failure: the problem attached by our code, or one derived from the status.
+/// Writes the body of a failure, and logs it: the problem attached by our code, or one derived from
+/// the status.
 /// JSON bodies are kept: only our handlers write them, and they say more.
 fn with_body(response: Response, id: &RequestId) -> Response {
     let failed = response.status().is_client_error() || response.status().is_server_error();
@@ -97,6 +98,7 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     }
     let (mut parts, _) = response.into_parts();
     let problem = parts.extensions.remove::<Problem>().unwrap_or_else(|| Problem::of_status(parts.status));
+    problem.log();
     parts.status = problem.kind.status();
     parts.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
     parts.headers.remove(header::CONTENT_LENGTH);

@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::bytes::ByteReservation;
-use super::guard::Caller;
+use super::caller::Caller;
 use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
@@ -21,7 +21,7 @@ use wakeq::{CanvasId, EventId, InvalidObjectKey, Name, ObjectKey, Quota};
 use wakeq_streams::{EntityId, EntityType, InvalidEntityId, InvalidEntityType};
 
 /// A complete body, within the limits of size and time.
-pub(super) struct CompleteBody(pub(super) Bytes);
+pub(crate) struct CompleteBody(pub(crate) Bytes);
 
 impl FromRequest<Api> for CompleteBody {
     type Rejection = Problem;
@@ -78,7 +78,7 @@ impl FromRequest<Api> for CompleteBody {
 }
 
 /// The body length that the headers announce.
-pub(super) fn announced(headers: &HeaderMap) -> Option<u64> {
+pub(crate) fn announced(headers: &HeaderMap) -> Option<u64> {
     headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
@@ -116,7 +116,7 @@ async fn within<F: Future>(limit: Duration, reading: F) -> Result<F::Output, Pro
 }
 
 /// A JSON object of a known shape. An empty body is an empty object.
-pub(super) struct Json<T>(pub(super) T);
+pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = Problem;
@@ -151,7 +151,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 
 /// Parses JSON. Only those parts of the parser's messages are repeated that are our own: others may
 /// quote the body.
-pub(super) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {}, column {}", error.line(), error.column());
         Problem::bad_request(match error.classify() {
@@ -193,7 +193,7 @@ fn mistake(words: &str) -> String {
 }
 
 /// The query's parameters. Their types refuse unknown ones.
-pub(super) struct Parameters<T>(pub(super) T);
+pub(crate) struct Parameters<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
     type Rejection = Problem;
@@ -209,9 +209,9 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Parameters<T> {
 }
 
 /// The handler in the path: `{module}` and `{name}`.
-pub(super) struct HandlerPath {
-    pub(super) module: Name,
-    pub(super) name: Name,
+pub(crate) struct HandlerPath {
+    pub(crate) module: Name,
+    pub(crate) name: Name,
 }
 
 impl FromRequestParts<Api> for HandlerPath {
@@ -224,9 +224,9 @@ impl FromRequestParts<Api> for HandlerPath {
 }
 
 /// The handler address in the path: `{module}`, `{name}` and, if the path has it, `{modifier}`.
-pub(super) struct AddressPath {
-    pub(super) handler: HandlerPath,
-    pub(super) modifier: Name,
+pub(crate) struct AddressPath {
+    pub(crate) handler: HandlerPath,
+    pub(crate) modifier: Name,
 }
 
 impl FromRequestParts<Api> for AddressPath {
@@ -242,7 +242,7 @@ impl FromRequestParts<Api> for AddressPath {
 }
 
 /// The event in the path: `{id}`.
-pub(super) struct EventPath(pub(super) EventId);
+pub(crate) struct EventPath(pub(crate) EventId);
 
 impl FromRequestParts<Api> for EventPath {
     type Rejection = Problem;
@@ -257,7 +257,7 @@ impl FromRequestParts<Api> for EventPath {
 }
 
 /// The cron in the path: `{cron}`.
-pub(super) struct CronPath(pub(super) Name);
+pub(crate) struct CronPath(pub(crate) Name);
 
 impl FromRequestParts<Api> for CronPath {
     type Rejection = Problem;
@@ -269,7 +269,7 @@ impl FromRequestParts<Api> for CronPath {
 }
 
 /// The object in the path: `{object}`.
-pub(super) struct ObjectPath(pub(super) ObjectKey);
+pub(crate) struct ObjectPath(pub(crate) ObjectKey);
 
 impl FromRequestParts<Api> for ObjectPath {
     type Rejection = Problem;
@@ -282,7 +282,7 @@ impl FromRequestParts<Api> for ObjectPath {
 }
 
 /// The entity type in the path: `{type}`.
-pub(super) struct EntityTypePath(pub(super) EntityType);
+pub(crate) struct EntityTypePath(pub(crate) EntityType);
 
 impl FromRequestParts<Api> for EntityTypePath {
     type Rejection = Problem;
@@ -295,13 +295,13 @@ impl FromRequestParts<Api> for EntityTypePath {
 }
 
 /// The entity in the path: `{type}` and `{entity}`, without its canvas.
-pub(super) struct EntityPath(pub(super) EntityOf);
+pub(crate) struct EntityPath(pub(crate) EntityOf);
 
 /// An entity without its canvas.
-pub(super) struct EntityOf(EntityId);
+pub(crate) struct EntityOf(EntityId);
 
 impl EntityOf {
-    pub(super) fn on(self, canvas: CanvasId) -> EntityId {
+    pub(crate) fn on(self, canvas: CanvasId) -> EntityId {
         EntityId { canvas, ..self.0 }
     }
 }
@@ -320,7 +320,7 @@ impl FromRequestParts<Api> for EntityPath {
 }
 
 /// The public part of the key in the path: `{key}`.
-pub(super) struct KeyPath(pub(super) KeyId);
+pub(crate) struct KeyPath(pub(crate) KeyId);
 
 impl FromRequestParts<Api> for KeyPath {
     type Rejection = Problem;
@@ -333,14 +333,18 @@ impl FromRequestParts<Api> for KeyPath {
 }
 
 /// The canvas in the path: `{canvas}`. `None` if it is malformed or reserved.
-pub(super) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
+pub(crate) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
+    any_canvas(parts, api).await.filter(|canvas| !canvas.is_reserved())
+}
+
+/// The same, even if it is reserved.
+pub(crate) async fn any_canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
-    let canvas: Option<CanvasId> = in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok();
-    canvas.filter(|canvas| !canvas.is_reserved())
+    in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok()
 }
 
 /// The quota in the path: `{quota}`.
-pub(super) struct QuotaPath(pub(super) Quota);
+pub(crate) struct QuotaPath(pub(crate) Quota);
 
 impl FromRequestParts<Api> for QuotaPath {
     type Rejection = Problem;
@@ -353,7 +357,7 @@ impl FromRequestParts<Api> for QuotaPath {
 }
 
 /// The queue in the path: `{queue}`.
-pub(super) struct QueuePath(pub(super) Name);
+pub(crate) struct QueuePath(pub(crate) Name);
 
 impl FromRequestParts<Api> for QueuePath {
     type Rejection = Problem;
@@ -365,7 +369,7 @@ impl FromRequestParts<Api> for QueuePath {
 }
 
 /// The consumer group in the path: `{group}`.
-pub(super) struct GroupPath(pub(super) Name);
+pub(crate) struct GroupPath(pub(crate) Name);
 
 impl FromRequestParts<Api> for GroupPath {
     type Rejection = Problem;
@@ -377,7 +381,7 @@ impl FromRequestParts<Api> for GroupPath {
 }
 
 /// The canvas in the path of a facet or of a quota.
-pub(super) struct FacetPath(pub(super) CanvasId);
+pub(crate) struct FacetPath(pub(crate) CanvasId);
 
 impl FromRequestParts<Api> for FacetPath {
     type Rejection = Problem;

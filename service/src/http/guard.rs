@@ -17,19 +17,20 @@ use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, Respo
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
-use super::body::{AddressPath, HandlerPath, announced};
+use super::body::{HandlerPath, announced};
+use super::caller::{Caller, Operator};
 use super::client::Client;
 use super::limits::Slot;
 use super::problem::Problem;
-use super::record::{Line, shown};
+use super::record::Line;
 use super::shares::{LimitKey, credential_of};
 use super::{Api, body};
 use crate::access::{
-    Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
-    authorize_handler, authorize_some_handler,
+    Denied, Principal, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere, authorize_handler,
+    authorize_some_handler,
 };
 use wakeq::internals::{Purpose, on_behalf_of};
-use wakeq::{Actor, Admin, AuditOutcome, CanvasId, Event, HandlerAddress, HandlerScope};
+use wakeq::{AuditOutcome, CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";
@@ -214,100 +215,6 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
     }
 }
 
-/// The authorized caller, and the canvas; only the guard makes it.
-#[derive(Clone, Debug)]
-pub(super) struct Caller {
-    principal: Principal,
-    /// The canvas in the path, where the scopes are held; the default one for routes without it.
-    pub(super) canvas: CanvasId,
-    /// The keys that the request and its bytes count for.
-    pub(super) limit_keys: Arc<[LimitKey]>,
-    request: RequestId,
-    client: Client,
-}
-
-impl Caller {
-    /// The actor for the audit log.
-    pub(super) fn actor(&self) -> Actor {
-        let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
-        let name = self.principal.name();
-        let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
-        actor.request(&self.request.0).credential(&shown(credential(&self.principal).as_deref(), self.client))
-    }
-
-    /// An audit log line about the caller.
-    fn line(&self, outcome: AuditOutcome, action: Arc<str>, scope: Option<HandlerScope>) -> Line {
-        Line {
-            outcome,
-            canvas: Some(self.canvas),
-            actor: Some(self.principal.name().to_owned()),
-            credential: credential(&self.principal),
-            client: self.client,
-            action,
-            scope,
-            reason: None,
-        }
-    }
-
-    /// Checks that the caller may emit these events; if not, records the first one that it may not.
-    pub(super) fn may_emit<'e>(
-        &self,
-        api: &Api,
-        mut events: impl Iterator<Item = &'e Event>,
-    ) -> Result<(), Problem> {
-        events.try_for_each(|event| {
-            let (module, name) = event.handler();
-            let decided = authorize_handler(&self.principal, self.canvas, Scope::Emit, module, name);
-            decided.map_err(|denied| {
-                let scope = HandlerScope { canvas: self.canvas, module: module.clone(), name: name.clone() };
-                let line = self.line(AuditOutcome::Refused, "emit".into(), Some(scope));
-                api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, &self.request.0);
-                denied.into()
-            })
-        })
-    }
-
-    /// The stable name of the caller.
-    pub(super) fn name(&self) -> &str {
-        self.principal.name()
-    }
-
-    /// The control API as far as this caller may use it: copies in queues that are not shown to
-    /// their canvases only exist for holders of the route's scope on every canvas.
-    pub(super) fn admin(&self, api: &Api, scope: Scope) -> Admin {
-        match authorize_everywhere(&self.principal, scope) {
-            Ok(()) => api.admin.clone(),
-            Err(_) => api.admin.for_tenants(),
-        }
-    }
-
-    /// The owner of this caller's idempotency keys: the same for two keys of one holder, but
-    /// different for a holder of the same name on every canvas.
-    pub(super) fn holder(&self) -> String {
-        let everywhere = self.principal.grants().iter().any(|grant| grant.reach == Reach::EveryCanvas);
-        format!("{}{}", if everywhere { "*" } else { "" }, self.name())
-    }
-
-    /// A handler on the caller's canvas.
-    pub(super) fn scope(&self, handler: HandlerPath) -> HandlerScope {
-        HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
-    }
-
-    /// A handler address on the caller's canvas.
-    pub(super) fn address(&self, address: AddressPath) -> HandlerAddress {
-        HandlerAddress { scope: self.scope(address.handler), modifier: address.modifier }
-    }
-}
-
-impl FromRequestParts<Api> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
-        // A handler outside the guard has no caller, and so can't do anything.
-        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
-    }
-}
-
 /// What the guard of a route checks.
 #[derive(Clone)]
 struct Rule {
@@ -336,6 +243,15 @@ fn actions(paths: &Paths) -> Arc<[(Method, Arc<str>)]> {
 /// Passes a request on to its handler, or refuses it, looking only at its path and headers.
 async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Response {
     let (mut parts, body) = request.into_parts();
+    if let Some(operator) = parts.extensions.get::<Operator>().cloned() {
+        return match rule.operator(&mut parts, &operator).await {
+            Some(caller) => {
+                parts.extensions.insert(caller);
+                next.run(Request::from_parts(parts, body)).await
+            }
+            None => Problem::not_found().into_response(),
+        };
+    }
     match rule.caller(&mut parts).await {
         Ok(caller) => {
             let read = rule.reading(&parts, &caller);
@@ -350,7 +266,7 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
                 About::EveryCanvas => answering.await,
             };
             if let Some(line) = read.filter(|_| response.status().is_success()) {
-                rule.api.audit.read(line, &caller.request.0);
+                rule.api.audit.read(line, caller.request_id());
             }
             if let Some(bytes) = response.body().size_hint().exact() {
                 rule.api.shares.charge_bytes(&caller.limit_keys, bytes);
@@ -364,6 +280,15 @@ async fn admit(State(rule): State<Rule>, request: Request, next: Next) -> Respon
 }
 
 impl Rule {
+    /// The operator as the caller. Reserved canvases are not hidden from it.
+    async fn operator(&self, parts: &mut Parts, operator: &Operator) -> Option<Caller> {
+        let canvas = match self.about {
+            About::Canvas | About::Events => body::any_canvas(parts, &self.api).await?,
+            About::EveryCanvas => CanvasId::DEFAULT,
+        };
+        Some(Caller::operator(operator, canvas))
+    }
+
     async fn caller(&self, parts: &mut Parts) -> Result<Caller, Problem> {
         let client = Client::of(&parts.extensions);
         let principal = self.api.access.authenticate(authorization(&parts.headers)).await;
@@ -414,8 +339,8 @@ impl Rule {
         if let Some(slot) = parts.extensions.get::<Slot>() {
             slot.count_for(Arc::clone(&limit_keys))?;
         }
-        let caller = Caller { principal, canvas, limit_keys, request, client };
-        self.api.audit.signed_in(&credential, Some(canvas), &caller.request.0, || {
+        let caller = Caller { principal, canvas, limit_keys, request: Some(request), client };
+        self.api.audit.signed_in(&credential, Some(canvas), caller.request_id(), || {
             caller.line(AuditOutcome::Done, "sign-in".into(), None)
         });
         Ok(caller)

@@ -18,10 +18,10 @@ const REFUSAL_DELAY: Duration = Duration::from_secs(1);
 
 /// The limits of each request, and of all of them together. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     pub(super) body_bytes: usize,
     pub(super) body_time: Duration,
-    pub(super) request_time: Duration,
+    pub(crate) request_time: Duration,
     pub(super) requests: usize,
     /// Refusals that are delayed at a time.
     pub(super) delayed_refusals: usize,
@@ -68,7 +68,7 @@ impl Slots {
 /// The permit of one request. It is released while the request's body arrives, so that slow bodies
 /// keep no one out.
 #[derive(Clone)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     permits: Arc<Semaphore>,
     shares: Shares,
     /// The keys that the request counts for, once they are known.
@@ -102,7 +102,7 @@ impl Slot {
     }
 
     /// Acquires the permit, if one is available.
-    pub(super) fn acquire(&self) -> Result<(), Problem> {
+    pub(crate) fn acquire(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(busy)?;
         let share =
@@ -113,7 +113,7 @@ impl Slot {
     }
 
     /// Releases the permit.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         let mut held = self.held();
         (held.permit, held.share) = (None, None);
     }

@@ -283,11 +283,11 @@ fn server_sent(item: &ListenItem) -> Event {
 
 impl From<ListenError> for Problem {
     fn from(error: ListenError) -> Self {
-        match error {
+        match &error {
             ListenError::Pattern(_) => Self::bad_request(error.to_string()),
             ListenError::Off => Self::new(Kind::NotFound, error.to_string()),
             ListenError::Ending => Self::new(Kind::Unavailable, "this process is shutting down: try again"),
-            ListenError::Broker { .. } => Self::unavailable("the broadcast transport", &error),
+            ListenError::Broker { .. } => Self::unavailable("the broadcast transport").because(error),
         }
     }
 }

@@ -3,39 +3,26 @@
 //! Parses requests, authorizes callers and passes on; what an event is, and what becomes of it, is
 //! decided elsewhere.
 
-mod admin;
 mod answer;
-mod body;
+pub(crate) mod body;
 mod bytes;
+pub(crate) mod caller;
 mod client;
 mod connection;
-mod crons;
-mod dead_events;
-mod emit;
-mod entities;
-mod events;
-mod groups;
 mod guard;
-mod handlers;
 mod health;
-mod leases;
-mod limits;
+pub(crate) mod limits;
 mod listen;
-mod log;
-mod objects;
+mod local;
 mod openapi;
 mod own;
-mod paging;
-mod problem;
-mod pulls;
+pub(crate) mod paging;
+pub(crate) mod problem;
 mod push;
-mod queues;
-mod quotas;
 mod recent_canvases;
 mod record;
 mod server;
 mod shares;
-mod targets;
 
 use std::sync::Arc;
 
@@ -46,17 +33,35 @@ use utoipa_axum::routes;
 
 use crate::access::{Access, Scope};
 use crate::delivery::Deliverer;
+use crate::resources::audit::routes as audit;
+use crate::resources::crons::routes as crons;
+use crate::resources::dead_events::routes as dead_events;
+use crate::resources::emit::routes as emit;
+use crate::resources::entities::routes as entities;
+use crate::resources::events::routes as events;
+use crate::resources::groups::routes as groups;
+use crate::resources::handlers::routes as handlers;
+use crate::resources::keys::routes as keys;
+use crate::resources::log::routes as log;
+use crate::resources::objects::routes as objects;
+use crate::resources::pulls::routes as pulls;
+use crate::resources::pulls::routes::PullState;
+use crate::resources::pulls::routes::leases;
+use crate::resources::queues::routes as queues;
+use crate::resources::quotas::routes as quotas;
+use crate::resources::targets::routes as targets;
 use crate::telemetry::HttpMetrics;
 use guard::GuardedRoutes;
 use health::Readiness;
 use limits::Limits;
 use listen::Listeners;
-use pulls::PullState;
+pub(crate) use local::{CallError, LocalApi};
+use problem::{Kind, Problem};
 use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
-use wakeq::{Admin, Log, OwnDeployment, Queue};
+use wakeq::{Admin, CanvasId, Log, NewTarget, OwnDeployment, Queue};
 use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};
@@ -64,34 +69,48 @@ pub use server::{HttpConfig, HttpError, HttpServer};
 /// The state of the request handlers. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Api {
-    queue: Queue,
-    admin: Admin,
-    groups: Groups,
-    entities: Entities,
-    log: Log,
-    access: Access,
-    deliverer: Deliverer,
-    /// Identifies deliveries that this deployment sent itself.
-    own: Arc<OwnDeployment>,
-    limits: Limits,
-    shares: Shares,
+    pub(crate) queue: Queue,
+    pub(crate) admin: Admin,
+    pub(crate) groups: Groups,
+    pub(crate) entities: Entities,
+    pub(crate) log: Log,
+    pub(crate) access: Access,
+    /// `None` if no targets can be registered here.
+    deliverer: Option<Deliverer>,
+    pub(crate) limits: Limits,
+    pub(crate) shares: Shares,
     recent_canvases: Arc<RecentCanvases>,
     audit: AuditBuffer,
     readiness: Arc<Readiness>,
     push: Push,
-    pulls: PullState,
+    pub(crate) pulls: PullState,
     listeners: Listeners,
 }
 
+impl Api {
+    /// Checks that deliveries to this target of a canvas are allowed.
+    pub(crate) fn check_target(&self, canvas: CanvasId, target: &NewTarget) -> Result<(), Problem> {
+        let Some(deliverer) = &self.deliverer else {
+            return Err(Problem::new(Kind::Conflict, "no targets can be registered here"));
+        };
+        let allowed = deliverer.check(canvas, &target.url).and_then(|()| match &target.audience {
+            Some(audience) => deliverer.check_audience(canvas, &target.url, audience),
+            None => Ok(()),
+        });
+        allowed.map_err(|refused| Problem::bad_request(refused.to_string()))
+    }
+}
+
 /// The API with its layers, of which the last is the outermost; with its documentation if `docs`.
-fn router(api: &Api, docs: bool) -> Router {
+/// `own` identifies deliveries that this deployment sent itself.
+fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
     let (router, document) = routes(api).split_for_parts();
     let pages = if docs { openapi::pages(document) } else { Router::new() };
     router
         .merge(pages)
-        .fallback(async || problem::Problem::not_found())
+        .fallback(async || Problem::not_found())
         .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
-        .layer(from_fn_with_state(Arc::clone(&api.own), own::refuse))
+        .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())
 }
@@ -155,9 +174,9 @@ fn of_a_canvas(guarded: GuardedRoutes) -> GuardedRoutes {
         .on(Scope::Operate, routes!(dead_events::delete))
         .on(Scope::Read, routes!(quotas::list))
         .on(Scope::Admin, routes!(handlers::block, handlers::unblock))
-        .on(Scope::Admin, routes!(admin::audit))
-        .on(Scope::Admin, routes!(admin::keys, admin::create_key))
-        .on(Scope::Admin, routes!(admin::revoke_key))
+        .on(Scope::Admin, routes!(audit::list))
+        .on(Scope::Admin, routes!(keys::list, keys::create))
+        .on(Scope::Admin, routes!(keys::revoke))
 }
 
 fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {

@@ -17,7 +17,7 @@ use utoipa_swagger_ui::{Config, Url};
 use super::Api;
 use super::bytes::sliced;
 use super::guard::CREDENTIAL;
-use super::problem::{Details, Problem};
+use super::problem::{Details, Problem, Words};
 
 /// The page may only load its own files and the document.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; \
@@ -124,6 +124,6 @@ fn asset(file: &str, config: std::sync::Arc<Config<'static>>) -> Response {
             response
         }
         Ok(None) => Problem::not_found().into_response(),
-        Err(error) => Problem::internal(error.as_ref()).into_response(),
+        Err(error) => Problem::internal().because(Words(error.to_string())).into_response(),
     }
 }

@@ -2,7 +2,11 @@
 //!
 //! Messages never repeat a payload or a secret that the caller sent, nor a message of the database.
 
+mod errors;
+
 use std::borrow::Cow;
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::{HeaderValue, StatusCode, header};
@@ -10,29 +14,25 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::{AdminError, EmitError, EventError, InvalidName, JsonError, LogError, StoreError};
-use wakeq_streams::{EntityError, GroupError};
-
 macro_rules! kinds {
     ($($(#[doc = $doc:literal])* $kind:ident $slug:literal $status:ident $title:literal;)*) => {
         /// The types of problems.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Kind {
+        pub(crate) enum Kind {
             $($(#[doc = $doc])* $kind,)*
         }
 
         impl Kind {
             /// All of them, ordered by status.
-            pub(super) const ALL: &[Self] = &[$(Self::$kind,)*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind,)*];
 
             /// The last part of the type.
-            pub(super) fn slug(self) -> &'static str {
+            pub(crate) fn slug(self) -> &'static str {
                 match self { $(Self::$kind => $slug,)* }
             }
 
             /// Its HTTP status.
-            pub(super) fn status(self) -> StatusCode {
+            pub(crate) fn status(self) -> StatusCode {
                 match self { $(Self::$kind => StatusCode::$status,)* }
             }
 
@@ -88,19 +88,31 @@ kinds! {
 
 /// A problem to be reported to the caller.
 #[derive(Clone, Debug)]
-pub(super) struct Problem {
-    pub(super) kind: Kind,
+pub(crate) struct Problem {
+    pub(crate) kind: Kind,
     detail: Cow<'static, str>,
     /// The value of `retry-after`, for problems that pass with time.
     retry_after_s: u64,
     /// Whether to delay the answer, because clients that are refused at once retry at once.
     delayed: bool,
+    /// What is unavailable, to be logged.
+    unavailable: Option<&'static str>,
+    /// The error behind it: for the log, and for the operator of a command.
+    cause: Option<Cause>,
 }
+
+/// An error that several places hold.
+pub(crate) type Cause = Arc<dyn Error + Send + Sync>;
+
+/// An error in words alone.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Words(pub(crate) String);
 
 /// A problem as `application/problem+json` (RFC 9457).
 #[derive(Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(super) struct Details<'a> {
+pub(crate) struct Details<'a> {
     /// `urn:wakeq:problem:` and the stable name of the type.
     #[serde(rename = "type")]
     #[schema(example = "urn:wakeq:problem:not-found")]
@@ -117,47 +129,79 @@ pub(super) struct Details<'a> {
 }
 
 impl Problem {
-    pub(super) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { kind, detail: detail.into(), retry_after_s: 1, delayed: false }
+    pub(crate) fn new(kind: Kind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, detail: detail.into(), retry_after_s: 1, delayed: false, unavailable: None, cause: None }
+    }
+
+    /// Keeps the error behind it.
+    pub(crate) fn because(self, cause: impl Error + Send + Sync + 'static) -> Self {
+        self.because_of(Arc::new(cause))
+    }
+
+    pub(crate) fn because_of(self, cause: Cause) -> Self {
+        Self { cause: Some(cause), ..self }
+    }
+
+    pub(crate) fn cause(&self) -> Option<&Cause> {
+        self.cause.as_ref()
+    }
+
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
     }
 
     /// Sets how long to wait, rounded up to whole seconds, at least one.
-    pub(super) fn retry_after(self, wait: Duration) -> Self {
+    pub(crate) fn retry_after(self, wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
         Self { retry_after_s: seconds.max(1), ..self }
     }
 
     /// Delays the answer: a client that exceeded its share is likely to retry at once.
-    pub(super) fn delayed(self) -> Self {
+    pub(crate) fn delayed(self) -> Self {
         Self { delayed: true, ..self }
     }
 
-    pub(super) fn is_delayed(&self) -> bool {
+    pub(crate) fn is_delayed(&self) -> bool {
         self.delayed
     }
 
-    pub(super) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
+    pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::BadRequest, detail)
     }
 
     /// The same answer for what does not exist and for what the caller may not know of.
-    pub(super) fn not_found() -> Self {
+    pub(crate) fn not_found() -> Self {
         Self::new(
             Kind::NotFound,
             "no such resource on this canvas, or none that this credential has access to",
         )
     }
 
+    /// Like [`Self::not_found`]; the operator of a command, who may know everything, learns more.
+    pub(crate) fn missing(what: String) -> Self {
+        Self::not_found().because(Words(what))
+    }
+
     /// A bug: logged with all details, reported without any.
-    pub(super) fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!(error, "a request failed because of a bug in wakeq");
+    pub(crate) fn internal() -> Self {
         Self::new(Kind::Internal, "a bug in the service; its log has the details under this request id")
     }
 
     /// Something is unavailable: logged with all details, reported in general terms.
-    pub(super) fn unavailable(what: &'static str, error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::warn!(error, what, "a request failed because something is unavailable");
-        Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"))
+    pub(crate) fn unavailable(what: &'static str) -> Self {
+        let problem = Self::new(Kind::Unavailable, format!("{what} is unavailable: try again"));
+        Self { unavailable: Some(what), ..problem }
+    }
+
+    /// Logs what the answer does not say.
+    pub(crate) fn log(&self) {
+        let Some(cause) = &self.cause else { return };
+        let error: &(dyn Error + 'static) = cause.as_ref();
+        if let Some(what) = self.unavailable {
+            tracing::warn!(error, what, "a request failed because something is unavailable");
+        } else if self.kind == Kind::Internal {
+            tracing::error!(error, "a request failed because of a bug in wakeq");
+        }
     }
 
     /// The error occurred after the change was made; a worker does the rest.
@@ -167,11 +211,11 @@ impl Problem {
              within a minute: {}",
             self.detail
         );
-        Self::new(self.kind, detail)
+        Self { detail: detail.into(), ..self }
     }
 
     /// The problem for a bare status that none of our handlers set.
-    pub(super) fn of_status(status: StatusCode) -> Self {
+    pub(crate) fn of_status(status: StatusCode) -> Self {
         let kind = Kind::ALL.iter().copied().find(|kind| kind.status() == status);
         match kind {
             Some(Kind::NotFound) => Self::not_found(),
@@ -184,7 +228,7 @@ impl Problem {
     }
 
     /// The body, for the request with this id.
-    pub(super) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
+    pub(crate) fn details<'a>(&'a self, request_id: &'a str) -> Details<'a> {
         Details {
             kind: format!("urn:wakeq:problem:{}", self.kind.slug()),
             title: self.kind.title(),
@@ -233,199 +277,10 @@ impl IntoResponse for Problem {
     }
 }
 
-impl From<StoreError> for Problem {
-    fn from(error: StoreError) -> Self {
-        match &error {
-            StoreError::Overloaded => {
-                Self::new(Kind::Unavailable, "this process is at its limit of waiting emits: try again")
-            }
-            StoreError::Unavailable(_) | StoreError::TimedOut { .. } => {
-                Self::unavailable("the database", &error)
-            }
-            StoreError::Quota(exceeded) => {
-                let kind = if exceeded.quota.drains() { Kind::QuotaExceeded } else { Kind::QuotaReached };
-                Self::new(kind, error.to_string())
-            }
-            StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema", &error),
-            error if error.is_contention() => Self::unavailable("a lock in the database", error),
-            StoreError::Refused { .. }
-            | StoreError::Migration(_)
-            | StoreError::UnsafeDurability { .. }
-            | StoreError::Timing(_)
-            | StoreError::OtherTiming { .. }
-            | StoreError::Config(_)
-            | StoreError::Defect => Self::internal(&error),
-        }
-    }
-}
-
-impl From<LogError> for Problem {
-    fn from(error: LogError) -> Self {
-        match error {
-            LogError::Condition { .. } => Self::new(Kind::ConditionFailed, error.to_string()),
-            LogError::TooLarge { .. } | LogError::CallTooLarge { .. } => {
-                Self::new(Kind::TooLarge, error.to_string())
-            }
-            LogError::Event(_)
-            | LogError::TooMany(_)
-            | LogError::Limit(_)
-            | LogError::Category(_)
-            | LogError::Canvas(_) => Self::bad_request(error.to_string()),
-            LogError::Busy(error) => {
-                Self::unavailable("a stream of the log, held by other transactions,", &error)
-            }
-            LogError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<EventError> for Problem {
-    fn from(error: EventError) -> Self {
-        match error {
-            EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
-            // The parser's message may quote the payload.
-            EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
-            EventError::Name(_)
-            | EventError::Object(_)
-            | EventError::Value(_)
-            | EventError::Trace(_)
-            | EventError::TooLate
-            | EventError::LogName(_)
-            | EventError::ReservedCategory(_)
-            | EventError::ReservedModule(_)
-            | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
-        }
-    }
-}
-
-impl From<InvalidName> for Problem {
-    fn from(error: InvalidName) -> Self {
-        Self::bad_request(error.to_string())
-    }
-}
-
-impl From<AdminError> for Problem {
-    fn from(error: AdminError) -> Self {
-        match error {
-            AdminError::AdminOnly { .. } => Self::new(Kind::Forbidden, error.to_string()),
-            AdminError::Invalid(words) => Self::bad_request(words),
-            AdminError::NotFound(_)
-            | AdminError::NoCron(_)
-            | AdminError::NoTarget(_)
-            | AdminError::NoQueue(_) => Self::not_found(),
-            AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
-            AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
-            AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
-            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
-            AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
-            AdminError::Cursor => Self::bad_request(error.to_string()),
-            AdminError::NotWaiting(_) => {
-                Self::new(Kind::NotWaiting, "the event is running: try again when it has ended")
-            }
-            AdminError::TooManyQueues | AdminError::TooCostlyPatterns | AdminError::QueuesChange => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
-            AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
-            AdminError::NoRandomness => Self::internal(&error),
-            AdminError::Store(error) => error.into(),
-            AdminError::Wake(ref waking) => match waking.of_store() {
-                Some(error) => Self::from(error.clone()).after_the_change(),
-                None => Self::unavailable("Pub/Sub (the change was made, and workers continue)", &error),
-            },
-        }
-    }
-}
-
-impl From<GroupError> for Problem {
-    fn from(error: GroupError) -> Self {
-        match error {
-            GroupError::Invalid(words) => Self::bad_request(words),
-            GroupError::NoGroup(_) => Self::not_found(),
-            GroupError::NoSource(..) => Self::bad_request(error.to_string()),
-            GroupError::GroupInUse(_) => Self::new(Kind::Conflict, error.to_string()),
-            GroupError::Store(error) => error.into(),
-        }
-    }
-}
-
-impl From<EmitError> for Problem {
-    fn from(error: EmitError) -> Self {
-        match error {
-            EmitError::Event(error) => error.into(),
-            EmitError::Store(error) => error.into(),
-            EmitError::ObjectBusy(_) => {
-                let words = "others are emitting on this object, or a transaction holds it: try again";
-                Self::new(Kind::Unavailable, words)
-            }
-            EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
-            EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
-            EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
-                Self::bad_request(error.to_string())
-            }
-        }
-    }
-}
-
-impl From<EntityError> for Problem {
-    fn from(error: EntityError) -> Self {
-        match error {
-            EntityError::Event(error) => error.into(),
-            EntityError::Store(error) => error.into(),
-            EntityError::Busy(..) => Self::new(Kind::Unavailable, error.to_string()),
-            EntityError::Taken(_) => Self::new(
-                Kind::IdTaken,
-                "the id belongs to an event of another entity, or to an erasure: choose another one",
-            ),
-            EntityError::Entity(_)
-            | EntityError::Cursor(_)
-            | EntityError::TooMany(_)
-            | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
-        }
-    }
-}
-
-impl From<AccessError> for Problem {
-    fn from(error: AccessError) -> Self {
-        match error {
-            AccessError::Invalid(words) => Self::bad_request(words),
-            AccessError::TwoLive { .. } | AccessError::Busy { .. } => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
-            AccessError::Store(error) => error.into(),
-            AccessError::NoRandomness(_) | AccessError::Config(_) | AccessError::Tls(_) => {
-                Self::internal(&error)
-            }
-        }
-    }
-}
-
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::NotFound => Self::not_found(),
-            Denied::Forbidden { .. } | Denied::Narrow { .. } | Denied::NotEverywhere { .. } => {
-                Self::new(Kind::Forbidden, denied.to_string())
-            }
-        }
-    }
-}
-
-impl From<Unauthenticated> for Problem {
-    fn from(error: Unauthenticated) -> Self {
-        match error {
-            Unauthenticated::Unavailable(_) => Self::unavailable("the verification of credentials", &error),
-            Unauthenticated::Missing | Unauthenticated::Malformed | Unauthenticated::Unknown(_) => Self::new(
-                Kind::Unauthenticated,
-                "send `Authorization: Bearer` with a key or a Google ID token that is valid here",
-            ),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use wakeq::{AdminError, StoreError};
+
     use super::*;
 
     #[test]

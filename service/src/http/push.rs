@@ -164,7 +164,8 @@ pub(super) async fn push(
     match tokio::time::timeout(ANSWER_WITHIN, run(message)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
-            return Err(Problem::unavailable("something that the event needs to run", error.as_ref()));
+            let what = "something that the event needs to run";
+            return Err(Problem::unavailable(what).because_of(error.into()));
         }
         Err(_) => {
             tracing::info!("a run takes longer than Pub/Sub waits: it continues, and its promise stands")
@@ -210,10 +211,10 @@ pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json
         drop(turn);
         pass
     });
-    let pass = passing.await.map_err(|defect| Problem::internal(&defect))?;
+    let pass = passing.await.map_err(|defect| Problem::internal().because(defect))?;
     let pass = pass.map_err(|error| match error.of_store() {
         Some(store) => Problem::from(store.clone()),
-        None => Problem::unavailable("Pub/Sub", &error),
+        None => Problem::unavailable("Pub/Sub").because(error),
     })?;
     Ok(Json(Woken { woken: pass.woken, jobs: pass.jobs, ticks: pass.ticks, more: pass.more }))
 }

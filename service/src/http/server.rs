@@ -19,14 +19,13 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Proxies};
 use super::connection::{ConnectionState, ReportingService, TimedStream};
 use super::listen::Listeners;
-use super::problem::{Kind, Problem};
-use super::pulls::PullState;
 use super::push::Push;
 use super::record::AuditBuffer;
 use super::shares::{Reservation, Shares, Tally};
 use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
+use crate::resources::pulls::routes::PullState;
 use wakeq::internals::Hub;
 use wakeq::notify::Notifier;
 use wakeq::{Admin, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
@@ -104,6 +103,7 @@ pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
     api: Api,
+    own: Arc<OwnDeployment>,
     config: HttpConfig,
     stop: CancellationToken,
 }
@@ -127,14 +127,14 @@ impl HttpServer {
         let hub = queue.broadcasts().cloned().map(Hub::new);
         let access = Access::new(store.clone(), config.access.clone())?;
         access.prepare().await?;
+        let own = own_deployment(&store, &config).await?;
         let api = Api {
-            own: own_deployment(&store, &config).await?,
             log,
             groups: Groups::new(store.clone()),
             entities: Entities::new(queue.clone()),
             queue,
             access,
-            deliverer: Deliverer::new(config.delivery.clone())?,
+            deliverer: Some(Deliverer::new(config.delivery.clone())?),
             limits: config.limits(),
             shares: Shares::new(config.share_limits()),
             recent_canvases: Arc::default(),
@@ -148,7 +148,7 @@ impl HttpServer {
         let failed = |source| HttpError::Address { address: config.address, source };
         let listener = TcpListener::bind(config.address).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, api, config, stop })
+        Ok(Self { listener, address, api, own, config, stop })
     }
 
     /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
@@ -209,7 +209,7 @@ impl HttpServer {
     /// Serves until [`HttpServer::stop_token`] is cancelled. Then it accepts no new connections,
     /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
-        let router = router(&self.api, self.config.docs);
+        let router = router(&self.api, Arc::clone(&self.own), self.config.docs);
         let permits = Arc::new(Semaphore::new(self.config.max_connections));
         let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
         let limits = self.config.connection_limits(&permits);

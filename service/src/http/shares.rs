@@ -38,7 +38,7 @@ pub(super) struct ShareLimits {
 
 /// What all parties are using. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Shares {
+pub(crate) struct Shares {
     requests: Tally<LimitKey>,
     credentials: Arc<RateLimiter<Arc<str>>>,
     canvases: Arc<RateLimiter<CanvasId>>,
@@ -108,7 +108,7 @@ impl Shares {
     }
 
     /// Counts a request's events, all of which are emitted or none.
-    pub(super) fn count_events(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
+    pub(crate) fn count_events(&self, canvas: CanvasId, events: usize) -> Result<(), Problem> {
         let taken = self.events.take(canvas, events as u64, Instant::now());
         taken.map_err(|wait| too_fast("this canvas (in events)", wait))
     }

@@ -2,7 +2,8 @@
 //!
 //! The packages are walls: Cargo refuses an import of the streams or the service in the queue, and
 //! of the service in the streams. A module that several packages have, such as `event`, is one
-//! module here.
+//! module here. In a resource of the service, `wire`, `routes` and `command` are modules here, each
+//! the same one in every resource.
 //!
 //! The table is the rule. A module that is not in it, or an import that it does not list, is a
 //! complaint; an omission allows nothing.
@@ -49,13 +50,17 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("groups", &["event", "store", "admin"]),
     ("access", &["event", "store"]),
     ("config", &["event", "access", "broadcast", "delivery", "http", "store", "notify", "worker"]),
-    ("api", &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"]),
+    (
+        "wire",
+        &["event", "machine", "cron", "store", "admin", "explain", "emit", "entity", "groups", "access"],
+    ),
+    ("resources", &[]),
     (
         "http",
         &[
             "event",
             "access",
-            "api",
+            "routes",
             "broadcast",
             "delivery",
             "machine",
@@ -67,19 +72,19 @@ const ARROWS: &[(&str, &[&str])] = &[
             "groups",
             "log",
             "admin",
-            "explain",
         ],
     ),
+    ("routes", &["event", "access", "wire", "http", "telemetry", "machine", "store", "emit", "admin"]),
+    ("command", &["event", "machine", "cron", "access", "wire", "config", "cli"]),
     ("doctor", &["event", "store", "notify"]),
     ("testing", &["event", "machine", "store", "broadcast", "notify", "explain", "emit", "admin", "worker"]),
     (
         "cli",
         &[
             "event",
-            "machine",
-            "cron",
             "access",
-            "api",
+            "wire",
+            "command",
             "broadcast",
             "config",
             "delivery",
@@ -92,7 +97,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "broker",
             "log",
             "admin",
-            "explain",
             "wake",
             "worker",
             "doctor",
@@ -103,22 +107,25 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("main", &["cli", "worker"]),
 ];
 
+/// The parts of a resource.
+const PARTS: [&str; 3] = ["wire", "routes", "command"];
+
 /// Outside crates that are confined to a few modules, by the prefix of their names.
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
-    ("axum", &["http", "cli"]),
+    ("axum", &["http", "routes", "cli"]),
     ("hyper", &["http", "delivery", "cli"]),
-    ("utoipa", &["http", "api"]),
+    ("utoipa", &["http", "routes", "wire"]),
     ("jsonwebtoken", &["access"]),
-    ("aws_lc_rs", &["access", "http", "delivery", "event"]),
+    ("aws_lc_rs", &["access", "routes", "delivery", "event"]),
     ("croner", &["cron"]),
     ("chrono_tz", &["cron"]),
     ("opentelemetry", &["telemetry", "cli"]),
     ("tracing_opentelemetry", &["telemetry", "cli"]),
     ("prometheus", &["cli"]),
-    ("clap", &["cli", "main", "config"]),
-    ("anyhow", &["cli", "main", "config"]),
+    ("clap", &["cli", "command", "main", "config"]),
+    ("anyhow", &["cli", "command", "main", "config"]),
 ];
 
 /// The pure modules, and the crates that each may name besides the standard library.
@@ -165,7 +172,8 @@ pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
 }
 
 fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
-    let module = in_package(source).trim_end_matches(".rs").split('/').next().unwrap_or_default();
+    let module = module(in_package(source).trim_end_matches(".rs").split('/'));
+    let module = module.as_str();
     let Some((_, allowed)) = ARROWS.iter().find(|(name, _)| *name == module) else {
         return vec![format!(
             "{}: add the module `{module}` to the table in tests/it/tidy/arrows.rs",
@@ -192,13 +200,21 @@ fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
     complaints
 }
 
+/// The module of a path: its first name or, among the resources, the part of a resource.
+fn module<'p>(path: impl Iterator<Item = &'p str>) -> String {
+    let mut names = path.map(first_name);
+    let first = names.next().unwrap_or_default();
+    let part = (first == "resources").then(|| names.take(2).find(|name| PARTS.contains(&name.as_str())));
+    part.flatten().unwrap_or(first)
+}
+
 /// A file's name in the sources of its package.
 fn in_package(source: &Source) -> &str {
     let name = source.name.trim_start_matches("streams/").trim_start_matches("service/");
     name.trim_start_matches("src/")
 }
 
-/// First names after `crate::`, and after the names of the packages or their `internals`, with
+/// Modules after `crate::`, and after the names of the packages or their `internals`, with
 /// their lines.
 fn imports(source: &Source) -> Vec<(String, usize)> {
     let mut found = Vec::new();
@@ -208,7 +224,7 @@ fn imports(source: &Source) -> Vec<(String, usize)> {
             let path = path.strip_prefix("internals::").unwrap_or(path);
             let names = match path.strip_prefix('{') {
                 Some(group) => group_names(group),
-                None => vec![first_name(path)],
+                None => vec![module(path.split("::"))],
             };
             found.extend(names.into_iter().map(|name| (name, source.line_at(start))));
         }
@@ -216,7 +232,7 @@ fn imports(source: &Source) -> Vec<(String, usize)> {
     found
 }
 
-/// First names in `{a::b, c::{d, e}, f}`, given what follows the first brace.
+/// Modules in `{a::b, c::{d, e}, f}`, given what follows the first brace.
 fn group_names(group: &str) -> Vec<String> {
     let mut depth = 1;
     let mut names = Vec::new();
@@ -227,7 +243,7 @@ fn group_names(group: &str) -> Vec<String> {
             '}' => depth -= 1,
             ',' if depth == 1 => at_start = true,
             _ if at_start && is_word(character) => {
-                names.push(first_name(&group[offset..]));
+                names.push(module(group[offset..].split("::")));
                 at_start = false;
             }
             _ => {}
@@ -361,6 +377,21 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
     check_found("src/novelty.rs", "", "add the module `novelty` to the table");
     check_found("src/notify/memory.rs", "use super::super::store;", "instead of `super::super`");
     check_found("src/notify/mod.rs", "use super::store;", "instead of `super::`");
+}
+
+#[test]
+fn a_wrong_arrow_between_parts_of_resources_is_found() {
+    let wire = "service/src/resources/queues/wire.rs";
+    check_found(wire, "use crate::resources::pulls::routes::A;", "`wire` must not import `routes`");
+    check_found(wire, "use crate::{resources::pulls::command::A};", "`wire` must not import `command`");
+    check_found(wire, "use axum::Json;", "`axum` belongs in");
+    check_found(
+        "service/src/resources/pulls/routes/leases.rs",
+        "use crate::cli::Context;",
+        "`routes` must not import `cli`",
+    );
+    let good = "use crate::resources::wire::List;\nuse crate::resources::objects::wire::Place;";
+    assert_eq!(found(wire, good), Vec::<String>::new());
 }
 
 #[test]

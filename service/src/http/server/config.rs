@@ -152,7 +152,7 @@ impl HttpConfig {
         whole.saturating_mul(usize::from(self.share_percent)).div_ceil(100)
     }
 
-    pub(super) fn share_limits(&self) -> ShareLimits {
+    pub(in crate::http) fn share_limits(&self) -> ShareLimits {
         ShareLimits {
             requests: self.share_of(self.max_requests),
             per_credential: self.credential_rate,
@@ -163,7 +163,7 @@ impl HttpConfig {
         }
     }
 
-    pub(super) fn listener_limits(&self) -> ListenerLimits {
+    pub(in crate::http) fn listener_limits(&self) -> ListenerLimits {
         ListenerLimits {
             most: self.max_listeners,
             share: self.share_of(self.max_listeners),
@@ -171,7 +171,7 @@ impl HttpConfig {
         }
     }
 
-    pub(super) fn limits(&self) -> Limits {
+    pub(in crate::http) fn limits(&self) -> Limits {
         Limits {
             body_bytes: self.body_limit_bytes,
             body_time: self.body_timeout,

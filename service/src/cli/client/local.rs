@@ -1,0 +1,49 @@
+//! A database as the transport: the API runs in this process, with the operator as its caller.
+//! Anyone who can connect to the database acts as an admin, and is named in the audit log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use url::{Position, Url};
+
+use super::request::{Request, Wakes};
+use crate::cli::failure::Failure;
+use crate::config::NotifierArgs;
+use crate::delivery::{Deliverer, DeliveryConfig};
+use crate::http::{CallError, LocalApi};
+use wakeq::notify::{NoNotifier, Notifier};
+use wakeq::{Actor, CanvasId, Store};
+
+/// How long a command wakes the events of a lifted rule; afterwards, another process's minute's
+/// pass continues.
+const WAKING: Duration = Duration::from_secs(10);
+
+/// A database, and who acts on it.
+pub(crate) struct Local {
+    pub(crate) store: Store,
+    pub(crate) actor: Actor,
+    /// Only connected by requests that publish, so that the others work without.
+    pub(crate) notifier: NotifierArgs,
+    /// Which targets are allowed, for commands that register some. Workers check them against their
+    /// own configuration again.
+    pub(crate) delivery: Option<DeliveryConfig>,
+}
+
+impl Local {
+    /// Runs a request about a canvas, and returns the body of its answer.
+    pub(crate) async fn send(&self, request: &Request, canvas: CanvasId) -> anyhow::Result<Vec<u8>> {
+        let (notifier, patience): (Arc<dyn Notifier>, _) = match request.wakes {
+            Wakes::None => (Arc::new(NoNotifier), None),
+            Wakes::All => (self.notifier.connect().await?, None),
+            Wakes::ForAWhile => (self.notifier.connect().await?, Some(WAKING)),
+        };
+        let deliverer = self.delivery.clone().map(Deliverer::new).transpose()?;
+        let api = LocalApi::new(self.store.clone(), notifier, patience, deliverer, &self.actor)?;
+        let url = request.url(&Url::parse("http://localhost")?, canvas);
+        let path = &url[Position::BeforePath..];
+        api.call(request.method.clone(), path, request.body.clone()).await.map_err(|error| match error {
+            CallError::Error(error) => error.into(),
+            CallError::Refused(status, words) => Failure::of_status(status, words).into(),
+        })
+    }
+}

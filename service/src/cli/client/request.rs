@@ -1,0 +1,122 @@
+//! A request of the HTTP API, whatever carries it.
+
+use std::fmt::Display;
+
+use reqwest::{Method, Url};
+use serde::Serialize;
+
+use crate::cli::arguments::Page;
+use wakeq::CanvasId;
+
+/// A request to be sent.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    admin: bool,
+    everywhere: bool,
+    path: Vec<String>,
+    query: Vec<(&'static str, String)>,
+    pub(crate) body: Option<Vec<u8>>,
+    /// Whether it may be sent again if its answer is lost, with an idempotency key. Requests that
+    /// only read always may.
+    pub(crate) repeatable: bool,
+    pub(crate) wakes: Wakes,
+}
+
+/// Which events a request wakes. A server knows this by itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wakes {
+    /// None: it publishes nothing, and so works without Pub/Sub.
+    None,
+    /// All that it frees.
+    All,
+    /// Maybe very many: those that it gets to in a while. The rest is left to long-running
+    /// processes.
+    ForAWhile,
+}
+
+impl Request {
+    fn new(method: Method, path: &[&str], wakes: Wakes) -> Self {
+        let path = path.iter().map(|&part| part.to_owned()).collect();
+        let (admin, everywhere, repeatable) = (false, false, false);
+        Self { method, admin, everywhere, path, query: Vec::new(), body: None, repeatable, wakes }
+    }
+
+    pub(crate) fn get(path: &[&str]) -> Self {
+        Self::new(Method::GET, path, Wakes::None)
+    }
+
+    pub(crate) fn post(path: &[&str]) -> Self {
+        Self::new(Method::POST, path, Wakes::All)
+    }
+
+    pub(crate) fn put(path: &[&str]) -> Self {
+        Self::new(Method::PUT, path, Wakes::All)
+    }
+
+    pub(crate) fn delete(path: &[&str]) -> Self {
+        Self::new(Method::DELETE, path, Wakes::All)
+    }
+
+    /// Below the routes for admins.
+    pub(crate) fn admin(self) -> Self {
+        Self { admin: true, ..self }
+    }
+
+    /// Below the routes for admins of every canvas.
+    pub(crate) fn everywhere(self) -> Self {
+        Self { admin: true, everywhere: true, ..self }
+    }
+
+    /// Wakes no events.
+    pub(crate) fn silent(self) -> Self {
+        Self { wakes: Wakes::None, ..self }
+    }
+
+    /// May wake very many events.
+    pub(crate) fn for_a_while(self) -> Self {
+        Self { wakes: Wakes::ForAWhile, ..self }
+    }
+
+    pub(crate) fn query(mut self, name: &'static str, value: Option<impl Display>) -> Self {
+        self.query.extend(value.map(|value| (name, value.to_string())));
+        self
+    }
+
+    pub(crate) fn page(self, page: Page) -> Self {
+        self.query("limit", Some(page.limit)).query("cursor", page.cursor)
+    }
+
+    pub(crate) fn body(self, body: &impl Serialize) -> anyhow::Result<Self> {
+        Ok(Self { body: Some(serde_json::to_vec(body)?), ..self })
+    }
+
+    /// May be sent again if its answer is lost.
+    pub(crate) fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+
+    /// Its URL below that of a server, about this canvas.
+    pub(crate) fn url(&self, base: &Url, canvas: CanvasId) -> Url {
+        let canvas = canvas.to_string();
+        let mut path = vec!["v1"];
+        path.extend(self.admin.then_some("admin"));
+        if !self.everywhere {
+            path.extend(["canvases", &canvas]);
+        }
+        path.extend(self.path.iter().map(String::as_str));
+        let mut url = below(base, path);
+        if !self.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&self.query);
+        }
+        url
+    }
+}
+
+/// The URL with these segments after its path.
+pub(crate) fn below<'s>(base: &Url, path: impl IntoIterator<Item = &'s str>) -> Url {
+    let mut url = base.clone();
+    if let Ok(mut segments) = url.path_segments_mut() {
+        segments.pop_if_empty().extend(path);
+    }
+    url
+}

@@ -1,0 +1,149 @@
+//! The authorized caller of a request: what handlers know of it, and act for.
+//!
+//! Made only by the guard, so that nothing is done for a caller that was not authorized.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::Extensions;
+use axum::http::request::Parts;
+
+use super::Api;
+use super::answer::RequestId;
+use super::body::{AddressPath, HandlerPath};
+use super::client::Client;
+use super::guard::credential;
+use super::problem::Problem;
+use super::record::{Line, shown};
+use super::shares::LimitKey;
+use crate::access::{
+    CredentialFilter, Grant, Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler,
+};
+use wakeq::{Actor, Admin, AuditOutcome, CanvasId, Event, HandlerAddress, HandlerScope};
+
+/// The authorized caller, and the canvas.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(super) principal: Principal,
+    /// The canvas in the path, where the scopes are held; the default one for routes without it.
+    pub(crate) canvas: CanvasId,
+    /// The keys that the request and its bytes count for.
+    pub(super) limit_keys: Arc<[LimitKey]>,
+    /// `None` for the operator of a command, who sends no request.
+    pub(super) request: Option<RequestId>,
+    pub(super) client: Client,
+}
+
+/// The operator of a command, by the name in the audit log: may do everything. Only
+/// [`LocalApi`](super::LocalApi) attaches it to a request.
+#[derive(Clone)]
+pub(super) struct Operator(pub(super) Arc<str>);
+
+impl Caller {
+    /// The operator of a command, to whom no limits apply.
+    pub(super) fn operator(Operator(name): &Operator, canvas: CanvasId) -> Self {
+        let everything = Grant { reach: Reach::EveryCanvas, scopes: Scope::ALL.into_iter().collect() };
+        Self {
+            principal: Principal::trusted(&**name, vec![everything]),
+            canvas,
+            limit_keys: [].into(),
+            request: None,
+            client: Client::of(&Extensions::new()),
+        }
+    }
+
+    /// The actor for the audit log.
+    pub(crate) fn actor(&self) -> Actor {
+        let admin = authorize(&self.principal, self.canvas, Scope::Admin).is_ok();
+        let name = self.principal.name();
+        let actor = if admin { Actor::admin(name) } else { Actor::user(name) };
+        match &self.request {
+            Some(request) => actor
+                .request(&request.0)
+                .credential(&shown(credential(&self.principal).as_deref(), self.client)),
+            None => actor,
+        }
+    }
+
+    /// An audit log line about the caller.
+    pub(super) fn line(&self, outcome: AuditOutcome, action: Arc<str>, scope: Option<HandlerScope>) -> Line {
+        Line {
+            outcome,
+            canvas: Some(self.canvas),
+            actor: Some(self.principal.name().to_owned()),
+            credential: credential(&self.principal),
+            client: self.client,
+            action,
+            scope,
+            reason: None,
+        }
+    }
+
+    /// Checks that the caller may emit these events; if not, records the first one that it may not.
+    pub(crate) fn may_emit<'e>(
+        &self,
+        api: &Api,
+        mut events: impl Iterator<Item = &'e Event>,
+    ) -> Result<(), Problem> {
+        events.try_for_each(|event| {
+            let (module, name) = event.handler();
+            let decided = authorize_handler(&self.principal, self.canvas, Scope::Emit, module, name);
+            decided.map_err(|denied| {
+                let scope = HandlerScope { canvas: self.canvas, module: module.clone(), name: name.clone() };
+                let line = self.line(AuditOutcome::Refused, "emit".into(), Some(scope));
+                api.audit.refused(Line { reason: Some(denied.to_string()), ..line }, self.request_id());
+                denied.into()
+            })
+        })
+    }
+
+    /// The id of the request; empty without one.
+    pub(super) fn request_id(&self) -> &str {
+        self.request.as_ref().map_or("", |id| &id.0)
+    }
+
+    /// The credentials that the caller may revoke.
+    pub(crate) fn revocable(&self) -> CredentialFilter {
+        if self.request.is_some() { self.canvas.into() } else { CredentialFilter::Everything }
+    }
+
+    /// The stable name of the caller.
+    pub(crate) fn name(&self) -> &str {
+        self.principal.name()
+    }
+
+    /// The control API as far as this caller may use it: copies in queues that are not shown to
+    /// their canvases only exist for holders of the route's scope on every canvas.
+    pub(crate) fn admin(&self, api: &Api, scope: Scope) -> Admin {
+        match authorize_everywhere(&self.principal, scope) {
+            Ok(()) => api.admin.clone(),
+            Err(_) => api.admin.for_tenants(),
+        }
+    }
+
+    /// The owner of this caller's idempotency keys: the same for two keys of one holder, but
+    /// different for a holder of the same name on every canvas.
+    pub(crate) fn holder(&self) -> String {
+        let everywhere = self.principal.grants().iter().any(|grant| grant.reach == Reach::EveryCanvas);
+        format!("{}{}", if everywhere { "*" } else { "" }, self.name())
+    }
+
+    /// A handler on the caller's canvas.
+    pub(crate) fn scope(&self, handler: HandlerPath) -> HandlerScope {
+        HandlerScope { canvas: self.canvas, module: handler.module, name: handler.name }
+    }
+
+    /// A handler address on the caller's canvas.
+    pub(crate) fn address(&self, address: AddressPath) -> HandlerAddress {
+        HandlerAddress { scope: self.scope(address.handler), modifier: address.modifier }
+    }
+}
+
+impl FromRequestParts<Api> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, Problem> {
+        // A handler outside the guard has no caller, and so can't do anything.
+        parts.extensions.get::<Self>().cloned().ok_or_else(Problem::not_found)
+    }
+}

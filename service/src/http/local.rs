@@ -1,0 +1,136 @@
+//! The API in process, for the operator of a command: the same routes without a connection, and so
+//! without credentials, limits, and records of requests.
+//!
+//! Must never be reached over a network.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::Request;
+use axum::http::{HeaderValue, Method, header};
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use super::caller::Operator;
+use super::limits::Limits;
+use super::listen::Listeners;
+use super::problem::{Cause, Problem, Words};
+use super::push::Push;
+use super::record::AuditBuffer;
+use super::shares::Shares;
+use super::{Api, HttpConfig, routes};
+use crate::access::{Access, AccessConfig, AccessError};
+use crate::delivery::Deliverer;
+use crate::resources::pulls::routes::PullState;
+use wakeq::notify::Notifier;
+use wakeq::{Actor, Admin, Log, Queue, QueueConfig, Store};
+use wakeq_streams::{Entities, Groups};
+
+/// The API of a database.
+pub(crate) struct LocalApi {
+    router: Router,
+    operator: Operator,
+}
+
+/// Why a call failed.
+pub(crate) enum CallError {
+    /// The error behind the answer.
+    Error(SharedError),
+    /// An answer with this status, and what is wrong.
+    Refused(u16, String),
+}
+
+impl LocalApi {
+    /// The operator is named by `actor`. `patience` limits the time for which a call wakes events.
+    /// Without a deliverer, no targets can be registered.
+    pub(crate) fn new(
+        store: Store,
+        notifier: Arc<dyn Notifier>,
+        patience: Option<Duration>,
+        deliverer: Option<Deliverer>,
+        actor: &Actor,
+    ) -> Result<Self, AccessError> {
+        let (config, stop) = (HttpConfig::default(), CancellationToken::new());
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        let admin = patience.into_iter().fold(admin, Admin::patience);
+        let log = Log::new(store.clone(), notifier.as_ref());
+        let queue = Queue::new(store.clone(), notifier, QueueConfig::default());
+        let api = Api {
+            log,
+            groups: Groups::new(store.clone()),
+            entities: Entities::new(queue.clone()),
+            queue,
+            access: Access::new(store, AccessConfig::default())?,
+            deliverer,
+            limits: Limits { body_bytes: usize::MAX, request_time: Duration::MAX, ..config.limits() },
+            shares: Shares::new(config.share_limits()),
+            recent_canvases: Arc::default(),
+            audit: AuditBuffer::start(&admin),
+            readiness: Arc::default(),
+            push: Push::new(None),
+            pulls: PullState::new(stop.clone()),
+            listeners: Listeners::new(config.listener_limits(), None, stop),
+            admin,
+        };
+        let (router, _) = routes(&api).split_for_parts();
+        Ok(Self { router: router.with_state(api), operator: Operator(actor.name().into()) })
+    }
+
+    /// Answers a request to a path with its query; a body is JSON.
+    pub(crate) async fn call(
+        mut self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<Vec<u8>, CallError> {
+        let mut request = Request::new(Body::empty());
+        *request.method_mut() = method;
+        *request.uri_mut() =
+            path.parse().map_err(|_| CallError::Refused(400, format!("{path} is too long")))?;
+        if let Some(body) = body {
+            request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = body.into();
+        }
+        request.extensions_mut().insert(self.operator);
+        let Ok(mut response) = self.router.call(request).await;
+        if !response.status().is_success() {
+            let problem = response.extensions_mut().remove();
+            return Err(problem.unwrap_or_else(|| Problem::of_status(response.status())).into());
+        }
+        let body = to_bytes(response.into_body(), usize::MAX).await;
+        Ok(body.map_err(|error| CallError::Refused(500, error.to_string()))?.into())
+    }
+}
+
+impl From<Problem> for CallError {
+    fn from(problem: Problem) -> Self {
+        let status = problem.kind.status().as_u16();
+        match problem.cause() {
+            Some(cause) => match cause.downcast_ref() {
+                Some(Words(words)) => Self::Refused(status, words.clone()),
+                None => Self::Error(SharedError(Arc::clone(cause))),
+            },
+            None => Self::Refused(status, problem.detail().to_owned()),
+        }
+    }
+}
+
+/// An error that several places hold: says what that error says, which is its source.
+#[derive(Debug)]
+pub(crate) struct SharedError(Cause);
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+impl Error for SharedError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.0.as_ref())
+    }
+}

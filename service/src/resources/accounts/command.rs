@@ -1,0 +1,130 @@
+//! `wakeq accounts allow`, `list` and `remove`: the Google service accounts that have access. Needs
+//! the database.
+
+use clap::{Args, Subcommand};
+
+use crate::access::{Access, AccessConfig, CredentialFilter, Reach, read_scopes};
+use crate::cli::Context;
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg};
+use crate::cli::table::Table;
+use crate::resources::accounts::wire::Account as Listed;
+use crate::resources::keys::command::{Canvases, CanvasesArg, scope, written};
+use crate::resources::wire::List;
+
+#[derive(Args)]
+pub(crate) struct Accounts {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Allow a service account, or replace its scopes
+    Allow(Allow),
+    /// List the allowed service accounts by address
+    List {
+        #[command(flatten)]
+        canvases: CanvasesArg,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Remove a service account; takes effect everywhere within a minute
+    Remove(Remove),
+}
+
+#[derive(Args)]
+struct Allow {
+    /// The account's address, name@project.iam.gserviceaccount.com
+    email: String,
+    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
+    /// read, creating crons operate and emit. All but admin can be limited to handlers:
+    /// emit:WORKER/*, operate:WORKER/resize
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
+    scopes: Vec<String>,
+    #[command(flatten)]
+    canvases: CanvasesArg,
+}
+
+#[derive(Args)]
+struct Remove {
+    /// The account's address
+    email: String,
+    #[command(flatten)]
+    canvases: CanvasesArg,
+}
+
+impl Accounts {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Allow(allow) => allow.run(context).await,
+            Verb::List { canvases, json } => list(context, canvases, json).await,
+            Verb::Remove(remove) => remove.run(context).await,
+        }
+    }
+}
+
+impl Allow {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (email, reach) = (&self.email, reach(context, self.canvases));
+        let (scopes, narrow) = read_scopes(&self.scopes)?;
+        let access = access(context).await?;
+        let new = access.allow_narrow_account(email, reach, scopes, &narrow, &context.actor()).await?;
+        let scopes = written(&self.scopes)?;
+        let what = if new { "is allowed" } else { "was already allowed: scopes replaced" };
+        show::line(format_args!("{email} {what}, on {}: {scopes}", named(reach)))
+    }
+}
+
+async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow::Result<()> {
+    let filter = match canvases.canvases() {
+        Canvases::One => context.canvas.canvas.into(),
+        Canvases::Every => CredentialFilter::Everything,
+    };
+    let accounts = access(context).await?.accounts(filter).await?;
+    let accounts: Vec<Listed> = accounts.into_iter().map(Listed::from).collect();
+    json.print_list(&List::whole(accounts), |accounts| {
+        let mut table = Table::new(["ACCOUNT", "SCOPES", "SINCE", "CANVAS"]);
+        for account in accounts {
+            let canvas = account.canvas.map_or("every".to_owned(), |canvas| canvas.to_string());
+            let (email, scopes) = (account.email.clone(), account.scopes.join(","));
+            table.row([email, scopes, show::moment(account.created_at), canvas]);
+        }
+        table.print("no service accounts")
+    })
+}
+
+impl Remove {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (email, reach) = (&self.email, reach(context, self.canvases));
+        let removed = access(context).await?.remove_account(email, reach, &context.actor()).await?;
+        let place = named(reach);
+        if !removed {
+            let words =
+                format!("{email} was not allowed on {place}; see `wakeq accounts list --all-canvases`");
+            return Err(Failure::NotFound(words).into());
+        }
+        show::line(format_args!(
+            "{email} is no longer allowed on {place}; it is refused everywhere within a minute"
+        ))
+    }
+}
+
+/// For managing accounts: can't verify tokens.
+async fn access(context: &Context) -> anyhow::Result<Access> {
+    Ok(Access::new(context.store().await?, AccessConfig::default())?)
+}
+
+fn reach(context: &Context, canvases: CanvasesArg) -> Reach {
+    match canvases.canvases() {
+        Canvases::One => Reach::Canvas(context.canvas.canvas),
+        Canvases::Every => Reach::EveryCanvas,
+    }
+}
+
+fn named(reach: Reach) -> String {
+    match reach {
+        Reach::Canvas(canvas) => format!("canvas {canvas}"),
+        Reach::EveryCanvas => "every canvas".to_owned(),
+    }
+}

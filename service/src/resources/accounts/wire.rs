@@ -1,0 +1,33 @@
+//! Service accounts, as they are listed.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::access;
+use crate::resources::keys::wire::{canvas, scope_texts};
+
+/// A Google service account that may use the API.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Account {
+    #[schema(example = "billing@my-project.iam.gserviceaccount.com")]
+    pub(crate) email: String,
+    /// The canvas it may use; null for all canvases.
+    pub(crate) canvas: Option<Uuid>,
+    pub(crate) scopes: Vec<String>,
+    pub(crate) created_at: DateTime<Utc>,
+    pub(crate) created_by: String,
+}
+
+impl From<access::Account> for Account {
+    fn from(account: access::Account) -> Self {
+        Self {
+            email: account.email,
+            canvas: canvas(account.reach),
+            scopes: scope_texts(account.scopes, &account.narrow),
+            created_at: account.created_at,
+            created_by: account.created_by,
+        }
+    }
+}

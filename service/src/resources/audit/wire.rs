@@ -1,0 +1,51 @@
+//! Entries of the audit log.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+/// An audit log entry: something that was done, or was requested and refused.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct AuditEntry {
+    pub(crate) id: i64,
+    pub(crate) at: DateTime<Utc>,
+    /// The actor: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name given by a program.
+    #[schema(example = "key:billing")]
+    pub(crate) actor: String,
+    #[schema(example = "pause")]
+    pub(crate) action: String,
+    /// The module of the handler concerned, if any.
+    pub(crate) module: Option<String>,
+    pub(crate) name: Option<String>,
+    /// The event concerned, if any.
+    pub(crate) event_id: Option<Uuid>,
+    /// `done` or `refused`.
+    #[schema(example = "done")]
+    pub(crate) outcome: String,
+    /// Further details, as text.
+    pub(crate) detail: Option<String>,
+    /// Number of events affected; for a refusal, how often it occurred.
+    #[schema(minimum = 0)]
+    pub(crate) times: i32,
+    /// The request's id, as in the `x-request-id` header.
+    pub(crate) request_id: Option<String>,
+}
+
+impl From<wakeq::AuditEntry> for AuditEntry {
+    fn from(entry: wakeq::AuditEntry) -> Self {
+        Self {
+            id: entry.id,
+            at: entry.at,
+            actor: entry.actor,
+            action: entry.action,
+            module: entry.module,
+            name: entry.name,
+            event_id: entry.event_id.map(|id| id.0),
+            outcome: entry.outcome.as_str().to_owned(),
+            detail: entry.detail,
+            times: entry.times,
+            request_id: entry.request_id,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `wakeq cron`: put, show, pause and delete schedules that emit events.
+
+use clap::{Args, Subcommand};
+use serde_json::value::RawValue;
+
+use crate::cli::Context;
+use crate::cli::arguments::{ListArgs, Page};
+use crate::cli::client::{Client, Request};
+use crate::cli::show::{self, JsonArg, field, moment};
+use crate::cli::table::Table;
+use crate::cli::text;
+use crate::cli::value;
+use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
+use crate::resources::emit::command as emit;
+use crate::resources::wire::List;
+use wakeq::{MissedTicks, Name};
+
+#[derive(Args)]
+pub(crate) struct Crons {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Create or replace a cron
+    Put(Put),
+    /// List the crons with their next ticks
+    List(ListOf),
+    /// Show one cron with its next five ticks
+    Show(Show),
+    /// Pause a cron
+    Pause(Pause),
+    /// Resume a cron
+    Unpause(One),
+    /// Delete a cron
+    Delete(One),
+}
+
+#[derive(Args)]
+struct Put {
+    /// The cron's name: its events are for the handler CRON/name
+    name: Name,
+    /// Minute, hour, day, month and weekday, such as '30 8 * * MON-FRI'; with six fields, the first
+    /// is seconds
+    expression: String,
+    /// The value of its events, as JSON
+    #[arg(default_value = "null", value_parser = emit::json)]
+    value: String,
+    /// The time zone of the expression (Europe/Berlin)
+    #[arg(long, default_value = "UTC")]
+    zone: String,
+    /// How to handle missed ticks: skip, once (emit the last one) or all
+    #[arg(long, default_value_t = MissedTicks::Skip)]
+    missed: MissedTicks,
+    /// The handler's modifier [default: _]
+    #[arg(long)]
+    modifier: Option<Name>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct ListOf {
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Show {
+    /// The cron's name
+    name: Name,
+    /// Show the whole value
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Pause {
+    /// The cron's name
+    name: Name,
+    /// Reason to show to others
+    #[arg(long)]
+    reason: Option<String>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct One {
+    /// The cron's name
+    name: Name,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Crons {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Put(command) => command.run(context).await,
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Pause(command) => command.run(context).await,
+            Verb::Unpause(command) => command.unpause(context).await,
+            Verb::Delete(command) => command.delete(context).await,
+        }
+    }
+}
+
+impl Put {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let new = PutCron {
+            expression: self.expression,
+            zone: self.zone,
+            value: Some(RawValue::from_string(self.value.trim().to_owned())?),
+            modifier: self.modifier.map(|modifier| modifier.to_string()),
+            missed: self.missed.into(),
+        };
+        let cron = context.client().await?.put_cron(&self.name, new).await?;
+        self.json.print(&cron, state)
+    }
+}
+
+impl ListOf {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let client = context.client().await?;
+        let crons = self.list.gather(async |page| client.crons(page).await).await?;
+        self.json.print_list(&crons, |crons| {
+            let mut table = Table::new(["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"]);
+            for cron in crons {
+                let (name, expression) = (cron.name.clone(), cron.expression.clone());
+                table.row([name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]);
+            }
+            table.print("no crons")
+        })
+    }
+}
+
+impl Show {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let cron = context.client().await?.cron(&self.name).await?;
+        self.json.print(&cron, |cron| {
+            field("cron", &cron.name)?;
+            field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
+            field("ticks", format_args!("{} in {}", cron.expression, cron.zone))?;
+            field("missed", MissedTicks::from(cron.missed))?;
+            match &cron.paused {
+                Some(_) => field("paused", next(cron))?,
+                None => cron.next.iter().try_for_each(|tick| field("next", local(tick)))?,
+            }
+            let last = cron.last.map_or_else(|| "never".to_owned(), moment);
+            field("last", format_args!("{last}; {} emitted", show::count(cron.ticks, "event")))?;
+            field("made", format_args!("{} by {}", moment(cron.created_at), cron.created_by))?;
+            match &cron.value {
+                Some(value) => field("value", value::pretty(value.get(), self.full)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Pause {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let request = PauseCron { reason: self.reason };
+        let cron = context.client().await?.pause_cron(&self.name, request).await?;
+        self.json.print(&cron, state)
+    }
+}
+
+impl One {
+    async fn unpause(self, context: &Context) -> anyhow::Result<()> {
+        let cron = context.client().await?.unpause_cron(&self.name).await?;
+        self.json.print(&cron, state)
+    }
+
+    async fn delete(self, context: &Context) -> anyhow::Result<()> {
+        context.client().await?.delete_cron(&self.name).await?;
+        self.json.print(&serde_json::json!({ "name": self.name.as_str() }), |_| {
+            show::line(format_args!("cron {} is deleted", self.name))
+        })
+    }
+}
+
+/// A cron and its current state on one line.
+fn state(cron: &Cron) -> anyhow::Result<()> {
+    let word = if cron.paused.is_some() { "" } else { "next " };
+    let Cron { name, expression, zone, .. } = cron;
+    show::line(text::clean(&format!("cron {name}: {expression} in {zone}, {word}{}", next(cron))))
+}
+
+/// When a cron ticks next, or why it does not.
+fn next(cron: &Cron) -> String {
+    match (&cron.paused, cron.next.first()) {
+        (Some(pause), _) => {
+            let reason = pause.reason.as_deref().unwrap_or("no reason given");
+            format!("paused by {} since {}: {reason}", pause.by, moment(pause.since))
+        }
+        (None, Some(tick)) => local(tick),
+        (None, None) => "never".to_owned(),
+    }
+}
+
+/// A time, with the local time if its zone differs from UTC.
+fn local(tick: &CronTick) -> String {
+    let utc = moment(tick.at);
+    if tick.local.naive_local() == tick.at.naive_utc() {
+        return utc;
+    }
+    format!("{utc} ({} there)", tick.local.format("%a %H:%M:%S %:z"))
+}
+
+impl Client {
+    pub(crate) async fn put_cron(&self, name: &Name, new: PutCron) -> anyhow::Result<Cron> {
+        self.call(Request::put(&["cron", name.as_str()]).body(&new)?).await
+    }
+
+    /// A page of crons, without their values.
+    pub(crate) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
+        self.call(Request::get(&["cron"]).page(page)).await
+    }
+
+    pub(crate) async fn cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        self.call(Request::get(&["cron", name.as_str()])).await
+    }
+
+    pub(crate) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
+        self.call(Request::put(&["cron", name.as_str(), "pause"]).silent().body(&request)?).await
+    }
+
+    pub(crate) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
+        self.call(Request::delete(&["cron", name.as_str(), "pause"])).await
+    }
+
+    pub(crate) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
+        self.send(Request::delete(&["cron", name.as_str()]).silent()).await.map(drop)
+    }
+}

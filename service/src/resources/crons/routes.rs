@@ -1,0 +1,144 @@
+//! Crons: put, list, show, pause and delete.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::body::{self, CronPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::problem::Problem;
+use crate::http::{Api, paging};
+use crate::resources::crons::wire::{Cron, InvalidCron, PauseCron, PutCron};
+use crate::resources::wire::List;
+use wakeq::Name;
+use wakeq::internals::search;
+
+/// Which page of the crons to return.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CronsQuery {
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 128)]
+    cursor: Option<String>,
+}
+
+/// List the crons of a canvas
+///
+/// By name and without their values, each with its next tick.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/cron", operation_id = "list_crons", tag = "cron",
+    params(CronsQuery),
+    responses((status = 200, description = "A page of crons", body = List<Cron>)))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<CronsQuery>,
+) -> Result<Json<List<Cron>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<Name>).transpose()?;
+    let crons = api.admin.crons(caller.canvas, after.as_ref(), limit).await?;
+    let next_cursor = crons.last().filter(|_| crons.len() as u32 == limit).map(|cron| cron.name.to_string());
+    Ok(Json(List { items: crons.into_iter().map(Cron::from).collect(), next_cursor }))
+}
+
+/// Show a cron
+///
+/// With its next five ticks.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
+    responses((status = 200, description = "The cron", body = Cron)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<Json<Cron>, Problem> {
+    Ok(Json(api.admin.cron(caller.canvas, &name).await?.into()))
+}
+
+/// Create or replace a cron
+///
+/// At each tick, the cron emits an event for the handler `CRON/name`. Events that the previous cron
+/// emitted ahead of its ticks are withdrawn. A paused cron stays paused. Repeating the request
+/// changes nothing.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "put_cron", tag = "cron",
+    request_body = PutCron, responses(
+    (status = 200, description = "The existing cron was replaced", body = Cron),
+    (status = 201, description = "The cron was created", body = Cron),
+    (status = 409,
+        description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)",
+        content_type = "application/problem+json",
+        body = crate::http::problem::Details)))]
+pub(crate) async fn put(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+    body::Json(request): body::Json<PutCron>,
+) -> Result<(StatusCode, Json<Cron>), Problem> {
+    let named = name.clone();
+    let new = search(move || request.named(named.as_str())).await??;
+    let put = api.admin.put_cron(caller.canvas, &new, &caller.actor()).await?;
+    let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(put.cron.into())))
+}
+
+/// Delete a cron
+///
+/// Events that it emitted ahead of its ticks are withdrawn; due events are kept.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "delete_cron", tag = "cron",
+    responses((status = 204, description = "The cron was deleted")))]
+pub(crate) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<StatusCode, Problem> {
+    api.admin.delete_cron(caller.canvas, &name, &caller.actor()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Pause a cron
+///
+/// A paused cron does not tick, and ticks that pass meanwhile are not made up for. Pausing it again
+/// replaces the actor and the reason.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "pause_cron", tag = "cron",
+    request_body = PauseCron,
+    responses((status = 200, description = "The cron is paused", body = Cron)))]
+pub(crate) async fn pause(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+    body::Json(request): body::Json<PauseCron>,
+) -> Result<Json<Cron>, Problem> {
+    let reason = request.reason.as_deref();
+    let cron = api.admin.pause_cron(caller.canvas, &name, reason, &caller.actor()).await?;
+    Ok(Json(Cron::from(cron).without_value()))
+}
+
+/// Resume a cron
+///
+/// It continues with its next tick.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
+    responses((status = 200, description = "The cron is not paused", body = Cron),
+    (status = 409,
+        description = "This release can't read the cron's schedule; the cron stays paused",
+        content_type = "application/problem+json", body = crate::http::problem::Details)))]
+pub(crate) async fn unpause(
+    State(api): State<Api>,
+    caller: Caller,
+    CronPath(name): CronPath,
+) -> Result<Json<Cron>, Problem> {
+    let cron = api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?;
+    Ok(Json(Cron::from(cron).without_value()))
+}
+
+impl From<InvalidCron> for Problem {
+    fn from(error: InvalidCron) -> Self {
+        match error {
+            InvalidCron::Schedule(error) => Self::bad_request(error.to_string()),
+            InvalidCron::Event(error) => error.into(),
+        }
+    }
+}

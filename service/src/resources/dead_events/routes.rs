@@ -1,0 +1,134 @@
+//! Dead events: list, redrive and delete.
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, Datelike, Utc};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Scope;
+use crate::http::body::{self, EventPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::problem::Problem;
+use crate::http::{Api, paging};
+use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
+use crate::resources::events::wire::TheEvent;
+use crate::resources::handlers::routes as handlers;
+use crate::resources::wire::List;
+use wakeq::DeadFilter;
+
+/// Which dead events to list, and which page of them.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeadQuery {
+    /// The handler's module; requires `name`. Default `WORKER`.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    module: Option<String>,
+    /// Only events of this handler.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    name: Option<String>,
+    /// Only events that died at or after this time.
+    since: Option<DateTime<Utc>>,
+    /// Only events that died before this time.
+    before: Option<DateTime<Utc>>,
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 400)]
+    cursor: Option<String>,
+}
+
+/// List dead events
+///
+/// Latest first.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/dead-events", operation_id = "list_dead_events",
+    tag = "dead events", params(DeadQuery),
+    responses((status = 200, description = "A page of dead events", body = List<DeadEvent>)))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<DeadQuery>,
+) -> Result<Json<List<DeadEvent>>, Problem> {
+    let filter = DeadFilter {
+        canvas: caller.canvas,
+        scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,
+        id: None,
+        since: query.since.map(storable).transpose()?,
+        before: query.before.map(storable).transpose()?,
+    };
+    let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
+    Ok(Json(caller.admin(&api, Scope::Read).dead(&filter, cursor.as_ref(), limit).await?.into()))
+}
+
+/// Redrive a dead event
+///
+/// The event returns as it was, with its retry count reset.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/{id}/redrive", operation_id = "redrive_dead_event",
+    tag = "dead events",
+    responses((status = 200, description = "The event is waiting again", body = TheEvent)))]
+pub(crate) async fn redrive_one(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+) -> Result<Json<TheEvent>, Problem> {
+    let id = caller.admin(&api, Scope::Operate).redrive_one(caller.canvas, id, &caller.actor()).await?;
+    Ok(Json(TheEvent { id: id.0 }))
+}
+
+/// Redrive dead events
+///
+/// At most 10,000 per request. With `dry_run`, only counts them.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/redrive", operation_id = "redrive_dead_events",
+    tag = "dead events", request_body = BulkRequest,
+    responses((status = 200, description = "The events are waiting again, or were counted",
+        body = Redriven)))]
+pub(crate) async fn redrive(
+    State(api): State<Api>,
+    caller: Caller,
+    body::Json(request): body::Json<BulkRequest>,
+) -> Result<Json<Redriven>, Problem> {
+    let filter = filter(&caller, &request)?;
+    let admin = caller.admin(&api, Scope::Operate);
+    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
+}
+
+/// Delete dead events
+///
+/// Permanently, at most 10,000 per request. With `dry_run`, only counts them.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/delete", operation_id = "delete_dead_events",
+    tag = "dead events", request_body = BulkRequest,
+    responses((status = 200, description = "The events were deleted, or counted", body = Deleted)))]
+pub(crate) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    body::Json(request): body::Json<BulkRequest>,
+) -> Result<Json<Deleted>, Problem> {
+    let filter = filter(&caller, &request)?;
+    let admin = caller.admin(&api, Scope::Operate);
+    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
+}
+
+/// An empty body must not mean everything.
+fn filter(caller: &Caller, request: &BulkRequest) -> Result<DeadFilter, Problem> {
+    let scope = handlers::scope(caller, request.module.as_deref(), request.name.as_deref())?;
+    let narrowed = scope.is_some() || request.since.is_some() || request.before.is_some();
+    if narrowed == request.all {
+        return Err(Problem::bad_request(
+            "say which: by `name`, `since` or `before`; or `all` of the canvas",
+        ));
+    }
+    let (since, before) =
+        (request.since.map(storable).transpose()?, request.before.map(storable).transpose()?);
+    Ok(DeadFilter { canvas: caller.canvas, scope, id: None, since, before })
+}
+
+/// A time that the database can store.
+pub(crate) fn storable(moment: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    if (1..=9999).contains(&moment.year()) {
+        Ok(moment)
+    } else {
+        Err(Problem::bad_request("a moment lies in the years 1 to 9999"))
+    }
+}

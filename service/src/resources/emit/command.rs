@@ -1,0 +1,164 @@
+//! `wakeq events emit`.
+
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::value::RawValue;
+
+use crate::cli::Context;
+use crate::cli::arguments::{self, Target};
+use crate::cli::client::{Client, Request};
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg};
+use crate::resources::emit::wire::{Emitted, EmittedBatch, NewChange, NewEvent};
+use crate::resources::log::wire::{Logged, StreamName};
+use wakeq::{CanvasId, Event, EventId, Name, ObjectKey, StreamId, Timestamp};
+
+#[derive(Args)]
+pub(crate) struct Emit {
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
+    /// The value, as JSON
+    #[arg(default_value = "null", value_parser = json)]
+    value: String,
+    /// The handler's modifier [default: _]
+    #[arg(long)]
+    modifier: Option<Name>,
+    /// Run after this delay (30s, 5m, 2days)
+    #[arg(long, value_parser = humantime::parse_duration, conflicts_with = "at")]
+    after: Option<Duration>,
+    /// Run at this time (2030-01-31T08:00:00Z)
+    #[arg(long, value_parser = arguments::timestamp)]
+    at: Option<Timestamp>,
+    /// An id that you choose, unique on the canvas: emitting it again within 7 days adds nothing
+    #[arg(long, value_parser = arguments::event_id)]
+    id: Option<EventId>,
+    /// The object of the event: it runs after all earlier events on the object for the same handler
+    #[arg(long, value_name = "OBJECT")]
+    on: Option<ObjectKey>,
+    /// The new state of the object, as JSON, set in the same transaction
+    #[arg(long, value_parser = json, requires = "on")]
+    state: Option<String>,
+    /// Another event on the object, right after this one in the same transaction; repeatable
+    #[arg(long, value_name = "HANDLER[=VALUE]", value_parser = subevent, requires = "on")]
+    and: Vec<Subevent>,
+    /// Only for the registered queues that match; the handler does not receive it
+    #[arg(long)]
+    only_to_queues: bool,
+    /// Also append it to the log in the same transaction: to this stream, or by default to the
+    /// stream of its address
+    #[arg(long, value_name = "CATEGORY/STREAM", num_args = 0..=1, default_missing_value = "", require_equals = true, value_parser = logged)]
+    logged: Option<Logged>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// Checks that a value is JSON, which it often no longer is after the shell has processed it.
+pub(crate) fn json(text: &str) -> Result<String, String> {
+    match Event::from_json("any", text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => {
+            let detail =
+                std::error::Error::source(&error).map(|cause| format!(" ({cause})")).unwrap_or_default();
+            Err(format!("{error}{detail}; examples: '\"text\"' or '{{\"a\":1}}'"))
+        }
+    }
+}
+
+/// An event that accompanies the main one.
+#[derive(Clone)]
+struct Subevent {
+    target: Target,
+    /// As JSON.
+    value: String,
+}
+
+fn subevent(text: &str) -> Result<Subevent, String> {
+    let (target, value) = text.split_once('=').unwrap_or((text, "null"));
+    let target = target.parse().map_err(|error| format!("{error}"))?;
+    Ok(Subevent { target, value: json(value)? })
+}
+
+impl Subevent {
+    fn event(self) -> anyhow::Result<NewEvent> {
+        let Target { handler, modifier } = self.target;
+        Ok(NewEvent {
+            module: Some(handler.module.to_string()),
+            name: handler.name.to_string(),
+            modifier: modifier.map(|modifier| modifier.to_string()),
+            value: Some(raw(&self.value)?),
+            ..NewEvent::default()
+        })
+    }
+}
+
+/// Empty, or a stream.
+fn logged(text: &str) -> Result<Logged, String> {
+    if text.is_empty() {
+        return Ok(Logged::ByAddress(true));
+    }
+    let (category, stream) = text.split_once('/').ok_or("a stream is written as CATEGORY/STREAM")?;
+    StreamId::new(CanvasId::DEFAULT, category, stream).map_err(|error| error.to_string())?;
+    Ok(Logged::In(StreamName { category: category.to_owned(), stream: stream.to_owned() }))
+}
+
+fn raw(json: &str) -> anyhow::Result<Box<RawValue>> {
+    Ok(RawValue::from_string(json.trim().to_owned())?)
+}
+
+impl Emit {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let Target { handler, modifier } = self.handler;
+        if modifier.is_some() && self.modifier.is_some() {
+            return Err(
+                Failure::Usage("give the modifier once: MODULE/name/modifier, or --modifier".into()).into()
+            );
+        }
+        let event = NewEvent {
+            module: Some(handler.module.to_string()),
+            name: handler.name.to_string(),
+            modifier: modifier.or(self.modifier).map(|modifier| modifier.to_string()),
+            value: Some(raw(&self.value)?),
+            id: self.id.map(|id| id.0),
+            delay_until: self.at,
+            delay_s: self.after.map(|delay| delay.as_secs_f64()),
+            object: self.on.as_ref().map(ObjectKey::to_string),
+            only_queues: self.only_to_queues,
+            logged: self.logged,
+        };
+        let client = context.client().await?;
+        match self.on {
+            Some(object) if self.state.is_some() || !self.and.is_empty() => {
+                let subevents = self.and.into_iter().map(Subevent::event).collect::<anyhow::Result<_>>()?;
+                let state = self.state.as_deref().map(raw).transpose()?;
+                let emitted = client.change(&object, NewChange { main: event, subevents, state }).await?;
+                self.json.print(&emitted, |emitted| emitted.events.iter().try_for_each(print))
+            }
+            Some(_) | None => self.json.print(&client.emit(event).await?, print),
+        }
+    }
+}
+
+fn print(emitted: &Emitted) -> anyhow::Result<()> {
+    let note = if emitted.duplicate { "  (emitted before: nothing added)" } else { "" };
+    let link = emitted.link.map(|link| format!("  (link {} after {})", link.id, link.prev));
+    let copies = match emitted.copies {
+        0 => String::new(),
+        copies => format!("  (copied into {})", show::count(copies.into(), "queue")),
+    };
+    show::line(format_args!("{}{note}{}{copies}", emitted.id, link.unwrap_or_default()))
+}
+
+impl Client {
+    /// Can be repeated if the answer is lost.
+    pub(crate) async fn emit(&self, new: NewEvent) -> anyhow::Result<Emitted> {
+        self.call(Request::post(&["events"]).body(&new)?.repeatable()).await
+    }
+
+    /// Emits events on an object, and sets its state if one is given. Can be repeated like
+    /// [`Self::emit`].
+    pub(crate) async fn change(&self, object: &ObjectKey, change: NewChange) -> anyhow::Result<EmittedBatch> {
+        let request = Request::post(&["objects", object.as_str(), "events"]).body(&change)?;
+        self.call(request.repeatable()).await
+    }
+}

@@ -1,0 +1,140 @@
+//! Entities: list, show, send to, erase, and report progress.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use uuid::Uuid;
+
+use crate::http::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::problem::{Details, Problem};
+use crate::http::{Api, paging};
+use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
+use crate::resources::wire::List;
+use wakeq::EventId;
+use wakeq_streams::EntityCursor;
+
+/// Which page of the entities to return.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct EntitiesQuery {
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 501)]
+    cursor: Option<String>,
+}
+
+/// List the entities of a type
+///
+/// By id, without their states.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}", operation_id = "list_entities", tag = "entities",
+    params(EntitiesQuery),
+    responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityTypePath(entity_type): EntityTypePath,
+    Parameters(query): Parameters<EntitiesQuery>,
+) -> Result<Json<List<EntitySummary>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<EntityCursor>).transpose();
+    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
+}
+
+/// Show an entity
+///
+/// Its state and its version, as they were committed.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
+    responses((status = 200, description = "The entity", body = Entity)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+) -> Result<Json<Entity>, Problem> {
+    let (entity, canvas) = (path.on(caller.canvas), caller.canvas);
+    let shown = api.entities.show(&entity).await?.ok_or_else(|| {
+        Problem::missing(format!("there is no entity {entity} on canvas {canvas}: no event of it was stored"))
+    })?;
+    Ok(Json(shown.into()))
+}
+
+/// The id of an erasure.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ErasureQuery {
+    /// An id that you choose: repeating the erasure with it erases nothing sent since, until 7 days
+    /// after it was done.
+    id: Option<Uuid>,
+}
+
+/// Erase an entity
+///
+/// Permanently erases everything stored about the entity up to now. The entity need not exist.
+///
+/// The response is sent when the erasure is in the inbox, behind earlier events;
+/// `entities/status/{id}` reports `completed` when it is done. Events sent after it start the
+/// entity anew. The audit log records it as `erase-entity`.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
+    params(ErasureQuery), responses(
+    (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
+    (status = 409, description = "The `id` belongs to another event (`id-taken`)",
+        body = Details<'static>, content_type = "application/problem+json")))]
+pub(crate) async fn erase(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+    Parameters(query): Parameters<ErasureQuery>,
+) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+    let sent = api.entities.erase(&path.on(caller.canvas), query.id.map(EventId), &caller.actor()).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent.into())))
+}
+
+/// Send an event to an entity
+///
+/// The entity need not exist yet. The response is sent when the event is in the inbox;
+/// `entities/status/{id}` reports its outcome, and the handler in `reply_to` receives it. An event
+/// that was sent before, with an `id` that you chose, is not applied twice.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
+    request_body = NewEntityEvent, responses(
+    (status = 202, description = "The event is in the inbox", body = SentToEntity),
+    (status = 409,
+        description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)",
+        body = Details<'static>, content_type = "application/problem+json"),
+    (status = 413, description = "The body or the payload is too large",
+        body = Details<'static>, content_type = "application/problem+json")))]
+pub(crate) async fn send(
+    State(api): State<Api>,
+    caller: Caller,
+    EntityPath(path): EntityPath,
+    body::Json(event): body::Json<NewEntityEvent>,
+) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
+    let sent = api.entities.send(&path.on(caller.canvas), event.read()?).await?;
+    Ok((StatusCode::ACCEPTED, Json(sent.into())))
+}
+
+/// Show the outcome of an event that was sent to an entity
+///
+/// With a correlation id, shows the outcome of all its events. Outcomes are remembered for 7 days,
+/// unless the deployment sets another time.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
+    responses((status = 200, description = "The outcome so far", body = EntityProgress)))]
+pub(crate) async fn status(
+    State(api): State<Api>,
+    caller: Caller,
+    EventPath(id): EventPath,
+) -> Result<Json<EntityProgress>, Problem> {
+    let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(|| {
+        let canvas = caller.canvas;
+        Problem::missing(format!(
+            "{id} is unknown on canvas {canvas}: it was never sent, or was sent too long ago"
+        ))
+    })?;
+    Ok(Json(progress.into()))
+}

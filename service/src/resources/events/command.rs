@@ -1,0 +1,190 @@
+//! `wakeq events`: list, cancel and hurry events. Emitting and showing are in files of their own.
+
+pub(crate) mod event;
+
+use clap::{Args, Subcommand};
+
+use crate::cli::Context;
+use crate::cli::arguments::{self, HandlerName, ListArgs, Page};
+use crate::cli::client::{Client, Request};
+use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::table::Table;
+use crate::resources::emit::command::Emit;
+use crate::resources::events::command::event::{Explain, Show, state_word};
+use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent};
+use crate::resources::queues::wire::Copied;
+use crate::resources::wire::List;
+use wakeq::{CheckResult, EventId, Name};
+
+#[derive(Args)]
+pub(crate) struct Events {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Emit an event, and print its id
+    Emit(Emit),
+    /// List events that have not ended, by handler and by when they are due
+    List(ListEvents),
+    /// Show an event: why it is not running, and its value
+    Show(Show),
+    /// Explain why an event is not running, and what happens next
+    Explain(Explain),
+    /// Delete a waiting event
+    Cancel(Cancel),
+    /// Make a waiting event due at once; a rule on its handler still holds it
+    RunNow(RunNow),
+}
+
+#[derive(Args)]
+struct ListEvents {
+    /// Only events of this handler: its name, or MODULE/name
+    #[arg(long)]
+    handler: Option<HandlerName>,
+    /// Only events in this state: ready, behind, halted, held, delayed, running,
+    /// paused or blocked
+    #[arg(long, value_parser = state)]
+    state: Option<CheckResult>,
+    /// Only events that this worker has claimed
+    #[arg(long, value_name = "NAME")]
+    worker: Option<Name>,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Cancel {
+    /// The event's id, or the id chosen for it when it was emitted
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    /// Show what would be deleted, without deleting it
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct RunNow {
+    /// The event's id, or the id chosen for it when it was emitted
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+fn state(text: &str) -> Result<CheckResult, &'static str> {
+    CheckResult::parse(text)
+        .ok_or("a state is ready, behind, halted, held, delayed, running, paused or blocked")
+}
+
+impl Events {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Emit(command) => command.run(context).await,
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Explain(command) => command.run(context).await,
+            Verb::Cancel(command) => command.run(context).await,
+            Verb::RunNow(command) => command.run(context).await,
+        }
+    }
+}
+
+impl ListEvents {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let client = context.client().await?;
+        let which = WhichEvents { handler: self.handler, state: self.state, worker: self.worker };
+        let list = self.list.gather(async |page| client.events(&which, page).await).await?;
+        self.json.print_list(&list, |events| {
+            let mut table = Table::new(["EVENT", "STATE", "DUE", ">RETRIES", ">LOSSES", "HANDLER"]);
+            events.iter().for_each(|event| table.row(row(event)));
+            table.print("no events")
+        })
+    }
+}
+
+fn row(event: &EventSummary) -> [String; 6] {
+    let EventSummary { module, name, modifier, .. } = event;
+    [
+        event.id.to_string(),
+        state_word(event.state).to_owned(),
+        moment(event.delay_until),
+        event.retries.to_string(),
+        event.losses.to_string(),
+        format!("{module}/{name}/{modifier}{}", in_queue(event.copy_of.as_ref())),
+    ]
+}
+
+/// The queue that a copy is in, to be shown after its handler.
+pub(crate) fn in_queue(copy: Option<&Copied>) -> String {
+    copy.map(|copy| format!(" in {}", copy.queue)).unwrap_or_default()
+}
+
+impl Cancel {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (client, id) = (context.client().await?, self.id);
+        if self.dry_run {
+            let event = client.event(id, false).await?;
+            return self.json.print(&event, |event| {
+                let state = state_word(event.state);
+                let deleted = match event.is_waiting() {
+                    true => "would be deleted",
+                    false => "would stay as it is",
+                };
+                show::line(format_args!("{id} is {state}: it {deleted}"))
+            });
+        }
+        client.cancel(id).await?;
+        self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} cancelled")))
+    }
+}
+
+impl RunNow {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let id = self.id;
+        context.client().await?.run_now(id).await?;
+        self.json.print(&TheEvent { id: id.0 }, |_| show::line(format_args!("{id} is due now")))
+    }
+}
+
+/// The events to list.
+pub(crate) struct WhichEvents {
+    pub(crate) handler: Option<HandlerName>,
+    pub(crate) state: Option<CheckResult>,
+    pub(crate) worker: Option<Name>,
+}
+
+impl Client {
+    pub(crate) async fn events(&self, which: &WhichEvents, page: Page) -> anyhow::Result<List<EventSummary>> {
+        let handler = which.handler.as_ref();
+        let request = Request::get(&["events"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name))
+            .query("state", which.state.map(|state| state.as_str()))
+            .query("worker", which.worker.as_ref())
+            .page(page);
+        self.call(request).await
+    }
+
+    /// What is known of an event; its value only if requested.
+    pub(crate) async fn event(&self, id: EventId, value: bool) -> anyhow::Result<EventDetail> {
+        let view = value.then_some("full");
+        self.call(Request::get(&["events", &id.to_string()]).query("view", view)).await
+    }
+
+    pub(crate) async fn cancel(&self, id: EventId) -> anyhow::Result<()> {
+        let done: TheEvent =
+            self.call(Request::post(&["events", &id.to_string(), "cancel"]).silent()).await?;
+        self.same(done, id)
+    }
+
+    pub(crate) async fn run_now(&self, id: EventId) -> anyhow::Result<()> {
+        let done: TheEvent = self.call(Request::post(&["events", &id.to_string(), "run-now"])).await?;
+        self.same(done, id)
+    }
+}

@@ -1,0 +1,131 @@
+//! `wakeq events show` and `explain`: what is known of one event.
+
+use clap::Args;
+
+use crate::cli::Context;
+use crate::cli::arguments;
+use crate::cli::show::{JsonArg, field, moment, rule};
+use crate::cli::value;
+use crate::resources::events::wire::{EventDetail, EventState};
+use crate::resources::objects::wire::Place;
+use crate::resources::queues::wire::Copied;
+use wakeq::EventId;
+
+#[derive(Args)]
+pub(crate) struct Show {
+    /// The event's id, or the id chosen for it when it was emitted
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    /// Show the whole value
+    #[arg(long)]
+    full: bool,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+pub(crate) struct Explain {
+    /// The event's id, or the id chosen for it when it was emitted
+    #[arg(value_parser = arguments::event_id)]
+    id: EventId,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Show {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let event = context.client().await?.event(self.id, true).await?;
+        self.json.print(&event, |event| {
+            print(event)?;
+            match &event.value {
+                Some(value) => field("value", value::pretty(value.get(), self.full)),
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+impl Explain {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let event = context.client().await?.event(self.id, false).await?;
+        self.json.print(&event, print)
+    }
+}
+
+fn print(event: &EventDetail) -> anyhow::Result<()> {
+    field("event", event.id)?;
+    if let (Some(module), Some(name), Some(modifier)) = (&event.module, &event.name, &event.modifier) {
+        field("handler", format_args!("{module}/{name}/{modifier}"))?;
+    }
+    if let Some(place) = &event.place {
+        let Place { object, id, prev } = place;
+        field("object", format_args!("{object}, link {id} after {prev}"))?;
+    }
+    if let Some(Copied { queue, origin }) = &event.copy_of {
+        field("copy", format_args!("in queue {queue}, of {origin}"))?;
+    }
+    field("emitted", moment(event.enqueued_at))?;
+    field("state", state(event))?;
+    if let Some(worker) = &event.worker {
+        field("worker", worker)?;
+    }
+    if let Some(until) = event.until {
+        field("until", moment(until))?;
+    }
+    if let Some(standing) = &event.rule {
+        field("rule", rule(standing))?;
+    }
+    if event.state != EventState::Gone {
+        let failed = if event.state == EventState::Dead { "retries" } else { "failed" };
+        field(
+            "attempts",
+            format_args!("{} {failed}, {} lost with their workers", event.retries, event.losses),
+        )?;
+    }
+    if let Some(error) = &event.last_error {
+        field("error", error)?;
+    }
+    if let Some(since) = event.unknown_since {
+        field("unknown", format_args!("a worker has had no handler for it since {}", moment(since)))?;
+    }
+    if let Some(target) = &event.target {
+        field("target", target)?;
+    }
+    if let (Some(first), Some(link)) = (event.first, event.first_link) {
+        field("first", format_args!("{first}, link {}", link.id))?;
+    }
+    field("next", next(event))
+}
+
+/// The state as a word, since when, and the state machine's outcome.
+fn state(event: &EventDetail) -> String {
+    let since = event.since.map(|since| format!(" since {}", moment(since))).unwrap_or_default();
+    let outcome = event.outcome.as_ref().or(event.cause.as_ref());
+    let outcome = outcome.map(|outcome| format!("  ({outcome})")).unwrap_or_default();
+    format!("{}{since}{outcome}", state_word(event.state))
+}
+
+fn next(event: &EventDetail) -> String {
+    let again = match (event.state, event.notify_at) {
+        (EventState::Dead, _) => format!(" (`wakeq dead redrive --id {}`)", event.id),
+        (_, Some(at)) => format!("; woken again at {}", moment(at)),
+        (_, None) => String::new(),
+    };
+    format!("{}{again}", event.next)
+}
+
+/// The API's word for a state.
+pub(crate) fn state_word(state: EventState) -> &'static str {
+    match state {
+        EventState::Ready => "ready",
+        EventState::Behind => "behind",
+        EventState::Halted => "halted",
+        EventState::Held => "held",
+        EventState::Delayed => "delayed",
+        EventState::Running => "running",
+        EventState::Paused => "paused",
+        EventState::Blocked => "blocked",
+        EventState::Dead => "dead",
+        EventState::Gone => "gone",
+    }
+}

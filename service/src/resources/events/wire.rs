@@ -1,0 +1,329 @@
+//! Events, singly and in lists.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::resources::handlers::wire::Rule;
+use crate::resources::objects::wire::{Link, Place};
+use crate::resources::queues::wire::Copied;
+use wakeq::{CheckResult, EventId, Explanation, LiveEvent, RuleKind};
+
+/// An event in a list.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct EventSummary {
+    pub(crate) id: Uuid,
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "send-email")]
+    pub(crate) name: String,
+    #[schema(example = "_")]
+    pub(crate) modifier: String,
+    pub(crate) state: EventState,
+    /// When the event was emitted.
+    pub(crate) enqueued_at: DateTime<Utc>,
+    /// When the event is due.
+    pub(crate) delay_until: DateTime<Utc>,
+    /// Failed attempts.
+    #[schema(minimum = 0)]
+    pub(crate) retries: i32,
+    /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
+    /// expired.
+    #[schema(minimum = 0)]
+    pub(crate) losses: i32,
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
+    /// The event's object, and its link there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
+    /// If it is a copy in a registered queue: the queue, and the event it was copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_of: Option<Copied>,
+}
+
+/// What an event waits for, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum EventState {
+    /// Due, and free to run.
+    Ready,
+    /// Waiting for an earlier event of its object to end.
+    Behind,
+    /// Its object is halted by a dead event.
+    Halted,
+    /// Its canvas receives nothing from the queue now: it is paused there, or at its in-flight
+    /// limit.
+    Held,
+    /// Not due yet.
+    Delayed,
+    /// Running on a worker.
+    Running,
+    /// Due, and held by a pause.
+    Paused,
+    /// Due, and held by a block.
+    Blocked,
+    /// No longer retried, and kept.
+    Dead,
+    /// Completed, cancelled or purged; known because its chosen id is remembered.
+    Gone,
+}
+
+/// What an event that has not ended waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum WaitingState {
+    Ready,
+    Behind,
+    Halted,
+    Held,
+    Delayed,
+    Running,
+    Paused,
+    Blocked,
+}
+
+impl From<WaitingState> for CheckResult {
+    fn from(state: WaitingState) -> Self {
+        match state {
+            WaitingState::Ready => Self::Ready,
+            WaitingState::Behind => Self::Behind,
+            WaitingState::Halted => Self::Halted,
+            WaitingState::Held => Self::FacetHeld,
+            WaitingState::Delayed => Self::Delayed,
+            WaitingState::Running => Self::Running,
+            WaitingState::Paused => Self::Held(RuleKind::Pause),
+            WaitingState::Blocked => Self::Held(RuleKind::Block),
+        }
+    }
+}
+
+/// An event, and why it is not running.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct EventDetail {
+    pub(crate) id: Uuid,
+    pub(crate) state: EventState,
+    /// The state in the terms of the state machine.
+    #[schema(example = "RulePaused")]
+    pub(crate) outcome: Option<String>,
+    /// Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
+    /// or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
+    pub(crate) cause: Option<String>,
+    /// Since when the event has been in this state.
+    pub(crate) since: Option<DateTime<Utc>>,
+    /// Until when the event stays in this state, if known.
+    pub(crate) until: Option<DateTime<Utc>>,
+    /// What happens next, as a sentence.
+    #[schema(example = "is woken when the handler is unpaused")]
+    pub(crate) next: String,
+    #[schema(example = "WORKER")]
+    pub(crate) module: Option<String>,
+    #[schema(example = "send-email")]
+    pub(crate) name: Option<String>,
+    #[schema(example = "_")]
+    pub(crate) modifier: Option<String>,
+    /// When the event was emitted.
+    pub(crate) enqueued_at: DateTime<Utc>,
+    /// When the event is due.
+    pub(crate) delay_until: Option<DateTime<Utc>>,
+    /// When its notification is published again if nothing else happens; null while a rule holds
+    /// the event.
+    pub(crate) notify_at: Option<DateTime<Utc>>,
+    /// The rule that holds the event.
+    pub(crate) rule: Option<Rule>,
+    /// Failed attempts.
+    #[schema(minimum = 0)]
+    pub(crate) retries: i32,
+    /// Claims that were lost because a worker died or stalled; for a pulled copy, leases that
+    /// expired.
+    #[schema(minimum = 0)]
+    pub(crate) losses: i32,
+    /// The worker that has claimed the event; omitted for a copy that is leased over HTTP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(example = "orders-6d4cf-x7k2p-1f0c5a9e")]
+    pub(crate) worker: Option<String>,
+    /// The last error of its handler.
+    pub(crate) last_error: Option<String>,
+    /// Since when a worker has known no handler for the event.
+    pub(crate) unknown_since: Option<DateTime<Utc>>,
+    /// The URL of its handler, if that is an HTTP target.
+    #[schema(example = "https://mail.example/events")]
+    pub(crate) target: Option<String>,
+    /// The W3C trace context of the emit.
+    pub(crate) traceparent: Option<String>,
+    /// The event's object, and its link there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) place: Option<Place>,
+    /// If it is a copy in a registered queue: the queue, and the event it was copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) copy_of: Option<Copied>,
+    /// The first remaining event of its object for the same handler, if it waits for that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first: Option<Uuid>,
+    /// The link of that event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) first_link: Option<Link>,
+    /// The value that was emitted, verbatim; only with `view=full`.
+    #[serde(default, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Value)]
+    pub(crate) value: Option<Box<RawValue>>,
+}
+
+/// Keeps a value of `null` apart from a missing value.
+fn even_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Box<RawValue>>, D::Error> {
+    Box::deserialize(deserializer).map(Some)
+}
+
+/// The event that a request acted on.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct TheEvent {
+    pub(crate) id: Uuid,
+}
+
+impl From<CheckResult> for EventState {
+    fn from(state: CheckResult) -> Self {
+        match state {
+            CheckResult::Ready => Self::Ready,
+            CheckResult::Behind => Self::Behind,
+            CheckResult::Halted => Self::Halted,
+            CheckResult::FacetHeld => Self::Held,
+            CheckResult::Delayed => Self::Delayed,
+            CheckResult::Running => Self::Running,
+            CheckResult::Held(RuleKind::Pause) => Self::Paused,
+            CheckResult::Held(RuleKind::Block) => Self::Blocked,
+        }
+    }
+}
+
+impl From<wakeq::EventSummary> for EventSummary {
+    fn from(event: wakeq::EventSummary) -> Self {
+        Self {
+            id: event.id.0,
+            module: event.address.scope.module.to_string(),
+            name: event.address.scope.name.to_string(),
+            modifier: event.address.modifier.to_string(),
+            state: event.state.into(),
+            enqueued_at: event.enqueued_at,
+            delay_until: event.delay_until,
+            retries: event.retries,
+            losses: event.losses,
+            worker: event.worker.as_ref().map(ToString::to_string),
+            place: event.place.map(Place::from),
+            copy_of: event.copy_of.map(Copied::from),
+        }
+    }
+}
+
+impl EventDetail {
+    /// What is known of an event, without its value; `None` if it does not exist.
+    pub(crate) fn of(explanation: Explanation) -> Option<Self> {
+        match explanation {
+            Explanation::Live(live) => Some(Self::of_live(*live)),
+            Explanation::Dead(dead) => Some(Self::of_dead(*dead)),
+            Explanation::Gone { id, emitted_at } => Some(Self::of_gone(id, emitted_at)),
+            Explanation::Unknown => None,
+        }
+    }
+
+    /// Whether the event has not ended and is not running.
+    pub(crate) fn is_waiting(&self) -> bool {
+        match self.state {
+            EventState::Ready
+            | EventState::Behind
+            | EventState::Halted
+            | EventState::Held
+            | EventState::Delayed
+            | EventState::Paused
+            | EventState::Blocked => true,
+            EventState::Running | EventState::Dead | EventState::Gone => false,
+        }
+    }
+
+    fn of_live(live: LiveEvent) -> Self {
+        let next = live.next().to_owned();
+        Self {
+            state: live.state.into(),
+            outcome: Some(live.state.outcome().to_string()),
+            since: Some(live.since),
+            until: live.until,
+            next,
+            module: Some(live.address.scope.module.to_string()),
+            name: Some(live.address.scope.name.to_string()),
+            modifier: Some(live.address.modifier.to_string()),
+            delay_until: Some(live.delay_until),
+            notify_at: live.notify_at,
+            rule: live.rule.map(Rule::from),
+            retries: live.retries,
+            losses: live.losses,
+            worker: live.worker.as_ref().map(ToString::to_string),
+            last_error: live.last_error,
+            unknown_since: live.unknown_since,
+            target: live.target,
+            traceparent: live.traceparent,
+            place: live.place.map(Place::from),
+            copy_of: live.copy_of.map(Copied::from),
+            first: live.first.map(|(id, _)| id.0),
+            first_link: live.first.map(|(_, link)| link.into()),
+            ..Self::of_gone(live.id, live.enqueued_at)
+        }
+    }
+
+    fn of_dead(dead: wakeq::DeadEvent) -> Self {
+        Self {
+            state: EventState::Dead,
+            cause: Some(dead.cause),
+            since: Some(dead.died_at),
+            next: if dead.halts {
+                "its object is halted by it: a redrive returns it to its place, a skip lets the \
+                 object's other events continue"
+            } else {
+                "is kept for a while; a redrive brings it back"
+            }
+            .to_owned(),
+            module: Some(dead.address.scope.module.to_string()),
+            name: Some(dead.address.scope.name.to_string()),
+            modifier: Some(dead.address.modifier.to_string()),
+            retries: dead.retries,
+            losses: dead.losses,
+            last_error: dead.last_error,
+            traceparent: dead.traceparent,
+            place: dead.place.map(Place::from),
+            copy_of: dead.copy_of.map(Copied::from),
+            ..Self::of_gone(dead.id, dead.enqueued_at)
+        }
+    }
+
+    fn of_gone(id: EventId, enqueued_at: DateTime<Utc>) -> Self {
+        Self {
+            id: id.0,
+            state: EventState::Gone,
+            outcome: None,
+            cause: None,
+            since: None,
+            until: None,
+            next: "nothing: it completed, or was cancelled or purged".to_owned(),
+            module: None,
+            name: None,
+            modifier: None,
+            enqueued_at,
+            delay_until: None,
+            notify_at: None,
+            rule: None,
+            retries: 0,
+            losses: 0,
+            worker: None,
+            last_error: None,
+            unknown_since: None,
+            target: None,
+            traceparent: None,
+            place: None,
+            copy_of: None,
+            first: None,
+            first_link: None,
+            value: None,
+        }
+    }
+}

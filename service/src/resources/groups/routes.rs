@@ -1,0 +1,170 @@
+//! Consumer groups: nodes, owners of sources, positions, resets and dead events. All of it concerns
+//! the events of every canvas.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::Api;
+use crate::http::body::{self, GroupPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::paging;
+use crate::http::problem::{Details, Problem};
+use crate::resources::dead_events::routes::storable;
+use crate::resources::groups::wire::{
+    Group, GroupDead, GroupNodes, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup,
+    ResetRequest,
+};
+use crate::resources::wire::List;
+use wakeq::EventSource;
+use wakeq_streams::GroupDeadCursor;
+
+/// List the nodes with subscribers, and the coordinator
+#[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",
+    responses((status = 200, description = "All nodes", body = GroupNodes)))]
+pub(crate) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<GroupNodes>, Problem> {
+    Ok(Json(api.groups.group_nodes().await?.into()))
+}
+
+/// List the consumer groups
+///
+/// By name, with their lag.
+#[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
+    responses((status = 200, description = "All groups", body = List<GroupSummary>)))]
+pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<GroupSummary>>, Problem> {
+    let groups = api.groups.groups().await?;
+    Ok(Json(List::whole(groups.into_iter().map(GroupSummary::from).collect())))
+}
+
+/// Show a consumer group
+///
+/// Its subscribers, and the owner, position and lag of each source.
+#[utoipa::path(get, path = "/v1/admin/groups/{group}", operation_id = "show_group", tag = "groups",
+    responses((status = 200, description = "The group", body = Group)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    _: Caller,
+    GroupPath(name): GroupPath,
+) -> Result<Json<Group>, Problem> {
+    Ok(Json(api.groups.group(&name).await?.into()))
+}
+
+/// Reset a group's position in the log
+///
+/// Its consumers notice, and resume from there.
+#[utoipa::path(post, path = "/v1/admin/groups/{group}/reset", operation_id = "reset_group", tag = "groups",
+    request_body = ResetRequest, responses(
+    (status = 200, description = "The positions were reset", body = ResetGroup),
+    (status = 400,
+        description = "The position is not in the log, or the source is not one of the group",
+        body = Details,
+        content_type = "application/problem+json")))]
+pub(crate) async fn reset(
+    State(api): State<Api>,
+    caller: Caller,
+    GroupPath(name): GroupPath,
+    body::Json(request): body::Json<ResetRequest>,
+) -> Result<Json<ResetGroup>, Problem> {
+    let (source, to) = request.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+    let reset = api.groups.reset_group(&name, source.as_ref(), to, &caller.actor()).await?;
+    Ok(Json(reset.into()))
+}
+
+/// Retry a group's unhealthy members and waiting sources
+///
+/// The members notice with their next heartbeat.
+#[utoipa::path(post, path = "/v1/admin/groups/{group}/recover", operation_id = "recover_group", tag = "groups",
+    responses((status = 202, description = "The members will retry")))]
+pub(crate) async fn recover(
+    State(api): State<Api>,
+    caller: Caller,
+    GroupPath(name): GroupPath,
+) -> Result<StatusCode, Problem> {
+    api.groups.recover_group(&name, &caller.actor()).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// What to remove of a group.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemoveQuery {
+    /// Only the position in this source. Default: the whole group.
+    #[param(example = "category/companies/3-of-f", max_length = 700)]
+    source: Option<String>,
+}
+
+/// Remove a consumer group without subscribers
+///
+/// Its positions and pins are removed with it, so that they no longer retain the log.
+#[utoipa::path(delete, path = "/v1/admin/groups/{group}", operation_id = "remove_group", tag = "groups",
+    params(RemoveQuery), responses(
+    (status = 200, description = "The group, or its position in the source, was removed",
+        body = RemoveGroup),
+    (status = 400, description = "The source is not valid, or not one of the group", body = Details,
+        content_type = "application/problem+json"),
+    (status = 409, description = "The group is in use",
+        body = Details, content_type = "application/problem+json")))]
+pub(crate) async fn remove(
+    State(api): State<Api>,
+    caller: Caller,
+    GroupPath(name): GroupPath,
+    Parameters(query): Parameters<RemoveQuery>,
+) -> Result<Json<RemoveGroup>, Problem> {
+    let source = query.source.as_deref().map(str::parse::<EventSource>).transpose();
+    let source = source.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(Json(api.groups.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
+}
+
+/// Which page of a group's dead events to return.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GroupDeadQuery {
+    /// Maximum number of items. Default 100. A page has at most 4 MiB, or a single item.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 721)]
+    cursor: Option<String>,
+}
+
+/// List a group's dead events
+///
+/// Latest in the log first: the events that the group skipped, and the dead events of an entity
+/// type.
+#[utoipa::path(get, path = "/v1/admin/groups/{group}/dead", operation_id = "list_group_dead", tag = "groups",
+    params(GroupDeadQuery),
+    responses((status = 200, description = "A page of dead events", body = List<GroupDead>)))]
+pub(crate) async fn dead(
+    State(api): State<Api>,
+    _: Caller,
+    GroupPath(name): GroupPath,
+    Parameters(query): Parameters<GroupDeadQuery>,
+) -> Result<Json<List<GroupDead>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
+    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(Json(api.groups.group_dead(&name, after.as_ref(), limit).await?.into()))
+}
+
+/// Redrive a group's dead events
+///
+/// One event, or all. The owners of their sources retry them.
+#[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
+    request_body = RedriveGroup, responses(
+    (status = 200, description = "The events will be retried", body = RedrivenGroup),
+    (status = 400, description = "The events belong to entities: send them to those again",
+        body = Details,
+        content_type = "application/problem+json")))]
+pub(crate) async fn redrive(
+    State(api): State<Api>,
+    caller: Caller,
+    GroupPath(name): GroupPath,
+    body::Json(request): body::Json<RedriveGroup>,
+) -> Result<Json<RedrivenGroup>, Problem> {
+    let before = request.before.map(storable).transpose()?;
+    Ok(Json(api.groups.redrive_group(&name, request.seq, before, &caller.actor()).await?.into()))
+}

@@ -1,0 +1,118 @@
+//! `wakeq stats`, also known as `wakeq handlers list`: all handlers with events, rules or targets,
+//! once or repeatedly.
+
+use std::io::IsTerminal;
+use std::time::{Duration, SystemTime};
+
+use clap::Args;
+
+use crate::cli::Context;
+use crate::cli::arguments::HandlerName;
+use crate::cli::client::Client;
+use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::table::Table;
+use crate::resources::handlers::wire::Handler;
+use crate::resources::targets::wire::Target;
+use crate::resources::wire::List;
+use wakeq::Timestamp;
+
+/// Clears the terminal, and moves the cursor to its top.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+#[derive(Args)]
+pub(crate) struct Stats {
+    /// Only this handler: its name, or MODULE/name
+    handler: Option<HandlerName>,
+    /// Refresh it every SECONDS (2) until Ctrl-C
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2",
+          value_parser = clap::value_parser!(u64).range(1..=3600), conflicts_with = "json")]
+    watch: Option<u64>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Stats {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let client = context.client().await?;
+        match self.watch {
+            Some(seconds) => self.watch(&client, Duration::from_secs(seconds)).await,
+            None => self.json.print_list(&self.look(&client).await?, print),
+        }
+    }
+
+    async fn look(&self, client: &Client) -> anyhow::Result<List<Handler>> {
+        let Some(handler) = &self.handler else { return client.handlers().await };
+        let found = client.handler(handler).await?;
+        let is_there = !found.is_empty();
+        Ok(List::whole(is_there.then_some(found).into_iter().collect()))
+    }
+
+    /// Succeeds on Ctrl-C, and fails if a query fails. The time above the table is this machine's,
+    /// and is not compared with anything.
+    async fn watch(&self, client: &Client, period: Duration) -> anyhow::Result<()> {
+        let mut ticks = tokio::time::interval(period);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let looking = async {
+            loop {
+                ticks.tick().await;
+                let list = self.look(client).await?;
+                if std::io::stdout().is_terminal() {
+                    show::raw(CLEAR)?;
+                }
+                show::line(format_args!(
+                    "{}, every {}",
+                    moment(Timestamp::from(SystemTime::now())),
+                    humantime::format_duration(period)
+                ))?;
+                print(&list.items)?;
+            }
+        };
+        tokio::select! {
+            ended = looking => ended,
+            stopped = tokio::signal::ctrl_c() => Ok(stopped?),
+        }
+    }
+}
+
+fn print(handlers: &[Handler]) -> anyhow::Result<()> {
+    let mut table = Table::new(["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"]);
+    for handler in handlers {
+        let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
+        let [waiting, delayed, paused, running, dead] =
+            [waiting, delayed, paused, running, dead].map(ToString::to_string);
+        table.row([format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]);
+    }
+    table.print("no events, no rules, and no targets")
+}
+
+/// The rules in force, what else holds its events, and where they go.
+fn rules(handler: &Handler) -> String {
+    let standing = handler.rules.iter().map(show::rule);
+    let targets = handler.targets.iter().map(target);
+    let halted = halted(handler).map(|objects| format!("halted: {objects}"));
+    standing
+        .chain(halted)
+        .chain(handler.unknown_since.map(unknown))
+        .chain(targets)
+        .collect::<Vec<_>>()
+        .join("; ")
+}
+
+/// The number of objects that are halted for the handler, if any.
+pub(crate) fn halted(handler: &Handler) -> Option<String> {
+    let objects = u64::try_from(handler.halted).ok().filter(|objects| *objects > 0)?;
+    Some(show::count(objects, "object"))
+}
+
+/// In words, where events are sent.
+fn target(target: &Target) -> String {
+    match target.modifier.as_str() {
+        "_" => format!("sent to {}", target.url),
+        modifier => format!("{modifier} sent to {}", target.url),
+    }
+}
+
+/// In words, that some worker lacks the handler.
+pub(crate) fn unknown(since: Timestamp) -> String {
+    format!("some worker has lacked this handler, or one of its modifiers, since {}", moment(since))
+}

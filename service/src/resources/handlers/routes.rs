@@ -1,0 +1,169 @@
+//! Handlers: counts, depth, rules and purges.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::Api;
+use crate::http::body::{self, HandlerPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::problem::Problem;
+use crate::resources::dead_events::routes::storable;
+use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};
+use crate::resources::wire::List;
+use wakeq::{HandlerScope, Name};
+
+/// List the handlers of a canvas
+///
+/// Those that have events, rules or targets, with their counts.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
+    responses((status = 200, description = "At most 1,000 handlers, by name",
+        body = List<Handler>)))]
+pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Handler>>, Problem> {
+    let stats = api.admin.stats(caller.canvas, None).await?;
+    Ok(Json(List::whole(stats.into_iter().map(Handler::from).collect())))
+}
+
+/// Show a handler
+///
+/// Its counts, rules and targets. A handler without any has counts of 0.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "show_handler",
+    tag = "handlers", responses((status = 200, description = "The handler", body = Handler)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+) -> Result<Json<Handler>, Problem> {
+    let scope = caller.scope(handler);
+    let mut stats = api.admin.stats(caller.canvas, Some(&scope)).await?;
+    Ok(Json(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from)))
+}
+
+/// Pause a handler
+///
+/// Once the response is sent, no worker can claim an event of the handler; one that was claimed
+/// just before may still be starting. Pausing it again replaces the reason and the end.
+#[utoipa::path(put, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pause", operation_id = "pause_handler",
+    tag = "handlers", request_body = StopRequest, responses(
+    (status = 200, description = "The handler is paused", body = Stopped)))]
+pub(crate) async fn pause(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+    body::Json(stop): body::Json<StopRequest>,
+) -> Result<Json<Stopped>, Problem> {
+    let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
+    let stopped = api.admin.pause(&caller.scope(handler), &caller.actor(), &stop).await?;
+    Ok(Json(stopped.into()))
+}
+
+/// Lift a pause
+///
+/// Wakes the waiting events. A block stays in force, and the response says so.
+#[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pause",
+    operation_id = "unpause_handler", tag = "handlers", responses(
+    (status = 200, description = "The handler is not paused", body = Lifted)))]
+pub(crate) async fn unpause(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+) -> Result<Json<Lifted>, Problem> {
+    let lifted = api.admin.unpause(&caller.scope(handler), &caller.actor()).await?;
+    Ok(Json(lifted.into()))
+}
+
+/// Block a handler
+///
+/// Users of the handler can't lift a block.
+#[utoipa::path(put, path = "/v1/admin/canvases/{canvas}/handlers/{module}/{name}/block",
+    operation_id = "block_handler", tag = "admin", request_body = StopRequest, responses(
+    (status = 200, description = "The handler is blocked", body = Stopped)))]
+pub(crate) async fn block(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+    body::Json(stop): body::Json<StopRequest>,
+) -> Result<Json<Stopped>, Problem> {
+    let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
+    let stopped = api.admin.block(&caller.scope(handler), &caller.actor(), &stop).await?;
+    Ok(Json(stopped.into()))
+}
+
+/// Lift a block
+///
+/// Wakes the waiting events. A pause stays in force, and the response says so.
+#[utoipa::path(delete, path = "/v1/admin/canvases/{canvas}/handlers/{module}/{name}/block",
+    operation_id = "unblock_handler", tag = "admin", responses(
+    (status = 200, description = "The handler is not blocked", body = Lifted)))]
+pub(crate) async fn unblock(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+) -> Result<Json<Lifted>, Problem> {
+    let lifted = api.admin.unblock(&caller.scope(handler), &caller.actor()).await?;
+    Ok(Json(lifted.into()))
+}
+
+/// Purge a handler
+///
+/// Deletes all events of the handler that are not running. With `dry_run`, only counts them.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/purge", operation_id = "purge_handler",
+    tag = "handlers", request_body = PurgeRequest, responses(
+    (status = 200, description = "The events were deleted, or counted", body = Purged)))]
+pub(crate) async fn purge(
+    State(api): State<Api>,
+    caller: Caller,
+    handler: HandlerPath,
+    body::Json(request): body::Json<PurgeRequest>,
+) -> Result<Json<Purged>, Problem> {
+    let (before, counted) = (request.before.map(storable).transpose()?, request.only_counted());
+    let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), counted).await?;
+    Ok(Json(purged.into()))
+}
+
+/// Which events to count.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DepthQuery {
+    /// The handler's module; requires `name`. Default `WORKER`.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    module: Option<String>,
+    /// Only events of this handler.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    name: Option<String>,
+}
+
+/// Count the events that are due and free to run
+///
+/// For autoscalers: how many events could run now with more workers. Cheap, however many are
+/// waiting: counts up to 10,000, without events that a rule holds.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/depth", operation_id = "depth", tag = "handlers",
+    params(DepthQuery),
+    responses((status = 200, description = "The depth at present", body = Depth)))]
+pub(crate) async fn depth(
+    State(api): State<Api>,
+    caller: Caller,
+    Parameters(query): Parameters<DepthQuery>,
+) -> Result<Json<Depth>, Problem> {
+    let scope = scope(&caller, query.module.as_deref(), query.name.as_deref())?;
+    Ok(Json(api.admin.depth(caller.canvas, scope.as_ref()).await?.into()))
+}
+
+/// The handler that a query or a body names, if any.
+pub(crate) fn scope(
+    caller: &Caller,
+    module: Option<&str>,
+    name: Option<&str>,
+) -> Result<Option<HandlerScope>, Problem> {
+    let module = module.map(str::parse::<Name>).transpose()?;
+    match name {
+        Some(name) => {
+            let module = module.unwrap_or_else(Name::worker);
+            Ok(Some(HandlerScope { canvas: caller.canvas, module, name: name.parse()? }))
+        }
+        None if module.is_some() => Err(Problem::bad_request("`module` needs a `name` beside it")),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,155 @@
+//! Handlers: counts and rules.
+
+mod rules;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::resources::targets::wire::Target;
+pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
+use wakeq::{BULK_MAX, Bulk, HandlerScope, HandlerStats};
+
+/// A handler with all its modifiers: its events by state, and the rules in force.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Handler {
+    /// The handler's module, its event space.
+    #[schema(example = "WORKER")]
+    pub(crate) module: String,
+    #[schema(example = "send-email")]
+    pub(crate) name: String,
+    /// Events that are due and free to run.
+    #[schema(minimum = 0)]
+    pub(crate) waiting: i64,
+    /// Events that are not due yet.
+    #[schema(minimum = 0)]
+    pub(crate) delayed: i64,
+    /// Events that are due and held by a pause or a block.
+    #[schema(minimum = 0)]
+    pub(crate) paused: i64,
+    /// Events that are running on a worker.
+    #[schema(minimum = 0)]
+    pub(crate) running: i64,
+    /// Dead events, which are kept.
+    #[schema(minimum = 0)]
+    pub(crate) dead: i64,
+    /// Objects that are halted for the handler by a dead event.
+    #[serde(default)]
+    #[schema(minimum = 0)]
+    pub(crate) halted: i64,
+    /// Since when the oldest due event has been due.
+    pub(crate) oldest_due: Option<DateTime<Utc>>,
+    /// The rules in force, a block first.
+    pub(crate) rules: Vec<Rule>,
+    /// Since when a worker has had events for the handler without knowing it.
+    pub(crate) unknown_since: Option<DateTime<Utc>>,
+    /// The handler's HTTP targets, by modifier.
+    pub(crate) targets: Vec<Target>,
+}
+
+impl Handler {
+    /// A handler without any events, rules or targets.
+    pub(crate) fn empty(scope: &HandlerScope) -> Self {
+        Self {
+            module: scope.module.to_string(),
+            name: scope.name.to_string(),
+            waiting: 0,
+            delayed: 0,
+            paused: 0,
+            running: 0,
+            dead: 0,
+            halted: 0,
+            oldest_due: None,
+            rules: Vec::new(),
+            unknown_since: None,
+            targets: Vec::new(),
+        }
+    }
+
+    /// Whether it has no events, rules or targets.
+    pub(crate) fn is_empty(&self) -> bool {
+        [self.waiting, self.delayed, self.paused, self.running, self.dead, self.halted] == [0; 6]
+            && self.rules.is_empty()
+            && self.targets.is_empty()
+    }
+}
+
+/// How many events of a canvas or a handler could run now with more workers.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Depth {
+    /// Events that are due and free to run: not running, and not held by a rule. At most 10,000.
+    #[schema(minimum = 0, maximum = 10_000)]
+    pub(crate) depth: u64,
+    /// Whether there may be more.
+    pub(crate) capped: bool,
+    /// How long the oldest of them has been due, in seconds.
+    #[schema(minimum = 0)]
+    pub(crate) oldest_age_s: Option<f64>,
+}
+
+/// Which events of a handler to delete, except running ones.
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct PurgeRequest {
+    /// Only events emitted before this time. Default: the time of the request.
+    pub(crate) before: Option<DateTime<Utc>>,
+    /// Whether to only count the events.
+    pub(crate) dry_run: bool,
+    /// With `dry_run`: count at most this many events. Default 10,000.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 1_000_000)]
+    pub(crate) count_up_to: Option<u64>,
+}
+
+impl PurgeRequest {
+    /// Up to which number to count instead of changing anything; `None` without `dry_run`.
+    pub(crate) fn only_counted(&self) -> Option<u64> {
+        self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
+    }
+}
+
+/// The result of a purge.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub(crate) struct Purged {
+    /// Number of events deleted, at most 10,000 per request. With `dry_run`: number of events that
+    /// would be deleted, at most `count_up_to`.
+    #[schema(minimum = 0)]
+    pub(crate) purged: u64,
+    /// Whether there are more. To continue, repeat the request with `before` from this response.
+    pub(crate) more: bool,
+    /// Time on the database's clock before which all of these events were emitted. Repeating the
+    /// request with it leaves alone events that are emitted later.
+    pub(crate) before: Option<DateTime<Utc>>,
+}
+
+impl From<wakeq::Depth> for Depth {
+    fn from(depth: wakeq::Depth) -> Self {
+        let age = |due: DateTime<Utc>| (depth.now - due).to_std().unwrap_or_default().as_secs_f64();
+        Self { depth: depth.depth, capped: depth.capped, oldest_age_s: depth.oldest_due.map(age) }
+    }
+}
+
+impl From<(Bulk, DateTime<Utc>)> for Purged {
+    fn from((bulk, before): (Bulk, DateTime<Utc>)) -> Self {
+        Self { purged: bulk.count, more: bulk.more, before: Some(before) }
+    }
+}
+
+impl From<HandlerStats> for Handler {
+    fn from(stats: HandlerStats) -> Self {
+        Self {
+            module: stats.scope.module.to_string(),
+            name: stats.scope.name.to_string(),
+            waiting: stats.waiting,
+            delayed: stats.delayed,
+            paused: stats.paused,
+            running: stats.running,
+            dead: stats.dead,
+            halted: stats.halted,
+            oldest_due: stats.oldest_due,
+            rules: stats.rules.into_iter().map(Rule::from).collect(),
+            unknown_since: stats.unknown_since,
+            targets: stats.targets.into_iter().map(Target::from).collect(),
+        }
+    }
+}

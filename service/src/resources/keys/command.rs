@@ -1,0 +1,232 @@
+//! `wakeq keys`: create, list and revoke keys for the API.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+
+use crate::access::{
+    Access, AccessConfig, CredentialFilter, InvalidScope, KeyId, NewKey, Reach, read_scopes,
+};
+use crate::cli::Context;
+use crate::cli::arguments::{ListArgs, Page};
+use crate::cli::client::{Client, Request, ServerChoice};
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg, moment};
+use crate::cli::table::Table;
+use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
+use crate::resources::wire::List;
+
+#[derive(Args)]
+pub(crate) struct Keys {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Create a key and print it; it is shown only once
+    Create(Create),
+    /// List keys by their prefix, including revoked and expired ones
+    List(ListKeys),
+    /// Revoke a key; takes effect everywhere within a minute
+    Revoke(Revoke),
+}
+
+/// The canvas of the command, or every one.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct CanvasesArg {
+    /// For all canvases; requires direct database access
+    #[arg(long)]
+    all_canvases: bool,
+}
+
+/// The canvas of the command, or every one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Canvases {
+    One,
+    Every,
+}
+
+impl CanvasesArg {
+    pub(crate) fn canvases(self) -> Canvases {
+        if self.all_canvases { Canvases::Every } else { Canvases::One }
+    }
+}
+
+#[derive(Args)]
+struct Create {
+    /// Name of the holder; up to two live keys may share it, for rotation
+    #[arg(value_name = "NAME")]
+    holder: String,
+    /// A scope: emit, read, operate or admin; repeatable. Registering targets requires operate and
+    /// read, creating crons operate and emit. All but admin can be limited to handlers:
+    /// emit:WORKER/*, operate:WORKER/resize
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
+    scopes: Vec<String>,
+    #[command(flatten)]
+    canvases: CanvasesArg,
+    /// Lifetime of the key, at most ten years (90d)
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration, default_value = "365d")]
+    expires: Duration,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// All scopes in their order.
+pub(crate) fn written(scopes: &[String]) -> Result<String, InvalidScope> {
+    let (whole, narrow) = read_scopes(scopes)?;
+    let whole = whole.iter().map(|scope| scope.to_string());
+    let all: Vec<_> = whole.chain(narrow.iter().map(ToString::to_string)).collect();
+    Ok(all.join(","))
+}
+
+/// Validates a scope.
+pub(crate) fn scope(text: &str) -> Result<String, InvalidScope> {
+    let text = text.to_owned();
+    read_scopes(std::slice::from_ref(&text))?;
+    Ok(text)
+}
+
+#[derive(Args)]
+struct ListKeys {
+    #[command(flatten)]
+    canvases: CanvasesArg,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Revoke {
+    /// The key's prefix, as shown by `keys list`
+    #[arg(value_name = "PREFIX")]
+    id: KeyId,
+}
+
+impl Keys {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Create(create) => create.run(context).await,
+            Verb::List(list) => list.run(context).await,
+            Verb::Revoke(revoke) => revoke.run(context).await,
+        }
+    }
+}
+
+impl Create {
+    /// Only the key goes to standard output, where scripts can read it.
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let scopes = written(&self.scopes)?;
+        let new = CreateKey {
+            holder: self.holder.clone(),
+            scopes: self.scopes,
+            lifetime_s: Some(self.expires.as_secs()),
+        };
+        let canvases = self.canvases.canvases();
+        let created = match canvases {
+            Canvases::One => context.client().await?.create_key(new).await?,
+            Canvases::Every => create_everywhere(context, new).await?,
+        };
+        self.json.print(&created, |created| show::line(&created.key.0))?;
+        let place = match canvases {
+            Canvases::One => format!("canvas {}", context.canvas.canvas),
+            Canvases::Every => "every canvas".to_owned(),
+        };
+        show::note(format_args!(
+            "wakeq_{} for {}, on {place}: {scopes}, until {}. The key is not shown again: only its hash is kept.",
+            created.id,
+            self.holder,
+            moment(created.expires_at)
+        ));
+        Ok(())
+    }
+}
+
+impl ListKeys {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let list = match self.canvases.canvases() {
+            Canvases::One => {
+                let client = context.client().await?;
+                self.list.gather(async |page| client.keys(page).await).await?
+            }
+            Canvases::Every => {
+                let access = access(context).await?;
+                self.list.gather(async |page| list_everywhere(&access, page).await).await?
+            }
+        };
+        self.json.print_list(&list, |keys| {
+            let mut table =
+                Table::new(["PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED", "CANVAS"]);
+            keys.iter().for_each(|key| table.row(row(key)));
+            table.print("no keys")
+        })
+    }
+}
+
+/// For keys of every canvas, which the API does not manage.
+async fn access(context: &Context) -> anyhow::Result<Access> {
+    match context.server.choice() {
+        ServerChoice::Flag(_) | ServerChoice::Environment(_) => {
+            let words = "a server manages the keys of one canvas: `--all-canvases` works only on \
+                         the database";
+            Err(Failure::Usage(words.to_owned()).into())
+        }
+        ServerChoice::Unset => {
+            let store = context.database.connect(&context.timing).await?;
+            Ok(Access::new(store, AccessConfig::default())?)
+        }
+    }
+}
+
+async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<CreatedKey> {
+    let access = access(context).await?;
+    let (scopes, narrow) = read_scopes(&new.scopes)?;
+    let lifetime = new.lifetime_s.map(Duration::from_secs);
+    let new = NewKey { holder: new.holder, reach: Reach::EveryCanvas, scopes, lifetime };
+    Ok(access.create_narrow_key(&new, &narrow, &context.actor()).await?.into())
+}
+
+async fn list_everywhere(access: &Access, page: Page) -> anyhow::Result<List<Key>> {
+    let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
+    let mut keys = access.keys(CredentialFilter::Everything, after, page.limit + 1).await?;
+    let more = keys.len() > page.limit as usize;
+    keys.truncate(page.limit as usize);
+    let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
+    Ok(List { items: keys.into_iter().map(Key::from).collect(), next_cursor })
+}
+
+fn row(key: &Key) -> [String; 7] {
+    [
+        format!("wakeq_{}", key.id),
+        key.holder.clone(),
+        key.scopes.join(","),
+        key.state.clone(),
+        moment(key.expires_at),
+        key.last_used_at.map_or("-".to_owned(), moment),
+        key.canvas.map_or("every".to_owned(), |canvas| canvas.to_string()),
+    ]
+}
+
+impl Revoke {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let id = self.id;
+        context.client().await?.revoke_key(&id.to_string()).await?;
+        show::line(format_args!("{id:?} revoked; it is refused everywhere within a minute"))
+    }
+}
+
+impl Client {
+    pub(crate) async fn keys(&self, page: Page) -> anyhow::Result<List<Key>> {
+        self.call(Request::get(&["keys"]).admin().page(page)).await
+    }
+
+    pub(crate) async fn create_key(&self, new: CreateKey) -> anyhow::Result<CreatedKey> {
+        self.call(Request::post(&["keys"]).admin().silent().body(&new)?).await
+    }
+
+    /// Revokes a key by the digits of its public part.
+    pub(crate) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
+        self.send(Request::delete(&["keys", id]).admin().silent()).await.map(drop)
+    }
+}

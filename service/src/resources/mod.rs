@@ -1,0 +1,101 @@
+//! The resources of the API, a folder each. `wire` is its JSON, which the server and the command
+//! line both read and write; `routes` serves it; `command` has the commands and the client's calls.
+//!
+//! `wire` is plain data and conversions: no I/O, no decisions.
+
+pub(crate) mod wire;
+
+pub(crate) mod accounts {
+    pub(crate) mod command;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod audit {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod crons {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod dead_events {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod emit {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod entities {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod events {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod groups {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod handlers {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod keys {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod log {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod objects {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod pulls {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod queues {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod quotas {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}
+
+pub(crate) mod targets {
+    pub(crate) mod command;
+    pub(crate) mod routes;
+    pub(crate) mod wire;
+}

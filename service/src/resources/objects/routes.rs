@@ -1,0 +1,102 @@
+//! Objects: show, list halted lanes and tombstones, and skip dead events.
+
+use axum::Json;
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::access::Scope;
+use crate::http::Api;
+use crate::http::body::{self, ObjectPath, Parameters};
+use crate::http::caller::Caller;
+use crate::http::problem::Problem;
+use crate::resources::handlers::routes as handlers;
+use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};
+use crate::resources::wire::List;
+use wakeq::{Lane, Name};
+
+/// List the halted objects of a canvas
+///
+/// Those that are halted by a dead event, the longest halted first; at most 1,000.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
+    responses((status = 200, description = "The halted objects", body = List<HaltedLane>)))]
+pub(crate) async fn halted(
+    State(api): State<Api>,
+    caller: Caller,
+) -> Result<Json<List<HaltedLane>>, Problem> {
+    let halted = caller.admin(&api, Scope::Read).halted(caller.canvas, None).await?;
+    Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
+}
+
+/// Show an object
+///
+/// The end of its chain, its state, the workers with its events, and where it is halted.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
+    responses((status = 200, description = "The object", body = Object)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(key): ObjectPath,
+) -> Result<Json<Object>, Problem> {
+    let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(|| {
+        Problem::missing(format!("no event was ever emitted on {key} on canvas {}", caller.canvas))
+    })?;
+    let admin = caller.admin(&api, Scope::Read);
+    let running = admin.running(caller.canvas, &key).await?;
+    Ok(Json(Object::of(object, running, admin.halted(caller.canvas, Some(&key)).await?)))
+}
+
+/// Which tombstones to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TombstonesQuery {
+    /// Only links after this one, the last that was consumed. Default 0.
+    #[serde(default)]
+    #[param(minimum = 0, default = 0)]
+    after: i64,
+    /// As seen by consumers of this registered queue.
+    #[param(pattern = "^[A-Za-z0-9_.-]{1,128}$")]
+    queue: Option<String>,
+}
+
+/// List the missing links of an object's chain
+///
+/// Those that will never arrive: their events were cancelled or purged, or died and were skipped.
+/// In the order of the chain; at most 1,000.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}/tombstones", operation_id = "list_tombstones",
+    tag = "objects", params(TombstonesQuery),
+    responses((status = 200, description = "The missing links", body = List<Tombstone>)))]
+pub(crate) async fn tombstones(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(key): ObjectPath,
+    Parameters(query): Parameters<TombstonesQuery>,
+) -> Result<Json<List<Tombstone>>, Problem> {
+    let queue = query.queue.as_deref().map(str::parse::<Name>).transpose()?;
+    if query.after < 0 {
+        return Err(Problem::bad_request("`after` is the number of an event of the object, or 0"));
+    }
+    let admin = caller.admin(&api, Scope::Read);
+    let found = admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after).await?;
+    Ok(Json(List::whole(found.into_iter().map(Tombstone::from).collect())))
+}
+
+/// Resume an object for a handler without its dead event
+///
+/// To run the dead event again, redrive it.
+#[utoipa::path(post, path = "/v1/canvases/{canvas}/objects/{object}/skip", operation_id = "skip_object", tag = "objects",
+    request_body = SkipRequest,
+    responses((status = 200, description = "The object is not halted for the handler",
+        body = Skipped)))]
+pub(crate) async fn skip(
+    State(api): State<Api>,
+    caller: Caller,
+    ObjectPath(object): ObjectPath,
+    body::Json(request): body::Json<SkipRequest>,
+) -> Result<Json<Skipped>, Problem> {
+    let scope = handlers::scope(&caller, request.module.as_deref(), Some(&request.name))?;
+    let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object, queue: None };
+    let skipped = caller.admin(&api, Scope::Operate).skip(&lane, &caller.actor()).await?;
+    Ok(Json(Skipped { skipped }))
+}

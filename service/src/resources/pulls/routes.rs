@@ -1,0 +1,185 @@
+//! Pulled queues: lease, extend, complete and release copies. They belong to every canvas.
+
+pub(crate) mod leases;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Extension, State};
+use axum::http::StatusCode;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::http::Api;
+use crate::http::body::{self, EventPath, QueuePath};
+use crate::http::caller::Caller;
+use crate::http::limits::Slot;
+use crate::http::problem::{Details, Kind, Problem};
+use crate::resources::pulls::wire::{
+    CompleteRequest, ExtendRequest, Extended, InvalidPull, LeaseRequest, Leased, ReleaseRequest, Released,
+};
+use crate::telemetry::PullMetrics;
+use wakeq::internals::LeaseBatch;
+use wakeq::internals::telemetry::RunMetrics;
+use wakeq::machine::Cause;
+use wakeq::{HandlerScope, LeaseToken, Name};
+
+/// Maximum number of requests in this process that wait for copies.
+const WAITING_MAX: usize = 100;
+/// How much of a request's time is left for its answer when it stops waiting.
+const TO_ANSWER: Duration = Duration::from_secs(5);
+
+/// Permits for requests that wait for copies, and metrics. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct PullState {
+    waiting: Arc<Semaphore>,
+    metrics: PullMetrics,
+    /// The counterpart of the workers' run metrics.
+    runs: Arc<RunMetrics>,
+    /// Ends the waiting requests.
+    stop: CancellationToken,
+}
+
+impl PullState {
+    pub(crate) fn new(stop: CancellationToken) -> Self {
+        let waiting = Arc::new(Semaphore::new(WAITING_MAX));
+        Self { waiting, metrics: PullMetrics::new(), runs: Arc::default(), stop }
+    }
+
+    /// Counts dead copies of a queue by the handlers of their events.
+    fn died(&self, queue: &Name, scopes: &[HandlerScope], cause: Cause) {
+        self.metrics.pulled(queue, "died", scopes.len());
+        scopes.iter().for_each(|scope| self.runs.died(scope, cause));
+    }
+}
+
+/// Lease copies of a pulled queue
+///
+/// No one else receives the copies until their leases end. Canvases take turns, each with its
+/// oldest copies first.
+///
+/// A response has at most 4 MiB of values, or a single copy; a copy whose leases expired twice is
+/// leased alone. With `wait_s`, the response is sent as soon as there are any copies. A copy whose
+/// lease expires can be leased again; the fifth time, it dies.
+#[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/lease", operation_id = "lease_copies", tag = "queues",
+    request_body = LeaseRequest, responses(
+    (status = 200, description = "The leased copies; none if there are none to lease",
+        body = Leased),
+    (status = 409, description = "The queue is not pulled",
+        body = Details, content_type = "application/problem+json")))]
+pub(crate) async fn lease(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(queue): QueuePath,
+    slot: Option<Extension<Slot>>,
+    body::Json(request): body::Json<LeaseRequest>,
+) -> Result<Json<Leased>, Problem> {
+    let (lease, wait) = request.read()?;
+    wakeq::internals::check_wait(wait)?;
+    let end = Instant::now() + wait.min(api.limits.request_time.saturating_sub(TO_ANSWER));
+    let mut waiting = None;
+    loop {
+        let LeaseBatch { copies, died } = api.admin.lease_now(&queue, request.max, lease).await?;
+        api.pulls.died(&queue, &died, Cause::Poison);
+        if !copies.is_empty() || Instant::now() >= end {
+            api.pulls.metrics.pulled(&queue, "leased", copies.len());
+            return Leased::of(copies).map(Json).map_err(|error| Problem::internal().because(error));
+        }
+        if waiting.is_none() {
+            waiting = Some(api.pulls.waiting.try_acquire().map_err(|_| {
+                Problem::new(Kind::TooManyRequests, "too many requests wait for copies here: try again")
+            })?);
+        }
+        // Other requests may use the slot meanwhile.
+        slot.iter().for_each(|slot| slot.release());
+        let woken = api.pulls.stop.run_until_cancelled(api.admin.await_copies(&queue, end)).await;
+        slot.iter().try_for_each(|slot| slot.acquire())?;
+        if !woken.unwrap_or(Ok(false))? {
+            return Ok(Json(Leased { copies: Vec::new() }));
+        }
+    }
+}
+
+/// Change when a lease ends
+///
+/// The lease lasts this long from now, which may be longer or shorter than before.
+#[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/extend", operation_id = "extend_copy", tag = "queues",
+    request_body = ExtendRequest, responses(
+    (status = 200, description = "The new end of the lease", body = Extended),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
+pub(crate) async fn extend(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(queue): QueuePath,
+    EventPath(id): EventPath,
+    body::Json(request): body::Json<ExtendRequest>,
+) -> Result<Json<Extended>, Problem> {
+    let (token, lease) = request.read()?;
+    let lease_until = api.admin.extend_copy(&queue, id, &token, lease).await?;
+    Ok(Json(Extended { lease_until }))
+}
+
+/// Complete a copy
+///
+/// The copy is deleted.
+///
+/// A request whose response was lost may have been carried out. Repeated, it is answered with 404
+/// if it was.
+#[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/complete", operation_id = "complete_copy", tag = "queues",
+    request_body = CompleteRequest, responses(
+    (status = 204, description = "The copy is completed and deleted"),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
+pub(crate) async fn complete(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(queue): QueuePath,
+    EventPath(id): EventPath,
+    body::Json(request): body::Json<CompleteRequest>,
+) -> Result<StatusCode, Problem> {
+    let token: LeaseToken = request.read()?;
+    api.admin.complete_copy(&queue, id, &token).await?;
+    api.pulls.metrics.pulled(&queue, "completed", 1);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Return a copy to the queue
+///
+/// As if it had not been leased or, with an `error`, as a failed attempt.
+#[utoipa::path(post, path = "/v1/admin/queues/{queue}/copies/{id}/release", operation_id = "release_copy", tag = "queues",
+    request_body = ReleaseRequest, responses(
+    (status = 200, description = "The copy can be leased again, or died", body = Released),
+    (status = 409, description = "The copy is not held by this lease",
+        body = Details, content_type = "application/problem+json"),
+    (status = 410, description = "The lease is over (`lease-over`)",
+        body = Details, content_type = "application/problem+json")))]
+pub(crate) async fn release(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(queue): QueuePath,
+    EventPath(id): EventPath,
+    body::Json(request): body::Json<ReleaseRequest>,
+) -> Result<Json<Released>, Problem> {
+    let (token, release) = request.read()?;
+    let (released, scope) = api.admin.give_back(&queue, id, &token, &release).await?;
+    let released = Released::from(released);
+    match (released.died, &release.error) {
+        (true, _) => api.pulls.died(&queue, &[scope], Cause::Retries),
+        (false, Some(_)) => api.pulls.metrics.pulled(&queue, "failed", 1),
+        (false, None) => api.pulls.metrics.pulled(&queue, "released", 1),
+    }
+    Ok(Json(released))
+}
+
+impl From<InvalidPull> for Problem {
+    fn from(error: InvalidPull) -> Self {
+        Self::bad_request(error.to_string()).because(error)
+    }
+}

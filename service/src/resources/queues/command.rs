@@ -1,0 +1,402 @@
+//! `wakeq queues`: registered queues and their facets. They concern every canvas.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use crate::cli::Context;
+use crate::cli::arguments::{ListArgs, Page};
+use crate::cli::client::{Client, Request};
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg, field, moment};
+use crate::cli::table::Table;
+use crate::cli::text;
+use crate::config::DeliveryArgs;
+use crate::resources::pulls::command as pulls;
+use crate::resources::pulls::wire::Pull;
+use crate::resources::queues::wire::{
+    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet,
+};
+use crate::resources::targets::command as targets;
+use crate::resources::targets::command::{PolicyArgs, read_secret};
+use crate::resources::targets::wire::{Policy, PutTarget, SecretText};
+use crate::resources::wire::List;
+use wakeq::Name;
+
+#[derive(Args)]
+pub(crate) struct Queues {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Register or replace a queue; it receives a copy of every matching event from now on
+    Put(Box<Put>),
+    /// List the queues
+    List(ListOf),
+    /// Show a queue, and the canvases with settings of their own
+    Show(One),
+    /// Unregister a queue; it receives no more copies
+    Delete(Delete),
+    /// List the canvases with copies in a queue
+    Facets(Facets),
+    /// Set the weight and limit of the canvas (--canvas) in a queue
+    SetFacet(Set),
+    /// Lease copies of a pulled queue, exclusively until the leases end
+    Lease(pulls::Lease),
+    /// Change when a lease ends
+    Extend(pulls::Extend),
+    /// Complete a leased copy, which deletes it
+    Complete(pulls::Complete),
+    /// Return a leased copy to the queue
+    Release(pulls::Release),
+    /// List the leased copies of a queue
+    Leases(pulls::Leases),
+    /// End a lease whose token is lost; the copy can be leased again at once
+    EndLease(pulls::EndLease),
+}
+
+#[derive(Args)]
+struct Put {
+    /// The queue's name
+    name: Name,
+    /// Regular expressions over canvas:module:name, such as '.*:email_event:.*'; an event is copied
+    /// if any of them matches
+    #[arg(required = true, value_name = "PATTERN")]
+    patterns: Vec<String>,
+    /// Events per canvas and round; 0 pauses
+    #[arg(long, default_value_t = 1)]
+    weight: u32,
+    /// Maximum events of a canvas that run at a time on all workers
+    #[arg(long)]
+    in_flight_max: Option<u32>,
+    /// Let canvases see, cancel, redrive, delete and pause their copies
+    #[arg(long)]
+    tenant_visible: bool,
+    /// Services pull the copies over HTTP instead of workers; --retries and the other retry options
+    /// apply to copies that are released with an error
+    #[arg(long, conflicts_with_all = ["url", "timeout", "concurrency"])]
+    pull: bool,
+    /// Send the events to this URL: https, or http if the deployment allows it. Without it,
+    /// functions of workers process the queue
+    #[arg(long)]
+    url: Option<String>,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Send a Google OIDC token for this audience, the service at the URL
+    #[arg(long, requires = "url")]
+    audience: Option<String>,
+    /// Sign with the secret in this file (whsec_…) instead of a generated one
+    #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret", requires = "url")]
+    secret_file: Option<PathBuf>,
+    /// Generate a new secret; the old one also signs for 24 more hours
+    #[arg(long, requires = "url")]
+    rotate_secret: bool,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct ListOf {
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct One {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Waiting {
+    /// Process them as before; the queue is removed after the last one
+    Drain,
+    /// Delete them, except running ones
+    Drop,
+}
+
+#[derive(Args)]
+struct Delete {
+    /// The queue's name
+    name: Name,
+    /// What to do with the waiting copies
+    #[arg(long, value_enum, default_value_t = Waiting::Drain)]
+    waiting: Waiting,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Facets {
+    /// The queue's name
+    name: Name,
+    #[command(flatten)]
+    list: ListArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+#[derive(Args)]
+struct Set {
+    /// The queue's name
+    name: Name,
+    /// Events of the canvas per round; 0 pauses it [default: the queue's]
+    #[arg(long)]
+    weight: Option<u32>,
+    /// Maximum events of the canvas that run at a time on all workers [default: the queue's]
+    #[arg(long)]
+    in_flight_max: Option<u32>,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Queues {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        match self.verb {
+            Verb::Put(command) => command.run(context).await,
+            Verb::List(command) => command.run(context).await,
+            Verb::Show(command) => command.run(context).await,
+            Verb::Delete(command) => command.run(context).await,
+            Verb::Facets(command) => command.run(context).await,
+            Verb::SetFacet(command) => command.run(context).await,
+            Verb::Lease(command) => command.run(context).await,
+            Verb::Extend(command) => command.run(context).await,
+            Verb::Complete(command) => command.run(context).await,
+            Verb::Release(command) => command.run(context).await,
+            Verb::Leases(command) => command.run(context).await,
+            Verb::EndLease(command) => command.run(context).await,
+        }
+    }
+}
+
+impl Put {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
+        let policy = self.policy.over_default();
+        let pull = self.pull.then_some(Pull {
+            retries: policy.retries,
+            delay_s: policy.delay_s,
+            factor: policy.factor,
+            delay_max_s: policy.delay_max_s,
+            on_death: policy.on_death,
+        });
+        let target = match self.url {
+            Some(url) => {
+                let (audience, rotate_secret) = (self.audience, self.rotate_secret);
+                Some(PutTarget { url, policy, audience, secret, rotate_secret })
+            }
+            None if self.pull || policy == Policy::default() => None,
+            None => {
+                let words = "retry and delivery options need a target or a pull: also give --url or --pull";
+                return Err(Failure::Usage(words.to_owned()).into());
+            }
+        };
+        let Self { patterns, weight, in_flight_max, tenant_visible, .. } = self;
+        let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, pull, target };
+        let answer = context.client_to_targets(&self.delivery).await?.put_queue(&self.name, new).await?;
+        self.json.print(&answer, print_put)?;
+        if answer.secret.is_some() {
+            show::note(
+                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
+            );
+        }
+        Ok(())
+    }
+}
+
+fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
+    let what = match (answer.new, answer.changed) {
+        (true, _) => "is registered",
+        (false, true) => "is registered, replacing the previous registration",
+        (false, false) => "was already registered like this",
+    };
+    show::line(format_args!("queue {} {what}", answer.queue.name))?;
+    print_woken(answer.woken, answer.waking)?;
+    match &answer.secret {
+        Some(SecretText(secret)) => field("secret", secret),
+        None => Ok(()),
+    }
+}
+
+fn print_woken(woken: usize, waking: bool) -> anyhow::Result<()> {
+    if woken == 0 && !waking {
+        return Ok(());
+    }
+    let so_far = if waking { " so far" } else { "" };
+    show::line(format_args!("{} woken{so_far}", show::count(woken as u64, "waiting event")))
+}
+
+impl ListOf {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let list = context.client().await?.queues().await?;
+        self.json.print_list(&list, |queues| {
+            let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"]);
+            queues.iter().for_each(|queue| table.row(row(queue)));
+            table.print("no queues")
+        })
+    }
+}
+
+fn row(queue: &Queue) -> [String; 5] {
+    let draining = if queue.draining { " (draining)" } else { "" };
+    let visible = if queue.tenant_visible { " (tenant-visible)" } else { "" };
+    [
+        format!("{}{draining}{visible}", queue.name),
+        queue.weight.to_string(),
+        limit(queue.in_flight_max),
+        match (&queue.target, &queue.pull) {
+            (Some(target), _) => text::clean(&target.url),
+            (None, Some(_)) => "pulls".to_owned(),
+            (None, None) => "functions".to_owned(),
+        },
+        text::clean(&queue.patterns.join("  ")),
+    ]
+}
+
+fn limit(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
+}
+
+impl One {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let queue = context.client().await?.queue(&self.name).await?;
+        self.json.print(&queue, |queue| {
+            field("queue", &queue.name)?;
+            for pattern in &queue.patterns {
+                field("pattern", text::clean(pattern))?;
+            }
+            let in_flight = queue.in_flight_max.map(|most| format!("; {most} in flight")).unwrap_or_default();
+            field(
+                "canvases",
+                format_args!("{} in each round{in_flight}", show::count(queue.weight.into(), "event")),
+            )?;
+            if queue.tenant_visible {
+                field("copies", "shown to their canvases, and held by their rules")?;
+            }
+            if queue.draining {
+                field("draining", "it receives no more copies, and is removed after the last one")?;
+            }
+            match (&queue.target, &queue.pull) {
+                (Some(target), _) => targets::print(target)?,
+                (None, Some(pull)) => field(
+                    "pulled",
+                    format_args!("over HTTP; {} after an error", show::count(pull.retries.into(), "retry")),
+                )?,
+                (None, None) => field("target", "none: functions of workers process it")?,
+            }
+            field("made", format_args!("{} by {}", moment(queue.created_at), queue.created_by))?;
+            field("changed", format_args!("{} by {}", moment(queue.updated_at), queue.updated_by))?;
+            for own in queue.settings.iter().flatten() {
+                field("canvas", format_args!("{}: {}", own.canvas, settings(own.weight, own.in_flight_max)))?;
+            }
+            Ok(())
+        })
+    }
+}
+
+fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {
+    let weight = match weight {
+        Some(0) => "paused".to_owned(),
+        Some(weight) => format!("{} in each round", show::count(weight.into(), "event")),
+        None => "the queue's weight".to_owned(),
+    };
+    let most = in_flight_max.map(|most| format!(", {most} in flight")).unwrap_or_default();
+    format!("{weight}{most}")
+}
+
+impl Delete {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let deleted = context.client().await?.delete_queue(&self.name, self.waiting).await?;
+        self.json.print(&deleted, |deleted| {
+            let what = if deleted.gone {
+                "is removed"
+            } else {
+                "receives no more copies, and is removed after the last one"
+            };
+            show::line(format_args!("queue {} {what}", self.name))
+        })
+    }
+}
+
+impl Facets {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let (client, name) = (context.client().await?, self.name);
+        let list = self.list.gather(async |page| client.facets(&name, page).await).await?;
+        self.json.print_list(&list, |facets| {
+            let mut table =
+                Table::new(["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"]);
+            facets.iter().for_each(|facet| table.row(facet_row(facet)));
+            table.print("no canvas has copies in it")
+        })
+    }
+}
+
+fn facet_row(facet: &Facet) -> [String; 7] {
+    let more = if facet.capped { "+" } else { "" };
+    [
+        facet.canvas.to_string(),
+        format!("{}{more}", facet.waiting),
+        facet.running.to_string(),
+        facet.position.map_or_else(|| "-".to_owned(), |position| position.to_string()),
+        facet.oldest_due.map_or_else(|| "-".to_owned(), moment),
+        limit(facet.weight),
+        limit(facet.in_flight_max),
+    ]
+}
+
+impl Set {
+    async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let new = SetFacet { weight: self.weight, in_flight_max: self.in_flight_max };
+        let set = context.client().await?.set_facet(&self.name, new).await?;
+        self.json.print(&set, |FacetSet { settings: own, woken, waking }| {
+            let words = settings(own.weight, own.in_flight_max);
+            show::line(format_args!("canvas {} in queue {}: {words}", own.canvas, self.name))?;
+            print_woken(*woken, *waking)
+        })
+    }
+}
+
+impl Client {
+    /// Registers a queue; with a target, of a client to targets only.
+    pub(crate) async fn put_queue(&self, name: &Name, new: PutQueue) -> anyhow::Result<PutQueueAnswer> {
+        self.call(Request::put(&["queues", name.as_str()]).everywhere().body(&new)?).await
+    }
+
+    pub(crate) async fn queues(&self) -> anyhow::Result<List<Queue>> {
+        self.call(Request::get(&["queues"]).everywhere()).await
+    }
+
+    pub(crate) async fn queue(&self, name: &Name) -> anyhow::Result<Queue> {
+        self.call(Request::get(&["queues", name.as_str()]).everywhere()).await
+    }
+
+    async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
+        let waiting = match waiting {
+            Waiting::Drain => "drain",
+            Waiting::Drop => "drop",
+        };
+        let request = Request::delete(&["queues", name.as_str()]).everywhere().silent();
+        self.call(request.query("waiting", Some(waiting))).await
+    }
+
+    pub(crate) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
+        self.call(Request::get(&["queues", name.as_str(), "depth"]).everywhere()).await
+    }
+
+    pub(crate) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
+        self.call(Request::get(&["queues", queue.as_str(), "facets"]).everywhere().page(page)).await
+    }
+
+    /// Sets the facet of the command's canvas in a queue.
+    pub(crate) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
+        let canvas = self.canvas.to_string();
+        let request = Request::put(&["queues", queue.as_str(), "facets", &canvas]).everywhere();
+        self.call(request.body(&settings)?).await
+    }
+}

@@ -1,0 +1,165 @@
+//! Registered queues: put, list, show and delete, and their facets. All of it concerns the events
+//! of every canvas.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::http::body::{self, FacetPath, Parameters, QueuePath};
+use crate::http::caller::Caller;
+use crate::http::problem::{Details, Problem};
+use crate::http::{Api, paging};
+use crate::resources::queues::wire::{
+    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
+};
+use crate::resources::wire::List;
+use wakeq::CanvasId;
+
+/// Register or replace a queue
+///
+/// From now on, the queue receives a copy of every event, on any canvas, if a pattern is found in
+/// its topic (`canvas:module:name`). The copy is added in the transaction of the emit.
+///
+/// Without a target, functions of workers process the queue, and an existing target is removed.
+/// Repeating the request changes nothing. A generated secret is shown only in this response.
+#[utoipa::path(put, path = "/v1/admin/queues/{queue}", operation_id = "put_queue", tag = "queues",
+    request_body = PutQueue, responses(
+    (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
+    (status = 201, description = "The queue was registered", body = PutQueueAnswer),
+    (status = 409,
+        description = "There are 100 queues already, or all patterns together are too costly",
+        body = Details,
+        content_type = "application/problem+json")))]
+pub(crate) async fn put(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    body::Json(queue): body::Json<PutQueue>,
+) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
+    let new = queue.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+    if let Some(target) = &new.target {
+        api.check_target(CanvasId::OF_QUEUES, target)?;
+    }
+    let put = api.admin.put_queue(&name, &new, &caller.actor()).await?;
+    let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Json(put.into())))
+}
+
+/// List the registered queues
+///
+/// By name; at most 100.
+#[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
+    responses((status = 200, description = "All queues", body = List<Queue>)))]
+pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<Queue>>, Problem> {
+    let queues = api.admin.queues().await?;
+    Ok(Json(List::whole(queues.into_iter().map(Queue::from).collect())))
+}
+
+/// Show a queue
+///
+/// And the canvases with settings of their own.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
+    responses((status = 200, description = "The queue", body = Queue)))]
+pub(crate) async fn one(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+) -> Result<Json<Queue>, Problem> {
+    let (queue, settings) = api.admin.queue(&name).await?;
+    Ok(Json(Queue::with(queue, settings)))
+}
+
+/// What to do with the waiting copies.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DeleteQuery {
+    /// `drain`: process them as before; the queue is removed after the last one. `drop`: delete
+    /// them, except running ones.
+    #[serde(default)]
+    #[param(inline)]
+    waiting: Waiting,
+}
+
+/// Unregister a queue
+///
+/// It receives no more copies, and is removed after the last waiting one.
+#[utoipa::path(delete, path = "/v1/admin/queues/{queue}", operation_id = "delete_queue", tag = "queues",
+    params(DeleteQuery),
+    responses((status = 200, description = "The queue receives no more copies",
+        body = DeletedQueue)))]
+pub(crate) async fn delete(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    Parameters(query): Parameters<DeleteQuery>,
+) -> Result<Json<DeletedQueue>, Problem> {
+    Ok(Json(api.admin.delete_queue(&name, query.waiting.into(), &caller.actor()).await?.into()))
+}
+
+/// Which page of the facets to return.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FacetsQuery {
+    /// Maximum number of items. Default 100.
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<u32>,
+    /// The `next_cursor` of the previous page.
+    #[param(max_length = 36)]
+    cursor: Option<String>,
+}
+
+/// List the canvases with copies in a queue
+///
+/// By id.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/facets", operation_id = "list_facets", tag = "queues",
+    params(FacetsQuery),
+    responses((status = 200, description = "A page of facets", body = List<Facet>)))]
+pub(crate) async fn facets(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+    Parameters(query): Parameters<FacetsQuery>,
+) -> Result<Json<List<Facet>>, Problem> {
+    let limit = paging::limit(query.limit)?;
+    let after = query.cursor.as_deref().map(str::parse::<CanvasId>).transpose();
+    let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
+    let mut facets = api.admin.facets(&name, after, limit + 1).await?;
+    let more = facets.len() > limit as usize;
+    facets.truncate(limit as usize);
+    let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
+    Ok(Json(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor }))
+}
+
+/// Count the copies of a queue that are due and free to run
+///
+/// For autoscalers. Cheap, however many are waiting: reads at most 10,000 copies.
+#[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
+    responses((status = 200, description = "The depth at present", body = QueueDepth)))]
+pub(crate) async fn depth(
+    State(api): State<Api>,
+    _: Caller,
+    QueuePath(name): QueuePath,
+) -> Result<Json<QueueDepth>, Problem> {
+    Ok(Json(api.admin.queue_depth(&name).await?.into()))
+}
+
+/// Set the weight and limit of a canvas in a queue
+///
+/// Waiting copies that may run now are woken at once.
+#[utoipa::path(put, path = "/v1/admin/queues/{queue}/facets/{canvas}", operation_id = "set_facet", tag = "queues",
+    request_body = SetFacet,
+    responses((status = 200, description = "The settings are in force", body = FacetSet)))]
+pub(crate) async fn set_facet(
+    State(api): State<Api>,
+    caller: Caller,
+    QueuePath(name): QueuePath,
+    FacetPath(canvas): FacetPath,
+    body::Json(settings): body::Json<SetFacet>,
+) -> Result<Json<FacetSet>, Problem> {
+    let set = api.admin.set_facet(&name, canvas, settings.into(), &caller.actor()).await?;
+    Ok(Json(FacetSet::of(canvas, set)))
+}

@@ -1,0 +1,51 @@
+//! Quotas of a canvas: its readers may list them, but only an admin of every canvas may set them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+
+use crate::http::Api;
+use crate::http::body::{self, FacetPath, QuotaPath};
+use crate::http::caller::Caller;
+use crate::http::problem::Problem;
+use crate::resources::quotas::wire::{Quota, SetQuota, UnsetQuota};
+use crate::resources::wire::List;
+
+/// List the quotas of a canvas
+///
+/// Its limits and its usage.
+#[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas", operation_id = "list_quotas", tag = "quotas",
+    responses((status = 200, description = "All quotas", body = List<Quota>)))]
+pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Quota>>, Problem> {
+    let quotas = api.admin.quotas(caller.canvas).await?;
+    Ok(Json(List::whole(quotas.into_iter().map(Quota::from).collect())))
+}
+
+/// Set a limit of a canvas
+///
+/// Existing data is kept. Takes effect in every process within a minute.
+#[utoipa::path(put, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "set_quota", tag = "quotas",
+    request_body = SetQuota, responses((status = 204, description = "The limit was set")))]
+pub(crate) async fn set(
+    State(api): State<Api>,
+    caller: Caller,
+    FacetPath(canvas): FacetPath,
+    QuotaPath(quota): QuotaPath,
+    body::Json(request): body::Json<SetQuota>,
+) -> Result<StatusCode, Problem> {
+    api.admin.set_quota(canvas, quota, request.limit, &caller.actor()).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Restore the default limit of a canvas
+#[utoipa::path(delete, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "unset_quota", tag = "quotas",
+    responses((status = 200, description = "The canvas has the default limit", body = UnsetQuota)))]
+pub(crate) async fn unset(
+    State(api): State<Api>,
+    caller: Caller,
+    FacetPath(canvas): FacetPath,
+    QuotaPath(quota): QuotaPath,
+) -> Result<Json<UnsetQuota>, Problem> {
+    let unset = api.admin.unset_quota(canvas, quota, &caller.actor()).await?;
+    Ok(Json(UnsetQuota { unset }))
+}

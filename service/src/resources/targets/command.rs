@@ -1,0 +1,240 @@
+//! `wakeq handlers put` and `delete`: handlers that are reached over HTTP.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::cli::Context;
+use crate::cli::arguments::Target;
+use crate::cli::client::{Client, Request};
+use crate::cli::failure::Failure;
+use crate::cli::show::{self, JsonArg, field, moment};
+use crate::config::DeliveryArgs;
+use crate::resources::handlers::command::state;
+use crate::resources::targets::wire::{self, OnDeath, Policy, PutAnswer, PutTarget, SecretText};
+use wakeq::Name;
+
+/// Maximum size of a file with a secret.
+const SECRET_MAX_BYTES: u64 = 1024;
+
+#[derive(Args)]
+pub(crate) struct Put {
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
+    /// URL that receives the events: https, or http if the deployment allows it
+    url: String,
+    #[command(flatten)]
+    policy: PolicyArgs,
+    /// Send a Google OIDC token for this audience, the service at the URL
+    #[arg(long)]
+    audience: Option<String>,
+    /// Sign with the secret in this file (whsec_…) instead of a generated one
+    #[arg(long, value_name = "FILE", conflicts_with = "rotate_secret")]
+    secret_file: Option<PathBuf>,
+    /// Generate a new secret; the old one also signs for 24 more hours
+    #[arg(long)]
+    rotate_secret: bool,
+    #[command(flatten)]
+    delivery: DeliveryArgs,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+/// What is not given is as by default, also where a target is replaced.
+#[derive(Args)]
+pub(crate) struct PolicyArgs {
+    /// Retries after the first failure [default: 2]
+    #[arg(long)]
+    retries: Option<u32>,
+    /// Delay after the first failure (30s, 5m) [default: 5m, or --delay-max if shorter]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    delay: Option<Duration>,
+    /// Multiplier of each further delay [default: 1]
+    #[arg(long)]
+    factor: Option<u32>,
+    /// Maximum delay, and maximum Retry-After that is honored [default: 24h]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    delay_max: Option<Duration>,
+    /// Timeout of a request [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    timeout: Option<Duration>,
+    /// Maximum requests at a time per worker
+    #[arg(long)]
+    concurrency: Option<u32>,
+    /// When an event of an object dies, halt the object until the event is redriven or skipped
+    #[arg(long)]
+    halt_on_death: bool,
+}
+
+#[derive(Args)]
+pub(crate) struct Delete {
+    /// The handler: its name, MODULE/name when the module is not WORKER, or MODULE/name/modifier
+    handler: Target,
+    #[command(flatten)]
+    json: JsonArg,
+}
+
+impl Put {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
+        let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
+        let new = PutTarget { url: self.url, policy, audience: self.audience, secret, rotate_secret };
+        let answer = context.client_to_targets(&self.delivery).await?.put_target(&self.handler, new).await?;
+        self.json.print(&answer, |answer| print_put(&self.handler, answer))?;
+        if answer.secret.is_some() {
+            show::note(
+                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl PolicyArgs {
+    /// The given options, with defaults for the others.
+    pub(crate) fn over_default(&self) -> Policy {
+        let default = Policy::default();
+        let seconds =
+            |given: Option<Duration>, default: f64| given.map_or(default, |given| given.as_secs_f64());
+        let delay_max_s = seconds(self.delay_max, default.delay_max_s);
+        Policy {
+            retries: self.retries.unwrap_or(default.retries),
+            delay_s: seconds(self.delay, Policy::usual_delay_s(delay_max_s)),
+            factor: self.factor.unwrap_or(default.factor),
+            delay_max_s,
+            timeout_s: seconds(self.timeout, default.timeout_s),
+            concurrency: self.concurrency,
+            on_death: self.halt_on_death.into(),
+        }
+    }
+}
+
+fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
+    let replaced = if answer.new { "" } else { ", replacing the previous target" };
+    show::line(format_args!("{handler} goes to {}{replaced}", crate::cli::text::clean(&answer.target.url)))?;
+    if answer.woken > 0 || answer.waking {
+        let waking = if answer.waking { " so far" } else { "" };
+        show::line(format_args!("{} woken{waking}", show::count(answer.woken as u64, "waiting event")))?;
+    }
+    if let Some(kind) = answer.still {
+        show::line(format_args!("{} is still {}", handler.handler, state(kind)))?;
+    }
+    match &answer.secret {
+        Some(SecretText(secret)) => field("secret", secret),
+        None => Ok(()),
+    }
+}
+
+impl Delete {
+    pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
+        context.client().await?.delete_target(&self.handler).await?;
+        self.json.print(&serde_json::json!({ "handler": self.handler.to_string() }), |_| {
+            show::line(format_args!("{}: the target is deleted", self.handler))
+        })
+    }
+}
+
+/// Prints a target: a line for its URL, and one for its policy.
+pub(crate) fn print(target: &wire::Target) -> anyhow::Result<()> {
+    field("target", format_args!("{} to {}", target.modifier, target.url))?;
+    let Policy { retries, delay_s, factor, delay_max_s, timeout_s, concurrency, on_death } = target.policy;
+    let growing = if factor == 1 {
+        String::new()
+    } else {
+        format!(", then {factor} times as long, up to {delay_max_s} s")
+    };
+    let halts = match on_death {
+        OnDeath::Skip => "",
+        OnDeath::Halt => "; objects halt when an event dies",
+    };
+    let at_once = concurrency.map(|concurrency| format!("; {concurrency} at a time")).unwrap_or_default();
+    field(
+        "",
+        format_args!(
+            "{} after {delay_s} s{growing}; {timeout_s} s for an answer{at_once}{halts}",
+            count_retries(retries)
+        ),
+    )?;
+    if let Some(audience) = &target.audience {
+        field("", format_args!("with a token for {audience}"))?;
+    }
+    match target.previous_secret_until {
+        Some(until) => {
+            field("", format_args!("also signed with the previous secret until {}", moment(until)))
+        }
+        None => Ok(()),
+    }
+}
+
+fn count_retries(retries: u32) -> String {
+    match retries {
+        1 => "1 retry".to_owned(),
+        retries => format!("{retries} retries"),
+    }
+}
+
+pub(crate) fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
+    let mut secret = String::new();
+    let read =
+        std::fs::File::open(file).and_then(|file| file.take(SECRET_MAX_BYTES).read_to_string(&mut secret));
+    read.with_context(|| format!("read the secret from {}", file.display()))?;
+    let secret = secret.trim();
+    if secret.is_empty() {
+        return Err(Failure::Usage(format!("there is no secret in {}", file.display())).into());
+    }
+    Ok(SecretText(secret.to_owned()))
+}
+
+impl Client {
+    /// Registers a target; of a client to targets only.
+    pub(crate) async fn put_target(&self, target: &Target, new: PutTarget) -> anyhow::Result<PutAnswer> {
+        self.call(at(Request::put, target)?.for_a_while().body(&new)?).await
+    }
+
+    pub(crate) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
+        self.send(at(Request::delete, target)?.silent()).await.map(drop)
+    }
+}
+
+/// The request about a handler's target.
+fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Result<Request, Failure> {
+    let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
+    match target.modifier.as_ref().map(Name::as_str) {
+        // Deleting this target would lift the pause.
+        // Deleting the target of the modifier `pause` would lift the pause.
+        Some("pause" | "block" | "purge" | "handlers") => Err(Failure::Usage(
+            "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths \
+             use them"
+                .to_owned(),
+        )),
+        Some(modifier) => Ok(verb(&["handlers", module, name, modifier])),
+        None => Ok(verb(&["handlers", module, name])),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_that_is_not_given_is_no_longer_than_the_longest() {
+        let policy = |delay, delay_max: Option<u64>| {
+            let delay_max = delay_max.map(Duration::from_secs);
+            let given = PolicyArgs {
+                halt_on_death: false,
+                retries: None,
+                delay,
+                factor: None,
+                delay_max,
+                timeout: None,
+                concurrency: None,
+            };
+            given.over_default().delay_s
+        };
+        assert_eq!((policy(None, None), policy(None, Some(10))), (300.0, 10.0));
+        assert_eq!(policy(Some(Duration::from_secs(60)), Some(10)), 60.0, "to be refused with words");
+    }
+}
