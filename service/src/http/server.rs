@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Proxies};
 use super::connection::{ConnectionState, ReportingService, TimedStream};
 use super::listen::Listeners;
+use super::problem::{Kind, Problem};
 use super::push::Push;
 use super::record::AuditBuffer;
 use super::shares::{Reservation, Shares, Tally};
