@@ -184,7 +184,7 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
-    /// use wakeq::EventFilter;
+    /// use wakeq::control::EventFilter;
     ///
     /// let page = admin.for_tenants().events(canvas, &EventFilter::default(), None, 100).await?;
     /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its copies");

@@ -245,8 +245,8 @@ impl Admin {
     /// over the HTTP API are.
     ///
     /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Release, ReleaseResult};
+    /// # async fn example(admin: wakeq::Admin, copy: wakeq::queues::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::queues::{Release, ReleaseResult};
     ///
     /// let failed = Release { error: Some("no route to the mail server".into()), retry: None };
     /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {

@@ -97,7 +97,8 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Actor, NewQueue};
+    /// use wakeq::Actor;
+    /// use wakeq::queues::NewQueue;
     ///
     /// let emails = NewQueue { patterns: vec![".*:email_event:.*".parse()?], ..NewQueue::default() };
     /// admin.put_queue(&"email_events".parse()?, &emails, &Actor::user("ada")).await?;

@@ -264,9 +264,10 @@ impl TestKit {
     /// did, and what happens to the event.
     ///
     /// ```
-    /// # use wakeq::{Event, Execution, HandlerResult, Handlers, Outcome};
+    /// # use wakeq::machine::Outcome;
     /// # use wakeq::testing::TestKit;
     /// # #[tokio::main(flavor = "current_thread")]
+    /// # use wakeq::{Event, Execution, HandlerResult, Handlers};
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// async fn parse(event: Execution) -> HandlerResult {
     ///     event.value::<String>()?.parse::<i64>()?;

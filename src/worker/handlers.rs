@@ -62,7 +62,8 @@ impl Execution {
     /// the event that was copied.
     ///
     /// ```
-    /// use wakeq::{Execution, HandlerError, HandlerResult, Origin};
+    /// use wakeq::workers::Origin;
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
     ///
     /// async fn nightly(execution: Execution) -> HandlerResult {
     ///     match execution.origin() {

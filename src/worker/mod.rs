@@ -318,7 +318,8 @@ impl QueueWorker {
     /// ```
     /// use std::sync::Arc;
     /// use wakeq::notify::{LocalNotifier, Notifier};
-    /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
+    /// use wakeq::workers::RunReport;
+    /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig};
     ///
     /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
     ///     let notifier = Arc::new(LocalNotifier::new());

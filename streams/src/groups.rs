@@ -6,7 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{EntityType, GroupNode, NodeId, SubscriberId, SubscriberState, Subscription};
 use crate::store::{self, FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemovedGroup};
-use wakeq::{Actor, BULK_MAX, Bulk, EventSource, LIST_MAX, Name, Store, StoreError, Timestamp};
+use wakeq::control::{BULK_MAX, Bulk, LIST_MAX};
+use wakeq::log::EventSource;
+use wakeq::{Actor, Name, Store, StoreError, Timestamp};
 
 /// The nodes that have subscribers, and the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -109,8 +109,8 @@ pub(crate) struct Account {
     pub(crate) created_by: String,
 }
 
-impl From<wakeq::AuditEntry> for AuditEntry {
-    fn from(entry: wakeq::AuditEntry) -> Self {
+impl From<wakeq::control::AuditEntry> for AuditEntry {
+    fn from(entry: wakeq::control::AuditEntry) -> Self {
         Self {
             id: entry.id,
             at: entry.at,

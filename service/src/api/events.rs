@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{Copied, Link, Place, Rule};
-use wakeq::{CheckResult, EventId, Explanation, LiveEvent, RuleKind};
+use wakeq::EventId;
+use wakeq::control::{Explanation, LiveEvent, RuleKind};
+use wakeq::machine::CheckResult;
 
 /// An event in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -196,8 +198,8 @@ impl From<CheckResult> for EventState {
     }
 }
 
-impl From<wakeq::EventSummary> for EventSummary {
-    fn from(event: wakeq::EventSummary) -> Self {
+impl From<wakeq::control::EventSummary> for EventSummary {
+    fn from(event: wakeq::control::EventSummary) -> Self {
         Self {
             id: event.id.0,
             module: event.address.scope.module.to_string(),
@@ -269,7 +271,7 @@ impl EventDetail {
         }
     }
 
-    fn of_dead(dead: wakeq::DeadEvent) -> Self {
+    fn of_dead(dead: wakeq::control::DeadEvent) -> Self {
         Self {
             state: EventState::Dead,
             cause: Some(dead.cause),

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::api::List;
-use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, InvalidName, Name, Timestamp};
+use wakeq::events::InvalidName;
+use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name, Timestamp};
 
 /// Maximum number of items requested per page.
 const PAGE: u32 = 500;

@@ -9,7 +9,8 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::{emit, text, value};
 use crate::api::{Cron, CronTick, PauseCron, PutCron};
-use wakeq::{MissedTicks, Name};
+use wakeq::Name;
+use wakeq::crons::MissedTicks;
 
 #[derive(Args)]
 pub(crate) struct Crons {

@@ -10,8 +10,9 @@ use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
 use crate::store::checkup::Right;
+use wakeq::database::RoleKind;
 use wakeq::notify::{NotifyError, describe_topics, missing_permissions};
-use wakeq::{RoleKind, StoreError, Timestamp};
+use wakeq::{StoreError, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Doctor {

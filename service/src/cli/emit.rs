@@ -10,7 +10,9 @@ use super::arguments::{self, Target};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use crate::api::{Emitted, Logged, NewChange, NewEvent, StreamName};
-use wakeq::{CanvasId, Event, EventId, Name, ObjectKey, StreamId, Timestamp};
+use wakeq::log::StreamId;
+use wakeq::order::ObjectKey;
+use wakeq::{CanvasId, Event, EventId, Name, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {

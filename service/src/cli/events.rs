@@ -10,7 +10,8 @@ use super::event::{Explain, Show, state_word};
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
 use crate::api::{Copied, EventSummary, TheEvent};
-use wakeq::{CheckResult, EventId, Name};
+use wakeq::machine::CheckResult;
+use wakeq::{EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Events {

@@ -5,10 +5,12 @@ use crate::api::{InvalidAppend, InvalidCron, InvalidPull, InvalidQueue, InvalidT
 use crate::delivery::{InvalidAllowedAudience, InvalidIpRange, RefusedTarget};
 
 use super::text;
+use wakeq::control::InvalidQuota;
+use wakeq::events::InvalidName;
+use wakeq::listeners::ListenError;
+use wakeq::log::LogError;
 use wakeq::notify::NotifyError;
-use wakeq::{
-    AdminError, EmitError, EventError, InvalidName, InvalidQuota, ListenError, LogError, StoreError,
-};
+use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
 
 /// A request that can't be fulfilled, with a message for the user.
@@ -121,7 +123,6 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
         | AdminError::LeaseOver(_) => Exit::Conflict,
-        AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
     }

@@ -13,7 +13,8 @@ use crate::api::{
     FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
     RedriveGroup, RedrivenGroup, ResetRequest,
 };
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 #[derive(Args)]
 pub(crate) struct Groups {

@@ -9,7 +9,8 @@ use super::emit::json;
 use super::show::{self, JsonArg, moment};
 use super::table::Table;
 use crate::api::{Append, AppendTo, Expect, LogEvent, NewLogEvent};
-use wakeq::{AppendCondition, Category, EventId, Name, StreamName};
+use wakeq::log::{AppendCondition, Category, StreamName};
+use wakeq::{EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Log {

@@ -8,7 +8,8 @@ use super::show::{self, JsonArg, field, moment};
 use super::table::Table;
 use super::value;
 use crate::api::{HaltedLane, InHand};
-use wakeq::{Name, ObjectKey};
+use wakeq::Name;
+use wakeq::order::ObjectKey;
 
 #[derive(Args)]
 pub(crate) struct Objects {

@@ -6,7 +6,7 @@ use super::Context;
 use super::show::{self, JsonArg};
 use super::table::Table;
 use crate::api::SetQuota;
-use wakeq::Quota;
+use wakeq::control::Quota;
 
 #[derive(Args)]
 pub(crate) struct Quotas {

@@ -12,7 +12,7 @@ use super::problem::Problem;
 use super::{Api, handlers, paging};
 use crate::access::Scope;
 use crate::api::{BulkRequest, DeadEvent, Deleted, List, Redriven, TheEvent};
-use wakeq::DeadFilter;
+use wakeq::control::DeadFilter;
 
 /// Which dead events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]

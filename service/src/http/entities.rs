@@ -13,7 +13,7 @@ use super::problem::{Details, Problem};
 use super::{Api, paging};
 use crate::api::{Entity, EntityProgress, EntitySummary, List, NewEntityEvent, SentToEntity};
 use wakeq::EventId;
-use wakeq_streams::EntityCursor;
+use wakeq_streams::entities::EntityCursor;
 
 /// Which page of the entities to return.
 #[derive(Deserialize, IntoParams)]

@@ -12,7 +12,8 @@ use super::problem::Problem;
 use super::{Api, paging};
 use crate::access::Scope;
 use crate::api::{EventDetail, EventSummary, List, TheEvent, WaitingState};
-use wakeq::{EventFilter, Name};
+use wakeq::Name;
+use wakeq::control::EventFilter;
 
 /// Which events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]

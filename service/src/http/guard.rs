@@ -28,8 +28,9 @@ use crate::access::{
     Denied, Principal, Reach, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere,
     authorize_handler, authorize_some_handler,
 };
+use wakeq::control::AuditOutcome;
 use wakeq::internals::{Purpose, on_behalf_of};
-use wakeq::{Actor, Admin, AuditOutcome, CanvasId, Event, HandlerAddress, HandlerScope};
+use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";

@@ -56,7 +56,9 @@ use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
-use wakeq::{Admin, Log, OwnDeployment, Queue};
+use wakeq::log::Log;
+use wakeq::targets::OwnDeployment;
+use wakeq::{Admin, Queue};
 use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};

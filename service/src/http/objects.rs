@@ -11,7 +11,8 @@ use super::problem::Problem;
 use super::{Api, handlers};
 use crate::access::Scope;
 use crate::api::{HaltedLane, List, Object, SkipRequest, Skipped, Tombstone};
-use wakeq::{Lane, Name};
+use wakeq::Name;
+use wakeq::order::Lane;
 
 /// List the halted objects of a canvas
 ///

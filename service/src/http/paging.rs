@@ -1,7 +1,7 @@
 //! Pages of lists.
 
 use super::problem::Problem;
-use wakeq::Cursor;
+use wakeq::control::Cursor;
 
 /// Default number of items per page.
 const DEFAULT: u32 = 100;

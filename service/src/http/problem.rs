@@ -11,7 +11,9 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::{AdminError, EmitError, EventError, InvalidName, JsonError, LogError, StoreError};
+use wakeq::events::{InvalidName, JsonError};
+use wakeq::log::LogError;
+use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
 
 macro_rules! kinds {

@@ -27,8 +27,10 @@ use super::{Api, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
 use wakeq::internals::Hub;
+use wakeq::log::Log;
 use wakeq::notify::Notifier;
-use wakeq::{Admin, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
+use wakeq::targets::OwnDeployment;
+use wakeq::{Admin, Queue, QueueConfig, Store, StoreError};
 use wakeq_streams::{Entities, Groups};
 
 pub use config::HttpConfig;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use wakeq::{EventSource, Name, StoreError};
+use wakeq::log::EventSource;
+use wakeq::{Name, StoreError};
 
 /// Why a call of a broker failed.
 #[derive(Clone, Debug, thiserror::Error)]

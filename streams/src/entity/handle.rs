@@ -15,7 +15,9 @@ use crate::store::{
     ToEntity, send_to_entities,
 };
 use wakeq::internals::{Additions, stable_hash};
-use wakeq::{Actor, CanvasId, EventError, EventId, Link, Queue, Signal, StoreError};
+use wakeq::listeners::Signal;
+use wakeq::machine::Link;
+use wakeq::{Actor, CanvasId, EventError, EventId, Queue, StoreError};
 
 /// Most events per call.
 const EVENTS_MAX: usize = 1000;

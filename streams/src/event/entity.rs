@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use wakeq::{CanvasId, Category, EventSource, InvalidLogName, Name, StreamId, StreamName};
+use wakeq::log::{Category, EventSource, InvalidLogName, StreamId, StreamName};
+use wakeq::{CanvasId, Name};
 
 /// Longest name of a type, in characters.
 const TYPE_MAX: usize = 100;

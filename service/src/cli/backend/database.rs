@@ -25,12 +25,14 @@ use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
 use crate::config::{DeliveryArgs, NotifierArgs};
 use crate::delivery::Deliverer;
+use wakeq::control::{Cursor, DeadFilter, EventFilter};
+use wakeq::log::{Category, EventSource, Log, StreamId, StreamName};
 use wakeq::notify::NoNotifier;
-use wakeq::{
-    Actor, Admin, AdminError, CanvasId, Category, Cursor, DeadFilter, EventFilter, EventId, EventSource,
-    HandlerScope, Lane, Log, Name, NewTarget, ObjectKey, Queue, QueueConfig, Store, StreamId, StreamName,
-};
-use wakeq_streams::{GroupDeadCursor, Groups};
+use wakeq::order::{Lane, ObjectKey};
+use wakeq::targets::NewTarget;
+use wakeq::{Actor, Admin, AdminError, CanvasId, EventId, HandlerScope, Name, Queue, QueueConfig, Store};
+use wakeq_streams::Groups;
+use wakeq_streams::control::GroupDeadCursor;
 
 /// How long a command wakes the events of a lifted rule; afterwards, another process's minute's
 /// pass continues.
@@ -306,11 +308,11 @@ impl Database {
         Ok(List::whole(quotas.into_iter().map(Quota::from).collect()))
     }
 
-    pub(super) async fn set_quota(&self, quota: wakeq::Quota, new: SetQuota) -> anyhow::Result<()> {
+    pub(super) async fn set_quota(&self, quota: wakeq::control::Quota, new: SetQuota) -> anyhow::Result<()> {
         Ok(self.silent().set_quota(self.canvas, quota, new.limit, &self.actor).await?)
     }
 
-    pub(super) async fn unset_quota(&self, quota: wakeq::Quota) -> anyhow::Result<UnsetQuota> {
+    pub(super) async fn unset_quota(&self, quota: wakeq::control::Quota) -> anyhow::Result<UnsetQuota> {
         let unset = self.silent().unset_quota(self.canvas, quota, &self.actor).await?;
         Ok(UnsetQuota { unset })
     }

@@ -22,7 +22,10 @@ use crate::api::{
 use crate::config::DeliveryArgs;
 
 use super::arguments::{HandlerName, Page, Target};
-use wakeq::{Category, CheckResult, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq::log::{Category, EventSource, StreamName};
+use wakeq::machine::CheckResult;
+use wakeq::order::ObjectKey;
+use wakeq::{EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
 
 pub(super) use client::{Client, ServerArgs, ServerChoice};
@@ -238,11 +241,11 @@ impl Backend {
         either!(self.quotas())
     }
 
-    pub(super) async fn set_quota(&self, quota: wakeq::Quota, new: SetQuota) -> anyhow::Result<()> {
+    pub(super) async fn set_quota(&self, quota: wakeq::control::Quota, new: SetQuota) -> anyhow::Result<()> {
         either!(self.set_quota(quota, new))
     }
 
-    pub(super) async fn unset_quota(&self, quota: wakeq::Quota) -> anyhow::Result<UnsetQuota> {
+    pub(super) async fn unset_quota(&self, quota: wakeq::control::Quota) -> anyhow::Result<UnsetQuota> {
         either!(self.unset_quota(quota))
     }
 

@@ -18,7 +18,9 @@ use crate::api::{
 };
 use crate::cli::arguments::{HandlerName, Page, Target};
 use crate::cli::failure::Failure;
-use wakeq::{Category, EventId, EventSource, Name, ObjectKey, StreamName};
+use wakeq::log::{Category, EventSource, StreamName};
+use wakeq::order::ObjectKey;
+use wakeq::{EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
 
 /// A canvas of a server.
@@ -250,13 +252,13 @@ impl Server {
         self.client.call(Request::get(&["quotas"])).await
     }
 
-    pub(super) async fn set_quota(&self, quota: wakeq::Quota, new: SetQuota) -> anyhow::Result<()> {
+    pub(super) async fn set_quota(&self, quota: wakeq::control::Quota, new: SetQuota) -> anyhow::Result<()> {
         let canvas = self.client.canvas().to_string();
         let request = Request::put(&["quotas", &canvas, quota.as_str()]).everywhere();
         self.client.send(request.body(&new)?).await.map(drop)
     }
 
-    pub(super) async fn unset_quota(&self, quota: wakeq::Quota) -> anyhow::Result<UnsetQuota> {
+    pub(super) async fn unset_quota(&self, quota: wakeq::control::Quota) -> anyhow::Result<UnsetQuota> {
         let canvas = self.client.canvas().to_string();
         self.client.call(Request::delete(&["quotas", &canvas, quota.as_str()]).everywhere()).await
     }

@@ -13,7 +13,7 @@ use crate::api::EmitAnswer;
 use crate::http::Api;
 use crate::http::guard::Caller;
 use crate::http::problem::Problem;
-use wakeq::{IdempotencyKey, Idempotent};
+use wakeq::events::{IdempotencyKey, Idempotent};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

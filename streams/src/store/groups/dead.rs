@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::store::Store;
-use wakeq::{Actor, CanvasId, EventId, EventSource, Name, StoreError, StreamId, Timestamp};
+use wakeq::log::{EventSource, StreamId};
+use wakeq::{Actor, CanvasId, EventId, Name, StoreError, Timestamp};
 
 /// Most events of a source that are redriven at a time.
 pub(crate) const REDRIVEN_PAGE: usize = 100;

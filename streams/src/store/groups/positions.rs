@@ -1,7 +1,8 @@
 //! The positions of groups in their sources, for operators.
 
 use crate::store::Store;
-use wakeq::{Actor, CanvasId, EventSource, Name, StoreError, Timestamp};
+use wakeq::log::EventSource;
+use wakeq::{Actor, CanvasId, Name, StoreError, Timestamp};
 
 /// Most positions that are listed of all groups.
 const POSITIONS_MAX: i64 = 100_000;

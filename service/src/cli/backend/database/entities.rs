@@ -8,7 +8,8 @@ use crate::cli::arguments::Page;
 use crate::cli::failure::Failure;
 use wakeq::notify::{NoNotifier, Notifier};
 use wakeq::{EventId, Queue, QueueConfig};
-use wakeq_streams::{Entities, EntityCursor, EntityError, EntityId, EntityType};
+use wakeq_streams::entities::EntityCursor;
+use wakeq_streams::{Entities, EntityError, EntityId, EntityType};
 
 impl Database {
     pub(in crate::cli::backend) async fn list_entities(
