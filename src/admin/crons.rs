@@ -71,6 +71,7 @@ impl NewCron {
 
 /// A cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cron {
     /// The canvas on which its events are emitted.
     pub canvas: CanvasId,

@@ -57,6 +57,7 @@ pub struct Bulk {
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdminError {
     /// Only admins can block and unblock.
     #[error("only an admin may {verb} a handler")]

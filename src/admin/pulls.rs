@@ -46,6 +46,7 @@ const TRIES: usize = 10;
 
 /// A leased copy: no one else gets it until its lease ends.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeasedCopy {
     /// The copy's own id, which can be a key for idempotent effects.
     pub id: EventId,

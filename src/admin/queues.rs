@@ -72,6 +72,7 @@ pub enum WaitingCopies {
 
 /// The result of unregistering a queue, which receives no more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeletedQueue {
     /// Whether the queue is gone. If not, it is removed within a minute after its last copy.
     pub gone: bool,

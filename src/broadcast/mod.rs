@@ -57,6 +57,7 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
 /// Why it is not possible to listen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The pattern is not valid.
     #[error(transparent)]

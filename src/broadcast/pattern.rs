@@ -34,6 +34,7 @@ pub struct TopicPattern {
 
 /// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidTopicPattern {
     /// It is empty.
     #[error("a pattern must not be empty: *:*:* matches every event")]

@@ -51,6 +51,7 @@ pub struct CronSchedule {
 
 /// Why a schedule is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSchedule {
     /// The expression is not valid.
     #[error(

@@ -69,6 +69,7 @@ pub(crate) enum Logged {
 
 /// Why an event can't be emitted. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EventError {
     /// The category of the log is reserved for entities.
     #[error("only entities write into {0}: send the event to its entity, or choose another category")]

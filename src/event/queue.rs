@@ -33,6 +33,7 @@ pub struct QueuePattern(Box<str>);
 
 /// Why a pattern is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidPattern {
     /// It is empty or too long.
     #[error("a pattern must have 1 to {PATTERN_MAX} bytes; this one has {0}")]

@@ -41,6 +41,7 @@ pub struct TargetUrl(Url);
 
 /// Why a text can't be the URL of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidTargetUrl {
     /// Longer than 2,048 bytes, as given or in normalized form.
     #[error("a target's URL must have at most {} bytes", TargetUrl::BYTES_MAX)]

@@ -54,6 +54,7 @@ pub struct TestKit {
 
 /// Why a call of the kit failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KitError {
     /// The list of handlers, or the worker's configuration, is not valid.
     #[error(transparent)]
@@ -266,8 +267,8 @@ impl TestKit {
     /// ```
     /// # use wakeq::machine::Outcome;
     /// # use wakeq::testing::TestKit;
-    /// # #[tokio::main(flavor = "current_thread")]
     /// # use wakeq::{Event, Execution, HandlerResult, Handlers};
+    /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// async fn parse(event: Execution) -> HandlerResult {
     ///     event.value::<String>()?.parse::<i64>()?;

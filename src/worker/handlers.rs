@@ -195,6 +195,7 @@ impl From<&str> for Route {
 
 /// Why a list of handlers is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidRoute {
     /// A part of a route's address is not a valid name.
     #[error(transparent)]

@@ -138,6 +138,7 @@ impl WorkerConfig {
 
 /// Why a worker could not start, or ended.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkerError {
     /// The registration of a handler is not valid.
     #[error(transparent)]

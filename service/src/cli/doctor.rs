@@ -175,9 +175,8 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Overloaded
         | StoreError::Quota(_)
         | StoreError::Config(_)
-        | StoreError::Defect => {
-            Finding::fail(what, found, "see the reason: usually a privilege that the role lacks")
-        }
+        | StoreError::Defect
+        | _ => Finding::fail(what, found, "see the reason: usually a privilege that the role lacks"),
     }
 }
 

@@ -102,6 +102,7 @@ fn of_listening(error: &ListenError) -> Exit {
         ListenError::Pattern(_) => Exit::Usage,
         ListenError::Off => Exit::NotFound,
         ListenError::Ending | ListenError::Broker { .. } => Exit::Unavailable,
+        _ => Exit::Failed,
     }
 }
 
@@ -125,6 +126,7 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::LeaseOver(_) => Exit::Conflict,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
+        AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,
     }
 }
 
@@ -134,6 +136,7 @@ fn of_group(error: &GroupError) -> Exit {
         GroupError::NoGroup(_) | GroupError::NoSource(..) => Exit::NotFound,
         GroupError::GroupInUse(_) => Exit::Conflict,
         GroupError::Store(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -155,6 +158,7 @@ fn of_emit(error: &EmitError) -> Exit {
         | EmitError::IdempotencyKey(_) => Exit::Usage,
         EmitError::IdempotencyInProgress => Exit::Conflict,
         EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -165,6 +169,7 @@ fn of_entity(error: &EntityError) -> Exit {
         }
         EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
         EntityError::Store(error) | EntityError::Busy(_, error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -179,6 +184,7 @@ fn of_log(error: &LogError) -> Exit {
         | LogError::Category(_)
         | LogError::Canvas(_) => Exit::Usage,
         LogError::Busy(error) | LogError::Store(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -196,7 +202,8 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)
-        | StoreError::Defect => Exit::Failed,
+        | StoreError::Defect
+        | _ => Exit::Failed,
     }
 }
 

@@ -296,6 +296,7 @@ impl From<ListenError> for Problem {
             ListenError::Off => Self::new(Kind::NotFound, error.to_string()),
             ListenError::Ending => Self::new(Kind::Unavailable, "this process is shutting down: try again"),
             ListenError::Broker { .. } => Self::unavailable("the broadcast transport", &error),
+            _ => Self::internal(&error),
         }
     }
 }

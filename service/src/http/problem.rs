@@ -259,7 +259,8 @@ impl From<StoreError> for Problem {
             | StoreError::Timing(_)
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
-            | StoreError::Defect => Self::internal(&error),
+            | StoreError::Defect
+            | _ => Self::internal(&error),
         }
     }
 }
@@ -280,6 +281,7 @@ impl From<LogError> for Problem {
                 Self::unavailable("a stream of the log, held by other transactions,", &error)
             }
             LogError::Store(error) => error.into(),
+            _ => Self::internal(&error),
         }
     }
 }
@@ -299,6 +301,7 @@ impl From<EventError> for Problem {
             | EventError::ReservedCategory(_)
             | EventError::ReservedModule(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
+            _ => Self::internal(&error),
         }
     }
 }
@@ -339,6 +342,7 @@ impl From<AdminError> for Problem {
                 Some(error) => Self::from(error.clone()).after_the_change(),
                 None => Self::unavailable("Pub/Sub (the change was made, and workers continue)", &error),
             },
+            _ => Self::internal(&error),
         }
     }
 }
@@ -351,6 +355,7 @@ impl From<GroupError> for Problem {
             GroupError::NoSource(..) => Self::bad_request(error.to_string()),
             GroupError::GroupInUse(_) => Self::new(Kind::Conflict, error.to_string()),
             GroupError::Store(error) => error.into(),
+            _ => Self::internal(&error),
         }
     }
 }
@@ -369,6 +374,7 @@ impl From<EmitError> for Problem {
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
                 Self::bad_request(error.to_string())
             }
+            _ => Self::internal(&error),
         }
     }
 }
@@ -387,6 +393,7 @@ impl From<EntityError> for Problem {
             | EntityError::Cursor(_)
             | EntityError::TooMany(_)
             | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
+            _ => Self::internal(&error),
         }
     }
 }

@@ -33,6 +33,7 @@ pub struct NewLogEvent {
 
 /// Why an event can't be appended.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LogEventError {
     /// Its name is not valid.
     #[error(transparent)]

@@ -97,6 +97,7 @@ pub enum EventSource {
 
 /// A text or JSON value that is not a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSource {
     /// The text does not have the form of a source.
     #[error(

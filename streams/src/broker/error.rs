@@ -7,6 +7,7 @@ use wakeq::{Name, StoreError};
 
 /// Why a call of a broker failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BrokerError {
     /// The tables can't be read or written; it may succeed later.
     #[error("{what}")]

@@ -63,6 +63,7 @@ pub struct SentToEntity {
 
 /// The outcome of events, each and together.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntityProgress {
     /// Failed if one of them has failed, otherwise the status of the one that has come least far.
     pub status: EntityStatus,
@@ -72,6 +73,7 @@ pub struct EntityProgress {
 
 /// Why nothing was sent, or nothing can be told.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EntityError {
     /// The event itself can't be sent.
     #[error(transparent)]

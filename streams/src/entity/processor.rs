@@ -25,6 +25,7 @@ use wakeq::{CanvasId, Name, Queue};
 
 /// Why a processor could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidProcessor {
     /// The name of its type is not valid.
     #[error(transparent)]

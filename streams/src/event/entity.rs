@@ -109,6 +109,7 @@ pub struct EntityId {
 
 /// A text that is not a valid entity id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidEntityId {
     /// The type is not valid.
     #[error(transparent)]

@@ -10,6 +10,7 @@ use wakeq::{CanvasId, StoreError, Timestamp};
 
 /// An entity in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntitySummary {
     /// The entity.
     pub id: EntityId,

@@ -15,6 +15,7 @@ pub(crate) const TAIL_ROWS: usize = 1000;
 
 /// A committed entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredEntity {
     /// The entity.
     pub id: EntityId,

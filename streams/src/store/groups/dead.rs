@@ -16,6 +16,7 @@ const GROUP_DEAD_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupDead {
     /// The source that it belongs to.
     pub source: EventSource,
@@ -41,6 +42,7 @@ pub struct GroupDead {
 
 /// A page of the dead events of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupDeadPage {
     /// At most 4 MiB of them, or one event; so possibly fewer than requested.
     pub items: Vec<GroupDead>,

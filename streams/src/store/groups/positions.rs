@@ -9,6 +9,7 @@ const POSITIONS_MAX: i64 = 100_000;
 
 /// The position of a group in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupPosition {
     /// The group.
     pub group: Name,
