@@ -216,31 +216,21 @@ impl Queue {
     }
 
     /// The store into which it emits.
-    #[doc(hidden)]
     pub fn store(&self) -> &Store {
         &self.store
     }
 
     /// The canvas of events that name none.
-    #[doc(hidden)]
     pub fn canvas(&self) -> CanvasId {
         self.config.canvas
     }
 
-    /// Largest value of an event, as JSON, in bytes.
-    #[doc(hidden)]
+    /// Maximum size of an event's value, as JSON, in bytes.
     pub fn payload_limit_bytes(&self) -> usize {
         self.config.payload_limit_bytes
     }
 
-    /// An event in the form in which it is inserted, for callers with a transaction of the store.
-    #[doc(hidden)]
-    pub fn prepared(&self, event: Event) -> Result<NewEvent, EventError> {
-        self.checked(event)
-    }
-
-    /// Performs, in the background, what follows the commit of events inserted in such a
-    /// transaction. Must be called inside a tokio runtime.
+    /// Announces such events in the background, after their commit. Needs a tokio runtime.
     #[doc(hidden)]
     pub fn announce_inserted(&self, events: Vec<NewEvent>, inserted: Vec<InsertOutcome>) {
         if events.is_empty() {
@@ -319,7 +309,9 @@ impl Queue {
         Ok(Receipt { emitted, notifications, queue: self.clone(), event, inserted })
     }
 
-    fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
+    /// An event in the form in which it is inserted, for callers with a transaction of the store.
+    #[doc(hidden)]
+    pub fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
         event.check_size(self.config.payload_limit_bytes)?;
         let address = event.address(self.config.canvas);
         if address.scope.canvas.is_reserved() {

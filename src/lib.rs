@@ -155,8 +155,7 @@
 //! the command line.
 //!
 //! Features: `pubsub` (default) is [`notify::PubSub`]; `testing` is the module of that name, for
-//! `dev-dependencies`; `telemetry` sends metrics and spans to the OpenTelemetry providers of the
-//! program.
+//! `dev-dependencies`.
 
 mod admin;
 mod broadcast;

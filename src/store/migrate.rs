@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::{ConnectOptions, Connection};
 
-use super::route::Route;
+use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 
 static MIGRATIONS: Migrator = sqlx::migrate!();
@@ -85,7 +85,7 @@ impl Store {
     ) -> Result<Vec<MigrationState>, StoreError> {
         let refused = |error| StoreError::from_sqlx("migrate", error);
         let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
-        Route::check(&options, config.allow_unverified_database)?;
+        DatabaseRoute::check(&options, config.allow_unverified_database)?;
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
         let before = applied(&mut connection).await?;
         if !dry_run {

@@ -74,9 +74,7 @@ pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
 pub(crate) use crons::{CronPut, CronRow, CronUnpaused, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
-pub use depth::Depth;
-#[cfg(feature = "telemetry")]
-pub use depth::HandlerDepth;
+pub use depth::{Depth, HandlerDepth};
 pub use error::StoreError;
 pub(crate) use events::{ListedEvent, Position};
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
@@ -93,7 +91,7 @@ pub use queues::{Emission, Facet, FacetSettings, Lease, QueueDepth, RegisteredQu
 pub(crate) use queues::{Fence, LeasePosition, LeasedRow, NewQueueRow, QueuePut, TurnOutcome, TurnRequest};
 pub use quotas::{Additions, QuotaUse, default_quota, quota_exceeded, serialize_on_canvas};
 pub use rights::RoleKind;
-pub use route::Route;
+pub use route::DatabaseRoute;
 pub use rules::Rule;
 pub use session::{Store, StoreConfig, interval};
 pub use settings::TimingMode;

@@ -5,7 +5,7 @@ use std::fmt;
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
-use super::route::Route;
+use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 
 /// What the processes that log in as a role do.
@@ -61,7 +61,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let refused = |error| StoreError::from_sqlx("grant rights", error);
         let options: PgConnectOptions = url.parse().map_err(refused)?;
-        Route::check(&options, config.allow_unverified_database)?;
+        DatabaseRoute::check(&options, config.allow_unverified_database)?;
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
         let query = sqlx::query!(
             "select wakeq.grant_rights($1::text::name, $2)::text as granted",

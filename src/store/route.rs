@@ -11,7 +11,7 @@ use super::StoreError;
 
 /// The way to the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Route {
+pub enum DatabaseRoute {
     /// A Unix socket, or a loopback address.
     Local,
     /// Another host, whose certificate is verified.
@@ -20,7 +20,7 @@ pub enum Route {
     Unverified(String),
 }
 
-impl Route {
+impl DatabaseRoute {
     /// The route that these options take. `verify-ca` counts only with an `sslrootcert` of the
     /// deployment's own: a public authority issues certificates to anyone.
     pub(crate) fn of(options: &PgConnectOptions) -> Self {
@@ -62,8 +62,8 @@ fn is_local(host: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn route(rest: &str) -> Route {
-        Route::of(&format!("postgres://user:secret@{rest}").parse().unwrap())
+    fn route(rest: &str) -> DatabaseRoute {
+        DatabaseRoute::of(&format!("postgres://user:secret@{rest}").parse().unwrap())
     }
 
     #[test]
@@ -79,7 +79,7 @@ mod tests {
             "db.example.com/app?host=/run/postgresql",
             "%2Frun%2Fpostgresql/app",
         ] {
-            assert_eq!(route(local), Route::Local, "{local}");
+            assert_eq!(route(local), DatabaseRoute::Local, "{local}");
         }
     }
 
@@ -90,9 +90,9 @@ mod tests {
             ("10.0.0.3/app?sslmode=verify-full&sslrootcert=/etc/server-ca.pem", "10.0.0.3"),
             ("10.0.0.3/app?sslmode=verify-ca&sslrootcert=/etc/server-ca.pem", "10.0.0.3"),
         ] {
-            assert_eq!(route(verified), Route::Verified(host.into()), "{verified}");
+            assert_eq!(route(verified), DatabaseRoute::Verified(host.into()), "{verified}");
             let options = format!("postgres://user:secret@{verified}").parse().unwrap();
-            assert!(Route::check(&options, false).is_ok());
+            assert!(DatabaseRoute::check(&options, false).is_ok());
         }
         for unverified in [
             "192.0.2.1/app",
@@ -105,11 +105,11 @@ mod tests {
             "127.0.0.1.example.com/app?sslmode=disable",
             "[2001:db8::1]/app",
         ] {
-            assert!(matches!(route(unverified), Route::Unverified(_)), "{unverified}");
+            assert!(matches!(route(unverified), DatabaseRoute::Unverified(_)), "{unverified}");
             let options = format!("postgres://user:secret@{unverified}").parse().unwrap();
-            let refused = Route::check(&options, false).unwrap_err().to_string();
+            let refused = DatabaseRoute::check(&options, false).unwrap_err().to_string();
             assert!(refused.contains("sslmode=verify-full") && !refused.contains("secret"), "{refused}");
-            assert!(Route::check(&options, true).is_ok(), "{unverified}");
+            assert!(DatabaseRoute::check(&options, true).is_ok(), "{unverified}");
         }
     }
 

@@ -15,7 +15,7 @@ use super::permits::{ConnectionPermit, ConnectionPermits};
 use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::quotas::Quotas;
-use super::route::Route;
+use super::route::DatabaseRoute;
 use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
@@ -281,15 +281,14 @@ impl Store {
     }
 
     /// The pool of all statements except lease renewals and credential lookups.
-    #[cfg(feature = "telemetry")]
     pub(super) fn pool_of_statements(&self) -> &PgPool {
         &self.pool
     }
 
     /// How the database is reached.
     #[doc(hidden)]
-    pub fn route(&self) -> Route {
-        Route::of(&self.pool.connect_options())
+    pub fn route(&self) -> DatabaseRoute {
+        DatabaseRoute::of(&self.pool.connect_options())
     }
 
     /// A session, or the actual reason why there is none, which the pool does not report.
@@ -331,7 +330,7 @@ impl Store {
 
 /// The options to connect with, if they are allowed.
 fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
-    Route::check(&options, config.allow_unverified_database)?;
+    DatabaseRoute::check(&options, config.allow_unverified_database)?;
     Ok(options.application_name("wakeq"))
 }
 

@@ -17,8 +17,8 @@ use super::AttemptResult;
 use super::labels::Labels;
 use crate::event::{Cause, HandlerScope, Name};
 
-/// Upper bounds of the buckets of a handler's duration, in seconds: those that the conventions advise
-/// for requests, and longer ones.
+/// Upper bounds of the buckets of a handler's duration, in seconds: those that the conventions
+/// advise for requests, and longer ones.
 const PROCESS_BUCKETS: [f64; 18] = [
     0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0, 300.0,
     1800.0,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Finding, list};
 use crate::store::checkup::{HeldSnapshot, Server, Settings};
 use wakeq::Timestamp;
-use wakeq::internals::{MigrationDifferences, Route};
+use wakeq::internals::{DatabaseRoute, MigrationDifferences};
 
 /// Postgres 15: the oldest version that migrations and statements support.
 const VERSION_MIN: i32 = 150_000;
@@ -49,12 +49,12 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
 }
 
 /// Whether anyone on the network could read or change what is sent.
-pub(crate) fn route(route: &Route) -> Finding {
+pub(crate) fn route(route: &DatabaseRoute) -> Finding {
     let what = "TLS";
     match route {
-        Route::Local => Finding::ok(what, "not needed: the connection stays on this host"),
-        Route::Verified(host) => Finding::ok(what, format!("the certificate of {host} is checked")),
-        Route::Unverified(host) => {
+        DatabaseRoute::Local => Finding::ok(what, "not needed: the connection stays on this host"),
+        DatabaseRoute::Verified(host) => Finding::ok(what, format!("the certificate of {host} is checked")),
+        DatabaseRoute::Unverified(host) => {
             let found = format!("the certificate of {host} is not checked, which is allowed here");
             let advice = "add sslmode=verify-full to DATABASE_URL (and sslrootcert=FILE for your own authority), and \
                           unset WAKEQ_ALLOW_UNVERIFIED_DATABASE";
@@ -223,9 +223,9 @@ mod tests {
 
     #[test]
     fn warns_about_unverified_certificates() {
-        assert_eq!(route(&Route::Local).level, Level::Ok);
-        assert_eq!(route(&Route::Verified("db".into())).level, Level::Ok);
-        let found = route(&Route::Unverified("db.example.com".into()));
+        assert_eq!(route(&DatabaseRoute::Local).level, Level::Ok);
+        assert_eq!(route(&DatabaseRoute::Verified("db".into())).level, Level::Ok);
+        let found = route(&DatabaseRoute::Unverified("db.example.com".into()));
         assert!(found.level == Level::Warn && found.found.contains("db.example.com"), "{found}");
     }
 

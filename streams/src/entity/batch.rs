@@ -168,11 +168,11 @@ fn answer<E: Entity>(
     let again = event.is_repost();
     let content = |result, error| AnswerContent { outcome, version: end.version, result, error, again };
     let whole = event.answer(E::TYPE, content(end.result.clone(), end.error.clone()));
-    let made = whole.map(|answer| queue.prepared(answer))?.or_else(|error| {
+    let made = whole.map(|answer| queue.checked(answer))?.or_else(|error| {
         // The limit may be lower now than when the result was stored.
         let why = format!("its outcome can't be reported in full: {error}");
         let short = event.answer(E::TYPE, content(None, Some(why)));
-        short.map_or(Err(error), |answer| queue.prepared(answer))
+        short.map_or(Err(error), |answer| queue.checked(answer))
     });
     made.inspect_err(|error| {
         tracing::error!(
@@ -185,5 +185,5 @@ fn answer<E: Entity>(
 }
 
 fn prepared(queue: &Queue, events: Vec<Event>) -> Result<Vec<NewEvent>, EventError> {
-    events.into_iter().map(|event| queue.prepared(event)).collect()
+    events.into_iter().map(|event| queue.checked(event)).collect()
 }
