@@ -17,8 +17,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use wakeq::log::Log;
 use wakeq::notify::NoNotifier;
-use wakeq::{CanvasId, Event, Log, Queue, QueueConfig, Store, StoreConfig};
+use wakeq::{CanvasId, Event, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_services::{Cluster, ClusterOptions, Folder};
 use wakeq_streams::{
     Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EventSubscriber,

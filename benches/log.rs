@@ -12,10 +12,9 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
+use wakeq::log::{AppendCondition, EventSource, Log, NewLogEvent, Partition, StreamId};
 use wakeq::notify::LocalNotifier;
-use wakeq::{
-    AppendCondition, CanvasId, EventSource, Log, NewLogEvent, Partition, Store, StoreConfig, StreamId,
-};
+use wakeq::{CanvasId, Store, StoreConfig};
 use wakeq_services::{Cluster, ClusterOptions};
 
 const LENGTH: Duration = Duration::from_secs(3);

@@ -18,11 +18,11 @@ use futures_util::future::join_all;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use tokio::sync::mpsc;
 use uuid::Uuid;
+use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, Timing,
-    WorkerConfig,
+    Event, Execution, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions};
 

@@ -16,11 +16,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
+use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{
-    Event, Execution, Handlers, Outcome, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig,
-};
+use wakeq::{Event, Execution, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreConfig, WorkerConfig};
 use wakeq_services::{Cluster, ClusterOptions};
 
 #[path = "queue/telemetry.rs"]

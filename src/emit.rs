@@ -97,6 +97,7 @@ pub struct Emitted {
 
 /// Why nothing was emitted.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EmitError {
     /// The event itself can't be emitted.
     #[error(transparent)]

@@ -1,4 +1,161 @@
 //! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
+//!
+//! An event is a row: a value for a handler. You can write it in your own transaction, it can wait
+//! for years, and it is deleted once its handler has completed. Delivery is at least once, so
+//! handlers make their effects idempotent. No statement searches the database for work: a worker
+//! looks at an event because a notification named it.
+//!
+//! The tour below takes five minutes. What it leaves out is in modules, [listed at its
+//! end](#beyond-the-tour).
+//!
+//! # An event and its handler
+//!
+//! A [`Queue`] emits events. A handler is an async function from an [`Execution`] to a
+//! [`HandlerResult`]; [`Handlers`] lists them by name. Here both use the queue in memory that the
+//! feature `testing` has:
+//!
+//! ```
+//! use std::time::Duration;
+//! use wakeq::testing::TestKit;
+//! use wakeq::{Event, Execution, HandlerError, HandlerResult, Handlers};
+//!
+//! async fn greet(event: Execution) -> HandlerResult {
+//!     let name: String = event.value()?; // any error that `?` passes on is retried
+//!     if name.is_empty() {
+//!         return Err(HandlerError::value("nobody to greet")); // completed: a retry would not help
+//!     }
+//!     println!("Hello {name}! (attempt {})", event.attempt);
+//!     Ok(())
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut kit = TestKit::new();
+//! kit.handlers(Handlers::new().on("greet", greet))?;
+//! let queue = kit.queue();
+//! queue.emit(Event::new("greet", "Ada")?).await?; // the row is committed now
+//! queue.emit(Event::new("greet", "Bo")?.after(Duration::from_secs(3600))?).await?;
+//!
+//! let drained = kit.drain().await?;
+//! assert_eq!((drained.completed, drained.waiting), (1, 1));
+//! kit.advance(Duration::from_secs(3600)).await?;
+//! assert_eq!(kit.drain().await?.completed, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # A worker
+//!
+//! In production, a [`Store`] connects to Postgres and a [`notify::Notifier`] to Pub/Sub. They are
+//! the same for [`Queue::new`] and for a [`QueueWorker`], which runs until it is stopped:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use wakeq::notify::Notifier;
+//! use wakeq::{Handlers, QueueWorker, RetryPolicy, Route, Store, StoreConfig, WorkerConfig};
+//!
+//! async fn run(url: &str, notifier: Arc<dyn Notifier>) -> Result<(), Box<dyn std::error::Error>> {
+//!     let store = Store::connect(url, StoreConfig::default()).await?;
+//!     let patient = RetryPolicy { retries: 5, delay: Duration::from_secs(10), factor: 2, ..Default::default() };
+//!     let mail = Route::new("send-mail").retry(patient).timeout(Duration::from_secs(30)).concurrency(4);
+//!     let handlers = Handlers::new().on(mail, |_event| async { Ok(()) });
+//!     let worker = QueueWorker::new(store, notifier, handlers, WorkerConfig::default())?;
+//!
+//!     let (signal, stop) = (wakeq::shutdown_signal()?, worker.stop_token()); // SIGTERM, or Ctrl-C
+//!     tokio::spawn(async move {
+//!         signal.await;
+//!         stop.cancel();
+//!     });
+//!     worker.run().await?; // ends after the handlers did, or after the grace
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The notifier is [`notify::PubSub`], or [`notify::LocalNotifier`] if a single process emits and
+//! works. [`Store::migrate`] creates the tables.
+//!
+//! # Transactions
+//!
+//! [`Queue::emit_in`] writes the event on your connection: either the order exists and its mail
+//! will be sent, or neither.
+//!
+//! ```no_run
+//! use wakeq::{Event, Queue};
+//!
+//! async fn place_order(pool: &sqlx::PgPool, queue: &Queue, order: i64) -> Result<(), Box<dyn std::error::Error>> {
+//!     let mut transaction = pool.begin().await?;
+//!     sqlx::query("insert into orders (id) values ($1)").bind(order).execute(&mut *transaction).await?;
+//!     let receipt = queue.emit_in(&mut transaction, Event::new("confirm-order", &order)?).await?;
+//!     transaction.commit().await?;
+//!     receipt.notify().await; // forgotten or lost, the event is found all the same, in a minute or two
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Pausing
+//!
+//! An [`Admin`] stops handlers, and explains, cancels, lists and counts events. After
+//! [`Admin::pause`] has returned, no worker claims an event of that handler; [`Admin::unpause`]
+//! wakes all that waited.
+//!
+//! ```
+//! use std::time::Duration;
+//! use wakeq::control::Explanation;
+//! use wakeq::testing::TestKit;
+//! use wakeq::{Actor, CanvasId, Event, HandlerScope, Handlers, Stop};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut kit = TestKit::new();
+//! kit.handlers(Handlers::new().on("greet", |_event| async { Ok(()) }))?;
+//! let (greet, ada) = (HandlerScope::worker(CanvasId::DEFAULT, "greet")?, Actor::user("ada"));
+//! let stop = Stop { reason: Some("mail server down".to_owned()), until: None };
+//! kit.admin().pause(&greet, &ada, &stop).await?;
+//!
+//! let id = kit.emit(Event::new("greet", "Ada")?).await?.id;
+//! assert_eq!(kit.drain().await?.completed, 0);
+//! let Explanation::Live(event) = kit.explain(id).await? else { panic!("it waits") };
+//! assert_eq!(event.state.as_str(), "paused");
+//!
+//! kit.admin().unpause(&greet, &ada).await?;
+//! assert_eq!(kit.drain_for(Duration::from_secs(10)).await?.completed, 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Retries, and testing them
+//!
+//! An event whose handler fails is retried after 5 minutes, at most twice, unless its [`Route`]
+//! says otherwise; then it is dead, kept for 30 days, and can be redriven. The `TestKit` has the
+//! worker's own rules and a clock that the test moves:
+//!
+//! ```
+//! use std::time::Duration;
+//! use wakeq::testing::{TestKit, assert_dead};
+//! use wakeq::{Event, HandlerError, Handlers};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut kit = TestKit::new();
+//! kit.handlers(Handlers::new().on("flaky", |_event| async { Err(HandlerError::operational("no")) }))?;
+//! kit.emit(Event::new("flaky", &1)?).await?;
+//! let drained = kit.drain_for(Duration::from_secs(3600)).await?;
+//! assert_eq!((drained.retried, drained.died, drained.waiting), (2, 1, 0));
+//! assert_dead!(kit, "flaky", count = 1, error = "no");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Beyond the tour
+//!
+//! A canvas is a tenant: nothing crosses [`CanvasId`]s. Programs that have only one never name it.
+//! Each of the [modules](#modules) below holds the names of one feature. Two more packages use this
+//! one: `wakeq-streams` has consumers of the [`log`] and entities, `wakeq-service` the HTTP API and
+//! the command line.
+//!
+//! Features: `pubsub` (default) is [`notify::PubSub`]; `testing` is the module of that name, for
+//! `dev-dependencies`.
 
 mod admin;
 mod broadcast;
@@ -9,7 +166,7 @@ mod explain;
 mod fault;
 #[doc(hidden)]
 pub mod internals;
-mod log;
+pub mod log;
 pub mod machine;
 pub mod notify;
 mod store;
@@ -19,68 +176,106 @@ pub mod testing;
 mod wake;
 mod worker;
 
-pub use admin::{
-    Admin, AdminError, BULK_MAX, Bulk, Cron, CronPause, CronTick, Cursor, DeletedQueue, EventFilter,
-    EventSummary, HandlerStats, LIST_MAX, LeasedCopy, NewCron, NewQueue, Page, PutCron, PutQueue, Release,
-    ReleaseResult, ResumeResult, SetFacet, Stop, StopResult, WaitingCopies,
-};
-pub use admin::{NewSecret, NewTarget, PutTargetResult};
-pub use broadcast::{
-    Broadcasts, InvalidTopicPattern, ListenError, ListenItem, Listener, Signal, Signals, TopicPattern,
-};
-pub use cron::{CronSchedule, InvalidSchedule, MissedTicks};
-pub use emit::{EmitError, Emitted, IdempotencyKey, Idempotent, Queue, QueueConfig, Receipt};
+pub use admin::{Admin, AdminError, Stop};
+pub use emit::{EmitError, Emitted, Queue, QueueConfig, Receipt};
 pub use event::{
-    Actor, AppendCondition, Appended, Broadcast, CanvasId, Category, Claim, CopyOf, Due, Event, EventError,
-    EventId, EventSequencePartitioner, EventSource, HandlerAddress, HandlerScope, InvalidCondition,
-    InvalidLeaseToken, InvalidLogName, InvalidName, InvalidObjectKey, InvalidPattern, InvalidQuota,
-    InvalidSource, InvalidTiming, InvalidTraceparent, JsonError, Lane, LeaseToken, Link, LogEvent,
-    LogEventError, LogPage, MalformedBroadcast, MalformedNotification, Name, NewLogEvent, Notification,
-    ObjectKey, PageLimit, Partition, Place, PullPolicy, QueuePattern, Quota, QuotaExceeded, RuleKind,
-    SourceList, StreamAppend, StreamId, StreamName, Timestamp, Timing, Traceparent,
+    Actor, CanvasId, Event, EventError, EventId, HandlerAddress, HandlerScope, Name, Timestamp, Timing,
 };
-pub use event::{
-    InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
-    Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
-};
-pub use explain::{Explanation, LiveEvent};
-pub use log::{APPEND_MAX, Log, LogError, LogReceipt, READ_MAX};
-pub use machine::{CheckResult, Outcome, RetryPolicy};
-pub use store::RegisteredTarget;
-pub use store::{
-    AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, Facet, FacetSettings, HaltedLane, HandlerCounts,
-    InHand, Lease, LogAppender, LogEnd, LogHolder, LogHorizon, MigrationState, MigrationStatus, Object,
-    QueueDepth, QuotaUse, Refusal, RegisteredQueue, Retention, RoleKind, Rule, Store, StoreConfig,
-    StoreError, TimingMode, Tombstone,
-};
-pub use wake::{Pass, WakeError};
+pub use machine::policy::RetryPolicy;
+pub use store::{Store, StoreConfig, StoreError};
 pub use worker::{
-    BoxedHandler, Counters, Execution, HandlerError, HandlerResult, Handlers, InvalidRoute, Origin,
-    PushError, PushRunner, QueueWorker, RemoteHandler, RemoteHandlers, Route, RunReport, Verdict,
-    WorkerConfig, WorkerError, shutdown_signal,
+    Execution, HandlerError, HandlerResult, Handlers, QueueWorker, Route, WorkerConfig, WorkerError,
+    shutdown_signal,
 };
 
-/// Compiles the code in the page about testing.
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../docs/testing.md")]
-struct Testing;
+/// What operators see and do through [`Admin`]: rules, explanations, lists, counts, dead events,
+/// quotas and the record of changes.
+pub mod control {
+    pub use crate::admin::{
+        BULK_MAX, Bulk, Cursor, EventFilter, EventSummary, HandlerStats, LIST_MAX, Page, ResumeResult,
+        StopResult,
+    };
+    pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
+    pub use crate::explain::{Explanation, LiveEvent};
+    pub use crate::store::{
+        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, QuotaUse, Refusal, Rule,
+        Tombstone,
+    };
+    pub use crate::wake::{Pass, WakeError};
+}
 
-/// Compiles the code in the page about order.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/order.md")]
-struct Order;
+/// Crons: an event at each tick of a schedule, exactly one.
+pub mod crons {
+    pub use crate::admin::{Cron, CronPause, CronTick, NewCron, PutCron};
+    pub use crate::cron::{CronSchedule, InvalidSchedule, MissedTicks};
+}
 
-/// Compiles the code in the page about the log.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/log.md")]
-struct TheLog;
+/// The deployment's database: its tables, roles, and the durations that all its processes share.
+pub mod database {
+    pub use crate::event::InvalidTiming;
+    pub use crate::store::{MigrationState, MigrationStatus, Retention, RoleKind, TimingMode};
+}
 
-/// Compiles the code in the page about listeners.
-#[cfg(doctest)]
-#[doc = include_str!("../docs/listeners.md")]
-struct Listeners;
+/// What an event can carry, and emits that can be repeated.
+pub mod events {
+    pub use crate::emit::{IdempotencyKey, Idempotent};
+    pub use crate::event::{Due, InvalidName, InvalidTraceparent, JsonError, Traceparent};
+}
 
-/// Compiles the code in the page about crons.
+/// Listeners: subscribing to what is emitted, by pattern; and signals between processes.
+pub mod listeners {
+    pub use crate::broadcast::{
+        Broadcasts, InvalidTopicPattern, ListenError, ListenItem, Listener, Signal, Signals, TopicPattern,
+    };
+    pub use crate::event::{Broadcast, MalformedBroadcast};
+}
+
+/// Order: events on one object, one after the other.
+pub mod order {
+    pub use crate::event::{InvalidObjectKey, Lane, ObjectKey, Place};
+    pub use crate::store::{HaltedLane, InHand, Object};
+}
+
+/// Queues that services register: copies of the events that match, canvases in turn.
+pub mod queues {
+    pub use crate::admin::{
+        DeletedQueue, LeasedCopy, NewQueue, PutQueue, Release, ReleaseResult, SetFacet, WaitingCopies,
+    };
+    pub use crate::event::{CopyOf, InvalidLeaseToken, InvalidPattern, LeaseToken, PullPolicy, QueuePattern};
+    pub use crate::store::{Facet, FacetSettings, Lease, QueueDepth, RegisteredQueue};
+}
+
+/// HTTP targets: handlers in any language, and the secrets that sign requests to them.
+pub mod targets {
+    pub use crate::admin::{NewSecret, NewTarget, PutTargetResult};
+    pub use crate::event::{
+        InvalidSecret, InvalidSecretKeys, InvalidTargetUrl, NewSecretKey, NoSecret, OwnDeployment, OwnTarget,
+        Secret, SecretKeys, Secrets, Target, TargetPolicy, TargetUrl,
+    };
+    pub use crate::store::RegisteredTarget;
+}
+
+/// Workers from inside: what they report, handlers that are not functions of the program, and runs
+/// of notifications that are pushed.
+pub mod workers {
+    pub use crate::worker::{
+        BoxedHandler, Counters, InvalidRoute, Origin, PushError, PushRunner, RemoteHandler, RemoteHandlers,
+        RunReport, Verdict,
+    };
+}
+
+/// Compiles the code in the pages about the queue.
 #[cfg(doctest)]
-#[doc = include_str!("../docs/cron.md")]
-struct Crons;
+mod pages {
+    #[doc = include_str!("../docs/cron.md")]
+    struct Crons;
+    #[doc = include_str!("../docs/listeners.md")]
+    struct Listeners;
+    #[doc = include_str!("../docs/log.md")]
+    struct Log;
+    #[doc = include_str!("../docs/order.md")]
+    struct Order;
+    #[cfg(feature = "testing")]
+    #[doc = include_str!("../docs/testing.md")]
+    struct Testing;
+}

@@ -57,6 +57,7 @@ pub struct Waker {
 
 /// What one minute's pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pass {
     /// Overdue events whose notifications were published.
     pub woken: usize,
@@ -70,6 +71,7 @@ pub struct Pass {
 
 /// Why waking stopped. The promises in the rows make up for it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WakeError {
     /// An error of the database.
     #[error(transparent)]

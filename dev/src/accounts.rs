@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio_util::task::AbortOnDropHandle;
-use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Log, Queue, Route, Store};
+use wakeq::log::Log;
+use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Queue, Route, Store};
 use wakeq_streams::{
     Applied, Asked, BrokerBacking, BrokerConfig, BrokerError, Entities, Entity, EntityAnswer, EntityConfig,
     EntityEvent, EntityId, EntityProcessor, EntityStatus, EventBroker, Rejection,

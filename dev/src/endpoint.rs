@@ -15,7 +15,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
-use wakeq::{EventId, Secret};
+use wakeq::EventId;
+use wakeq::targets::Secret;
 
 use crate::screen;
 

@@ -21,7 +21,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, RunReport, Store, WorkerConfig};
+use wakeq::workers::RunReport;
+use wakeq::{Admin, Queue, QueueConfig, QueueWorker, Store, WorkerConfig};
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_services::{
     Choice, ChosenService, ClusterOptions, Folder, Postgres, PubSub as Emulator, Requested, UnknownChoice,

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
+use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::targets::{NewSecret, NewTarget, Secret, TargetPolicy};
 use wakeq::{
-    Actor, Admin, CanvasId, CronSchedule, Event, Execution, HandlerAddress, HandlerError, HandlerResult,
-    HandlerScope, Handlers, Name, NewCron, NewSecret, NewTarget, Queue, RetryPolicy, Route, Secret,
-    TargetPolicy,
+    Actor, Admin, CanvasId, Event, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope,
+    Handlers, Name, Queue, RetryPolicy, Route,
 };
 
 use crate::endpoint::{self, Endpoint};

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use wakeq::notify::Notifier;
-use wakeq::{Actor, CanvasId, SecretKeys, Store};
+use wakeq::targets::SecretKeys;
+use wakeq::{Actor, CanvasId, Store};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, KeyState, NewKey, Reach, Scope};
 use wakeq_service::cli::Metrics;
 use wakeq_service::delivery::{DeliveryConfig, InvalidAllowedPlace};

@@ -2,7 +2,9 @@
 //!
 //! It must never change the durations of a server that it was given: other processes rely on them.
 
-use wakeq::{SecretKeys, Store, StoreConfig, StoreError, Timing, TimingMode};
+use wakeq::database::TimingMode;
+use wakeq::targets::SecretKeys;
+use wakeq::{Store, StoreConfig, StoreError, Timing};
 
 use crate::screen;
 

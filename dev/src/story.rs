@@ -1,6 +1,7 @@
 //! What a run did, in a sentence for a reader who does not know the state machine.
 
-use wakeq::{Outcome, RunReport, Verdict};
+use wakeq::machine::Outcome;
+use wakeq::workers::{RunReport, Verdict};
 
 /// `None` if it is not worth a line: a duplicate notification of an event that has ended or is
 /// running.

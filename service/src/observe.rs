@@ -13,7 +13,9 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wakeq::internals::HandlerDepth;
 use wakeq::internals::telemetry::{self, HandlerGauge, QueueGauge};
-use wakeq::{HandlerScope, LogAppender, QueueDepth, Store, StoreError};
+use wakeq::log::LogAppender;
+use wakeq::queues::QueueDepth;
+use wakeq::{HandlerScope, Store, StoreError};
 use wakeq_streams::internals::telemetry::{GroupGauges, GroupsGauge};
 
 /// How long a result is used, and how long to wait after a failure.

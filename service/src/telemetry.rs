@@ -8,8 +8,9 @@ use opentelemetry::{KeyValue, global};
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
+use wakeq::Name;
+use wakeq::events::Traceparent;
 use wakeq::internals::telemetry::{TRACES, continue_trace};
-use wakeq::{Name, Traceparent};
 
 /// Upper bounds of the buckets of a request's duration, in seconds: those that the conventions
 /// advise.

@@ -17,7 +17,7 @@ const NEXT: usize = 5;
 /// A cron to be put: its value is emitted at each tick, for the handler `CRON/name`.
 ///
 /// ```
-/// use wakeq::{CronSchedule, MissedTicks, NewCron};
+/// use wakeq::crons::{CronSchedule, MissedTicks, NewCron};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let schedule = CronSchedule::new("0 6 * * MON", "Europe/Berlin")?;
@@ -71,6 +71,7 @@ impl NewCron {
 
 /// A cron.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Cron {
     /// The canvas on which its events are emitted.
     pub canvas: CanvasId,
@@ -142,7 +143,8 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Actor, CanvasId, CronSchedule, NewCron};
+    /// use wakeq::crons::{CronSchedule, NewCron};
+    /// use wakeq::{Actor, CanvasId};
     ///
     /// let schedule = CronSchedule::new("30 2 * * *", "Europe/Berlin")?;
     /// let nightly = NewCron::new("clean-up", schedule, &())?;

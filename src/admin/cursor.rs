@@ -16,7 +16,7 @@ const LENGTH_MAX: usize = 400;
 /// The position of the next page of a list. Its text is parsed with `parse`.
 ///
 /// ```
-/// assert!("garbage".parse::<wakeq::Cursor>().is_err());
+/// assert!("garbage".parse::<wakeq::control::Cursor>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(Key);

@@ -13,6 +13,7 @@ const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// A page of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Page<T> {
     /// The items. There may be few or none although more follow, because a page examines a limited
     /// number of rows.
@@ -36,6 +37,7 @@ pub struct EventFilter {
 
 /// An event in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EventSummary {
     /// Its id.
     pub id: EventId,

@@ -57,6 +57,7 @@ pub struct Bulk {
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AdminError {
     /// Only admins can block and unblock.
     #[error("only an admin may {verb} a handler")]
@@ -184,7 +185,7 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin, canvas: wakeq::CanvasId) -> Result<(), wakeq::AdminError> {
-    /// use wakeq::EventFilter;
+    /// use wakeq::control::EventFilter;
     ///
     /// let page = admin.for_tenants().events(canvas, &EventFilter::default(), None, 100).await?;
     /// assert!(page.items.iter().all(|event| event.copy_of.is_none()), "no queue shows its copies");

@@ -46,6 +46,7 @@ const TRIES: usize = 10;
 
 /// A leased copy: no one else gets it until its lease ends.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct LeasedCopy {
     /// The copy's own id, which can be a key for idempotent effects.
     pub id: EventId,
@@ -245,8 +246,8 @@ impl Admin {
     /// over the HTTP API are.
     ///
     /// ```no_run
-    /// # async fn example(admin: wakeq::Admin, copy: wakeq::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Release, ReleaseResult};
+    /// # async fn example(admin: wakeq::Admin, copy: wakeq::queues::LeasedCopy) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::queues::{Release, ReleaseResult};
     ///
     /// let failed = Release { error: Some("no route to the mail server".into()), retry: None };
     /// match admin.release_copy(&"email_events".parse()?, copy.id, &copy.lease, &failed).await? {

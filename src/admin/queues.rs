@@ -72,6 +72,7 @@ pub enum WaitingCopies {
 
 /// The result of unregistering a queue, which receives no more copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeletedQueue {
     /// Whether the queue is gone. If not, it is removed within a minute after its last copy.
     pub gone: bool,
@@ -97,7 +98,8 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Actor, NewQueue};
+    /// use wakeq::Actor;
+    /// use wakeq::queues::NewQueue;
     ///
     /// let emails = NewQueue { patterns: vec![".*:email_event:.*".parse()?], ..NewQueue::default() };
     /// admin.put_queue(&"email_events".parse()?, &emails, &Actor::user("ada")).await?;

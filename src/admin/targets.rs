@@ -71,7 +71,8 @@ impl Admin {
     ///
     /// ```no_run
     /// # async fn example(admin: wakeq::Admin) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{Actor, CanvasId, HandlerAddress, HandlerScope, Name, NewSecret, NewTarget, TargetPolicy};
+    /// use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+    /// use wakeq::{Actor, CanvasId, HandlerAddress, HandlerScope, Name};
     ///
     /// let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email")?;
     /// let address = HandlerAddress { scope, modifier: Name::no_modifier() };

@@ -57,6 +57,7 @@ pub(crate) trait Channel: Send + Sync + 'static {
 
 /// Why it is not possible to listen.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ListenError {
     /// The pattern is not valid.
     #[error(transparent)]
@@ -117,7 +118,7 @@ impl Broadcasts {
     /// use wakeq::notify::{LocalNotifier, Notifier};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), wakeq::ListenError> {
+    /// # async fn main() -> Result<(), wakeq::listeners::ListenError> {
     /// let notifier = LocalNotifier::broadcasting();
     /// let broadcasts = notifier.broadcasts().expect("it broadcasts");
     /// let pages = broadcasts.subscribe("*:page:*").await?;
@@ -209,8 +210,8 @@ impl Drop for CloseWhenDropped {
 /// subscription of a process that died expires after a day.
 ///
 /// ```no_run
-/// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
-/// use wakeq::ListenItem;
+/// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::listeners::ListenError> {
+/// use wakeq::listeners::ListenItem;
 ///
 /// let mut pages = queue.subscribe("*:page:*").await?;
 /// while let Some(item) = pages.next().await {

@@ -20,7 +20,7 @@ const SEPARATOR: char = ':';
 /// literal. The whole topic has to match; case matters.
 ///
 /// ```
-/// use wakeq::TopicPattern;
+/// use wakeq::listeners::TopicPattern;
 ///
 /// let pages: TopicPattern = "*:page:*".parse().unwrap();
 /// assert!(pages.matches("00000000-0000-0000-0000-000000000000:page:view"));
@@ -34,6 +34,7 @@ pub struct TopicPattern {
 
 /// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidTopicPattern {
     /// It is empty.
     #[error("a pattern must not be empty: *:*:* matches every event")]

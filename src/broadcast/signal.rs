@@ -33,7 +33,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 /// What may have changed.
 ///
 /// ```
-/// use wakeq::{Signal, Signals};
+/// use wakeq::listeners::{Signal, Signals};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -32,7 +32,7 @@ const ORIGIN: Timestamp = DateTime::UNIX_EPOCH;
 /// A cron expression in a zone.
 ///
 /// ```
-/// use wakeq::CronSchedule;
+/// use wakeq::crons::CronSchedule;
 ///
 /// let schedule = CronSchedule::new("30 8 * * MON-FRI", "Europe/Berlin").unwrap();
 /// let friday = "2027-01-01T12:00:00Z".parse().unwrap();
@@ -51,6 +51,7 @@ pub struct CronSchedule {
 
 /// Why a schedule is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSchedule {
     /// The expression is not valid.
     #[error(

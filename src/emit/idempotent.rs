@@ -60,7 +60,8 @@ impl Queue {
     ///
     /// ```no_run
     /// # async fn example(queue: wakeq::Queue) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{CanvasId, Event, Idempotent, IdempotencyKey};
+    /// use wakeq::events::{IdempotencyKey, Idempotent};
+    /// use wakeq::{CanvasId, Event};
     ///
     /// let key = IdempotencyKey::new(CanvasId::DEFAULT, "billing", "order-17", b"a hash of the request")?;
     /// let events = vec![Event::new("send-email", &"ada@example.com")?];

@@ -20,11 +20,11 @@ impl Queue {
     }
 
     /// Listens to the events of every canvas whose topic `canvas:module:name` matches a
-    /// [`TopicPattern`](crate::TopicPattern), whichever process emits them, from the moment this
-    /// returns. Refused if the notifier does not broadcast.
+    /// [`TopicPattern`](crate::listeners::TopicPattern), whichever process emits them, from the
+    /// moment this returns. Refused if the notifier does not broadcast.
     ///
     /// ```no_run
-    /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::ListenError> {
+    /// # async fn example(queue: wakeq::Queue) -> Result<(), wakeq::listeners::ListenError> {
     /// let mut pages = queue.subscribe("*:page:*").await?;
     /// while let Some(item) = pages.next().await {
     ///     println!("{item:?}");

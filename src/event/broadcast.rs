@@ -19,7 +19,8 @@ const VALUE_MAX_BYTES: usize = 9_000_000;
 /// effort: a broadcast may be lost, duplicated, late or out of order.
 ///
 /// ```
-/// use wakeq::{Broadcast, CanvasId};
+/// use wakeq::CanvasId;
+/// use wakeq::listeners::Broadcast;
 ///
 /// let body = br#"{"id":"01a1fa2a-7101-7382-922f-e03ca3c19953","canvasID":"00000000-0000-0000-0000-000000000000",
 ///     "module":"page","name":"view","modifier":"_","value":{"path":"/"},

@@ -87,6 +87,7 @@ pub(crate) enum Logged {
 
 /// Why an event can't be emitted. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EventError {
     /// The category of the log is reserved for entities.
     #[error("only entities write into {0}: send the event to its entity, or choose another category")]
@@ -217,8 +218,8 @@ impl Event {
 
     /// Sets an id chosen by the caller: emitting it again adds nothing as long as the event is
     /// waiting, running or dead, nor within 7 days after it was due, unless the deployment's
-    /// [`Retention`](crate::Retention) differs. The id is unique within its canvas; other canvases
-    /// can use the same one. The event's own id is [`EventId::chosen`] of it; calls of
+    /// [`Retention`](crate::database::Retention) differs. The id is unique within its canvas; other
+    /// canvases can use the same one. The event's own id is [`EventId::chosen`] of it; calls of
     /// [`Admin`](crate::Admin) that take one event accept either.
     ///
     /// ```

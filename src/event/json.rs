@@ -11,6 +11,7 @@ const DEPTH_LIMIT: usize = 64;
 
 /// Why a payload was refused. Nothing was stored.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JsonError {
     /// The value has no JSON form, or the text is not JSON.
     #[error("the value is not JSON")]

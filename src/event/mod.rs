@@ -135,7 +135,8 @@ displayed_as_uuid!(CanvasId, EventId);
 /// and may be lost, late, duplicated, reordered or forged.
 ///
 /// ```
-/// use wakeq::{CanvasId, EventId, Notification};
+/// use wakeq::notify::Notification;
+/// use wakeq::{CanvasId, EventId};
 ///
 /// let notification = Notification { id: EventId::new(), canvas: CanvasId(Default::default()) };
 /// assert_eq!(Notification::parse(&notification.body()).unwrap(), notification);

@@ -15,7 +15,7 @@ const KEY_MAX: usize = 200;
 /// object and about its parts form one chain.
 ///
 /// ```
-/// use wakeq::ObjectKey;
+/// use wakeq::order::ObjectKey;
 ///
 /// let work: ObjectKey = "work:1".parse().unwrap();
 /// assert_eq!("work:1/post:7".parse::<ObjectKey>().unwrap(), work);

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// How a copy in a pulled queue is retried after it was released as failed.
 ///
 /// ```
-/// let policy = wakeq::PullPolicy::default();
+/// let policy = wakeq::queues::PullPolicy::default();
 /// assert_eq!((policy.retries, policy.delay.as_secs(), policy.halts), (2, 300, false));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Default for PullPolicy {
 /// only by [`LeaseToken::reveal`].
 ///
 /// ```
-/// use wakeq::LeaseToken;
+/// use wakeq::queues::LeaseToken;
 ///
 /// let token: LeaseToken = "0000000137ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f".parse().unwrap();
 /// assert_eq!(token.reveal(), "0000000137ab6c1c3f1d2a0b9e8f7a6b5c4d3e2f");

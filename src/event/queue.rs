@@ -22,7 +22,7 @@ const SET_MAX: usize = 64 * 1024 * 1024;
 /// in linear time: no look-around, no back-references. At most 1,024 bytes.
 ///
 /// ```
-/// use wakeq::QueuePattern;
+/// use wakeq::queues::QueuePattern;
 ///
 /// let emails: QueuePattern = ".*:email_event:.*".parse().unwrap();
 /// assert_eq!(emails.as_str(), ".*:email_event:.*");
@@ -33,6 +33,7 @@ pub struct QueuePattern(Box<str>);
 
 /// Why a pattern is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidPattern {
     /// It is empty or too long.
     #[error("a pattern must have 1 to {PATTERN_MAX} bytes; this one has {0}")]

@@ -28,7 +28,7 @@ const NONCE_BYTES: usize = 12;
 /// secrets in clear: it is for deployments that deliberately store them so.
 ///
 /// ```
-/// use wakeq::SecretKeys;
+/// use wakeq::targets::SecretKeys;
 ///
 /// let new = SecretKeys::generate().unwrap();
 /// let keys: SecretKeys = format!("{new},{}", "ab".repeat(32)).parse().unwrap();

@@ -28,7 +28,7 @@ pub struct Target {
 /// It is stored normalized: a host in any notation of IPv4, or any script, has a single spelling.
 ///
 /// ```
-/// use wakeq::TargetUrl;
+/// use wakeq::targets::TargetUrl;
 ///
 /// let url: TargetUrl = "https://Shop.example/events?source=queue".parse().unwrap();
 /// assert_eq!(url.as_str(), "https://shop.example/events?source=queue");
@@ -41,6 +41,7 @@ pub struct TargetUrl(Url);
 
 /// Why a text can't be the URL of a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidTargetUrl {
     /// Longer than 2,048 bytes, as given or in normalized form.
     #[error("a target's URL must have at most {} bytes", TargetUrl::BYTES_MAX)]
@@ -149,7 +150,7 @@ impl fmt::Display for TargetUrl {
 /// [`Secret::reveal`].
 ///
 /// ```
-/// use wakeq::Secret;
+/// use wakeq::targets::Secret;
 ///
 /// let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().unwrap();
 /// assert_eq!(format!("{secret:?}"), "Secret(24 bytes)");
@@ -222,7 +223,7 @@ pub struct Secrets {
 /// How a target is called and retried.
 ///
 /// ```
-/// let policy = wakeq::TargetPolicy::default();
+/// let policy = wakeq::targets::TargetPolicy::default();
 /// assert_eq!((policy.retries, policy.timeout.as_secs(), policy.concurrency), (2, 30, None));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

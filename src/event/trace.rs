@@ -8,7 +8,7 @@ use uuid::Uuid;
 /// A W3C `traceparent`: version, trace id, parent span id, flags.
 ///
 /// ```
-/// use wakeq::Traceparent;
+/// use wakeq::events::Traceparent;
 ///
 /// let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 /// let parent: Traceparent = text.parse().unwrap();

@@ -6,6 +6,7 @@ use crate::store::StoreError;
 
 /// Why nothing was appended or read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LogError {
     /// A condition does not hold: nothing was appended.
     #[error(

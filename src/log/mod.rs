@@ -13,16 +13,16 @@ use sqlx::postgres::PgConnection;
 use tokio::sync::watch;
 
 use crate::broadcast::{Signal, Signals};
-use crate::event::{
-    AppendCondition, Appended, CanvasId, Category, EventSource, LogPage, NewLogEvent, PageLimit,
-    StreamAppend, StreamId,
-};
+use crate::event::CanvasId;
 use crate::notify::Notifier;
-use crate::store::{
-    Additions, AppendRefusal, LogAppender, LogBatch, LogEnd, LogHorizon, Store, StoreError, append_batch,
-    lacks_partition,
-};
+use crate::store::{Additions, AppendRefusal, LogBatch, Store, StoreError, append_batch, lacks_partition};
 
+pub use crate::event::{
+    AppendCondition, Appended, Category, EventSequencePartitioner, EventSource, InvalidCondition,
+    InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,
+    SourceList, StreamAppend, StreamId, StreamName,
+};
+pub use crate::store::{LogAppender, LogEnd, LogHolder, LogHorizon};
 pub use error::LogError;
 
 /// Most events, and most streams, of one call that appends.
@@ -40,7 +40,8 @@ const TRIES: u32 = 5;
 ///
 /// ```no_run
 /// # async fn example(store: wakeq::Store, notifier: wakeq::notify::LocalNotifier) -> Result<(), Box<dyn std::error::Error>> {
-/// use wakeq::{AppendCondition, CanvasId, EventSource, Log, NewLogEvent, StreamId};
+/// use wakeq::CanvasId;
+/// use wakeq::log::{AppendCondition, EventSource, Log, NewLogEvent, StreamId};
 ///
 /// let log = Log::new(store, &notifier);
 /// let account = StreamId::new(CanvasId::DEFAULT, "accounts", "account-7")?;
@@ -117,8 +118,9 @@ impl Log {
     /// A condition that does not hold leaves the transaction as it was.
     ///
     /// ```no_run
-    /// # async fn example(log: wakeq::Log, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
-    /// use wakeq::{CanvasId, NewLogEvent, StreamAppend, StreamId};
+    /// # async fn example(log: wakeq::log::Log, pool: sqlx::PgPool) -> Result<(), Box<dyn std::error::Error>> {
+    /// use wakeq::CanvasId;
+    /// use wakeq::log::{NewLogEvent, StreamAppend, StreamId};
     ///
     /// let account = StreamId::new(CanvasId::DEFAULT, "accounts", "account-7")?;
     /// let paid = StreamAppend::new(account, vec![NewLogEvent::new("paid", &17)?]);

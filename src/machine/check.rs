@@ -27,7 +27,8 @@ impl CheckResult {
     /// The result as one word.
     ///
     /// ```
-    /// use wakeq::{CheckResult, RuleKind};
+    /// use wakeq::control::RuleKind;
+    /// use wakeq::machine::CheckResult;
     ///
     /// assert_eq!(CheckResult::Held(RuleKind::Pause).as_str(), "paused");
     /// ```

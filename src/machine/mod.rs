@@ -20,7 +20,7 @@
 mod check;
 mod order;
 mod outcome;
-mod policy;
+pub(crate) mod policy;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -28,9 +28,10 @@ mod tests;
 pub use check::{CheckResult, check_schedule};
 pub use order::{Consumption, consume, pass_over};
 pub use outcome::Outcome;
-pub use policy::{Policy, RetryPolicy};
+pub use policy::Policy;
+pub(crate) use policy::RetryPolicy;
 pub use run::{
     Answer, Claimed, Effect, HandlerEnd, Input, Removal, Running, State, Transition, UnexpectedInput, When,
 };
 
-pub use crate::event::{Cause, Link, Schedule, Turn};
+pub use crate::event::{Cause, Claim, Link, Schedule, Turn};

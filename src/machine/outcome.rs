@@ -83,7 +83,7 @@ impl Outcome {
     /// Every outcome, in the order of the chart; a metric has one series for each.
     ///
     /// ```
-    /// use wakeq::Outcome;
+    /// use wakeq::machine::Outcome;
     ///
     /// assert!(Outcome::ALL.iter().any(|outcome| outcome.as_str() == "LockClaimed"));
     /// ```

@@ -31,8 +31,8 @@ const RETRY_DELAY: Duration = Duration::from_secs(10);
 /// with the default durations.
 ///
 /// ```
-/// use wakeq::{CanvasId, EventId, Notification};
-/// use wakeq::notify::{LocalNotifier, Notifier};
+/// use wakeq::notify::{LocalNotifier, Notification, Notifier};
+/// use wakeq::{CanvasId, EventId};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), wakeq::notify::NotifyError> {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::broadcast::{Broadcasts, ListenError, Signals};
-use crate::event::{MalformedNotification, Notification};
 
+pub use crate::event::{MalformedNotification, Notification};
 pub use local::{LocalNotifier, NoNotifier};
 #[cfg(feature = "testing")]
 pub(crate) use mailbox::{Content, Mailbox, Messages};

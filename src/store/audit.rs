@@ -30,6 +30,7 @@ impl AuditOutcome {
 
 /// A line of the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AuditEntry {
     /// Increasing, though not always in the order of the commits.
     pub id: i64,

@@ -25,6 +25,7 @@ pub(super) const STATEMENTS: usize = 4;
 
 /// An object as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Object {
     /// The tenant.
     pub canvas: CanvasId,

@@ -13,6 +13,7 @@ const RUNNING_LOOKS: i64 = 8_000;
 
 /// The events of one handler, by what they wait for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HandlerCounts {
     /// The handler, with all its modifiers.
     pub scope: HandlerScope,

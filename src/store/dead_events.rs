@@ -23,6 +23,7 @@ const REDRIVE_STATEMENTS: usize = 7 + 3 * REDRIVE_TRIES;
 
 /// An event that died.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeadEvent {
     /// Its id; a redriven event keeps it.
     pub id: EventId,

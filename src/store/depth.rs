@@ -19,6 +19,7 @@ const GAUGED_LEAST: i64 = 100;
 
 /// What is due and free to run: the input of an autoscaler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Depth {
     /// Events that are due, on no worker, under no rule, and first among those of their object. An
     /// event whose worker's lease expired counts.

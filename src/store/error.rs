@@ -9,6 +9,7 @@ use crate::event::{InvalidTiming, QuotaExceeded};
 /// [`StoreError::Unavailable`], [`StoreError::Defect`] and, unless `ended`,
 /// [`StoreError::TimedOut`]; every statement can be repeated.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StoreError {
     /// The server can't be reached, or the connection broke.
     #[error("Postgres is not reachable: check DATABASE_URL and that the server runs")]

@@ -17,6 +17,7 @@ use crate::event::{
 
 /// A halted lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HaltedLane {
     /// The object, and the handler whose events on it wait.
     pub lane: Lane,

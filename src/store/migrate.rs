@@ -12,6 +12,7 @@ static MIGRATIONS: Migrator = sqlx::migrate!();
 
 /// A migration and whether the database has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MigrationState {
     /// Its version number.
     pub version: i64,

@@ -42,7 +42,8 @@ impl Store {
     /// what is new.
     ///
     /// ```no_run
-    /// use wakeq::{RoleKind, Store, StoreConfig};
+    /// use wakeq::database::RoleKind;
+    /// use wakeq::{Store, StoreConfig};
     ///
     /// # async fn example() -> Result<(), wakeq::StoreError> {
     /// let (url, config) = ("postgres://owner@localhost/app", StoreConfig::default());

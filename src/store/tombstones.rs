@@ -14,6 +14,7 @@ pub(crate) const TOMBSTONES_PAGE: u64 = 1_000;
 
 /// A link that is missing from a chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Tombstone {
     /// The link.
     pub link: Link,

@@ -10,6 +10,7 @@ use crate::store::NewEvent;
 
 /// An event as it was emitted, whatever became of it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct EmittedEvent {
     /// Its id.
     pub id: EventId,

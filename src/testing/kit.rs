@@ -54,6 +54,7 @@ pub struct TestKit {
 
 /// Why a call of the kit failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum KitError {
     /// The list of handlers, or the worker's configuration, is not valid.
     #[error(transparent)]
@@ -264,8 +265,9 @@ impl TestKit {
     /// did, and what happens to the event.
     ///
     /// ```
-    /// # use wakeq::{Event, Execution, HandlerResult, Handlers, Outcome};
+    /// # use wakeq::machine::Outcome;
     /// # use wakeq::testing::TestKit;
+    /// # use wakeq::{Event, Execution, HandlerResult, Handlers};
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// async fn parse(event: Execution) -> HandlerResult {

@@ -25,9 +25,9 @@ const REMEMBERED_MAX: usize = 100_000;
 /// A notifier within the process, for tests. Clones share their messages.
 ///
 /// ```
-/// use wakeq::{CanvasId, EventId, Notification};
-/// use wakeq::notify::Notifier;
+/// use wakeq::notify::{Notification, Notifier};
 /// use wakeq::testing::MemoryNotifier;
+/// use wakeq::{CanvasId, EventId};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {

@@ -8,7 +8,8 @@ use crate::event::{Event, EventError, Name};
 ///
 /// ```
 /// use wakeq::testing::{TestKit, tick};
-/// use wakeq::{Execution, Handlers, Origin, Route};
+/// use wakeq::workers::Origin;
+/// use wakeq::{Execution, Handlers, Route};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -96,6 +96,7 @@ pub enum Verdict {
 
 /// The run of one notification.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct RunReport {
     /// The notification, or the copy that its queue's turn chose instead.
     pub notification: Notification,

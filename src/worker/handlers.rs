@@ -62,7 +62,8 @@ impl Execution {
     /// the event that was copied.
     ///
     /// ```
-    /// use wakeq::{Execution, HandlerError, HandlerResult, Origin};
+    /// use wakeq::workers::Origin;
+    /// use wakeq::{Execution, HandlerError, HandlerResult};
     ///
     /// async fn nightly(execution: Execution) -> HandlerResult {
     ///     match execution.origin() {
@@ -194,6 +195,7 @@ impl From<&str> for Route {
 
 /// Why a list of handlers is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidRoute {
     /// A part of a route's address is not a valid name.
     #[error(transparent)]

@@ -138,6 +138,7 @@ impl WorkerConfig {
 
 /// Why a worker could not start, or ended.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WorkerError {
     /// The registration of a handler is not valid.
     #[error(transparent)]
@@ -318,7 +319,8 @@ impl QueueWorker {
     /// ```
     /// use std::sync::Arc;
     /// use wakeq::notify::{LocalNotifier, Notifier};
-    /// use wakeq::{Handlers, QueueWorker, RunReport, Store, WorkerConfig};
+    /// use wakeq::workers::RunReport;
+    /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig};
     ///
     /// async fn run_one(store: Store, handlers: Handlers) -> Result<Option<RunReport>, Box<dyn std::error::Error>> {
     ///     let notifier = Arc::new(LocalNotifier::new());

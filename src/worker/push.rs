@@ -40,6 +40,7 @@ const CLOSE_WAIT: Duration = Duration::from_millis(1_500);
 
 /// Why a pushed notification has to be delivered again.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PushError {
     /// The process is shutting down; another one will run the event.
     #[error("this process is shutting down")]

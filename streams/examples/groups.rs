@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use wakeq::{
-    AppendCondition, CanvasId, EventSource, Log, LogEvent, NewLogEvent, Signals, Store, StoreConfig, StreamId,
-};
+use wakeq::listeners::Signals;
+use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, NewLogEvent, StreamId};
+use wakeq::{CanvasId, Store, StoreConfig};
 use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, EventBroker, EventProcessor};
 
 type Failure = Box<dyn Error + Send + Sync>;

@@ -6,10 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{EntityType, GroupNode, NodeId, SubscriberId, SubscriberState, Subscription};
 use crate::store::{self, FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemovedGroup};
-use wakeq::{Actor, BULK_MAX, Bulk, EventSource, LIST_MAX, Name, Store, StoreError, Timestamp};
+use wakeq::control::{BULK_MAX, Bulk, LIST_MAX};
+use wakeq::log::EventSource;
+use wakeq::{Actor, Name, Store, StoreError, Timestamp};
 
 /// The nodes that have subscribers, and the coordinator.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupNodes {
     /// The nodes whose lease has not expired.
     pub nodes: Vec<GroupNode>,
@@ -19,6 +22,7 @@ pub struct GroupNodes {
 
 /// A consumer group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Group {
     /// Its name.
     pub name: Name,
@@ -35,6 +39,7 @@ pub struct Group {
 
 /// A source of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupSource {
     /// The source.
     pub source: EventSource,
@@ -101,6 +106,7 @@ pub struct RemoveGroup {
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GroupError {
     /// An argument is not valid.
     #[error("{0}")]

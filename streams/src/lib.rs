@@ -17,37 +17,60 @@ pub mod machine;
 mod store;
 mod telemetry;
 
-pub use broker::{
-    BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriberStateStore,
-    EventSubscriptionSourceMappingStore, EventSubscriptionStateStore, LeaderElector, Leadership, LockElector,
-    LockManager, MemoryGroups, NodeHeartbeat,
-};
+pub use broker::{BrokerBacking, BrokerConfig, BrokerError, EventBroker};
 pub use consumer::{
-    Consumer, ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventProcessor, EventProvider,
-    EventSubscriber, GiveUp, Health, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, PositionStore,
-    ReadBudget,
+    Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider, EventSubscriber,
+    Health, PositionStore,
 };
 pub use entity::{
-    Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityOutcome,
-    EntityPage, EntityProcessor, EntityProgress, InvalidProcessor, Question, Rejection, SendReceipt,
-    SentToEntity,
+    Applied, Asked, Entities, Entity, EntityAnswer, EntityConfig, EntityError, EntityEvent, EntityProcessor,
+    Rejection, SentToEntity,
 };
-pub use event::{
-    EntityId, EntityStatus, EntityType, GroupNode, InvalidEntityId, InvalidEntityType, Lead, NewSubscription,
-    NodeId, SubscriberId, SubscriberState, Subscription,
-};
-pub use groups::{Group, GroupError, GroupNodes, GroupSource, Groups, RemoveGroup, ResetGroup, ResetTo};
-pub use store::{
-    EntityCursor, EntityEventStatus, EntitySummary, FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage,
-    GroupPosition, InvalidEntityCursor, InvalidGroupDeadCursor, StoredEntity,
-};
+pub use event::{EntityId, EntityStatus, EntityType};
+pub use groups::{GroupError, Groups};
 
-/// Compiles the code in the page about entities.
-#[cfg(doctest)]
-#[doc = include_str!("../../docs/entities.md")]
-struct EntitiesPage;
+/// Brokers from inside: nodes, subscribers, subscriptions, the tables that hold them, and leaders.
+pub mod brokers {
+    pub use crate::broker::{
+        EventSubscriberStateStore, EventSubscriptionSourceMappingStore, EventSubscriptionStateStore,
+        LeaderElector, Leadership, LockElector, LockManager, MemoryGroups, NodeHeartbeat,
+    };
+    pub use crate::event::{
+        GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription,
+    };
+}
 
-/// Compiles the code in the page about consumers.
+/// What a consumer can be given besides its configuration, and sources and positions in memory.
+pub mod consumers {
+    pub use crate::consumer::{
+        DeadLetter, GiveUp, InvalidConsumer, MemoryLog, MemoryPositions, PositionKey, ReadBudget,
+    };
+}
+
+/// What operators see and do through [`Groups`].
+pub mod control {
+    pub use crate::groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
+    pub use crate::store::{
+        FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
+    };
+}
+
+/// Entities as [`Entities`] shows them, and what became of the events that they were sent.
+pub mod entities {
+    pub use crate::entity::{
+        EntityOutcome, EntityPage, EntityProgress, InvalidProcessor, Question, SendReceipt,
+    };
+    pub use crate::event::{InvalidEntityId, InvalidEntityType};
+    pub use crate::store::{
+        EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity,
+    };
+}
+
+/// Compiles the code in the pages about the streams.
 #[cfg(doctest)]
-#[doc = include_str!("../../docs/consumers.md")]
-struct Consumers;
+mod pages {
+    #[doc = include_str!("../../docs/consumers.md")]
+    struct Consumers;
+    #[doc = include_str!("../../docs/entities.md")]
+    struct Entities;
+}

@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use wakeq::{
-    Actor, AdminError, CanvasId, CheckResult, Cursor, DeadFilter, Event, EventFilter, EventId, EventSummary,
-    Explanation, HandlerScope, RuleKind, Stop,
-};
+use wakeq::control::{Cursor, DeadFilter, EventFilter, EventSummary, Explanation, RuleKind};
+use wakeq::machine::CheckResult;
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Stop};
 
 use crate::support::{Stage, scope};
 

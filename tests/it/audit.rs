@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use wakeq::{
-    Actor, AdminError, AuditEntry, AuditOutcome, CanvasId, DeadFilter, EventId, Refusal, Retention, Stop,
-    WorkerConfig,
-};
+use wakeq::control::{AuditEntry, AuditOutcome, DeadFilter, Refusal};
+use wakeq::database::Retention;
+use wakeq::{Actor, AdminError, CanvasId, EventId, Stop, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 
 use crate::support::{Stage, TIMEOUT, scope};

@@ -1,7 +1,9 @@
 //! The life of one event: emitted, notified, loaded, claimed, run, deleted, acknowledged.
 
 use tokio::sync::mpsc;
-use wakeq::{Execution, Handlers, Outcome, Verdict};
+use wakeq::machine::Outcome;
+use wakeq::workers::Verdict;
+use wakeq::{Execution, Handlers};
 
 use crate::support::Stage;
 

@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use tokio::sync::{Semaphore, mpsc};
-use wakeq::{CanvasId, Event, Execution, Handlers, ObjectKey, Outcome, Timing};
+use wakeq::machine::Outcome;
+use wakeq::order::ObjectKey;
+use wakeq::{CanvasId, Event, Execution, Handlers, Timing};
 
 use crate::brokers::Broker;
 use crate::support::{Stage, TIMEOUT};

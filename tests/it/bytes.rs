@@ -12,10 +12,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 use uuid::Uuid;
-use wakeq::{
-    AppendCondition, CanvasId, Event, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, StoreConfig,
-    StreamId, Verdict, WorkerConfig,
-};
+use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamId};
+use wakeq::machine::Outcome;
+use wakeq::workers::Verdict;
+use wakeq::{CanvasId, Event, Handlers, Queue, QueueConfig, StoreConfig, WorkerConfig};
 use wakeq_service::access::{Reach, Scope};
 use wakeq_service::http::HttpConfig;
 

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 use sqlx::{Connection, PgConnection, PgPool};
 use tokio::sync::{Mutex, mpsc};
 use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use wakeq::workers::{RunReport, Verdict};
 use wakeq::{
     Admin, EmitError, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
-    QueueWorker, RetryPolicy, Route, RunReport, Store, StoreConfig, Timing, Verdict, WorkerConfig,
+    QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{ChildProcess, Guard, Launch};
 
@@ -322,7 +323,7 @@ async fn work(store: Store, notifier: Arc<dyn Notifier>, services: &Services, co
 }
 
 /// Reports each run's end, `ended EVENT OUTCOME`, and the number of answered deliveries, `seen N`.
-async fn tell(mut reports: mpsc::Receiver<RunReport>, counters: Arc<wakeq::Counters>) {
+async fn tell(mut reports: mpsc::Receiver<RunReport>, counters: Arc<wakeq::workers::Counters>) {
     let mut acknowledged = 0;
     while let Some(report) = reports.recv().await {
         acknowledged += u64::from(report.verdict == Verdict::Acknowledged);

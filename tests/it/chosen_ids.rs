@@ -3,10 +3,13 @@
 //! notification is not trusted about another canvas.
 
 use uuid::Uuid;
-use wakeq::notify::Notifier;
+use wakeq::control::{DeadFilter, Explanation};
+use wakeq::events::{IdempotencyKey, Idempotent};
+use wakeq::machine::Outcome;
+use wakeq::notify::{Notification, Notifier};
+use wakeq::queues::NewQueue;
 use wakeq::{
-    Actor, AdminError, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, Handlers,
-    IdempotencyKey, Idempotent, NewQueue, Notification, Outcome, RetryPolicy, Route,
+    Actor, AdminError, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route,
 };
 
 use crate::support::{RunningWorker, Stage};

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use wakeq::control::{ResumeResult, Rule, RuleKind};
+use wakeq::machine::Outcome;
+use wakeq::workers::Verdict;
 use wakeq::{
-    Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Outcome, ResumeResult, Rule,
-    RuleKind, Stop, Timing, Verdict, WorkerConfig,
+    Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Stop, Timing, WorkerConfig,
 };
 
 use crate::door::{Door, Recording, recording};

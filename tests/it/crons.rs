@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use serde_json::json;
+use wakeq::crons::{CronSchedule, MissedTicks, NewCron};
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Actor, Admin, AdminError, CanvasId, CronSchedule, Handlers, MissedTicks, Name, NewCron, Route, Store,
-    StoreConfig, StoreError, Timestamp,
+    Actor, Admin, AdminError, CanvasId, Handlers, Name, Route, Store, StoreConfig, StoreError, Timestamp,
 };
 use wakeq_services::TestDatabase;
 

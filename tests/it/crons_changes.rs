@@ -1,7 +1,8 @@
 //! Which of a cron's ticks a change or a pause takes back, which it can't, and that no tick comes
 //! twice.
 
-use wakeq::{CronSchedule, MissedTicks, NewCron, Timestamp};
+use wakeq::Timestamp;
+use wakeq::crons::{CronSchedule, MissedTicks, NewCron};
 
 use crate::crons::{CANVAS, FakeClockDatabase, ada, name, new, put};
 

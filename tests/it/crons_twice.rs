@@ -4,7 +4,8 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
-use wakeq::{Admin, AdminError, MissedTicks};
+use wakeq::crons::MissedTicks;
+use wakeq::{Admin, AdminError};
 
 use crate::children::{Durations, Role};
 use crate::crons::{CANVAS, FakeClockDatabase, ada, new};

@@ -8,8 +8,9 @@ use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::SubscriptionAdmin;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
+use wakeq::database::RoleKind;
 use wakeq::notify::{PubSubConfig, create_topics};
-use wakeq::{RoleKind, Store, StoreConfig};
+use wakeq::{Store, StoreConfig};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use uuid::Uuid;
-use wakeq::notify::Notifier;
+use wakeq::machine::Outcome;
+use wakeq::notify::{Notification, Notifier};
 use wakeq::testing::MemoryNotifier;
-use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers, Notification, Outcome};
+use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers};
 
 use crate::support::{Stage, is_skipped, login, quick};
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use wakeq::events::{JsonError, Traceparent};
+use wakeq::machine::Outcome;
+use wakeq::notify::Notification;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{
-    CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, JsonError, Notification, Outcome,
-    Queue, QueueConfig, Traceparent,
-};
+use wakeq::{CanvasId, EmitError, Emitted, Event, EventError, EventId, Handlers, Queue, QueueConfig};
 
 use crate::door::{answering, recording};
 use crate::support::{Stage, is_skipped, quick};

@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
+use wakeq::control::{EventFilter, Explanation};
+use wakeq::machine::{Link, Outcome};
+use wakeq::order::{InHand, Lane, ObjectKey};
+use wakeq::queues::NewQueue;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    CanvasId, Event, EventFilter, EventId, Execution, Explanation, HandlerError, Handlers, InHand, Lane,
-    Link, Name, NewQueue, ObjectKey, Outcome, Queue, QueueConfig, RetryPolicy, Route, WorkerConfig,
+    CanvasId, Event, EventId, Execution, HandlerError, Handlers, Name, Queue, QueueConfig, RetryPolicy,
+    Route, WorkerConfig,
 };
 
 use crate::children::{Durations, WORK, Work};

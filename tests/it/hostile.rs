@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, future, stream};
+use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub};
 use wakeq::testing::{Faults, MemoryNotifier};
 use wakeq::{
-    Actor, Event, EventId, Execution, HandlerError, Handlers, Outcome, RetryPolicy, Route, Stop, Timing,
-    WorkerConfig,
+    Actor, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route, Stop, Timing, WorkerConfig,
 };
 use wakeq_emulator::broker::FaultCounts;
 use wakeq_emulator::{Emulator, Options};

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use wakeq::{CanvasId, Handlers, Outcome};
+use wakeq::machine::Outcome;
+use wakeq::{CanvasId, Handlers};
 
 use crate::door::recording;
 use crate::service::Service;

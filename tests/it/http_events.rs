@@ -5,7 +5,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
-use wakeq::{CanvasId, Handlers, Outcome};
+use wakeq::machine::Outcome;
+use wakeq::{CanvasId, Handlers};
 use wakeq_service::access::Scope;
 
 use crate::door::{Door, recording};

@@ -4,7 +4,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use wakeq::{AuditOutcome, CanvasId, Handlers, Outcome, StoreConfig};
+use wakeq::control::AuditOutcome;
+use wakeq::machine::Outcome;
+use wakeq::{CanvasId, Handlers, StoreConfig};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 

@@ -3,10 +3,8 @@
 
 use std::time::Duration;
 
-use wakeq::{
-    CanvasId, EmitError, Emitted, Event, EventId, IdempotencyKey, Idempotent, Queue, QueueConfig, Store,
-    StoreConfig,
-};
+use wakeq::events::{IdempotencyKey, Idempotent};
+use wakeq::{CanvasId, EmitError, Emitted, Event, EventId, Queue, QueueConfig, Store, StoreConfig};
 
 use crate::support::{Stage, fit, is_skipped};
 

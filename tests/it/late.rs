@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
+use wakeq::machine::Outcome;
+use wakeq::queues::{LeasedCopy, NewQueue, PullPolicy, Release, ReleaseResult};
+use wakeq::workers::Verdict;
 use wakeq::{
-    Actor, Admin, AdminError, CanvasId, Event, HandlerError, HandlerResult, Handlers, LeasedCopy, NewQueue,
-    Outcome, PullPolicy, Release, ReleaseResult, RetryPolicy, Route, Store, StoreConfig, Timing, Verdict,
-    WorkerConfig,
+    Actor, Admin, AdminError, CanvasId, Event, HandlerError, HandlerResult, Handlers, RetryPolicy, Route,
+    Store, StoreConfig, Timing, WorkerConfig,
 };
 
 use crate::door::{Door, answering, recording};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use wakeq::{Actor, Handlers, Outcome, Stop};
+use wakeq::machine::Outcome;
+use wakeq::{Actor, Handlers, Stop};
 
 use crate::support::{Stage, TIMEOUT, scope};
 

@@ -6,10 +6,11 @@ use std::time::Duration;
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 use sqlx::Connection;
-use wakeq::{
-    AppendCondition, CanvasId, EmitError, Event, EventId, EventSource, IdempotencyKey, Log, LogError,
-    LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
+use wakeq::events::IdempotencyKey;
+use wakeq::log::{
+    AppendCondition, EventSource, Log, LogError, LogEvent, NewLogEvent, PageLimit, StreamAppend, StreamId,
 };
+use wakeq::{CanvasId, EmitError, Event, EventId};
 use wakeq_service::access::Scope;
 use wakeq_streams::EventProvider;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wakeq::notify::{Notifier, PubSub, create_topics};
-use wakeq::{Actor, CanvasId, Handlers, Notification, QueueWorker, Stop, Timestamp, WorkerConfig};
+use wakeq::notify::{Notification, Notifier, PubSub, create_topics};
+use wakeq::{Actor, CanvasId, Handlers, QueueWorker, Stop, Timestamp, WorkerConfig};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};

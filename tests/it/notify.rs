@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::timeout;
 use uuid::Uuid;
-use wakeq::notify::{Delivery, Subscription};
-use wakeq::{CanvasId, EventId, Notification};
+use wakeq::notify::{Delivery, Notification, Subscription};
+use wakeq::{CanvasId, EventId};
 
 use crate::brokers::Broker;
 

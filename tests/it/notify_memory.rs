@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use wakeq::notify::{Notifier, Subscription};
+use wakeq::EventId;
+use wakeq::notify::{Notification, Notifier, Subscription};
 use wakeq::testing::{Faults, MemoryNotifier};
-use wakeq::{EventId, Notification};
 
 use crate::notify::{next, notifications};
 

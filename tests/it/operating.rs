@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use wakeq::{Actor, AdminError, CanvasId, DeadFilter, Event, EventId, HandlerStats, Outcome, RuleKind, Stop};
+use wakeq::control::{DeadFilter, HandlerStats, RuleKind};
+use wakeq::machine::Outcome;
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, Stop};
 
 use crate::support::{Stage, TIMEOUT, scope};
 

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use wakeq::control::{DeadEvent, DeadFilter};
+use wakeq::machine::Outcome;
 use wakeq::{
-    Actor, AdminError, CanvasId, DeadEvent, DeadFilter, Event, EventId, HandlerError, HandlerScope, Handlers,
-    Outcome, RetryPolicy, Route,
+    Actor, AdminError, CanvasId, Event, EventId, HandlerError, HandlerScope, Handlers, RetryPolicy, Route,
 };
 
 use crate::door::{Door, answering, recording};
@@ -70,7 +71,11 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     door.open(1);
     worker.until(running, Outcome::Deleted).await;
     // EV2-15: the row is gone, so the notification in the parking lot does nothing.
-    stage.notifier.publish(&[wakeq::Notification { id: delayed, canvas: CanvasId::DEFAULT }]).await.unwrap();
+    stage
+        .notifier
+        .publish(&[wakeq::notify::Notification { id: delayed, canvas: CanvasId::DEFAULT }])
+        .await
+        .unwrap();
     worker.until(delayed, Outcome::EventMissing).await;
     notifier.drained().await;
     assert!(door.arrived.rest().is_empty());

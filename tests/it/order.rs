@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
-use wakeq::machine::{Consumption, consume};
-use wakeq::notify::Notifier;
+use wakeq::control::Explanation;
+use wakeq::machine::{CheckResult, Consumption, Link, Outcome, consume};
+use wakeq::notify::{Notification, Notifier};
+use wakeq::order::{Lane, ObjectKey, Place};
 use wakeq::testing::TestKit;
 use wakeq::{
-    Actor, CanvasId, CheckResult, EmitError, Event, EventError, EventId, Execution, Explanation,
-    HandlerError, Handlers, Lane, Link, Notification, ObjectKey, Outcome, Place, Queue, QueueConfig,
-    RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
+    Actor, CanvasId, EmitError, Event, EventError, EventId, Execution, HandlerError, Handlers, Queue,
+    QueueConfig, RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
 };
 
 use crate::support::{Stage, TIMEOUT, is_skipped, quick, scope};

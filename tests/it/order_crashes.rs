@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio_util::sync::CancellationToken;
-use wakeq::machine::{Consumption, consume};
-use wakeq::{Actor, CanvasId, Event, EventId, Lane, Link, Notification};
+use wakeq::machine::{Consumption, Link, consume};
+use wakeq::notify::Notification;
+use wakeq::order::Lane;
+use wakeq::{Actor, CanvasId, Event, EventId};
 
 use crate::children::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
 use crate::support::{TIMEOUT, scope};

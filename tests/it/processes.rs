@@ -8,11 +8,9 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use tokio::sync::mpsc;
+use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, NewLogEvent, StreamId};
 use wakeq::notify::{NoNotifier, PubSubConfig, create_topics};
-use wakeq::{
-    AppendCondition, CanvasId, EventSource, Execution, HandlerResult, Handlers, Log, LogEvent, NewLogEvent,
-    StreamId,
-};
+use wakeq::{CanvasId, Execution, HandlerResult, Handlers};
 use wakeq_services::TestDatabase;
 use wakeq_services::{ChildProcess, Guard, Launch};
 use wakeq_streams::{

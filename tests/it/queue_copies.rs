@@ -4,10 +4,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{
-    Actor, CanvasId, CheckResult, Event, EventId, Execution, Explanation, HandlerScope, Handlers, Name,
-    NewQueue, Outcome, RuleKind, Stop,
-};
+use wakeq::control::{Explanation, RuleKind};
+use wakeq::machine::{CheckResult, Outcome};
+use wakeq::queues::NewQueue;
+use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Name, Stop};
 use wakeq_service::access::{Reach, Scope};
 
 use crate::service::{Service, make_key};

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::{Semaphore, mpsc};
 use uuid::Uuid;
+use wakeq::control::Explanation;
+use wakeq::machine::{CheckResult, Outcome};
 use wakeq::notify::Notifier;
-use wakeq::{
-    Actor, CanvasId, CheckResult, Event, EventId, Execution, Explanation, HandlerError, Handlers, NewQueue,
-    Outcome, Place, RetryPolicy, Route,
-};
+use wakeq::order::Place;
+use wakeq::queues::NewQueue;
+use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route};
 
 use crate::support::{Stage, TIMEOUT, quick};
 

@@ -2,11 +2,13 @@
 //! for waiting copies.
 
 use uuid::Uuid;
+use wakeq::machine::Outcome;
+use wakeq::queues::{FacetSettings, NewQueue, WaitingCopies};
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
-    Actor, Admin, AdminError, CanvasId, Event, Execution, FacetSettings, HandlerAddress, HandlerError,
-    Handlers, Name, NewQueue, NewSecret, NewTarget, Outcome, QueueWorker, RetryPolicy, Route, Store,
-    StoreConfig, TargetPolicy, WaitingCopies, WorkerConfig,
+    Actor, Admin, AdminError, CanvasId, Event, Execution, HandlerAddress, HandlerError, Handlers, Name,
+    QueueWorker, RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
 };
 use wakeq_service::delivery::{Deliverer, Targets};
 use wiremock::ResponseTemplate;
@@ -408,14 +410,22 @@ async fn a_dead_copy_names_its_queue_and_its_origin() {
     let origin = stage.queue.emit(event).await.unwrap().id;
     worker.until_count(1, Outcome::Deleted).await;
     worker.stop().await;
-    let filter =
-        wakeq::DeadFilter { canvas: CanvasId::DEFAULT, scope: None, id: None, since: None, before: None };
+    let filter = wakeq::control::DeadFilter {
+        canvas: CanvasId::DEFAULT,
+        scope: None,
+        id: None,
+        since: None,
+        before: None,
+    };
     let dead = stage.admin.dead(&filter, None, 10).await.unwrap().items.pop().unwrap();
     let copy = dead.copy_of.clone().unwrap();
     assert_eq!((copy.queue, copy.origin), (name(), origin));
     stage.admin.redrive_one(CanvasId::DEFAULT, dead.id, &ada()).await.unwrap();
-    let listed =
-        stage.admin.events(CanvasId::DEFAULT, &wakeq::EventFilter::default(), None, 10).await.unwrap();
+    let listed = stage
+        .admin
+        .events(CanvasId::DEFAULT, &wakeq::control::EventFilter::default(), None, 10)
+        .await
+        .unwrap();
     assert_eq!(listed.items[0].copy_of, dead.copy_of);
     let mut worker = stage.worker(working());
     worker.until(dead.id, Outcome::Deleted).await;

@@ -1,7 +1,8 @@
 //! Queues, while emitters and workers are processes, and die.
 
 use tokio::time::Instant;
-use wakeq::{CanvasId, EventId, Notification};
+use wakeq::notify::Notification;
+use wakeq::{CanvasId, EventId};
 
 use crate::children::{Durations, QUEUE, Role, Work};
 use crate::theatre::{Theatre, figure, is_full, list, size};

@@ -4,10 +4,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
+use wakeq::control::DeadFilter;
+use wakeq::database::RoleKind;
+use wakeq::log::{AppendCondition, EventSource, Log, NewLogEvent, StreamId};
+use wakeq::machine::Outcome;
 use wakeq::{
-    Actor, Admin, AppendCondition, CanvasId, DeadFilter, Event, EventSource, Execution, HandlerError,
-    HandlerResult, Handlers, Log, NewLogEvent, Outcome, Queue, QueueConfig, RetryPolicy, RoleKind, Route,
-    Stop, Store, StoreConfig, StreamId, WorkerConfig,
+    Actor, Admin, CanvasId, Event, Execution, HandlerError, HandlerResult, Handlers, Queue, QueueConfig,
+    RetryPolicy, Route, Stop, Store, StoreConfig, WorkerConfig,
 };
 
 use crate::support::{RunningWorker, Stage, connect, is_skipped, login, quick, scope};

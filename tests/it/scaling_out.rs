@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
-use wakeq::{Handlers, Outcome, WorkerConfig};
+use wakeq::machine::Outcome;
+use wakeq::{Handlers, WorkerConfig};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, WORK, Work};

@@ -4,8 +4,9 @@
 
 use std::time::Duration;
 
+use wakeq::EventId;
+use wakeq::control::RuleKind;
 use wakeq::machine::{Cause, HandlerEnd, Removal, State};
-use wakeq::{EventId, RuleKind};
 
 use crate::world::World;
 use crate::world::worker::{Line, Progress, Worker, pass};

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Outcome, Timing};
+use wakeq::{CanvasId, Event, Execution, HandlerResult, Handlers, Timing};
 
 use crate::brokers::Broker;
 use crate::support::{RunningWorker, Stage, scope};

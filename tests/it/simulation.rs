@@ -5,8 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use wakeq::machine::{Cause, HandlerEnd, Removal, State, Turn};
-use wakeq::{EventId, Outcome, RuleKind};
+use wakeq::EventId;
+use wakeq::control::RuleKind;
+use wakeq::machine::{Cause, HandlerEnd, Outcome, Removal, State, Turn};
 
 use crate::world::dice::Dice;
 use crate::world::emulated::EmulatedBroker;

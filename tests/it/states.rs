@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use wakeq::control::{DeadFilter, Explanation, HandlerStats, LiveEvent, Rule, RuleKind};
+use wakeq::machine::{CheckResult, Outcome};
 use wakeq::{
-    Actor, CanvasId, CheckResult, DeadFilter, Event, EventId, Explanation, HandlerAddress, HandlerError,
-    HandlerScope, HandlerStats, Handlers, LiveEvent, Name, Outcome, RetryPolicy, Route, Rule, RuleKind, Stop,
-    Timestamp, WorkerConfig,
+    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerError, HandlerScope, Handlers, Name, RetryPolicy,
+    Route, Stop, Timestamp, WorkerConfig,
 };
 
 use crate::door::{Door, answering, recording};

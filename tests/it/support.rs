@@ -10,11 +10,14 @@ use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use wakeq::database::RoleKind;
+use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
+use wakeq::workers::{Counters, RunReport};
 use wakeq::{
-    Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
-    QueueWorker, RoleKind, RunReport, Store, StoreConfig, Timing, WorkerConfig,
+    Admin, CanvasId, Event, EventId, HandlerScope, Handlers, Queue, QueueConfig, QueueWorker, Store,
+    StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 use wakeq_streams::Groups;
@@ -173,7 +176,7 @@ pub(crate) const SECRET_KEY: (&str, &str) =
     ("WAKEQ_SECRET_KEY", "5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e5e");
 
 /// The same for a store.
-pub(crate) fn secret_keys() -> wakeq::SecretKeys {
+pub(crate) fn secret_keys() -> wakeq::targets::SecretKeys {
     SECRET_KEY.1.parse().unwrap()
 }
 

@@ -9,10 +9,9 @@ use reqwest::Method;
 use scene::{GREET, number, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{
-    Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name, NewSecret, NewTarget,
-    Outcome, TargetPolicy,
-};
+use wakeq::machine::Outcome;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name};
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
@@ -360,7 +359,7 @@ async fn a_target_gets_no_more_at_a_time_than_it_wants() {
     let mut inside = vec![receiver.next().await, receiver.next().await];
     let mut waiting = 0;
     while waiting < 3 {
-        waiting += usize::from(running.report().await.verdict == wakeq::Verdict::WaitsForRoom);
+        waiting += usize::from(running.report().await.verdict == wakeq::workers::Verdict::WaitsForRoom);
     }
     for _ in 0..3 {
         assert!(receiver.is_quiet());

@@ -6,9 +6,11 @@ use std::collections::BTreeMap;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
+use wakeq::machine::Outcome;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
-    NewSecret, NewTarget, Outcome, QueueWorker, Store, StoreConfig, TargetPolicy, WorkerConfig,
+    QueueWorker, Store, StoreConfig, WorkerConfig,
 };
 use wakeq_service::access::{AccessConfig, Scope};
 use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
@@ -128,7 +130,7 @@ async fn a_delivery_that_comes_back_is_refused() {
 #[tokio::test]
 async fn without_a_key_no_target_is_registered() {
     let (stage, _) = Stage::memory().await;
-    let with = async |keys: wakeq::SecretKeys| {
+    let with = async |keys: wakeq::targets::SecretKeys| {
         let config =
             StoreConfig { allow_unsafe_durability: true, secret_keys: keys, ..StoreConfig::default() };
         let store = Store::connect(stage.database.url(), config).await.unwrap();
@@ -136,10 +138,10 @@ async fn without_a_key_no_target_is_registered() {
         let (address, target) = (greet(THEIRS), new("https://a.example/", None));
         admin.put_target(&address, &target, &Actor::user("ada")).await
     };
-    let refused = with(wakeq::SecretKeys::default()).await.unwrap_err();
+    let refused = with(wakeq::targets::SecretKeys::default()).await.unwrap_err();
     assert!(matches!(refused, AdminError::NoSecretKey), "{refused}");
     assert!(refused.to_string().contains("wakeq secrets new-key"), "{refused}");
-    assert!(with(wakeq::SecretKeys::default().in_clear()).await.unwrap().new);
+    assert!(with(wakeq::targets::SecretKeys::default().in_clear()).await.unwrap().new);
 }
 
 /// The key is replaced while deliveries run: each is signed with its own canvas's secret, before,

@@ -1,6 +1,7 @@
 //! A target that is registered while a run that looked for it defers its event.
 
-use wakeq::{CanvasId, Outcome};
+use wakeq::CanvasId;
+use wakeq::machine::Outcome;
 
 use crate::receiver::Receiver;
 use crate::support::{Stage, TIMEOUT};

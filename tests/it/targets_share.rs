@@ -1,8 +1,11 @@
 //! What one canvas's targets may take of a worker.
 
+use wakeq::machine::Outcome;
+use wakeq::queues::NewQueue;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::workers::Verdict;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, NewQueue, NewSecret,
-    NewTarget, Outcome, QueueWorker, TargetPolicy, Verdict, WorkerConfig,
+    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, QueueWorker, WorkerConfig,
 };
 use wakeq_service::delivery::{Deliverer, Targets};
 

@@ -8,6 +8,7 @@
 mod arrows;
 mod documents;
 mod faults;
+mod front;
 mod prose;
 mod requirements;
 mod source;
@@ -30,6 +31,12 @@ fn modules_import_only_along_the_arrows() {
     let packages = ["src", "streams/src", "service/src"].map(|folder| sources_under(&root().join(folder)));
     assert!(packages.iter().all(|sources| sources.len() > 2), "a package was not read");
     pass(&arrows::complaints(&packages.into_iter().flatten().collect::<Vec<_>>()));
+}
+
+#[test]
+fn the_libraries_show_few_names_each_at_one_path() {
+    let faces = ["src/lib.rs", "streams/src/lib.rs"].map(|name| Source::new(name, &read(&root().join(name))));
+    pass(&faces.iter().flat_map(front::complaints).collect::<Vec<_>>());
 }
 
 #[test]

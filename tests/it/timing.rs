@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use wakeq::{Store, StoreConfig, StoreError, Timing, TimingMode};
+use wakeq::database::TimingMode;
+use wakeq::{Store, StoreConfig, StoreError, Timing};
 
 use crate::support::{database, fit};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use wakeq::machine::Outcome;
 use wakeq::{
-    Actor, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Outcome, RetryPolicy, Route,
-    Stop,
+    Actor, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route, Stop,
 };
 
 use crate::support::{Stage, quick, scope};

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeq::machine::{Consumption, consume, pass_over};
+use wakeq::control::DeadFilter;
+use wakeq::machine::{Consumption, Link, consume, pass_over};
+use wakeq::order::ObjectKey;
+use wakeq::queues::NewQueue;
 use wakeq::{
-    Actor, Admin, CanvasId, DeadFilter, Event, EventId, Execution, HandlerError, Handlers, Link, Name,
-    NewQueue, ObjectKey, RetryPolicy, Route,
+    Actor, Admin, CanvasId, Event, EventId, Execution, HandlerError, Handlers, Name, RetryPolicy, Route,
 };
 
 use crate::children::{Durations, Role, WORK_ONCE, Work};

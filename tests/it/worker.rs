@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 use uuid::Uuid;
-use wakeq::notify::{Delivery, Notifier, Subscription};
+use wakeq::control::Explanation;
+use wakeq::machine::Outcome;
+use wakeq::notify::{Delivery, Notification, Notifier, Subscription};
+use wakeq::workers::Verdict;
 use wakeq::{
-    CanvasId, Event, EventId, Explanation, HandlerError, Handlers, Notification, Outcome, QueueWorker,
-    RetryPolicy, Route, Timing, Verdict, WorkerConfig,
+    CanvasId, Event, EventId, HandlerError, Handlers, QueueWorker, RetryPolicy, Route, Timing, WorkerConfig,
 };
 
 use crate::door::{Door, recording};

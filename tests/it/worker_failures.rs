@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use sqlx::Connection;
 use tokio::time::timeout;
+use wakeq::control::{DeadFilter, Explanation};
+use wakeq::machine::Outcome;
+use wakeq::workers::{RunReport, Verdict};
 use wakeq::{
-    CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, Handlers, Outcome,
-    RetryPolicy, Route, RunReport, Timestamp, Timing, Verdict,
+    CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route, Timestamp, Timing,
 };
 
 use crate::door::{Door, Recording, answering, recording};

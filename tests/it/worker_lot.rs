@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use wakeq::notify::Notifier;
+use wakeq::machine::Outcome;
+use wakeq::notify::{Notification, Notifier};
+use wakeq::workers::Verdict;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, Notification, Outcome, RetryPolicy,
-    Route, Timing, Verdict, WorkerConfig,
+    Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route, Timing,
+    WorkerConfig,
 };
 
 use crate::door::{Door, recording};

@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use wakeq::{Event, Handlers, Outcome, Route, WorkerConfig};
+use wakeq::machine::Outcome;
+use wakeq::{Event, Handlers, Route, WorkerConfig};
 
 use crate::door::{Door, recording};
 use crate::support::Stage;

@@ -5,7 +5,8 @@ use std::str::FromStr;
 use clap::Args;
 
 use crate::resources::wire::List;
-use wakeq::{EventId, InvalidName, Name, Timestamp};
+use wakeq::events::InvalidName;
+use wakeq::{EventId, Name, Timestamp};
 
 /// Maximum number of items requested per page.
 const PAGE: u32 = 500;

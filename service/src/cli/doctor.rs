@@ -10,8 +10,9 @@ use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
 use crate::store::checkup::Right;
+use wakeq::database::RoleKind;
 use wakeq::notify::{NotifyError, describe_topics, missing_permissions};
-use wakeq::{RoleKind, StoreError, Timestamp};
+use wakeq::{StoreError, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Doctor {
@@ -174,9 +175,8 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         | StoreError::Overloaded
         | StoreError::Quota(_)
         | StoreError::Config(_)
-        | StoreError::Defect => {
-            Finding::fail(what, found, "see the reason: usually a privilege that the role lacks")
-        }
+        | StoreError::Defect
+        | _ => Finding::fail(what, found, "see the reason: usually a privilege that the role lacks"),
     }
 }
 

@@ -9,10 +9,12 @@ use crate::resources::queues::wire::InvalidQueue;
 use crate::resources::targets::wire::InvalidTarget;
 
 use super::text;
+use wakeq::control::InvalidQuota;
+use wakeq::events::InvalidName;
+use wakeq::listeners::ListenError;
+use wakeq::log::LogError;
 use wakeq::notify::NotifyError;
-use wakeq::{
-    AdminError, EmitError, EventError, InvalidName, InvalidQuota, ListenError, LogError, StoreError,
-};
+use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
 
 /// A request that can't be fulfilled, with a message for the user.
@@ -118,6 +120,7 @@ fn of_listening(error: &ListenError) -> Exit {
         ListenError::Pattern(_) => Exit::Usage,
         ListenError::Off => Exit::NotFound,
         ListenError::Ending | ListenError::Broker { .. } => Exit::Unavailable,
+        _ => Exit::Failed,
     }
 }
 
@@ -139,9 +142,9 @@ fn of_admin(error: &AdminError) -> Exit {
         | AdminError::NotPulled(_)
         | AdminError::NotLeased(_)
         | AdminError::LeaseOver(_) => Exit::Conflict,
-        AdminError::NoRandomness | AdminError::NoSecretKey => Exit::Failed,
         AdminError::Store(error) => of_store(error),
         AdminError::Wake(waking) => waking.of_store().map_or(Exit::Unavailable, of_store),
+        AdminError::NoRandomness | AdminError::NoSecretKey | _ => Exit::Failed,
     }
 }
 
@@ -151,6 +154,7 @@ fn of_group(error: &GroupError) -> Exit {
         GroupError::NoGroup(_) | GroupError::NoSource(..) => Exit::NotFound,
         GroupError::GroupInUse(_) => Exit::Conflict,
         GroupError::Store(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -172,6 +176,7 @@ fn of_emit(error: &EmitError) -> Exit {
         | EmitError::IdempotencyKey(_) => Exit::Usage,
         EmitError::IdempotencyInProgress => Exit::Conflict,
         EmitError::Store(error) | EmitError::ObjectBusy(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -182,6 +187,7 @@ fn of_entity(error: &EntityError) -> Exit {
         }
         EntityError::Taken(_) | EntityError::NotAsked { .. } => Exit::Conflict,
         EntityError::Store(error) | EntityError::Busy(_, error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -196,6 +202,7 @@ fn of_log(error: &LogError) -> Exit {
         | LogError::Category(_)
         | LogError::Canvas(_) => Exit::Usage,
         LogError::Busy(error) | LogError::Store(error) => of_store(error),
+        _ => Exit::Failed,
     }
 }
 
@@ -213,7 +220,8 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)
-        | StoreError::Defect => Exit::Failed,
+        | StoreError::Defect
+        | _ => Exit::Failed,
     }
 }
 

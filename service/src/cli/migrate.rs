@@ -3,7 +3,8 @@
 use clap::Args;
 
 use super::{Context, show};
-use wakeq::{MigrationStatus, RoleKind, Store};
+use wakeq::Store;
+use wakeq::database::{MigrationStatus, RoleKind};
 
 #[derive(Args)]
 pub(crate) struct Migrate {

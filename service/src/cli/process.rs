@@ -19,11 +19,14 @@ use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, Worker
 use crate::delivery::{Deliverer, Targets};
 use crate::http::{HttpConfig, HttpServer};
 use crate::observe::Observer;
+use wakeq::control::WakeError;
+use wakeq::database::Retention;
 use wakeq::internals::Waker;
 use wakeq::notify::Notifier;
+use wakeq::workers::PushRunner;
 use wakeq::{
-    Admin, AdminError, Handlers, PushRunner, Queue, QueueConfig, QueueWorker, Retention, Store, StoreError,
-    WakeError, WorkerConfig, shutdown_signal,
+    Admin, AdminError, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreError, WorkerConfig,
+    shutdown_signal,
 };
 
 /// Pause before waking the waiting events is retried, after the database was unavailable.

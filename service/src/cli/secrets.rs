@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::show::JsonArg;
 use super::{Context, show};
-use wakeq::SecretKeys;
 use wakeq::internals::SealError;
+use wakeq::targets::SecretKeys;
 
 #[derive(Args)]
 pub(crate) struct Secrets {

@@ -10,7 +10,8 @@ use super::client::{EventFeed, Server, ServerChoice};
 use super::failure::Failure;
 use super::show::{self, JsonArg};
 use super::{Context, text};
-use wakeq::{Broadcast, ListenError, ListenItem, TopicPattern, shutdown_signal};
+use wakeq::listeners::{Broadcast, ListenError, ListenItem, TopicPattern};
+use wakeq::shutdown_signal;
 
 #[derive(Args)]
 pub(crate) struct Tail {

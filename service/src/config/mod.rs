@@ -10,7 +10,8 @@ mod secrets;
 use std::time::Duration;
 
 use clap::Args;
-use wakeq::{CanvasId, Store, StoreConfig, StoreError, Timing, TimingMode};
+use wakeq::database::TimingMode;
+use wakeq::{CanvasId, Store, StoreConfig, StoreError, Timing};
 
 pub(crate) use notifier::NotifierArgs;
 pub(crate) use process::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};

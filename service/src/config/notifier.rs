@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::MissingSetting;
-use wakeq::Broadcasts;
+use wakeq::listeners::Broadcasts;
 use wakeq::notify::{
     DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
 };

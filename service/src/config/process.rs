@@ -9,7 +9,8 @@ use clap::Args;
 use crate::access::{AccessConfig, PushCallers};
 use crate::delivery::{AllowedAudience, AllowedPlace, DeliveryConfig, IpRange};
 use crate::http::HttpConfig;
-use wakeq::{Name, Retention, WorkerConfig};
+use wakeq::database::Retention;
+use wakeq::{Name, WorkerConfig};
 
 /// How much a worker takes on, and how long it may take to stop.
 #[derive(Args, Clone)]

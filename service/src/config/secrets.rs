@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Args;
-use wakeq::SecretKeys;
+use wakeq::targets::SecretKeys;
 
 /// Maximum size of a file with keys.
 const FILE_MAX_BYTES: u64 = 4096;

@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use super::allowed::CanvasFilter;
-use wakeq::{CanvasId, TargetUrl};
+use wakeq::CanvasId;
+use wakeq::targets::TargetUrl;
 
 /// An audience, the only origin that its tokens may be sent to, and the canvas whose targets may
 /// use it: `CANVAS=orders=https://orders-x.a.run.app`, or `CANVAS=https://orders-x.a.run.app` if

@@ -24,7 +24,8 @@ use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::value::Value;
 use super::{Delivery, DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
-use wakeq::{CanvasId, Target, TargetUrl};
+use wakeq::CanvasId;
+use wakeq::targets::{Target, TargetUrl};
 
 /// Maximum body of an answer in bytes; if it is longer, the connection is closed instead of reused.
 const BODY_MAX_BYTES: usize = 64 * 1024;
@@ -47,7 +48,9 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 ///
 /// ```no_run
 /// use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
-/// use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, Traceparent};
+/// use wakeq::events::Traceparent;
+/// use wakeq::targets::{Secret, Secrets, Target, TargetPolicy};
+/// use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 ///
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let deliverer = Deliverer::new(DeliveryConfig::default())?;

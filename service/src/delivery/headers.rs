@@ -7,7 +7,9 @@ use hyper::header::{
 };
 
 use super::{Delivery, sign};
-use wakeq::{CopyOf, OwnDeployment, Place, Secrets};
+use wakeq::order::Place;
+use wakeq::queues::CopyOf;
+use wakeq::targets::{OwnDeployment, Secrets};
 
 const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 
@@ -68,7 +70,9 @@ pub(super) fn headers(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Link, Secret};
+    use wakeq::machine::Link;
+    use wakeq::targets::Secret;
+    use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope};
 
     const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 

@@ -23,7 +23,11 @@ mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
-use wakeq::{CopyOf, EventId, HandlerAddress, OwnDeployment, Place, Timestamp, Traceparent};
+use wakeq::events::Traceparent;
+use wakeq::order::Place;
+use wakeq::queues::CopyOf;
+use wakeq::targets::OwnDeployment;
+use wakeq::{EventId, HandlerAddress, Timestamp};
 
 pub use address::{AddressKind, InvalidIpRange, IpRange};
 pub use allowed::{AllowedPlace, InvalidAllowedPlace};

@@ -9,7 +9,8 @@ use super::address::{self, AddressKind, IpRange};
 use super::allowed::{AllowedPlace, CanvasFilter, is_http_port};
 use super::audience::AllowedAudience;
 use super::{DeliveryConfig, names};
-use wakeq::{CanvasId, TargetUrl};
+use wakeq::CanvasId;
+use wakeq::targets::TargetUrl;
 
 /// Ports of other protocols, whose servers might misread a request as their own. Browsers refuse
 /// them as well.

@@ -4,7 +4,7 @@
 use aws_lc_rs::hmac;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use wakeq::{Secret, Secrets};
+use wakeq::targets::{Secret, Secrets};
 
 /// The value of `webhook-signature`: a signature with the current secret, and one with the previous
 /// secret while it is valid.

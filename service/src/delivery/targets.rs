@@ -11,11 +11,12 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::{Deliverer, Delivery, DeliveryOutcome};
-use wakeq::internals::telemetry;
-use wakeq::internals::{Coalescer, FoundTarget};
+use wakeq::internals::{Coalescer, FoundTarget, telemetry};
+use wakeq::targets::TargetPolicy;
+use wakeq::workers::{BoxedHandler, RemoteHandler, RemoteHandlers};
 use wakeq::{
-    BoxedHandler, CanvasId, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope, Name,
-    RemoteHandler, RemoteHandlers, RetryPolicy, Store, StoreError, TargetPolicy,
+    CanvasId, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope, Name, RetryPolicy, Store,
+    StoreError,
 };
 
 /// Semaphores kept before unused ones are removed.

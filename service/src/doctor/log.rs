@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Finding, list};
-use wakeq::{LogAppender, LogHolder};
+use wakeq::log::{LogAppender, LogHolder};
 
 /// How long an append may be open before it is reported as holding back readers.
 const HELD_MAX: Duration = Duration::from_secs(30);

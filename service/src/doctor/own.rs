@@ -1,7 +1,7 @@
 //! Reports the deployment's own origins and audiences, to which nothing is delivered.
 
 use super::Finding;
-use wakeq::OwnDeployment;
+use wakeq::targets::OwnDeployment;
 
 /// The names under which the API is reached, as far as its processes have registered them.
 pub(crate) fn own_names(own: &OwnDeployment) -> Finding {

@@ -2,7 +2,7 @@
 
 use super::{Finding, list};
 use crate::store::checkup::{Right, RolePowers};
-use wakeq::RoleKind;
+use wakeq::database::RoleKind;
 
 /// The rights that the role lacks for an API and for a worker. Being complete for one of them is
 /// enough.

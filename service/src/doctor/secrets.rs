@@ -1,8 +1,8 @@
 //! Judges whether the signing secrets of targets are encrypted under keys that this process has.
 
 use super::{Finding, list};
-use wakeq::SecretKeys;
 use wakeq::internals::SecretCounts;
+use wakeq::targets::SecretKeys;
 
 /// Whether this process can register targets and sign deliveries to them.
 pub(crate) fn secrets(keys: &SecretKeys, counts: &SecretCounts) -> Finding {

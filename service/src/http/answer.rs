@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::client::Client;
 use super::problem::Problem;
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
-use wakeq::Traceparent;
+use wakeq::events::Traceparent;
 
 /// The header with a request's id, in requests and answers.
 pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

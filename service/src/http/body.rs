@@ -17,8 +17,11 @@ use super::limits::Slot;
 use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
 use crate::access::KeyId;
-use wakeq::{CanvasId, EventId, InvalidObjectKey, Name, ObjectKey, Quota};
-use wakeq_streams::{EntityId, EntityType, InvalidEntityId, InvalidEntityType};
+use wakeq::control::Quota;
+use wakeq::order::{InvalidObjectKey, ObjectKey};
+use wakeq::{CanvasId, EventId, Name};
+use wakeq_streams::entities::{InvalidEntityId, InvalidEntityType};
+use wakeq_streams::{EntityId, EntityType};
 
 /// A complete body, within the limits of size and time.
 pub(crate) struct CompleteBody(pub(crate) Bytes);

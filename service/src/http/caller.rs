@@ -19,7 +19,8 @@ use super::shares::LimitKey;
 use crate::access::{
     CredentialFilter, Grant, Principal, Reach, Scope, authorize, authorize_everywhere, authorize_handler,
 };
-use wakeq::{Actor, Admin, AuditOutcome, CanvasId, Event, HandlerAddress, HandlerScope};
+use wakeq::control::AuditOutcome;
+use wakeq::{Actor, Admin, CanvasId, Event, HandlerAddress, HandlerScope};
 
 /// The authorized caller, and the canvas.
 #[derive(Clone, Debug)]

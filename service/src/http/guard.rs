@@ -29,8 +29,9 @@ use crate::access::{
     Denied, Principal, Scope, Scopes, Unauthenticated, authorize, authorize_everywhere, authorize_handler,
     authorize_some_handler,
 };
+use wakeq::control::AuditOutcome;
 use wakeq::internals::{Purpose, on_behalf_of};
-use wakeq::{AuditOutcome, CanvasId, HandlerScope};
+use wakeq::{CanvasId, HandlerScope};
 
 /// The name of the credential in the OpenAPI document.
 pub(super) const CREDENTIAL: &str = "bearer";

@@ -30,8 +30,10 @@ use super::problem::{Kind, Problem};
 use super::record::Line;
 use super::shares::{LimitKey, Reservation, Tally, credential_of};
 use crate::access::{Access, Denied, Principal, Scope, canvases};
+use wakeq::CanvasId;
+use wakeq::control::AuditOutcome;
 use wakeq::internals::{Hub, HubListener};
-use wakeq::{AuditOutcome, CanvasId, ListenError, ListenItem, TopicPattern};
+use wakeq::listeners::{ListenError, ListenItem, TopicPattern};
 
 /// How long deleting the listeners' subscription may take at shutdown.
 const CLOSING: Duration = Duration::from_secs(2);
@@ -288,6 +290,7 @@ impl From<ListenError> for Problem {
             ListenError::Off => Self::new(Kind::NotFound, error.to_string()),
             ListenError::Ending => Self::new(Kind::Unavailable, "this process is shutting down: try again"),
             ListenError::Broker { .. } => Self::unavailable("the broadcast transport").because(error),
+            _ => Self::internal(),
         }
     }
 }

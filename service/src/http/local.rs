@@ -26,8 +26,9 @@ use super::{Api, HttpConfig, routes};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::Deliverer;
 use crate::resources::pulls::routes::PullState;
+use wakeq::log::Log;
 use wakeq::notify::Notifier;
-use wakeq::{Actor, Admin, Log, Queue, QueueConfig, Store};
+use wakeq::{Actor, Admin, Queue, QueueConfig, Store};
 use wakeq_streams::{Entities, Groups};
 
 /// The API of a database.

@@ -61,7 +61,9 @@ use push::Push;
 use recent_canvases::RecentCanvases;
 use record::AuditBuffer;
 use shares::Shares;
-use wakeq::{Admin, CanvasId, Log, NewTarget, OwnDeployment, Queue};
+use wakeq::log::Log;
+use wakeq::targets::{NewTarget, OwnDeployment};
+use wakeq::{Admin, CanvasId, Queue};
 use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};

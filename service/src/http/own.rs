@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::problem::{Kind, Problem};
-use wakeq::OwnDeployment;
+use wakeq::targets::OwnDeployment;
 
 /// Passes on everything that this deployment did not send itself.
 pub(super) async fn refuse(State(own): State<Arc<OwnDeployment>>, request: Request, next: Next) -> Response {

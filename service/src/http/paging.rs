@@ -4,7 +4,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::problem::Problem;
-use wakeq::Cursor;
+use wakeq::control::Cursor;
 
 /// Default number of items per page.
 const DEFAULT: u32 = 100;

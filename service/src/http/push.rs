@@ -26,7 +26,7 @@ use super::body::CompleteBody;
 use super::guard::authorization;
 use super::problem::{Kind, Problem};
 use crate::access::PushDenied;
-use wakeq::Retention;
+use wakeq::database::Retention;
 
 /// The path whose requests last as long as handlers.
 pub(super) const PATH: &str = "/v1/push";

@@ -13,8 +13,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::client::Client;
+use wakeq::control::AuditOutcome;
 use wakeq::internals::AuditLine;
-use wakeq::{Actor, Admin, AuditOutcome, CanvasId, HandlerScope};
+use wakeq::{Actor, Admin, CanvasId, HandlerScope};
 
 /// How long refusals, sign-ins and listeners are gathered before they are written.
 const SOON: Duration = Duration::from_secs(5);

@@ -28,8 +28,10 @@ use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
 use crate::resources::pulls::routes::PullState;
 use wakeq::internals::Hub;
+use wakeq::log::Log;
 use wakeq::notify::Notifier;
-use wakeq::{Admin, Log, OwnDeployment, Queue, QueueConfig, Store, StoreError};
+use wakeq::targets::OwnDeployment;
+use wakeq::{Admin, Queue, QueueConfig, Store, StoreError};
 use wakeq_streams::{Entities, Groups};
 
 pub use config::HttpConfig;
@@ -155,7 +157,7 @@ impl HttpServer {
     /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
     /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
     /// the future is dropped: `run` has to see to it that its work continues, as
-    /// [`wakeq::PushRunner`] does.
+    /// [`wakeq::workers::PushRunner`] does.
     ///
     /// ```no_run
     /// use std::sync::Arc;

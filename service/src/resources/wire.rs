@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use wakeq::Page;
+use wakeq::control::Page;
 
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]

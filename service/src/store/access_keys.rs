@@ -7,7 +7,8 @@ use sqlx::Connection;
 use uuid::Uuid;
 
 use super::{ServiceStore, StoreError, default_quota, interval, quota_exceeded, serialize_on_canvas};
-use wakeq::{Actor, CanvasId, Quota, QuotaExceeded, Timestamp};
+use wakeq::control::{Quota, QuotaExceeded};
+use wakeq::{Actor, CanvasId, Timestamp};
 
 /// A new key.
 #[derive(Debug)]

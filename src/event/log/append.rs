@@ -13,9 +13,9 @@ const METADATA_MAX_BYTES: usize = 64 * 1024;
 /// An event to be appended: what happened, as data.
 ///
 /// ```
-/// use wakeq::NewLogEvent;
+/// use wakeq::log::NewLogEvent;
 ///
-/// # fn main() -> Result<(), wakeq::LogEventError> {
+/// # fn main() -> Result<(), wakeq::log::LogEventError> {
 /// let opened = NewLogEvent::new("opened", &42)?.metadata(&[("by", "ada")].into_iter().collect::<std::collections::BTreeMap<_, _>>())?;
 /// assert!(NewLogEvent::from_json("opened", "{").is_err());
 /// # Ok(())
@@ -33,6 +33,7 @@ pub struct NewLogEvent {
 
 /// Why an event can't be appended.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum LogEventError {
     /// Its name is not valid.
     #[error(transparent)]
@@ -104,7 +105,7 @@ impl NewLogEvent {
 /// What must be true of a stream for anything to be appended to it.
 ///
 /// ```
-/// use wakeq::AppendCondition;
+/// use wakeq::log::AppendCondition;
 ///
 /// assert_eq!("empty".parse(), Ok(AppendCondition::Empty));
 /// assert_eq!("17".parse(), Ok(AppendCondition::Position(17)));
@@ -167,7 +168,8 @@ impl std::str::FromStr for AppendCondition {
 /// condition is checked.
 ///
 /// ```
-/// use wakeq::{AppendCondition, CanvasId, NewLogEvent, StreamAppend, StreamId};
+/// use wakeq::CanvasId;
+/// use wakeq::log::{AppendCondition, NewLogEvent, StreamAppend, StreamId};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let account = StreamId::new(CanvasId::DEFAULT, "accounts", "account-7")?;

@@ -6,7 +6,7 @@ use super::{EventSource, Partition};
 /// partition, also after a restart, so the order of its events is kept.
 ///
 /// ```
-/// use wakeq::{EventSequencePartitioner, EventSource};
+/// use wakeq::log::{EventSequencePartitioner, EventSource};
 ///
 /// let companies = EventSource::category("companies").unwrap();
 /// assert_eq!(EventSequencePartitioner::whole().partition(&companies), [companies.clone()]);

@@ -27,7 +27,7 @@ impl Partition {
     /// 1,024. `None` if there is no such partition.
     ///
     /// ```
-    /// use wakeq::Partition;
+    /// use wakeq::log::Partition;
     ///
     /// assert_eq!(Partition::new(10, 15).unwrap().label(), "a");
     /// assert!(Partition::new(16, 15).is_none());
@@ -67,7 +67,7 @@ impl Partition {
 /// a canvas it covers all canvases.
 ///
 /// ```
-/// use wakeq::{EventSource, Partition};
+/// use wakeq::log::{EventSource, Partition};
 ///
 /// let companies = EventSource::category("companies").unwrap();
 /// assert_eq!(companies.to_string(), "category/companies");
@@ -97,6 +97,7 @@ pub enum EventSource {
 
 /// A text or JSON value that is not a source.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSource {
     /// The text does not have the form of a source.
     #[error(

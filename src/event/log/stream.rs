@@ -60,15 +60,15 @@ names! {
     /// `A-Z a-z 0-9 _ . : @ = + ~ -`.
     ///
     /// ```
-    /// assert!("companies".parse::<wakeq::Category>().is_ok());
-    /// assert!("no spaces".parse::<wakeq::Category>().is_err());
+    /// assert!("companies".parse::<wakeq::log::Category>().is_ok());
+    /// assert!("no spaces".parse::<wakeq::log::Category>().is_err());
     /// ```
     Category "category";
     /// The name of a stream within its category, such as `company-7`: 1 to 200 of the characters
     /// `A-Z a-z 0-9 _ . : @ = + ~ -`.
     ///
     /// ```
-    /// assert!("company-7".parse::<wakeq::StreamName>().is_ok());
+    /// assert!("company-7".parse::<wakeq::log::StreamName>().is_ok());
     /// ```
     StreamName "stream";
 }
@@ -100,7 +100,8 @@ impl StreamId {
     /// The stream `name` of a category.
     ///
     /// ```
-    /// use wakeq::{CanvasId, StreamId};
+    /// use wakeq::CanvasId;
+    /// use wakeq::log::StreamId;
     ///
     /// let company = StreamId::new(CanvasId::DEFAULT, "companies", "company-7").unwrap();
     /// assert_eq!(company.category.as_str(), "companies");

@@ -17,6 +17,7 @@ const LOOKED_MAX: i64 = 20_000;
 
 /// How far the log can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogHorizon {
     /// Up to this sequence number nothing can be added any longer.
     pub readable: i64,
@@ -26,6 +27,7 @@ pub struct LogHorizon {
 
 /// The end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LogEnd {
     /// The position of its last event.
     pub position: i64,

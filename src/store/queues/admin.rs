@@ -18,6 +18,7 @@ const DROP_PAGE: i64 = 1000;
 
 /// A registered queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegisteredQueue {
     /// Its name.
     pub name: Name,

@@ -19,6 +19,7 @@ const PREVIOUS_FOR: Duration = Duration::from_secs(24 * 3600);
 
 /// A handler that is reached over HTTP, as far as it may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RegisteredTarget {
     /// The handler whose events it receives.
     pub address: HandlerAddress,

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use wakeq::{EventSource, Name, StoreError};
+use wakeq::log::EventSource;
+use wakeq::{Name, StoreError};
 
 /// Why a call of a broker failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum BrokerError {
     /// The tables can't be read or written; it may succeed later.
     #[error("{what}")]

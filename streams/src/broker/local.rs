@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use super::session::Session;
 use crate::consumer::{EventSubscriber, Health};
 use crate::event::{SubscriberId, Subscription};
-use wakeq::EventSource;
+use wakeq::log::EventSource;
 
 /// The delay before another attempt to start what was given while no session was valid.
 const AGAIN: Duration = Duration::from_millis(100);

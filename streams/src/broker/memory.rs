@@ -16,7 +16,8 @@ use super::{
 use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 use crate::machine::{GroupMember, MemberStanding, wanted_sources};
 use crate::store::Store;
-use wakeq::{EventSource, Name, Timestamp};
+use wakeq::log::EventSource;
+use wakeq::{Name, Timestamp};
 
 /// The tables of consumer groups, in memory. Brokers that share them form a cluster in one process.
 /// Cheap to clone.

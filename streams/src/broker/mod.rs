@@ -54,7 +54,9 @@ pub use stores::{
 use crate::consumer::{EventSubscriber, Health};
 use crate::event::{EntityType, NodeId, SubscriberState};
 use crate::store;
-use wakeq::{EventSource, Name, Signals, Store};
+use wakeq::listeners::Signals;
+use wakeq::log::EventSource;
+use wakeq::{Name, Store};
 
 /// Most sources of a subscriber.
 const REQUESTS_MAX: usize = 1_024;
@@ -86,7 +88,8 @@ pub(crate) fn coordinator_lock() -> Name {
 ///
 /// ```no_run
 /// use std::sync::Arc;
-/// use wakeq::{Signals, Store};
+/// use wakeq::Store;
+/// use wakeq::listeners::Signals;
 /// use wakeq_streams::{BrokerBacking, BrokerConfig, EventBroker, EventSubscriber};
 ///
 /// # async fn example(store: Store, signals: Signals, consumer: Arc<dyn EventSubscriber>) -> Result<(), Box<dyn std::error::Error>> {

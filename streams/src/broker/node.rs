@@ -19,7 +19,8 @@ use super::{BrokerConfig, BrokerError, EventSubscriberStateStore, NodeHeartbeat}
 use crate::consumer::Health;
 use crate::event::{NodeId, SubscriberId};
 use crate::store::Store;
-use wakeq::{Name, Signal, Signals};
+use wakeq::Name;
+use wakeq::listeners::{Signal, Signals};
 
 /// How long to wait for further changes, so that they are handled together.
 const QUIET: Duration = Duration::from_millis(5);

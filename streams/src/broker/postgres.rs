@@ -11,7 +11,8 @@ use super::{
 };
 use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 use crate::store::{self, RegisterOutcome};
-use wakeq::{EventSource, Name, Store};
+use wakeq::log::EventSource;
+use wakeq::{Name, Store};
 
 /// Most bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;

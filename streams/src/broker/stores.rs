@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use super::BrokerError;
 use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 /// How often a caller that waits for a lock tries to take it.
 const LOOK: Duration = Duration::from_millis(100);

@@ -24,7 +24,7 @@ static OF_PROCESS: LazyLock<ReadBudget> = LazyLock::new(|| ReadBudget::new(PROCE
 /// their own.
 ///
 /// ```
-/// let budget = wakeq_streams::ReadBudget::new(16 * 1024 * 1024);
+/// let budget = wakeq_streams::consumers::ReadBudget::new(16 * 1024 * 1024);
 /// assert_eq!(budget.left_bytes(), 16 * 1024 * 1024);
 /// ```
 #[derive(Clone, Debug)]

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use wakeq::{EventSource, Name, PageLimit, Partition};
+use wakeq::Name;
+use wakeq::log::{EventSource, PageLimit, Partition};
 
 /// Longest period, delay or time-out.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
@@ -33,7 +34,7 @@ pub struct ConsumerConfig {
     /// Most events per read, 1 to 10,000. Default 500.
     pub page: u32,
     /// Most bytes of events per read of a source, up to 64 MiB; one event is read in any case.
-    /// Default 4 MiB. For all sources together, see [`ReadBudget`](crate::ReadBudget).
+    /// Default 4 MiB. For all sources together, see [`ReadBudget`](crate::consumers::ReadBudget).
     pub page_bytes: usize,
     /// How long handling an event may take before the attempt counts as failed. 1 ms to one day,
     /// default 5 minutes.

@@ -19,7 +19,8 @@ use super::{
     PositionStore, ReadBudget,
 };
 use crate::event::SubscriberId;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 /// A member of a consumer group, in one process.
 ///
@@ -29,8 +30,9 @@ use wakeq::{EventSource, Name};
 /// ```
 /// use std::sync::Arc;
 /// use async_trait::async_trait;
-/// use wakeq::{EventSource, LogEvent};
-/// use wakeq_streams::{Consumer, ConsumerConfig, EventProcessor, MemoryLog, MemoryPositions};
+/// use wakeq::log::{EventSource, LogEvent};
+/// use wakeq_streams::consumers::{MemoryLog, MemoryPositions};
+/// use wakeq_streams::{Consumer, ConsumerConfig, EventProcessor};
 ///
 /// struct Projection;
 ///
@@ -117,7 +119,7 @@ impl Consumer {
     ///
     /// ```
     /// # fn example(consumer: wakeq_streams::Consumer) -> Result<(), Box<dyn std::error::Error>> {
-    /// let contacts = wakeq::EventSource::category("contacts")?;
+    /// let contacts = wakeq::log::EventSource::category("contacts")?;
     /// let consumer = consumer.and(contacts)?.partitioned(8)?;
     /// # Ok(())
     /// # }
@@ -131,7 +133,7 @@ impl Consumer {
     ///
     /// ```
     /// # fn example(consumer: wakeq_streams::Consumer) {
-    /// let consumer = consumer.with_budget(wakeq_streams::ReadBudget::new(16 * 1024 * 1024));
+    /// let consumer = consumer.with_budget(wakeq_streams::consumers::ReadBudget::new(16 * 1024 * 1024));
     /// # }
     /// ```
     pub fn with_budget(self, budget: ReadBudget) -> Self {

@@ -4,6 +4,7 @@ use std::error::Error;
 
 /// Why a provider or a position store failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConsumerError {
     /// The position has another epoch, or is not where the caller expected it. Under a higher epoch
     /// another owner has the source, and the caller must stop reading it; under the caller's own

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{ConsumerError, EventProvider};
-use wakeq::{EventSource, Log, LogPage, PageLimit};
+use wakeq::log::{EventSource, Log, LogPage, PageLimit};
 
 #[async_trait]
 impl EventProvider for Log {

@@ -8,7 +8,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::{ConsumerError, DeadLetter, EventProvider, PositionKey, PositionStore};
-use wakeq::{EventId, EventSource, LogEvent, LogPage, Name, PageLimit, StreamId, Timestamp};
+use wakeq::log::{EventSource, LogEvent, LogPage, PageLimit, StreamId};
+use wakeq::{EventId, Name, Timestamp};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code panics half-way under this lock, so what a poisoned lock guards is consistent.
@@ -18,8 +19,9 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A log in memory.
 ///
 /// ```
-/// use wakeq::{CanvasId, StreamId};
-/// use wakeq_streams::MemoryLog;
+/// use wakeq::CanvasId;
+/// use wakeq::log::StreamId;
+/// use wakeq_streams::consumers::MemoryLog;
 ///
 /// let log = MemoryLog::default();
 /// let company = StreamId::new(CanvasId::DEFAULT, "companies", "company-7").unwrap();

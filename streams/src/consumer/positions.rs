@@ -3,7 +3,8 @@
 use async_trait::async_trait;
 
 use super::ConsumerError;
-use wakeq::{EventSource, LogEvent, Name};
+use wakeq::Name;
+use wakeq::log::{EventSource, LogEvent};
 
 /// The key of a position: a group and one of its sources.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

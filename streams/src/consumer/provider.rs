@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use super::ConsumerError;
-use wakeq::{EventSource, LogEvent, LogPage, PageLimit};
+use wakeq::log::{EventSource, LogEvent, LogPage, PageLimit};
 
 /// A provider of events: the log in Postgres, one in memory, or the user's own.
 #[async_trait]

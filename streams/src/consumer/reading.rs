@@ -19,8 +19,9 @@ use super::{
 };
 use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::ConsumerMetrics;
+use wakeq::Name;
 use wakeq::internals::telemetry::faults;
-use wakeq::{LogEvent, LogPage, Name, PageLimit};
+use wakeq::log::{LogEvent, LogPage, PageLimit};
 
 /// Half the delay after a first failure of the provider or the position store; the delay doubles
 /// with each further failure, up to the poll interval.

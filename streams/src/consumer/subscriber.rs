@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use tokio::sync::watch;
 
 use crate::event::SubscriberId;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 /// The default grace.
 const GRACE: Duration = Duration::from_secs(5);

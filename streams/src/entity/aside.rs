@@ -24,7 +24,7 @@ use super::warm::Loader;
 use super::working::{fail_events, failure_after_losses, first_part, unless_erased};
 use crate::event::EntityId;
 use crate::store::{EntityBatch, ISOLATED_MAX, IsolatedEntity, IsolatedStep, PositionMove, RecordedOutcome};
-use wakeq::{EventSource, PageLimit};
+use wakeq::log::{EventSource, PageLimit};
 
 /// The entities that are set aside, and the attempt at one of them.
 pub(super) struct Asides {

@@ -27,7 +27,7 @@ pub(super) struct QuestionValue<T> {
 /// from an event's value alone:
 ///
 /// ```compile_fail
-/// let asked: wakeq_streams::Question<u32> = serde_json::from_str("{}").unwrap();
+/// let asked: wakeq_streams::entities::Question<u32> = serde_json::from_str("{}").unwrap();
 /// ```
 #[derive(Clone, Debug)]
 pub struct Question<T> {

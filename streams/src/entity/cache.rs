@@ -9,7 +9,8 @@ use std::collections::{BinaryHeap, HashMap};
 use hashlink::LruCache;
 
 use super::shard::Key;
-use wakeq::{CanvasId, StreamName};
+use wakeq::CanvasId;
+use wakeq::log::StreamName;
 
 /// How many were evicted, and the canvas of the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,11 @@ use uuid::Uuid;
 
 use super::asked::QuestionValue;
 use super::define::FollowUp;
+use wakeq::events::Traceparent;
 use wakeq::internals::answer_event;
-use wakeq::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
+use wakeq::log::{LogEvent, StreamName};
+use wakeq::machine::Link;
+use wakeq::{CanvasId, Event, EventError, EventId, Name};
 
 /// The handler of module `ANSWER` that receives the outcome of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -7,8 +7,10 @@ use uuid::Uuid;
 use super::envelope::{Envelope, ReplyTo};
 use crate::event::EntityId;
 use crate::store::ToEntity;
+use wakeq::events::JsonError;
 use wakeq::internals::{check_json, telemetry};
-use wakeq::{EventError, EventId, JsonError, Link, Name};
+use wakeq::machine::Link;
+use wakeq::{EventError, EventId, Name};
 
 /// An event for an entity: a name and a payload.
 ///

@@ -15,7 +15,9 @@ use crate::store::{
     ToEntity, send_to_entities,
 };
 use wakeq::internals::{Additions, stable_hash};
-use wakeq::{Actor, CanvasId, EventError, EventId, Link, Queue, Signal, StoreError};
+use wakeq::listeners::Signal;
+use wakeq::machine::Link;
+use wakeq::{Actor, CanvasId, EventError, EventId, Queue, StoreError};
 
 /// Most events per call.
 const EVENTS_MAX: usize = 1000;
@@ -61,6 +63,7 @@ pub struct SentToEntity {
 
 /// The outcome of events, each and together.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntityProgress {
     /// Failed if one of them has failed, otherwise the status of the one that has come least far.
     pub status: EntityStatus,
@@ -70,6 +73,7 @@ pub struct EntityProgress {
 
 /// Why nothing was sent, or nothing can be told.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EntityError {
     /// The event itself can't be sent.
     #[error(transparent)]

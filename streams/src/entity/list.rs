@@ -10,6 +10,7 @@ const PAGE_MAX: u32 = 1000;
 
 /// A page of the entities of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntityPage {
     /// In the order of their ids, by the database's collation.
     pub entities: Vec<EntitySummary>,

@@ -17,8 +17,8 @@ use super::shard::{FatalError, Shard, Size};
 use super::warm::{LoadProgress, Loader};
 use crate::consumer::Health;
 use crate::store::{BatchEnd, EntityBatch, IsolatedStep, PositionMove};
-use wakeq::PageLimit;
 use wakeq::internals::{InsertOutcome, NewEvent};
+use wakeq::log::PageLimit;
 
 /// Half the delay after a first failure; the delay doubles with each further failure, up to the
 /// poll interval.

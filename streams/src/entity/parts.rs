@@ -12,7 +12,8 @@ use crate::consumer::{EventProvider, Health};
 use crate::event::EntityType;
 use crate::store::Store;
 use crate::telemetry::EntityMetrics;
-use wakeq::{EventSource, Name, Queue};
+use wakeq::log::EventSource;
+use wakeq::{Name, Queue};
 
 /// What a processor works with.
 pub(super) struct Parts<E: Entity> {

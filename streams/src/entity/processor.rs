@@ -20,10 +20,12 @@ use crate::consumer::{EventProvider, EventSubscriber, Health};
 use crate::event::{EntityType, InvalidEntityType, SubscriberId};
 use crate::store::Store;
 use crate::telemetry::EntityMetrics;
-use wakeq::{CanvasId, EventSource, Name, Queue};
+use wakeq::log::EventSource;
+use wakeq::{CanvasId, Name, Queue};
 
 /// Why a processor could not be made.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidProcessor {
     /// The name of its type is not valid.
     #[error(transparent)]

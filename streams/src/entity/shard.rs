@@ -9,7 +9,8 @@ use super::cache::{Cache, Evictions};
 use super::define::{Entity, FollowUp};
 use super::envelope::InboxEvent;
 use super::run::{BatchProgress, CachedEntity, Run};
-use wakeq::{CanvasId, StreamName};
+use wakeq::CanvasId;
+use wakeq::log::StreamName;
 
 /// The key of an entity within its type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

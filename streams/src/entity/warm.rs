@@ -17,7 +17,8 @@ use super::run::{CachedEntity, measured, replay, thaw};
 use super::shard::{FatalError, Key, StoredState};
 use crate::event::EntityType;
 use crate::store::{EntityPosition, LoadedEntity, Store, TAIL_ROWS, WantedTail};
-use wakeq::{CanvasId, Name, StoreError, StreamName};
+use wakeq::log::StreamName;
+use wakeq::{CanvasId, Name, StoreError};
 
 /// A start reads at most this many times what fits into memory: what is read beyond that evicts
 /// what was read before.

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use wakeq::{CanvasId, Category, EventSource, InvalidLogName, Name, StreamId, StreamName};
+use wakeq::log::{Category, EventSource, InvalidLogName, StreamId, StreamName};
+use wakeq::{CanvasId, Name};
 
 /// Longest name of a type, in characters.
 const TYPE_MAX: usize = 100;
@@ -108,6 +109,7 @@ pub struct EntityId {
 
 /// A text that is not a valid entity id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidEntityId {
     /// The type is not valid.
     #[error(transparent)]

@@ -6,7 +6,8 @@ use std::fmt;
 
 use uuid::Uuid;
 
-use wakeq::{EventSource, Name, Timestamp};
+use wakeq::log::EventSource;
+use wakeq::{Name, Timestamp};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(

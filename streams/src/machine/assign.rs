@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 
 use crate::event::{NodeId, SubscriberId};
 use sketch::Sketch;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 /// Whether a subscriber can be allocated sources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +76,8 @@ type Served = BTreeMap<NodeId, usize>;
 ///
 /// ```
 /// use wakeq_streams::machine::{GroupMember, MemberStanding, wanted_sources};
-/// use wakeq::EventSource;
-/// use wakeq_streams::{NodeId, SubscriberId};
+/// use wakeq::log::EventSource;
+/// use wakeq_streams::brokers::{NodeId, SubscriberId};
 ///
 /// let companies = EventSource::category("companies").unwrap();
 /// let member = GroupMember {

@@ -3,8 +3,7 @@
 //! An entity stores the link of the last event that was decided, i.e. stored or rejected. An event
 //! that is sent again carries its original link.
 
-use wakeq::Link;
-use wakeq::machine::{Consumption, consume};
+use wakeq::machine::{Consumption, Link, consume};
 
 /// What to do with an event of an entity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

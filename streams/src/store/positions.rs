@@ -6,7 +6,8 @@
 use sqlx::postgres::PgConnection;
 
 use super::Store;
-use wakeq::{EventSource, LogEvent, Name, StoreError};
+use wakeq::log::{EventSource, LogEvent};
+use wakeq::{Name, StoreError};
 
 /// A move of a position, as its owner intends it.
 #[derive(Clone, Copy, Debug)]

@@ -179,12 +179,12 @@ async fn groups_are_shown_and_reset_on_the_database() {
 #[tokio::test]
 async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     let service = filled().await;
-    let log = wakeq::Log::new(service.stage.store.clone(), service.stage.notifier.as_ref());
+    let log = wakeq::log::Log::new(service.stage.store.clone(), service.stage.notifier.as_ref());
     let mut numbers = Vec::new();
     for canvas in [wakeq::CanvasId::DEFAULT, wakeq::CanvasId(Uuid::from_u128(7))] {
-        let stream = wakeq::StreamId::new(canvas, "companies", "acme").unwrap();
-        let events = (0..4).map(|value| wakeq::NewLogEvent::new("changed", &value).unwrap()).collect();
-        let appended = log.append(&stream, events, wakeq::AppendCondition::None).await.unwrap();
+        let stream = wakeq::log::StreamId::new(canvas, "companies", "acme").unwrap();
+        let events = (0..4).map(|value| wakeq::log::NewLogEvent::new("changed", &value).unwrap()).collect();
+        let appended = log.append(&stream, events, wakeq::log::AppendCondition::None).await.unwrap();
         numbers.extend(appended.into_iter().map(|event| event.seq));
     }
     let (third, last) = (numbers[2], numbers[7]);

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use wakeq::machine::Outcome;
 use wakeq::notify::{Notifier, PubSub};
-use wakeq::{EventId, HandlerError, Handlers, Outcome, RetryPolicy, Route, Timing};
+use wakeq::{EventId, HandlerError, Handlers, RetryPolicy, Route, Timing};
 use wakeq_services::TestDatabase;
 
 use super::{CliOutput, Terminal};

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use tokio::sync::Notify;
-use wakeq_streams::{
-    ConsumerConfig, ConsumerError, DeadLetter, ErrorStrategy, EventSubscriber, MemoryPositions, PositionKey,
-    PositionStore,
-};
+use wakeq_streams::consumers::{DeadLetter, MemoryPositions, PositionKey};
+use wakeq_streams::{ConsumerConfig, ConsumerError, ErrorStrategy, EventSubscriber, PositionStore};
 
 use super::scene::{Kind, Scene, Trouble, category};
 

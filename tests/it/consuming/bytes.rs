@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
-use wakeq::{CanvasId, EventSource, LogEvent, LogPage, PageLimit, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{EventSource, LogEvent, LogPage, PageLimit, StreamId};
+use wakeq_streams::consumers::{MemoryLog, MemoryPositions, ReadBudget};
 use wakeq_streams::{
     Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider, EventSubscriber,
-    MemoryLog, MemoryPositions, ReadBudget,
 };
 
 const KIB: usize = 1024;

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wakeq::{Actor, CanvasId, EventSource, LogPage, Name, PageLimit, StreamId};
+use wakeq::log::{EventSource, LogPage, PageLimit, StreamId};
+use wakeq::{Actor, CanvasId, Name};
+use wakeq_streams::consumers::{MemoryPositions, PositionKey};
+use wakeq_streams::control::{FailingEvent, GroupDeadCursor};
 use wakeq_streams::{
     BrokerBacking, BrokerConfig, ConsumerConfig, ConsumerError, ErrorStrategy, EventBroker, EventProvider,
-    EventSubscriber, FailingEvent, GroupDeadCursor, GroupError, Groups, Health, MemoryPositions, PositionKey,
+    EventSubscriber, GroupError, Groups, Health,
 };
 
 use crate::support::TIMEOUT;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use wakeq::{CanvasId, EventSource, LogEvent, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{EventSource, LogEvent, StreamId};
 use wakeq_streams::{Consumer, ConsumerConfig, EventSubscriber, Health};
 
 use super::scene::{

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use wakeq::Name;
-use wakeq_streams::{ConsumerConfig, ErrorStrategy, EventSubscriber, PositionKey};
+use wakeq_streams::consumers::PositionKey;
+use wakeq_streams::{ConsumerConfig, ErrorStrategy, EventSubscriber};
 
 use super::scene::{Kind, Scene, Trouble, category, woken};
 use crate::entities::measured::gathered;

@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{Semaphore, mpsc, watch};
-use wakeq::{
-    AppendCondition, CanvasId, EventSource, Log, LogEvent, LogPage, Name, NewLogEvent, PageLimit, StreamId,
-};
-use wakeq_streams::{
-    Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, MemoryLog, MemoryPositions,
-    PositionKey, PositionStore,
-};
+use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, LogPage, NewLogEvent, PageLimit, StreamId};
+use wakeq::{CanvasId, Name};
+use wakeq_streams::consumers::{MemoryLog, MemoryPositions, PositionKey};
+use wakeq_streams::{Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, PositionStore};
 
 use crate::support::{Stage, TIMEOUT};
 

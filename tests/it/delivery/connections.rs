@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::process::Command;
-use wakeq::{CanvasId, Target, TargetPolicy};
+use wakeq::CanvasId;
+use wakeq::targets::{Target, TargetPolicy};
 use wakeq_service::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 
 use super::names::Names;

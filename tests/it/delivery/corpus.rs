@@ -6,7 +6,8 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use tokio::net::{TcpListener, TcpStream};
-use wakeq::{CanvasId, Target, TargetUrl};
+use wakeq::CanvasId;
+use wakeq::targets::{Target, TargetUrl};
 use wakeq_service::delivery::{Deliverer, DeliveryOutcome};
 
 use super::names::Names;

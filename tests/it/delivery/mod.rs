@@ -12,10 +12,9 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Name, Secret, Secrets, Target, TargetPolicy, TargetUrl,
-    Traceparent,
-};
+use wakeq::events::Traceparent;
+use wakeq::targets::{Secret, Secrets, Target, TargetPolicy, TargetUrl};
+use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
 use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
 
 use crate::support::TIMEOUT;

@@ -16,7 +16,7 @@ use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_util::task::AbortOnDropHandle;
-use wakeq::TargetUrl;
+use wakeq::targets::TargetUrl;
 
 /// What a server does with each request.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
-use wakeq::{EventId, Secret, Secrets, Target};
+use wakeq::EventId;
+use wakeq::targets::{Secret, Secrets, Target};
 use wakeq_service::delivery::DeliveryOutcome;
 
 use super::servers::{Answer, Server};

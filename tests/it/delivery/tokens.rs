@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use serde_json::json;
-use wakeq::{CanvasId, Target};
+use wakeq::CanvasId;
+use wakeq::targets::Target;
 use wakeq_service::delivery::{
     Deliverer, DeliveryConfig, DeliveryOutcome, GoogleIdTokens, IdTokens, NoIdToken,
 };

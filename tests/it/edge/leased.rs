@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use wakeq::{Actor, EventId, NewQueue, PullPolicy};
+use wakeq::queues::{NewQueue, PullPolicy};
+use wakeq::{Actor, EventId};
 
 use crate::service::Service;
 

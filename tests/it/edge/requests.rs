@@ -7,7 +7,9 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use sqlx::Row;
 use uuid::Uuid;
-use wakeq::{Actor, CanvasId, CronSchedule, EventId, NewCron, NewQueue};
+use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::queues::NewQueue;
+use wakeq::{Actor, CanvasId, EventId};
 use wakeq_service::access::{Reach, Scope};
 
 use super::leased::{PULLED, lease, run_out};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use serde_json::json;
-use wakeq::{CanvasId, EventSource, Log, LogEvent, LogPage, PageLimit};
+use wakeq::CanvasId;
+use wakeq::log::{EventSource, Log, LogEvent, LogPage, PageLimit};
 use wakeq_streams::{ConsumerError, EntityEvent, EntityId, EntityProcessor, EntityStatus, EventProvider};
 
 use super::{Account, Bank, Change, accept, config};

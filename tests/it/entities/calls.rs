@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use uuid::Uuid;
-use wakeq::{CanvasId, EventId, EventSource, Execution, Handlers, Queue, QueueConfig, Store, StoreConfig};
-use wakeq_streams::{Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityOutcome, EntityStatus};
+use wakeq::log::EventSource;
+use wakeq::{CanvasId, EventId, Execution, Handlers, Queue, QueueConfig, Store, StoreConfig};
+use wakeq_streams::entities::EntityOutcome;
+use wakeq_streams::{Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityStatus};
 
 use super::{Balance, Bank, Change, account, config};
 use crate::support::{TIMEOUT, fit};

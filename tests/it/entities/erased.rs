@@ -4,10 +4,12 @@ use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use tokio::sync::mpsc;
 use uuid::Uuid;
-use wakeq::{Actor, CanvasId, EventId, EventSource, Execution, Handlers};
+use wakeq::log::EventSource;
+use wakeq::{Actor, CanvasId, EventId, Execution, Handlers};
+use wakeq_streams::entities::{EntityEventStatus, EntityOutcome};
 use wakeq_streams::{
-    Applied, Asked, Entity, EntityAnswer, EntityError, EntityEvent, EntityEventStatus, EntityId,
-    EntityOutcome, EntityStatus, Rejection, SentToEntity,
+    Applied, Asked, Entity, EntityAnswer, EntityError, EntityEvent, EntityId, EntityStatus, Rejection,
+    SentToEntity,
 };
 
 use super::{Balance, Bank, Change, accept, account, config, withdraw};

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{CanvasId, Log};
+use wakeq::CanvasId;
+use wakeq::log::Log;
 use wakeq_service::access::Scope;
 use wakeq_streams::EntityProcessor;
 

@@ -8,10 +8,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use wakeq::{CanvasId, EventSource, LogPage, PageLimit, StoreError};
+use wakeq::log::{EventSource, LogPage, PageLimit};
+use wakeq::{CanvasId, StoreError};
+use wakeq_streams::entities::EntityOutcome;
 use wakeq_streams::{
     Applied, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId,
-    EntityOutcome, EntityProcessor, EntityStatus, EventProvider, EventSubscriber, Health, Rejection,
+    EntityProcessor, EntityStatus, EventProvider, EventSubscriber, Health, Rejection,
 };
 
 use super::{Bank, Change, accept, account, config, withdraw};
@@ -172,7 +174,7 @@ async fn an_event_that_kills_dies_alone() {
 
 /// A log that times out on pages of more than `most` events.
 struct TimingOutLog {
-    log: wakeq::Log,
+    log: wakeq::log::Log,
     most: AtomicUsize,
     limits: std::sync::Mutex<Vec<usize>>,
 }

@@ -5,7 +5,8 @@ use std::sync::{Barrier, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wakeq::{AppendCondition, CanvasId, EventSource, LogPage, NewLogEvent, PageLimit, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{AppendCondition, EventSource, LogPage, NewLogEvent, PageLimit, StreamId};
 use wakeq_streams::{
     Applied, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus, EventProvider, EventSubscriber,
     Rejection,
@@ -167,7 +168,7 @@ async fn categories_with_the_name_of_a_type_are_no_repositories() {
 }
 
 /// A log that panics when it is read.
-struct PanickingLog(wakeq::Log);
+struct PanickingLog(wakeq::log::Log);
 
 #[async_trait::async_trait]
 impl EventProvider for PanickingLog {

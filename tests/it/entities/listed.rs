@@ -8,7 +8,8 @@ use sqlx::PgPool;
 use uuid::Uuid;
 use wakeq::CanvasId;
 use wakeq_service::access::Scope;
-use wakeq_streams::{Entities, EntityCursor, EntityError, EntityType};
+use wakeq_streams::entities::EntityCursor;
+use wakeq_streams::{Entities, EntityError, EntityType};
 
 use super::Bank;
 use crate::service::Service;

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use wakeq::log::Log;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{CanvasId, Log, Timing};
+use wakeq::{CanvasId, Timing};
 use wakeq_streams::{Entities, EntityEvent, EntityId, EntityStatus};
 
 use super::{Bank, Change, accept, config};

@@ -27,10 +27,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
-use wakeq::{CanvasId, Event, Log, Queue, Store};
+use wakeq::log::Log;
+use wakeq::{CanvasId, Event, Queue, Store};
+use wakeq_streams::entities::EntityEventStatus;
 use wakeq_streams::{
-    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
-    EntityStatus, EventSubscriber, Health, Rejection, SentToEntity,
+    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus,
+    EventSubscriber, Health, Rejection, SentToEntity,
 };
 
 use crate::support::{Stage, TIMEOUT};

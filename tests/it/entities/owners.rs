@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wakeq::{CanvasId, EventSource, Name};
+use wakeq::log::EventSource;
+use wakeq::{CanvasId, Name};
+use wakeq_streams::brokers::SubscriberId;
 use wakeq_streams::{
     BrokerBacking, BrokerConfig, BrokerError, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
-    EventBroker, EventSubscriber, Health, Rejection, SubscriberId,
+    EventBroker, EventSubscriber, Health, Rejection,
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 use wakeq::{CanvasId, Timestamp};
+use wakeq_streams::entities::{EntityEventStatus, EntityOutcome};
 use wakeq_streams::{
-    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityEventStatus, EntityId,
-    EntityOutcome, EntityStatus, EventSubscriber, Health, Rejection, SentToEntity,
+    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId, EntityStatus,
+    EventSubscriber, Health, Rejection, SentToEntity,
 };
 
 use super::{Bank, Change, accept, config, withdraw};

@@ -3,7 +3,8 @@
 use uuid::Uuid;
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId};
-use wakeq_streams::{EntityAnswer, EntityEvent, EntityId, EntityOutcome, EntityStatus, SentToEntity};
+use wakeq_streams::entities::EntityOutcome;
+use wakeq_streams::{EntityAnswer, EntityEvent, EntityId, EntityStatus, SentToEntity};
 
 use super::{Bank, Change, accept, account, config, withdraw};
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use wakeq::{
-    Actor, AppendCondition, CanvasId, EventSource, Log, LogPage, Name, NewLogEvent, PageLimit, StreamId,
-};
+use wakeq::log::{AppendCondition, EventSource, Log, LogPage, NewLogEvent, PageLimit, StreamId};
+use wakeq::{Actor, CanvasId, Name};
 use wakeq_streams::{
     Applied, BrokerBacking, BrokerConfig, ConsumerError, Entity, EntityProcessor, EventBroker, EventProvider,
     EventSubscriber, Rejection,

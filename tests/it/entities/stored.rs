@@ -4,7 +4,8 @@
 use std::io::Write;
 use std::process::{Command, ExitCode, Stdio};
 
-use wakeq::{CanvasId, EventSource};
+use wakeq::CanvasId;
+use wakeq::log::EventSource;
 use wakeq_streams::Entity;
 
 use super::{Account, Balance, Bank, Change, config};

@@ -9,11 +9,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use sqlx::PgPool;
+use wakeq::Store;
+use wakeq::log::{EventSource, Log, LogEvent};
 use wakeq::notify::Notifier;
-use wakeq::{EventSource, Log, LogEvent, Store};
+use wakeq_streams::consumers::{DeadLetter, PositionKey};
 use wakeq_streams::{
-    BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ConsumerError, DeadLetter, EventBroker,
-    EventProcessor, PositionKey, PositionStore,
+    BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, ConsumerError, EventBroker, EventProcessor,
+    PositionStore,
 };
 
 use crate::children::{Services, say};

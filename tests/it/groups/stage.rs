@@ -8,7 +8,8 @@ use std::time::Duration;
 use sqlx::PgPool;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::{AppendCondition, CanvasId, Log, NewLogEvent, StreamAppend, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamAppend, StreamId};
 
 use super::node::{CATEGORY, GroupWork, hold_paths};
 use crate::children::{Durations, Process, Role};

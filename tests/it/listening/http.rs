@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::time::{interval, timeout};
-use wakeq::{Actor, CanvasId, TopicPattern};
+use wakeq::listeners::TopicPattern;
+use wakeq::{Actor, CanvasId};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Scope};
 use wakeq_service::http::{HttpConfig, HttpServer};
 

@@ -12,12 +12,12 @@ use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::model::{Message, Subscription};
 use tokio::time::{interval, timeout};
 use uuid::Uuid;
+use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::events::{Due, IdempotencyKey, Idempotent};
+use wakeq::listeners::{Broadcast, ListenError, ListenItem, Listener};
 use wakeq::notify::{Notifier, PubSub, PubSubConfig, TopicState, create_topics, describe_topics};
 use wakeq::testing::MemoryNotifier;
-use wakeq::{
-    Actor, Broadcast, CanvasId, CronSchedule, Due, Event, EventId, IdempotencyKey, Idempotent, ListenError,
-    ListenItem, Listener, NewCron, Timing,
-};
+use wakeq::{Actor, CanvasId, Event, EventId, Timing};
 
 use crate::brokers::Broker;
 use crate::support::{Stage, TIMEOUT, is_skipped};

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use wakeq::Actor;
 use wakeq::notify::NoNotifier;
-use wakeq::{Actor, FacetSettings};
+use wakeq::queues::FacetSettings;
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};

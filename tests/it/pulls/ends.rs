@@ -1,7 +1,9 @@
 //! Giving up a lease: as if it had never been taken, for later, or as a failed attempt.
 
 use serde_json::json;
-use wakeq::{Actor, DeadFilter, NewQueue, PullPolicy};
+use wakeq::Actor;
+use wakeq::control::DeadFilter;
+use wakeq::queues::{NewQueue, PullPolicy};
 
 use super::{Puller, canvas, email, pulled};
 

@@ -11,7 +11,8 @@ mod turns;
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::{CanvasId, Event, FacetSettings, NewQueue, PullPolicy};
+use wakeq::queues::{FacetSettings, NewQueue, PullPolicy};
+use wakeq::{CanvasId, Event};
 use wakeq_service::access::{Reach, Scope};
 use wakeq_service::http::HttpConfig;
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::json;
 use tokio::sync::mpsc;
-use wakeq::{Handlers, NewQueue, Outcome};
+use wakeq::Handlers;
+use wakeq::machine::Outcome;
+use wakeq::queues::NewQueue;
 
 use super::{NONE, Puller, QUEUE, canvas, email, pulled};
 
@@ -72,7 +74,7 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
         .fetch_one(&stage.pool)
         .await
         .unwrap();
-    let notification = wakeq::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
+    let notification = wakeq::notify::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
     stage.notifier.publish(&[notification]).await.unwrap();
     worker.until(notification.id, Outcome::Deferred).await;
     assert!(runs.try_recv().is_err());

@@ -3,7 +3,8 @@
 
 use serde_json::json;
 use wakeq::notify::Notifier;
-use wakeq::{Actor, CanvasId, Event, FacetSettings, HandlerScope, NewQueue, Queue, QueueConfig, Stop};
+use wakeq::queues::{FacetSettings, NewQueue};
+use wakeq::{Actor, CanvasId, Event, HandlerScope, Queue, QueueConfig, Stop};
 
 use super::{Puller, canvas, email, pulled};
 

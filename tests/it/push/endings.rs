@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
+use wakeq::machine::Outcome;
 use wakeq::testing::TestKit;
 use wakeq::{
-    Actor, CanvasId, Event, EventId, HandlerError, Handlers, Outcome, QueueWorker, RetryPolicy, Route, Stop,
+    Actor, CanvasId, Event, EventId, HandlerError, Handlers, QueueWorker, RetryPolicy, Route, Stop,
     WorkerConfig, WorkerError,
 };
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wakeq::{CanvasId, Handlers, Outcome, PushError, WorkerConfig};
+use wakeq::machine::Outcome;
+use wakeq::workers::PushError;
+use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_service::http::HttpConfig;
 
 use super::{PushDeployment, empty, notification};

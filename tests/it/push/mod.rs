@@ -17,12 +17,11 @@ use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use wakeq::notify::Notifier;
+use wakeq::database::Retention;
+use wakeq::notify::{Notification, Notifier};
 use wakeq::testing::MemoryNotifier;
-use wakeq::{
-    CanvasId, Counters, EventId, Handlers, Notification, PushRunner, QueueWorker, Retention, Timing,
-    WorkerConfig,
-};
+use wakeq::workers::{Counters, PushRunner};
+use wakeq::{CanvasId, EventId, Handlers, QueueWorker, Timing, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, PushCallers, Reach, Scope};
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_service::http::{HttpConfig, HttpServer};

@@ -10,7 +10,8 @@ use serde_json::json;
 use wakeq::notify::{
     Notifier, PubSub, PubSubConfig, PushSettings, TopicState, create_topics, describe_topics,
 };
-use wakeq::{CanvasId, Handlers, PushRunner, WorkerConfig};
+use wakeq::workers::PushRunner;
+use wakeq::{CanvasId, Handlers, WorkerConfig};
 use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken};
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription, Topic};
 use wakeq_emulator::{Emulator, Options, Provision};

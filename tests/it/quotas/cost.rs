@@ -4,9 +4,10 @@
 use std::sync::Arc;
 
 use sqlx::Connection;
+use wakeq::control::Quota;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{Queue, QueueConfig, Quota, Store, Timing};
+use wakeq::{Queue, QueueConfig, Store, Timing};
 
 use super::{GREEDY, VICTIM, events, set};
 use crate::support::{Stage, cluster, connect};

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use wakeq::{
-    AdminError, AppendCondition, CanvasId, CronSchedule, Event, HandlerAddress, HandlerScope, Log, LogError,
-    Name, NewCron, NewLogEvent, NewSecret, NewTarget, Quota, StoreError, StreamId, TargetPolicy,
-};
+use wakeq::control::Quota;
+use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::log::{AppendCondition, Log, LogError, NewLogEvent, StreamId};
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::{AdminError, CanvasId, Event, HandlerAddress, HandlerScope, Name, StoreError};
 use wakeq_service::access::{Access, AccessConfig, AccessError, NewKey, Reach, Scope};
 use wakeq_streams::{Entities, EntityEvent, EntityId};
 
@@ -162,7 +163,7 @@ async fn crons_and_how_often_they_tick() {
         let schedule = CronSchedule::new(expression, "UTC").unwrap();
         stage.admin.put_cron(canvas, &NewCron::new(name, schedule, &1).unwrap(), &operator()).await
     };
-    let full = |put: Result<wakeq::PutCron, AdminError>, quota| {
+    let full = |put: Result<wakeq::crons::PutCron, AdminError>, quota| {
         let Err(AdminError::Store(error)) = put else { panic!("{put:?}") };
         exceeded(&error, quota)
     };

@@ -6,7 +6,8 @@ mod http;
 mod kinds;
 
 use uuid::Uuid;
-use wakeq::{Actor, Admin, CanvasId, EmitError, Event, Quota, QuotaExceeded, StoreError};
+use wakeq::control::{Quota, QuotaExceeded};
+use wakeq::{Actor, Admin, CanvasId, EmitError, Event, StoreError};
 
 const GREEDY: CanvasId = CanvasId(Uuid::from_u128(0xa));
 const VICTIM: CanvasId = CanvasId(Uuid::from_u128(0xb));

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
-use wakeq::{AppendCondition, CanvasId, EventSource, Log, LogEvent, NewLogEvent, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, NewLogEvent, StreamId};
 use wakeq_streams::{BrokerBacking, BrokerConfig, Consumer, ConsumerConfig, EventBroker, EventProcessor};
 
 use super::scraped::{ANY_PORT, address, scrape};

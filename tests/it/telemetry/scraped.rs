@@ -5,7 +5,8 @@ use std::fs;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use wakeq::{Actor, NewQueue, PullPolicy, Timing};
+use wakeq::queues::{NewQueue, PullPolicy};
+use wakeq::{Actor, Timing};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 
 use super::{Client, ObservedDeployment};

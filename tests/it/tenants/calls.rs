@@ -7,10 +7,9 @@ use std::fmt::Debug;
 use std::fs;
 
 use sqlx::{Connection, PgConnection};
-use wakeq::{
-    Actor, AppendCondition, CanvasId, DeadFilter, Event, EventId, HandlerScope, Log, NewLogEvent, Queue,
-    QueueConfig, Quota, StreamAppend, StreamId, Timing,
-};
+use wakeq::control::{DeadFilter, Quota};
+use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamAppend, StreamId};
+use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Queue, QueueConfig, Timing};
 use wakeq_service::access::{CredentialFilter, Reach};
 use wakeq_streams::{Entities, EntityEvent, EntityId};
 

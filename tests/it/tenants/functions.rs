@@ -4,10 +4,10 @@
 //! another tenant being in a particular state.
 
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
-use wakeq::{
-    Actor, CanvasId, Event, EventFilter, EventId, HandlerAddress, HandlerScope, Lane, Name, NewSecret,
-    NewTarget, Stop, TargetPolicy,
-};
+use wakeq::control::EventFilter;
+use wakeq::order::Lane;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::{Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Name, Stop};
 
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use wakeq::{Actor, CanvasId, EventId, Log};
+use wakeq::log::Log;
+use wakeq::{Actor, CanvasId, EventId};
+use wakeq_streams::entities::EntityEventStatus;
 use wakeq_streams::{
-    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityEventStatus, EntityId, EntityProcessor,
-    EntityStatus, Rejection,
+    Applied, Entities, Entity, EntityConfig, EntityEvent, EntityId, EntityProcessor, EntityStatus, Rejection,
 };
 
 use super::Findings;

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
 use wakeq::{
-    Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, NewSecret, NewTarget,
-    QueueWorker, Stop, TargetPolicy, WorkerConfig,
+    Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, QueueWorker, Stop,
+    WorkerConfig,
 };
 use wakeq_service::delivery::{Deliverer, Targets};
 

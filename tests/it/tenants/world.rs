@@ -6,8 +6,9 @@ use std::sync::Arc;
 use reqwest::Method;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use wakeq::queues::NewQueue;
 use wakeq::testing::MemoryNotifier;
-use wakeq::{Actor, NewQueue, StoreConfig, Timing};
+use wakeq::{Actor, StoreConfig, Timing};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 

@@ -7,10 +7,14 @@
 use std::time::Duration;
 
 use uuid::Uuid;
+use wakeq::control::{DeadFilter, Explanation};
+use wakeq::machine::Outcome;
+use wakeq::order::Lane;
 use wakeq::testing::{DrainReport, TestKit};
+use wakeq::workers::RunReport;
 use wakeq::{
-    Actor, CanvasId, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult,
-    Handlers, Lane, Outcome, Queue, RetryPolicy, Route, RunReport, Stop, Timing,
+    Actor, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy,
+    Route, Stop, Timing,
 };
 
 use crate::support::{Stage, connect, scope};

@@ -7,10 +7,13 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio::sync::Notify;
+use wakeq::control::Explanation;
+use wakeq::events::{Due, IdempotencyKey, Idempotent};
+use wakeq::machine::{CheckResult, Outcome};
 use wakeq::testing::{TestKit, assert_dead, assert_emitted};
 use wakeq::{
-    Actor, CanvasId, CheckResult, Due, Event, Execution, Explanation, HandlerError, HandlerResult, Handlers,
-    Outcome, Queue, RetryPolicy, Route, Stop,
+    Actor, CanvasId, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, Queue, RetryPolicy,
+    Route, Stop,
 };
 
 use super::on_postgres;
@@ -479,9 +482,7 @@ async fn rejects_what_the_memory_store_does_not_support() {
 /// A chosen id is emitted once; a repeated idempotency key returns the first answer.
 #[tokio::test]
 async fn ids_and_keys_are_remembered_in_memory() {
-    use wakeq::{EventId, IdempotencyKey, Idempotent};
-    let kit = TestKit::new();
-    let id = EventId::new();
+    let (kit, id) = (TestKit::new(), EventId::new());
     let event = || Event::new("h", &1).unwrap().id(id);
     assert!(!kit.emit(event()).await.unwrap().duplicate);
     assert!(kit.emit(event()).await.unwrap().duplicate);

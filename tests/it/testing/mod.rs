@@ -5,7 +5,7 @@ mod agreement;
 mod kit;
 mod worker;
 
-use wakeq::Outcome;
+use wakeq::machine::Outcome;
 use wakeq::testing::TestKit;
 
 use crate::support::{Stage, connect};

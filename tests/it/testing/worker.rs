@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use wakeq::control::{DeadFilter, Explanation};
+use wakeq::machine::Outcome;
 use wakeq::testing::TestKit;
+use wakeq::workers::RunReport;
 use wakeq::{
-    Actor, DeadFilter, Event, EventId, Execution, Explanation, HandlerError, HandlerResult, Handlers,
-    Outcome, RetryPolicy, Route, RunReport, Stop, Timing,
+    Actor, Event, EventId, Execution, HandlerError, HandlerResult, Handlers, RetryPolicy, Route, Stop, Timing,
 };
 
 use super::{doings, on_postgres};

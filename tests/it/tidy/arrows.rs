@@ -132,6 +132,9 @@ const CONFINED: &[(&str, &[&str])] = &[
 const PURE: &[(&str, &[&str])] =
     &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
+/// Public modules with files of their own, which also name what others define.
+const PUBLIC: [&str; 3] = ["src/log/mod.rs", "src/machine/mod.rs", "src/notify/mod.rs"];
+
 /// What only names the modules of its package.
 const FACES: [&str; 5] = [
     "src/lib.rs",
@@ -162,8 +165,11 @@ const STATEMENTS: &[(&str, &str)] = &[
 const MACROS: [&str; 2] = ["assert_dead", "assert_emitted"];
 
 pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
-    let faces = sources.iter().filter(|source| FACES.contains(&source.name.as_str()));
-    let exports = faces.flat_map(reexports).collect();
+    let among = |names: &'static [&'static str]| {
+        sources.iter().filter(move |source| names.contains(&source.name.as_str())).flat_map(reexports)
+    };
+    let public = among(&PUBLIC).filter(|(_, module)| is_module(module));
+    let exports = public.chain(among(&FACES)).collect();
     sources
         .iter()
         .filter(|source| !FACES.contains(&source.name.as_str()))
@@ -181,9 +187,10 @@ fn check(source: &Source, exports: &BTreeMap<String, String>) -> Vec<String> {
         )];
     };
     let mut complaints = Vec::new();
-    for (name, line) in imports(source).into_iter().filter(|(name, _)| !MACROS.contains(&name.as_str())) {
-        let known = ARROWS.iter().any(|(module, _)| *module == name);
-        let target = if known { name.clone() } else { exports.get(&name).cloned().unwrap_or_default() };
+    let imports = imports(source, exports).into_iter();
+    for (name, line) in imports.filter(|(name, _)| !MACROS.contains(&name.as_str())) {
+        let target =
+            if is_module(&name) { name.clone() } else { exports.get(&name).cloned().unwrap_or_default() };
         if target.is_empty() {
             complaints.push(format!(
                 "{}:{line}: `{name}` is no module; import it from the one that defines it",
@@ -214,28 +221,39 @@ fn in_package(source: &Source) -> &str {
     name.trim_start_matches("src/")
 }
 
+fn is_module(name: &str) -> bool {
+    ARROWS.iter().any(|(module, _)| *module == name)
+}
+
 /// Modules after `crate::`, and after the names of the packages or their `internals`, with
-/// their lines.
-fn imports(source: &Source) -> Vec<(String, usize)> {
+/// their lines. Of a package's public module, the names in it that others define.
+fn imports(source: &Source, exports: &BTreeMap<String, String>) -> Vec<(String, usize)> {
     let mut found = Vec::new();
     for root in ["crate", "wakeq", "wakeq_streams", "wakeq_service"] {
         for start in words(&source.code, root) {
             let Some(path) = source.code[start + root.len()..].strip_prefix("::") else { continue };
             let path = path.strip_prefix("internals::").unwrap_or(path);
-            let names = match path.strip_prefix('{') {
-                Some(group) => group_names(group),
-                None => vec![module(path.split("::"))],
-            };
-            found.extend(names.into_iter().map(|name| (name, source.line_at(start))));
+            for member in members(path) {
+                let name = first_name(member);
+                let is_public = root != "crate" && !exports.contains_key(&name);
+                let inside = member[name.len()..].strip_prefix("::").filter(|_| is_public);
+                let names = inside.map_or(vec![""], members).into_iter().map(first_name);
+                let names =
+                    names.map(
+                        |inner| if exports.contains_key(&inner) { inner } else { module(member.split("::")) },
+                    );
+                found.extend(names.map(|name| (name, source.line_at(start))));
+            }
         }
     }
     found
 }
 
-/// Modules in `{a::b, c::{d, e}, f}`, given what follows the first brace.
-fn group_names(group: &str) -> Vec<String> {
+/// A path, or the paths in `{a::b, c::{d, e}, f}`, each with what follows it.
+fn members(path: &str) -> Vec<&str> {
+    let Some(group) = path.strip_prefix('{') else { return vec![path] };
     let mut depth = 1;
-    let mut names = Vec::new();
+    let mut members = Vec::new();
     let mut at_start = true;
     for (offset, character) in group.char_indices() {
         match character {
@@ -243,7 +261,7 @@ fn group_names(group: &str) -> Vec<String> {
             '}' => depth -= 1,
             ',' if depth == 1 => at_start = true,
             _ if at_start && is_word(character) => {
-                names.push(module(group[offset..].split("::")));
+                members.push(&group[offset..]);
                 at_start = false;
             }
             _ => {}
@@ -252,7 +270,7 @@ fn group_names(group: &str) -> Vec<String> {
             break;
         }
     }
-    names
+    members
 }
 
 fn first_name(path: &str) -> String {
@@ -266,8 +284,8 @@ fn reexports(lib: &Source) -> BTreeMap<String, String> {
         lib.code.split(';').filter_map(|item| item.split_once("pub use ")).map(|(_, statement)| statement)
     {
         let module = first_name(statement.trim_start_matches("crate::"));
-        for name in statement.split(['{', '}', ',']).filter_map(|path| path.trim().rsplit([':', ' ']).next())
-        {
+        let names = statement.split(['{', '}', ',']).filter_map(|path| path.trim().rsplit([':', ' ']).next());
+        for name in names.filter(|name| !name.is_empty()) {
             exports.insert(name.to_owned(), module.clone());
         }
     }
@@ -348,7 +366,7 @@ fn is_statement(text: &str) -> bool {
 
 #[cfg(test)]
 fn found(name: &str, text: &str) -> Vec<String> {
-    let lib = "pub use event::{CanvasId, EventId as Id};\npub use worker::QueueWorker;\npub use crate::store::Store;";
+    let lib = "pub use event::{CanvasId, EventId as Id};\npub use worker::QueueWorker;\npub use crate::store::Store;\npub mod jobs { pub use crate::worker::{Report, Verdict}; pub use crate::event::Due; }";
     complaints(&[Source::new("src/lib.rs", lib), Source::new(name, text)])
 }
 
@@ -374,6 +392,9 @@ fn a_wrong_arrow_is_found_however_it_is_written() {
     check_found("service/src/http/mod.rs", "use crate::QueueWorker;", "must not import `worker`");
     check_found("src/emit.rs", "mod tests { use wakeq::QueueWorker; }", "must not import `worker`");
     check_found("src/emit.rs", "use crate::Surprise;", "`Surprise` is no module");
+    check_found("streams/src/groups.rs", "use wakeq::jobs::{Due, Verdict};", "must not import `worker`");
+    check_found("streams/src/groups.rs", "use wakeq::{Id, jobs::Report};", "must not import `worker`");
+    check_found("streams/src/groups.rs", "use wakeq::jobs::Surprise;", "`jobs` is no module");
     check_found("src/novelty.rs", "", "add the module `novelty` to the table");
     check_found("src/notify/memory.rs", "use super::super::store;", "instead of `super::super`");
     check_found("src/notify/mod.rs", "use super::store;", "instead of `super::`");

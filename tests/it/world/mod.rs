@@ -16,8 +16,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use uuid::Uuid;
-use wakeq::machine::{Policy, Removal};
-use wakeq::{EventId, Outcome, RetryPolicy, RuleKind, Timestamp, Timing};
+use wakeq::control::RuleKind;
+use wakeq::machine::{Outcome, Policy, Removal};
+use wakeq::{EventId, RetryPolicy, Timestamp, Timing};
 
 use broker::Broker;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use wakeq::machine::{Claimed, Removal, Schedule, Turn};
-use wakeq::{Claim, EventId, RuleKind, Timestamp};
+use wakeq::control::RuleKind;
+use wakeq::machine::{Claim, Claimed, Removal, Schedule, Turn};
+use wakeq::{EventId, Timestamp};
 
 use super::{Defect, Record, ResumeJob, Row, World};
 

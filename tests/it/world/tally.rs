@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wakeq::Outcome;
-use wakeq::machine::{Cause, Removal};
+use wakeq::machine::{Cause, Outcome, Removal};
 
 use super::World;
 

@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use wakeq::control::RuleKind;
 use wakeq::machine::{Answer, Effect, HandlerEnd, Input, Outcome, State, Transition, When};
-use wakeq::{EventId, RuleKind, Timestamp};
+use wakeq::{EventId, Timestamp};
 
 use super::World;
 use super::broker::HeldNotification;

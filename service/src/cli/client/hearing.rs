@@ -8,7 +8,7 @@ use serde::Deserialize;
 use super::server::Server;
 use crate::cli::failure::Failure;
 use crate::cli::show;
-use wakeq::{Broadcast, ListenItem, Listener};
+use wakeq::listeners::{Broadcast, ListenItem, Listener};
 
 /// A stream without data for this long is dead: a server sends something every 15 s.
 const SILENCE: Duration = Duration::from_secs(60);

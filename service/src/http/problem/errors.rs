@@ -2,7 +2,9 @@
 
 use super::{Kind, Problem};
 use crate::access::{AccessError, Denied, Unauthenticated};
-use wakeq::{AdminError, EmitError, EventError, InvalidName, JsonError, LogError, StoreError};
+use wakeq::events::{InvalidName, JsonError};
+use wakeq::log::LogError;
+use wakeq::{AdminError, EmitError, EventError, StoreError};
 use wakeq_streams::{EntityError, GroupError};
 
 impl From<StoreError> for Problem {
@@ -31,6 +33,7 @@ impl Problem {
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
             | StoreError::Defect => Self::internal(),
+            _ => Self::internal(),
         }
     }
 
@@ -48,6 +51,7 @@ impl Problem {
             | EventError::ReservedCategory(_)
             | EventError::ReservedModule(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
+            _ => Self::internal(),
         }
     }
 }
@@ -66,6 +70,7 @@ impl From<LogError> for Problem {
             | LogError::Canvas(_) => Self::bad_request(error.to_string()),
             LogError::Busy(_) => Self::unavailable("a stream of the log, held by other transactions,"),
             LogError::Store(error) => Self::of_store(error),
+            _ => Self::internal(),
         };
         problem.because(error)
     }
@@ -113,6 +118,7 @@ impl From<AdminError> for Problem {
                 Some(error) => Self::of_store(error).after_the_change(),
                 None => Self::unavailable("Pub/Sub (the change was made, and workers continue)"),
             },
+            _ => Self::internal(),
         };
         problem.because(error)
     }
@@ -126,6 +132,7 @@ impl From<GroupError> for Problem {
             GroupError::NoSource(..) => Self::bad_request(error.to_string()),
             GroupError::GroupInUse(_) => Self::new(Kind::Conflict, error.to_string()),
             GroupError::Store(error) => Self::of_store(error),
+            _ => Self::internal(),
         };
         problem.because(error)
     }
@@ -145,6 +152,7 @@ impl From<EmitError> for Problem {
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
                 Self::bad_request(error.to_string())
             }
+            _ => Self::internal(),
         };
         problem.because(error)
     }
@@ -164,6 +172,7 @@ impl From<EntityError> for Problem {
             | EntityError::Cursor(_)
             | EntityError::TooMany(_)
             | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
+            _ => Self::internal(),
         };
         problem.because(error)
     }

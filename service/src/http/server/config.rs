@@ -14,7 +14,7 @@ use crate::http::connection::ConnectionLimits;
 use crate::http::limits::Limits;
 use crate::http::listen::ListenerLimits;
 use crate::http::shares::ShareLimits;
-use wakeq::Retention;
+use wakeq::database::Retention;
 
 /// Maximum of `bodies_bytes_max` and of `answers_bytes_max`.
 const BYTES_MAX: usize = 64 * 1024 * 1024 * 1024;

@@ -32,8 +32,8 @@ pub(crate) struct AuditEntry {
     pub(crate) request_id: Option<String>,
 }
 
-impl From<wakeq::AuditEntry> for AuditEntry {
-    fn from(entry: wakeq::AuditEntry) -> Self {
+impl From<wakeq::control::AuditEntry> for AuditEntry {
+    fn from(entry: wakeq::control::AuditEntry) -> Self {
         Self {
             id: entry.id,
             at: entry.at,

@@ -13,7 +13,8 @@ use crate::cli::value;
 use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
 use crate::resources::emit::command as emit;
 use crate::resources::wire::List;
-use wakeq::{MissedTicks, Name};
+use wakeq::Name;
+use wakeq::crons::MissedTicks;
 
 #[derive(Args)]
 pub(crate) struct Crons {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use wakeq::{CronSchedule, EventError, InvalidSchedule};
+use wakeq::EventError;
+use wakeq::crons::{CronSchedule, InvalidSchedule};
 
 /// A cron to be created or replaced.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -119,10 +120,10 @@ pub(crate) enum InvalidCron {
 
 impl PutCron {
     /// The requested cron, with this name.
-    pub(crate) fn named(self, name: &str) -> Result<wakeq::NewCron, InvalidCron> {
+    pub(crate) fn named(self, name: &str) -> Result<wakeq::crons::NewCron, InvalidCron> {
         let schedule = CronSchedule::new(&self.expression, &self.zone)?;
         let value = self.value.as_deref().map_or("null", RawValue::get);
-        let new = wakeq::NewCron::from_json(name, schedule, value)?.missed(self.missed.into());
+        let new = wakeq::crons::NewCron::from_json(name, schedule, value)?.missed(self.missed.into());
         Ok(match &self.modifier {
             Some(modifier) => new.modifier(modifier)?,
             None => new,
@@ -130,7 +131,7 @@ impl PutCron {
     }
 }
 
-impl From<Missed> for wakeq::MissedTicks {
+impl From<Missed> for wakeq::crons::MissedTicks {
     fn from(missed: Missed) -> Self {
         match missed {
             Missed::Skip => Self::Skip,
@@ -140,12 +141,12 @@ impl From<Missed> for wakeq::MissedTicks {
     }
 }
 
-impl From<wakeq::MissedTicks> for Missed {
-    fn from(missed: wakeq::MissedTicks) -> Self {
+impl From<wakeq::crons::MissedTicks> for Missed {
+    fn from(missed: wakeq::crons::MissedTicks) -> Self {
         match missed {
-            wakeq::MissedTicks::Skip => Self::Skip,
-            wakeq::MissedTicks::Once => Self::Once,
-            wakeq::MissedTicks::All => Self::All,
+            wakeq::crons::MissedTicks::Skip => Self::Skip,
+            wakeq::crons::MissedTicks::Once => Self::Once,
+            wakeq::crons::MissedTicks::All => Self::All,
         }
     }
 }
@@ -157,10 +158,10 @@ impl Cron {
     }
 }
 
-impl From<wakeq::Cron> for Cron {
-    fn from(cron: wakeq::Cron) -> Self {
-        let pause = |wakeq::CronPause { since, by, reason }| CronPause { since, by, reason };
-        let tick = |wakeq::CronTick { at, local }| CronTick { at, local };
+impl From<wakeq::crons::Cron> for Cron {
+    fn from(cron: wakeq::crons::Cron) -> Self {
+        let pause = |wakeq::crons::CronPause { since, by, reason }| CronPause { since, by, reason };
+        let tick = |wakeq::crons::CronTick { at, local }| CronTick { at, local };
         Self {
             name: cron.name.to_string(),
             expression: cron.expression,

@@ -15,7 +15,7 @@ use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redri
 use crate::resources::events::wire::TheEvent;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::wire::List;
-use wakeq::DeadFilter;
+use wakeq::control::DeadFilter;
 
 /// Which dead events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]

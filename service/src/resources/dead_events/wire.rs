@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::Place;
 use crate::resources::queues::wire::Copied;
-use wakeq::{BULK_MAX, Bulk};
+use wakeq::control::{BULK_MAX, Bulk};
 
 /// A dead event, which is no longer retried.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -109,8 +109,8 @@ pub(crate) struct Deleted {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-impl From<wakeq::DeadEvent> for DeadEvent {
-    fn from(dead: wakeq::DeadEvent) -> Self {
+impl From<wakeq::control::DeadEvent> for DeadEvent {
+    fn from(dead: wakeq::control::DeadEvent) -> Self {
         Self {
             id: dead.id.0,
             module: dead.address.scope.module.to_string(),

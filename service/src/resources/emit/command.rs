@@ -12,7 +12,9 @@ use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg};
 use crate::resources::emit::wire::{Emitted, EmittedBatch, NewChange, NewEvent};
 use crate::resources::log::wire::{Logged, StreamName};
-use wakeq::{CanvasId, Event, EventId, Name, ObjectKey, StreamId, Timestamp};
+use wakeq::log::StreamId;
+use wakeq::order::ObjectKey;
+use wakeq::{CanvasId, Event, EventId, Name, Timestamp};
 
 #[derive(Args)]
 pub(crate) struct Emit {

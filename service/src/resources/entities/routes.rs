@@ -14,7 +14,7 @@ use crate::http::{Api, paging};
 use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
 use crate::resources::wire::List;
 use wakeq::EventId;
-use wakeq_streams::EntityCursor;
+use wakeq_streams::entities::EntityCursor;
 
 /// Which page of the entities to return.
 #[derive(Deserialize, IntoParams)]

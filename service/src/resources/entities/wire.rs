@@ -166,8 +166,8 @@ fn json(text: Option<String>) -> Option<Box<RawValue>> {
     text.and_then(|text| RawValue::from_string(text).ok())
 }
 
-impl From<wakeq_streams::StoredEntity> for Entity {
-    fn from(entity: wakeq_streams::StoredEntity) -> Self {
+impl From<wakeq_streams::entities::StoredEntity> for Entity {
+    fn from(entity: wakeq_streams::entities::StoredEntity) -> Self {
         Self {
             entity_type: entity.id.entity_type.to_string(),
             id: entity.id.id.to_string(),
@@ -179,8 +179,8 @@ impl From<wakeq_streams::StoredEntity> for Entity {
     }
 }
 
-impl From<wakeq_streams::EntitySummary> for EntitySummary {
-    fn from(entity: wakeq_streams::EntitySummary) -> Self {
+impl From<wakeq_streams::entities::EntitySummary> for EntitySummary {
+    fn from(entity: wakeq_streams::entities::EntitySummary) -> Self {
         Self {
             entity_type: entity.id.entity_type.to_string(),
             id: entity.id.id.to_string(),
@@ -192,8 +192,8 @@ impl From<wakeq_streams::EntitySummary> for EntitySummary {
     }
 }
 
-impl From<wakeq_streams::EntityPage> for List<EntitySummary> {
-    fn from(page: wakeq_streams::EntityPage) -> Self {
+impl From<wakeq_streams::entities::EntityPage> for List<EntitySummary> {
+    fn from(page: wakeq_streams::entities::EntityPage) -> Self {
         let next_cursor = page.next.map(|next| next.to_string());
         Self { items: page.entities.into_iter().map(EntitySummary::from).collect(), next_cursor }
     }
@@ -229,8 +229,8 @@ impl EntityStatus {
     }
 }
 
-impl From<wakeq_streams::EntityEventStatus> for EntityEvent {
-    fn from(event: wakeq_streams::EntityEventStatus) -> Self {
+impl From<wakeq_streams::entities::EntityEventStatus> for EntityEvent {
+    fn from(event: wakeq_streams::entities::EntityEventStatus) -> Self {
         Self {
             id: event.event.0,
             correlation_id: event.correlation_id,
@@ -249,8 +249,8 @@ impl From<wakeq_streams::EntityEventStatus> for EntityEvent {
     }
 }
 
-impl From<wakeq_streams::EntityProgress> for EntityProgress {
-    fn from(progress: wakeq_streams::EntityProgress) -> Self {
+impl From<wakeq_streams::entities::EntityProgress> for EntityProgress {
+    fn from(progress: wakeq_streams::entities::EntityProgress) -> Self {
         let events = progress.events.into_iter().map(EntityEvent::from).collect();
         Self { status: progress.status.into(), events }
     }

@@ -14,7 +14,8 @@ use crate::resources::events::command::event::{Explain, Show, state_word};
 use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent};
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::List;
-use wakeq::{CheckResult, EventId, Name};
+use wakeq::machine::CheckResult;
+use wakeq::{EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Events {

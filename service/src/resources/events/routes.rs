@@ -13,7 +13,8 @@ use crate::http::problem::Problem;
 use crate::http::{Api, paging};
 use crate::resources::events::wire::{EventDetail, EventSummary, TheEvent, WaitingState};
 use crate::resources::wire::List;
-use wakeq::{EventFilter, Name};
+use wakeq::Name;
+use wakeq::control::EventFilter;
 
 /// Which events to list, and which page of them.
 #[derive(Deserialize, IntoParams)]

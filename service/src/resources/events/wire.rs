@@ -9,7 +9,9 @@ use uuid::Uuid;
 use crate::resources::handlers::wire::Rule;
 use crate::resources::objects::wire::{Link, Place};
 use crate::resources::queues::wire::Copied;
-use wakeq::{CheckResult, EventId, Explanation, LiveEvent, RuleKind};
+use wakeq::EventId;
+use wakeq::control::{Explanation, LiveEvent, RuleKind};
+use wakeq::machine::CheckResult;
 
 /// An event in a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -198,8 +200,8 @@ impl From<CheckResult> for EventState {
     }
 }
 
-impl From<wakeq::EventSummary> for EventSummary {
-    fn from(event: wakeq::EventSummary) -> Self {
+impl From<wakeq::control::EventSummary> for EventSummary {
+    fn from(event: wakeq::control::EventSummary) -> Self {
         Self {
             id: event.id.0,
             module: event.address.scope.module.to_string(),
@@ -271,7 +273,7 @@ impl EventDetail {
         }
     }
 
-    fn of_dead(dead: wakeq::DeadEvent) -> Self {
+    fn of_dead(dead: wakeq::control::DeadEvent) -> Self {
         Self {
             state: EventState::Dead,
             cause: Some(dead.cause),

@@ -15,7 +15,8 @@ use crate::resources::groups::wire::{
     RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest,
 };
 use crate::resources::wire::List;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 #[derive(Args)]
 pub(crate) struct Groups {

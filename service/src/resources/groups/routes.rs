@@ -18,8 +18,8 @@ use crate::resources::groups::wire::{
     ResetRequest,
 };
 use crate::resources::wire::List;
-use wakeq::EventSource;
-use wakeq_streams::GroupDeadCursor;
+use wakeq::log::EventSource;
+use wakeq_streams::control::GroupDeadCursor;
 
 /// List the nodes with subscribers, and the coordinator
 #[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",

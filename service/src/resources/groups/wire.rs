@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::wire::List;
-use wakeq::{EventSource, InvalidSource};
+use wakeq::log::{EventSource, InvalidSource};
 
 /// The nodes with subscribers, and the coordinator.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -170,8 +170,8 @@ pub(crate) struct RedrivenGroup {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-impl From<(wakeq::Bulk, DateTime<Utc>)> for RedrivenGroup {
-    fn from((bulk, before): (wakeq::Bulk, DateTime<Utc>)) -> Self {
+impl From<(wakeq::control::Bulk, DateTime<Utc>)> for RedrivenGroup {
+    fn from((bulk, before): (wakeq::control::Bulk, DateTime<Utc>)) -> Self {
         Self { redriven: bulk.count, more: bulk.more, before: Some(before) }
     }
 }
@@ -225,13 +225,15 @@ pub(crate) enum InvalidReset {
 
 impl ResetRequest {
     /// The source to reset, or all of them, and the new position.
-    pub(crate) fn read(&self) -> Result<(Option<EventSource>, wakeq_streams::ResetTo), InvalidReset> {
+    pub(crate) fn read(
+        &self,
+    ) -> Result<(Option<EventSource>, wakeq_streams::control::ResetTo), InvalidReset> {
         let to = match self.to.as_str() {
-            "start" => wakeq_streams::ResetTo::Start,
-            "end" => wakeq_streams::ResetTo::End,
+            "start" => wakeq_streams::control::ResetTo::Start,
+            "end" => wakeq_streams::control::ResetTo::End,
             number => {
                 let invalid = |_| InvalidReset::To(number.chars().take(128).collect());
-                wakeq_streams::ResetTo::After(number.parse().map_err(invalid)?)
+                wakeq_streams::control::ResetTo::After(number.parse().map_err(invalid)?)
             }
         };
         let source = self.source.as_deref().map(str::parse).transpose()?;
@@ -239,10 +241,12 @@ impl ResetRequest {
     }
 }
 
-impl From<wakeq_streams::GroupNodes> for GroupNodes {
-    fn from(nodes: wakeq_streams::GroupNodes) -> Self {
-        let node =
-            |node: wakeq_streams::GroupNode| GroupNode { id: node.id.0, heartbeat_at: node.heartbeat_at };
+impl From<wakeq_streams::control::GroupNodes> for GroupNodes {
+    fn from(nodes: wakeq_streams::control::GroupNodes) -> Self {
+        let node = |node: wakeq_streams::brokers::GroupNode| GroupNode {
+            id: node.id.0,
+            heartbeat_at: node.heartbeat_at,
+        };
         Self {
             items: nodes.nodes.into_iter().map(node).collect(),
             coordinator: nodes.coordinator.map(|(node, _)| node.0),
@@ -251,8 +255,8 @@ impl From<wakeq_streams::GroupNodes> for GroupNodes {
     }
 }
 
-impl From<wakeq_streams::Group> for GroupSummary {
-    fn from(group: wakeq_streams::Group) -> Self {
+impl From<wakeq_streams::control::Group> for GroupSummary {
+    fn from(group: wakeq_streams::control::Group) -> Self {
         let there = group.subscribers.iter().filter(|one| !one.lapsed || one.unhealthy.is_some());
         Self {
             subscribers: there.count(),
@@ -266,9 +270,9 @@ impl From<wakeq_streams::Group> for GroupSummary {
     }
 }
 
-impl From<wakeq_streams::Group> for Group {
-    fn from(group: wakeq_streams::Group) -> Self {
-        let subscriber = |one: wakeq_streams::SubscriberState| GroupSubscriber {
+impl From<wakeq_streams::control::Group> for Group {
+    fn from(group: wakeq_streams::control::Group) -> Self {
+        let subscriber = |one: wakeq_streams::brokers::SubscriberState| GroupSubscriber {
             id: one.id.0,
             node: one.node.0,
             unhealthy: one.unhealthy,
@@ -285,8 +289,8 @@ impl From<wakeq_streams::Group> for Group {
     }
 }
 
-impl From<wakeq_streams::GroupSource> for GroupSource {
-    fn from(source: wakeq_streams::GroupSource) -> Self {
+impl From<wakeq_streams::control::GroupSource> for GroupSource {
+    fn from(source: wakeq_streams::control::GroupSource) -> Self {
         Self {
             source: source.source.to_string(),
             subscriber: source.owner.map(|(subscriber, _)| subscriber.0),
@@ -306,8 +310,8 @@ impl From<wakeq_streams::GroupSource> for GroupSource {
     }
 }
 
-impl From<wakeq_streams::GroupDead> for GroupDead {
-    fn from(dead: wakeq_streams::GroupDead) -> Self {
+impl From<wakeq_streams::control::GroupDead> for GroupDead {
+    fn from(dead: wakeq_streams::control::GroupDead) -> Self {
         let payload = RawValue::from_string(dead.payload).unwrap_or_else(|_| RawValue::NULL.to_owned());
         Self {
             source: dead.source.to_string(),
@@ -326,21 +330,21 @@ impl From<wakeq_streams::GroupDead> for GroupDead {
     }
 }
 
-impl From<wakeq_streams::GroupDeadPage> for List<GroupDead> {
-    fn from(page: wakeq_streams::GroupDeadPage) -> Self {
+impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDead> {
+    fn from(page: wakeq_streams::control::GroupDeadPage) -> Self {
         let next_cursor = page.next.map(|cursor| cursor.to_string());
         Self { items: page.items.into_iter().map(GroupDead::from).collect(), next_cursor }
     }
 }
 
-impl From<wakeq_streams::RemoveGroup> for RemoveGroup {
-    fn from(removed: wakeq_streams::RemoveGroup) -> Self {
+impl From<wakeq_streams::control::RemoveGroup> for RemoveGroup {
+    fn from(removed: wakeq_streams::control::RemoveGroup) -> Self {
         Self { positions: removed.positions, pins: removed.pins }
     }
 }
 
-impl From<wakeq_streams::ResetGroup> for ResetGroup {
-    fn from(reset: wakeq_streams::ResetGroup) -> Self {
+impl From<wakeq_streams::control::ResetGroup> for ResetGroup {
+    fn from(reset: wakeq_streams::control::ResetGroup) -> Self {
         Self { sources: reset.sources, position: reset.position }
     }
 }

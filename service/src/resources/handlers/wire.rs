@@ -8,7 +8,8 @@ use utoipa::ToSchema;
 
 use crate::resources::targets::wire::Target;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
-use wakeq::{BULK_MAX, Bulk, HandlerScope, HandlerStats};
+use wakeq::HandlerScope;
+use wakeq::control::{BULK_MAX, Bulk, HandlerStats};
 
 /// A handler with all its modifiers: its events by state, and the rules in force.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -122,8 +123,8 @@ pub(crate) struct Purged {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-impl From<wakeq::Depth> for Depth {
-    fn from(depth: wakeq::Depth) -> Self {
+impl From<wakeq::control::Depth> for Depth {
+    fn from(depth: wakeq::control::Depth) -> Self {
         let age = |due: DateTime<Utc>| (depth.now - due).to_std().unwrap_or_default().as_secs_f64();
         Self { depth: depth.depth, capped: depth.capped, oldest_age_s: depth.oldest_due.map(age) }
     }

@@ -10,7 +10,8 @@ use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::json;
 use crate::resources::log::wire::{Append, AppendTo, AppendedAll, Expect, LogEvent, LogPage, NewLogEvent};
-use wakeq::{AppendCondition, Category, EventId, Name, StreamName};
+use wakeq::log::{AppendCondition, Category, StreamName};
+use wakeq::{EventId, Name};
 
 #[derive(Args)]
 pub(crate) struct Log {

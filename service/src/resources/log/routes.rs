@@ -11,7 +11,8 @@ use crate::http::caller::Caller;
 use crate::http::problem::{Details, Problem};
 use crate::http::{Api, paging};
 use crate::resources::log::wire::{Append, AppendedAll, LogPage};
-use wakeq::{CanvasId, EventSource, StreamId};
+use wakeq::CanvasId;
+use wakeq::log::{EventSource, StreamId};
 
 /// Append events to streams of the log
 ///
@@ -78,7 +79,7 @@ pub(crate) async fn read(
 }
 
 fn source(canvas: CanvasId, category: Option<&str>, stream: Option<&str>) -> Result<EventSource, Problem> {
-    let invalid = |error: wakeq::InvalidLogName| Problem::bad_request(error.to_string());
+    let invalid = |error: wakeq::log::InvalidLogName| Problem::bad_request(error.to_string());
     match (category, stream) {
         (None, None) => Ok(EventSource::Log { canvas: Some(canvas) }),
         (Some(category), None) => Ok(EventSource::category(category).map_err(invalid)?.on(canvas)),

@@ -7,7 +7,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::objects::wire::Place;
-use wakeq::{AppendCondition, CanvasId, EventError, EventId, LogEventError, StreamAppend, StreamId};
+use wakeq::log::{AppendCondition, LogEventError, StreamAppend, StreamId};
+use wakeq::{CanvasId, EventError, EventId};
 
 /// Where to append an emitted event in the log: `true`, or a stream.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -106,9 +107,9 @@ pub(crate) struct NewLogEvent {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum InvalidAppend {
     #[error(transparent)]
-    Stream(#[from] wakeq::InvalidLogName),
+    Stream(#[from] wakeq::log::InvalidLogName),
     #[error(transparent)]
-    Condition(#[from] wakeq::InvalidCondition),
+    Condition(#[from] wakeq::log::InvalidCondition),
     #[error(transparent)]
     Event(#[from] LogEventError),
 }
@@ -140,7 +141,7 @@ impl From<AppendCondition> for Expect {
 }
 
 impl Expect {
-    fn read(self) -> Result<AppendCondition, wakeq::InvalidCondition> {
+    fn read(self) -> Result<AppendCondition, wakeq::log::InvalidCondition> {
         match self {
             Self::Position(StreamPosition(position)) => position.to_string().parse(),
             Self::Word(ExpectWord::None) => Ok(AppendCondition::None),
@@ -150,9 +151,9 @@ impl Expect {
 }
 
 impl NewLogEvent {
-    fn read(self) -> Result<wakeq::NewLogEvent, LogEventError> {
+    fn read(self) -> Result<wakeq::log::NewLogEvent, LogEventError> {
         let payload = self.payload.as_deref().map_or("null", RawValue::get);
-        let mut event = wakeq::NewLogEvent::from_json(&self.name, payload)?;
+        let mut event = wakeq::log::NewLogEvent::from_json(&self.name, payload)?;
         if let Some(metadata) = self.metadata.as_deref().filter(|metadata| metadata.get() != "null") {
             event = event.metadata_json(metadata.get())?;
         }
@@ -240,22 +241,22 @@ pub(crate) struct LogPage {
     pub(crate) held: bool,
 }
 
-impl From<&wakeq::Appended> for Appended {
-    fn from(appended: &wakeq::Appended) -> Self {
-        let wakeq::Appended { id, seq, prev, position } = *appended;
+impl From<&wakeq::log::Appended> for Appended {
+    fn from(appended: &wakeq::log::Appended) -> Self {
+        let wakeq::log::Appended { id, seq, prev, position } = *appended;
         Self { id: id.0, seq, prev, position }
     }
 }
 
 impl AppendedAll {
-    pub(crate) fn of(appended: &[wakeq::Appended]) -> Self {
+    pub(crate) fn of(appended: &[wakeq::log::Appended]) -> Self {
         Self { events: appended.iter().map(Appended::from).collect() }
     }
 }
 
-impl From<wakeq::LogEvent> for LogEvent {
+impl From<wakeq::log::LogEvent> for LogEvent {
     /// Leaves out a payload or metadata that is not JSON: only another program can have written it.
-    fn from(event: wakeq::LogEvent) -> Self {
+    fn from(event: wakeq::log::LogEvent) -> Self {
         Self {
             seq: event.seq,
             prev: event.prev,
@@ -272,9 +273,9 @@ impl From<wakeq::LogEvent> for LogEvent {
     }
 }
 
-impl From<wakeq::LogPage> for LogPage {
-    fn from(page: wakeq::LogPage) -> Self {
-        let wakeq::LogPage { events, through, more, held } = page;
+impl From<wakeq::log::LogPage> for LogPage {
+    fn from(page: wakeq::log::LogPage) -> Self {
+        let wakeq::log::LogPage { events, through, more, held } = page;
         Self { items: events.into_iter().map(LogEvent::from).collect(), through, more, held }
     }
 }

@@ -10,7 +10,8 @@ use crate::cli::table::Table;
 use crate::cli::value;
 use crate::resources::objects::wire::{HaltedLane, InHand, Object, SkipRequest, Skipped, Tombstone};
 use crate::resources::wire::List;
-use wakeq::{Name, ObjectKey};
+use wakeq::Name;
+use wakeq::order::ObjectKey;
 
 #[derive(Args)]
 pub(crate) struct Objects {

@@ -13,7 +13,8 @@ use crate::http::problem::Problem;
 use crate::resources::handlers::routes as handlers;
 use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};
 use crate::resources::wire::List;
-use wakeq::{Lane, Name};
+use wakeq::Name;
+use wakeq::order::Lane;
 
 /// List the halted objects of a canvas
 ///

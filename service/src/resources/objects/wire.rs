@@ -124,20 +124,20 @@ pub(crate) struct Skipped {
     pub(crate) skipped: bool,
 }
 
-impl From<wakeq::Link> for Link {
-    fn from(link: wakeq::Link) -> Self {
+impl From<wakeq::machine::Link> for Link {
+    fn from(link: wakeq::machine::Link) -> Self {
         Self { id: link.id, prev: link.prev }
     }
 }
 
-impl From<wakeq::Place> for Place {
-    fn from(place: wakeq::Place) -> Self {
+impl From<wakeq::order::Place> for Place {
+    fn from(place: wakeq::order::Place) -> Self {
         Self { object: place.object.to_string(), id: place.link.id, prev: place.link.prev }
     }
 }
 
-impl From<wakeq::HaltedLane> for HaltedLane {
-    fn from(halted: wakeq::HaltedLane) -> Self {
+impl From<wakeq::order::HaltedLane> for HaltedLane {
+    fn from(halted: wakeq::order::HaltedLane) -> Self {
         Self {
             object: halted.lane.object.to_string(),
             module: halted.lane.scope.module.to_string(),
@@ -149,15 +149,15 @@ impl From<wakeq::HaltedLane> for HaltedLane {
     }
 }
 
-impl From<wakeq::Tombstone> for Tombstone {
-    fn from(tombstone: wakeq::Tombstone) -> Self {
-        let wakeq::Link { id, prev } = tombstone.link;
+impl From<wakeq::control::Tombstone> for Tombstone {
+    fn from(tombstone: wakeq::control::Tombstone) -> Self {
+        let wakeq::machine::Link { id, prev } = tombstone.link;
         Self { id, prev, cause: tombstone.cause, left_at: tombstone.left_at }
     }
 }
 
-impl From<wakeq::InHand> for InHand {
-    fn from(hand: wakeq::InHand) -> Self {
+impl From<wakeq::order::InHand> for InHand {
+    fn from(hand: wakeq::order::InHand) -> Self {
         Self {
             module: hand.lane.scope.module.to_string(),
             name: hand.lane.scope.name.to_string(),
@@ -172,9 +172,9 @@ impl From<wakeq::InHand> for InHand {
 impl Object {
     /// Leaves out a state that is not JSON: only another program can have written it.
     pub(crate) fn of(
-        object: wakeq::Object,
-        in_hand: Vec<wakeq::InHand>,
-        halted: Vec<wakeq::HaltedLane>,
+        object: wakeq::order::Object,
+        in_hand: Vec<wakeq::order::InHand>,
+        halted: Vec<wakeq::order::HaltedLane>,
     ) -> Self {
         Self {
             object: object.key.to_string(),

@@ -24,7 +24,8 @@ use crate::telemetry::PullMetrics;
 use wakeq::internals::LeaseBatch;
 use wakeq::internals::telemetry::RunMetrics;
 use wakeq::machine::Cause;
-use wakeq::{HandlerScope, LeaseToken, Name};
+use wakeq::queues::LeaseToken;
+use wakeq::{HandlerScope, Name};
 
 /// Maximum number of requests in this process that wait for copies.
 const WAITING_MAX: usize = 100;

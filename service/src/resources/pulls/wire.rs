@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::Place;
 use crate::resources::targets::wire::OnDeath;
-use wakeq::{InvalidLeaseToken, LeaseToken, PullPolicy};
+use wakeq::queues::{InvalidLeaseToken, LeaseToken, PullPolicy};
 
 /// How copies of a pulled queue are retried that are released with an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -217,9 +217,9 @@ impl CompleteRequest {
 }
 
 impl ReleaseRequest {
-    pub(crate) fn read(self) -> Result<(LeaseToken, wakeq::Release), InvalidPull> {
+    pub(crate) fn read(self) -> Result<(LeaseToken, wakeq::queues::Release), InvalidPull> {
         let retry = self.retry_s.map(|retry_s| seconds("retry_s", retry_s)).transpose()?;
-        Ok((self.lease.parse()?, wakeq::Release { error: self.error, retry }))
+        Ok((self.lease.parse()?, wakeq::queues::Release { error: self.error, retry }))
     }
 }
 
@@ -268,13 +268,13 @@ impl From<PullPolicy> for Pull {
 
 impl Leased {
     /// All copies with their values, which were validated when they were emitted.
-    pub(crate) fn of(copies: Vec<wakeq::LeasedCopy>) -> Result<Self, serde_json::Error> {
+    pub(crate) fn of(copies: Vec<wakeq::queues::LeasedCopy>) -> Result<Self, serde_json::Error> {
         Ok(Self { copies: copies.into_iter().map(LeasedCopy::of).collect::<Result<_, _>>()? })
     }
 }
 
 impl LeasedCopy {
-    fn of(copy: wakeq::LeasedCopy) -> Result<Self, serde_json::Error> {
+    fn of(copy: wakeq::queues::LeasedCopy) -> Result<Self, serde_json::Error> {
         let scope = copy.address.scope;
         Ok(Self {
             id: copy.id.0,
@@ -295,9 +295,9 @@ impl LeasedCopy {
     }
 }
 
-impl From<wakeq::Lease> for Lease {
-    fn from(lease: wakeq::Lease) -> Self {
-        let wakeq::Lease { id, lease_until, attempt, address, origin, place } = lease;
+impl From<wakeq::queues::Lease> for Lease {
+    fn from(lease: wakeq::queues::Lease) -> Self {
+        let wakeq::queues::Lease { id, lease_until, attempt, address, origin, place } = lease;
         let (scope, modifier) = (address.scope, address.modifier.to_string());
         Self {
             id: id.0,
@@ -313,11 +313,13 @@ impl From<wakeq::Lease> for Lease {
     }
 }
 
-impl From<wakeq::ReleaseResult> for Released {
-    fn from(released: wakeq::ReleaseResult) -> Self {
+impl From<wakeq::queues::ReleaseResult> for Released {
+    fn from(released: wakeq::queues::ReleaseResult) -> Self {
         match released {
-            wakeq::ReleaseResult::Again(delay) => Self { died: false, retry_s: Some(delay.as_secs_f64()) },
-            wakeq::ReleaseResult::Died => Self { died: true, retry_s: None },
+            wakeq::queues::ReleaseResult::Again(delay) => {
+                Self { died: false, retry_s: Some(delay.as_secs_f64()) }
+            }
+            wakeq::queues::ReleaseResult::Died => Self { died: true, retry_s: None },
         }
     }
 }

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use crate::resources::pulls::wire::{InvalidPull, Pull};
 use crate::resources::targets::wire::{InvalidTarget, PutTarget, SecretText, Target};
-use wakeq::{CanvasId, CopyOf, InvalidPattern};
+use wakeq::CanvasId;
+use wakeq::queues::{CopyOf, InvalidPattern};
 
 /// A queue to be registered. It replaces the one registered under its name.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -208,15 +209,18 @@ pub(crate) enum InvalidQueue {
 
 impl PutQueue {
     /// The queue to be registered.
-    pub(crate) fn read(self) -> Result<wakeq::NewQueue, InvalidQueue> {
+    pub(crate) fn read(self) -> Result<wakeq::queues::NewQueue, InvalidQueue> {
         // A request with more patterns than allowed is refused because of their number, so the
         // others need not be parsed.
         let texts = self.patterns.iter().take(100).enumerate();
         let patterns = texts
             .map(|(at, text)| text.parse().map_err(|error| InvalidQueue::Pattern { number: at + 1, error }));
-        Ok(wakeq::NewQueue {
+        Ok(wakeq::queues::NewQueue {
             patterns: patterns.collect::<Result<_, _>>()?,
-            facets: wakeq::FacetSettings { weight: Some(self.weight), in_flight_max: self.in_flight_max },
+            facets: wakeq::queues::FacetSettings {
+                weight: Some(self.weight),
+                in_flight_max: self.in_flight_max,
+            },
             tenant_visible: self.tenant_visible,
             pull: self.pull.map(Pull::read).transpose()?,
             target: self.target.map(PutTarget::read).transpose()?,
@@ -227,8 +231,8 @@ impl PutQueue {
 impl Queue {
     /// With the settings of its facets.
     pub(crate) fn with(
-        queue: wakeq::RegisteredQueue,
-        settings: Vec<(CanvasId, wakeq::FacetSettings)>,
+        queue: wakeq::queues::RegisteredQueue,
+        settings: Vec<(CanvasId, wakeq::queues::FacetSettings)>,
     ) -> Self {
         let settings = settings.into_iter().map(|(canvas, own)| FacetSettings::of(canvas, own)).collect();
         Self { settings: Some(settings), ..queue.into() }
@@ -236,21 +240,21 @@ impl Queue {
 }
 
 impl FacetSettings {
-    fn of(canvas: CanvasId, own: wakeq::FacetSettings) -> Self {
+    fn of(canvas: CanvasId, own: wakeq::queues::FacetSettings) -> Self {
         Self { canvas: canvas.0, weight: own.weight, in_flight_max: own.in_flight_max }
     }
 }
 
 impl FacetSet {
     /// The answer to setting a canvas's facet.
-    pub(crate) fn of(canvas: CanvasId, set: wakeq::SetFacet) -> Self {
-        let wakeq::SetFacet { settings, woken, waking } = set;
+    pub(crate) fn of(canvas: CanvasId, set: wakeq::queues::SetFacet) -> Self {
+        let wakeq::queues::SetFacet { settings, woken, waking } = set;
         Self { settings: FacetSettings::of(canvas, settings), woken, waking }
     }
 }
 
-impl From<wakeq::RegisteredQueue> for Queue {
-    fn from(queue: wakeq::RegisteredQueue) -> Self {
+impl From<wakeq::queues::RegisteredQueue> for Queue {
+    fn from(queue: wakeq::queues::RegisteredQueue) -> Self {
         Self {
             name: queue.name.to_string(),
             patterns: queue.patterns,
@@ -269,15 +273,15 @@ impl From<wakeq::RegisteredQueue> for Queue {
     }
 }
 
-impl From<wakeq::PutQueue> for PutQueueAnswer {
-    fn from(put: wakeq::PutQueue) -> Self {
-        let wakeq::PutQueue { new, changed, queue, secret, woken, waking } = put;
+impl From<wakeq::queues::PutQueue> for PutQueueAnswer {
+    fn from(put: wakeq::queues::PutQueue) -> Self {
+        let wakeq::queues::PutQueue { new, changed, queue, secret, woken, waking } = put;
         let secret = secret.map(|secret| SecretText(secret.reveal()));
         Self { new, changed, queue: queue.into(), secret, woken, waking }
     }
 }
 
-impl From<Waiting> for wakeq::WaitingCopies {
+impl From<Waiting> for wakeq::queues::WaitingCopies {
     fn from(waiting: Waiting) -> Self {
         match waiting {
             Waiting::Drain => Self::Drain,
@@ -286,28 +290,28 @@ impl From<Waiting> for wakeq::WaitingCopies {
     }
 }
 
-impl From<wakeq::DeletedQueue> for DeletedQueue {
-    fn from(deleted: wakeq::DeletedQueue) -> Self {
+impl From<wakeq::queues::DeletedQueue> for DeletedQueue {
+    fn from(deleted: wakeq::queues::DeletedQueue) -> Self {
         Self { gone: deleted.gone }
     }
 }
 
-impl From<wakeq::Facet> for Facet {
-    fn from(facet: wakeq::Facet) -> Self {
-        let wakeq::Facet { canvas, waiting, running, capped, oldest_due, position, settings } = facet;
-        let wakeq::FacetSettings { weight, in_flight_max } = settings;
+impl From<wakeq::queues::Facet> for Facet {
+    fn from(facet: wakeq::queues::Facet) -> Self {
+        let wakeq::queues::Facet { canvas, waiting, running, capped, oldest_due, position, settings } = facet;
+        let wakeq::queues::FacetSettings { weight, in_flight_max } = settings;
         Self { canvas: canvas.0, waiting, running, capped, oldest_due, position, weight, in_flight_max }
     }
 }
 
-impl From<wakeq::QueueDepth> for QueueDepth {
-    fn from(depth: wakeq::QueueDepth) -> Self {
-        let wakeq::QueueDepth { queue: _, depth, capped, canvases } = depth;
+impl From<wakeq::queues::QueueDepth> for QueueDepth {
+    fn from(depth: wakeq::queues::QueueDepth) -> Self {
+        let wakeq::queues::QueueDepth { queue: _, depth, capped, canvases } = depth;
         Self { depth, capped, canvases }
     }
 }
 
-impl From<SetFacet> for wakeq::FacetSettings {
+impl From<SetFacet> for wakeq::queues::FacetSettings {
     fn from(set: SetFacet) -> Self {
         Self { weight: set.weight, in_flight_max: set.in_flight_max }
     }

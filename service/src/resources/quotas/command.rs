@@ -8,7 +8,7 @@ use crate::cli::show::{self, JsonArg};
 use crate::cli::table::Table;
 use crate::resources::quotas::wire::{self, SetQuota, UnsetQuota};
 use crate::resources::wire::List;
-use wakeq::Quota;
+use wakeq::control::Quota;
 
 #[derive(Args)]
 pub(crate) struct Quotas {

@@ -35,9 +35,9 @@ pub(crate) struct UnsetQuota {
     pub(crate) unset: bool,
 }
 
-impl From<wakeq::QuotaUse> for Quota {
-    fn from(quota: wakeq::QuotaUse) -> Self {
-        let wakeq::QuotaUse { quota, limit, set, used } = quota;
+impl From<wakeq::control::QuotaUse> for Quota {
+    fn from(quota: wakeq::control::QuotaUse) -> Self {
+        let wakeq::control::QuotaUse { quota, limit, set, used } = quota;
         Self { quota: quota.to_string(), limit, set, used }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::resources::handlers::wire::RuleKind;
-use wakeq::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
+use wakeq::targets::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
 
 /// An HTTP target to be registered for a handler. It replaces the one at its address.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -146,15 +146,15 @@ pub(crate) enum InvalidTarget {
 
 impl PutTarget {
     /// The target to be registered.
-    pub(crate) fn read(self) -> Result<wakeq::NewTarget, InvalidTarget> {
+    pub(crate) fn read(self) -> Result<wakeq::targets::NewTarget, InvalidTarget> {
         let secret = match (self.secret, self.rotate_secret) {
             (Some(_), true) => return Err(InvalidTarget::TwoSecrets),
-            (Some(SecretText(text)), false) => wakeq::NewSecret::Given(text.parse()?),
-            (None, true) => wakeq::NewSecret::Rotate,
-            (None, false) => wakeq::NewSecret::Keep,
+            (Some(SecretText(text)), false) => wakeq::targets::NewSecret::Given(text.parse()?),
+            (None, true) => wakeq::targets::NewSecret::Rotate,
+            (None, false) => wakeq::targets::NewSecret::Keep,
         };
         let url = self.url.parse()?;
-        Ok(wakeq::NewTarget { url, policy: self.policy.read()?, audience: self.audience, secret })
+        Ok(wakeq::targets::NewTarget { url, policy: self.policy.read()?, audience: self.audience, secret })
     }
 }
 
@@ -230,8 +230,8 @@ impl From<TargetPolicy> for Policy {
     }
 }
 
-impl From<wakeq::RegisteredTarget> for Target {
-    fn from(target: wakeq::RegisteredTarget) -> Self {
+impl From<wakeq::targets::RegisteredTarget> for Target {
+    fn from(target: wakeq::targets::RegisteredTarget) -> Self {
         Self {
             module: target.address.scope.module.to_string(),
             name: target.address.scope.name.to_string(),
@@ -248,9 +248,9 @@ impl From<wakeq::RegisteredTarget> for Target {
     }
 }
 
-impl From<wakeq::PutTargetResult> for PutAnswer {
-    fn from(registered: wakeq::PutTargetResult) -> Self {
-        let wakeq::PutTargetResult { new, target, secret, still, woken, waking } = registered;
+impl From<wakeq::targets::PutTargetResult> for PutAnswer {
+    fn from(registered: wakeq::targets::PutTargetResult) -> Self {
+        let wakeq::targets::PutTargetResult { new, target, secret, still, woken, waking } = registered;
         let secret = secret.map(|secret| SecretText(secret.reveal()));
         Self { new, target: target.into(), secret, still: still.map(RuleKind::from), woken, waking }
     }
@@ -267,7 +267,7 @@ fn duration(field: &'static str, seconds: f64) -> Result<Duration, InvalidTarget
 mod tests {
     use super::*;
 
-    fn read(json: &str) -> Result<wakeq::NewTarget, InvalidTarget> {
+    fn read(json: &str) -> Result<wakeq::targets::NewTarget, InvalidTarget> {
         serde_json::from_str::<PutTarget>(json).unwrap().read()
     }
 

@@ -2,7 +2,8 @@
 //! powers it has beyond those.
 
 use crate::store::ServiceStore;
-use wakeq::{RoleKind, StoreError};
+use wakeq::StoreError;
+use wakeq::database::RoleKind;
 
 /// A right that this role lacks on an object of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]

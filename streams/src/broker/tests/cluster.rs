@@ -15,7 +15,8 @@ use crate::broker::{
 use crate::consumer::Health;
 use crate::event::Subscription;
 use crate::store::tests::Table;
-use wakeq::{EventSource, Signals, SourceList};
+use wakeq::listeners::Signals;
+use wakeq::log::{EventSource, SourceList};
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 

@@ -11,7 +11,8 @@ use crate::broker::{
 };
 use crate::event::{Lead, NewSubscription, NodeId, SubscriberId, SubscriberState};
 use crate::store::tests::Table;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 const LEASE: Duration = Duration::from_secs(600);
 /// Runs out at once.

@@ -9,7 +9,8 @@ use tokio::sync::watch;
 
 use crate::consumer::{EventSubscriber, Health};
 use crate::event::SubscriberId;
-use wakeq::{EventSource, Name, Partition};
+use wakeq::Name;
+use wakeq::log::{EventSource, Partition};
 
 /// Which subscriber works on which source, over all nodes of a test.
 #[derive(Clone, Default)]

@@ -10,7 +10,9 @@ use super::fakes::{Fake, Floor, parts};
 use crate::broker::{BrokerBacking, BrokerConfig, EventBroker};
 use crate::consumer::Health;
 use crate::store::tests::Table;
-use wakeq::{EventSource, Name, Signals};
+use wakeq::Name;
+use wakeq::listeners::Signals;
+use wakeq::log::EventSource;
 
 const LEASE: Duration = Duration::from_secs(3);
 const CONFIG: BrokerConfig = BrokerConfig {

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::{GroupMember, GroupMembers, MemberStanding, Reallocation, Served, wanted_sources};
 use crate::event::NodeId;
-use wakeq::{EventSource, Name};
+use wakeq::Name;
+use wakeq::log::EventSource;
 
 type Sources<'a> = BTreeSet<&'a EventSource>;
 

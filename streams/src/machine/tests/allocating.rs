@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::event::{NodeId, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
-use wakeq::{EventSource, Partition};
+use wakeq::log::{EventSource, Partition};
 
 const GROUPS: usize = 4;
 

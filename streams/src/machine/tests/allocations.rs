@@ -5,7 +5,8 @@
 
 use crate::event::{NodeId, SubscriberId};
 use crate::machine::{GroupMember, GroupMembers, MemberStanding, Reallocation, allocate};
-use wakeq::{EventSource, Name, Partition};
+use wakeq::Name;
+use wakeq::log::{EventSource, Partition};
 
 /// The partitions in a text like `1-8,a`; `*` is the whole category.
 fn sources(category: &str, of: u16, text: &str) -> Vec<EventSource> {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use crate::machine::{EntityDecision, decide_event};
-use wakeq::Link;
+use wakeq::machine::Link;
 
 const EARLIER: Link = Link { id: 4, prev: 0 };
 const LATEST: Link = Link { id: 9, prev: 4 };

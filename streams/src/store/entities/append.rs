@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sqlx::postgres::PgConnection;
 
 use wakeq::internals::{LogBatch, append_batch};
-use wakeq::{Appended, NewLogEvent, StreamAppend, StreamId};
+use wakeq::log::{Appended, NewLogEvent, StreamAppend, StreamId};
 
 /// Locks streams in the order of their names; creates those that are missing.
 pub(super) async fn lock(

@@ -13,7 +13,9 @@ use crate::event::EntityType;
 use crate::store::Store;
 use crate::store::positions::{PositionMove, move_position};
 use wakeq::internals::{Emission, InsertOutcome, NewEvent, insert_with_state, lacks_partition, statements};
-use wakeq::{CanvasId, EventId, Link, Name, NewLogEvent, StoreError, StreamId, StreamName};
+use wakeq::log::{NewLogEvent, StreamId, StreamName};
+use wakeq::machine::Link;
+use wakeq::{CanvasId, EventId, Name, StoreError};
 
 /// Why an event that was passed over has failed.
 pub(crate) const PASSED_OVER: &str =

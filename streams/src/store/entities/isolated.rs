@@ -7,7 +7,8 @@
 use crate::event::{EntityId, EntityType};
 use crate::store::Store;
 use crate::store::positions::PositionMove;
-use wakeq::{CanvasId, StoreError, StreamName};
+use wakeq::log::StreamName;
+use wakeq::{CanvasId, StoreError};
 
 /// Most entities of a type that are set aside at a time.
 pub(crate) const ISOLATED_MAX: usize = 32;

@@ -5,10 +5,12 @@ use std::str::FromStr;
 
 use crate::event::{EntityId, EntityType};
 use crate::store::Store;
-use wakeq::{CanvasId, StoreError, StreamName, Timestamp};
+use wakeq::log::StreamName;
+use wakeq::{CanvasId, StoreError, Timestamp};
 
 /// An entity in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntitySummary {
     /// The entity.
     pub id: EntityId,
@@ -25,9 +27,9 @@ pub struct EntitySummary {
 /// Where a page of entities starts.
 ///
 /// ```
-/// let cursor: wakeq_streams::EntityCursor = "account~616461".parse().unwrap();
+/// let cursor: wakeq_streams::entities::EntityCursor = "account~616461".parse().unwrap();
 /// assert_eq!(cursor.to_string(), "account~616461");
-/// assert!("ada".parse::<wakeq_streams::EntityCursor>().is_err());
+/// assert!("ada".parse::<wakeq_streams::entities::EntityCursor>().is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityCursor {

@@ -5,7 +5,8 @@ use uuid::Uuid;
 
 use crate::event::{EntityId, EntityType};
 use crate::store::Store;
-use wakeq::{CanvasId, Name, StoreError, StreamName, Timestamp};
+use wakeq::log::StreamName;
+use wakeq::{CanvasId, Name, StoreError, Timestamp};
 
 /// Most entities that one statement reads.
 const PAGE: i64 = 200;
@@ -14,6 +15,7 @@ pub(crate) const TAIL_ROWS: usize = 1000;
 
 /// A committed entity.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoredEntity {
     /// The entity.
     pub id: EntityId,

@@ -4,7 +4,8 @@ use uuid::Uuid;
 
 use crate::event::{EntityId, EntityStatus};
 use crate::store::Store;
-use wakeq::{CanvasId, EventId, Link, Name, StoreError, Timestamp};
+use wakeq::machine::Link;
+use wakeq::{CanvasId, EventId, Name, StoreError, Timestamp};
 
 /// Most events that are shown of one correlation.
 const SHOWN: i64 = 100;

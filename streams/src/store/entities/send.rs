@@ -12,7 +12,9 @@ use super::append::{append, lock};
 use crate::event::EntityId;
 use crate::store::Store;
 use wakeq::internals::lacks_partition;
-use wakeq::{CanvasId, EventId, Link, Name, NewLogEvent, StoreError, StreamId};
+use wakeq::log::{NewLogEvent, StreamId};
+use wakeq::machine::Link;
+use wakeq::{CanvasId, EventId, Name, StoreError};
 
 /// An event to be sent to an entity.
 #[derive(Clone, Debug)]

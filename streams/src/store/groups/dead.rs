@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::store::Store;
-use wakeq::{Actor, CanvasId, EventId, EventSource, Name, StoreError, StreamId, Timestamp};
+use wakeq::log::{EventSource, StreamId};
+use wakeq::{Actor, CanvasId, EventId, Name, StoreError, Timestamp};
 
 /// Most events of a source that are redriven at a time.
 pub(crate) const REDRIVEN_PAGE: usize = 100;
@@ -15,6 +16,7 @@ const MARKED_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupDead {
     /// The source that it belongs to.
     pub source: EventSource,
@@ -40,6 +42,7 @@ pub struct GroupDead {
 
 /// A page of the dead events of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupDeadPage {
     /// At most 4 MiB of them, or one event; so possibly fewer than requested.
     pub items: Vec<GroupDead>,

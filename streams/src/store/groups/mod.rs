@@ -19,7 +19,8 @@ pub(crate) use upkeep::RemovedGroup;
 use sqlx::postgres::PgConnection;
 
 use crate::event::SubscriberId;
-use wakeq::{EventSource, Name, SourceList};
+use wakeq::Name;
+use wakeq::log::{EventSource, SourceList};
 
 /// Locks a group until the transaction ends, by its row, which is created if it is missing. A
 /// statement of its own: the snapshot of the next one includes everything that was done under the

@@ -1,13 +1,15 @@
 //! The positions of groups in their sources, for operators.
 
 use crate::store::Store;
-use wakeq::{Actor, CanvasId, EventSource, Name, StoreError, Timestamp};
+use wakeq::log::EventSource;
+use wakeq::{Actor, CanvasId, Name, StoreError, Timestamp};
 
 /// Most positions that are listed of all groups.
 const POSITIONS_MAX: i64 = 100_000;
 
 /// The position of a group in a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GroupPosition {
     /// The group.
     pub group: Name,

@@ -11,7 +11,8 @@ use super::{json, lock_group, requests_of_others, sources};
 use crate::event::{NodeId, SubscriberId, SubscriberState};
 use crate::store::Store;
 use wakeq::internals::interval;
-use wakeq::{EventSource, Name, StoreError};
+use wakeq::log::EventSource;
+use wakeq::{Name, StoreError};
 
 /// Most subscribers of all groups.
 const SUBSCRIBERS_MAX: i64 = 100_000;

@@ -6,7 +6,8 @@ use sqlx::postgres::PgConnection;
 use super::{lock_group, requests_of_others};
 use crate::event::EntityType;
 use crate::store::Store;
-use wakeq::{Actor, CanvasId, EventSource, Name, StoreError};
+use wakeq::log::EventSource;
+use wakeq::{Actor, CanvasId, Name, StoreError};
 
 /// Most pins that are listed.
 const PINS_MAX: i64 = 10_000;

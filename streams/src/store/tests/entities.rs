@@ -4,7 +4,8 @@ use super::Table;
 use super::cost::{buffers, plan};
 use crate::event::EntityId;
 use crate::store::WantedTail;
-use wakeq::{CanvasId, EventId, Link};
+use wakeq::machine::Link;
+use wakeq::{CanvasId, EventId};
 
 /// A page of a list reads its own rows and no others, wherever it starts, and whatever other types
 /// and canvases have.

@@ -10,7 +10,8 @@ use super::cost::{buffers, plan};
 use super::{Table, is_skipped, tester};
 use crate::event::{Lead, NewSubscription, NodeId, SubscriberId};
 use crate::store::{GroupClaim, PositionMove, RegisterOutcome, Store};
-use wakeq::{EventSource, Name, Partition};
+use wakeq::Name;
+use wakeq::log::{EventSource, Partition};
 
 const LEASE: Duration = Duration::from_secs(600);
 

@@ -4,7 +4,8 @@ use super::Table;
 use crate::event::{EntityId, EntityType};
 use crate::store::positions::PositionMove;
 use crate::store::{BatchEnd, EntityBatch, IsolatedStep};
-use wakeq::{CanvasId, EventSource, Name};
+use wakeq::log::EventSource;
+use wakeq::{CanvasId, Name};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 

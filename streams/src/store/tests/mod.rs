@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
-use wakeq::{Actor, StoreConfig, TimingMode};
+use wakeq::database::TimingMode;
+use wakeq::{Actor, StoreConfig};
 use wakeq_services::TestDatabase;
 
 use super::Store;

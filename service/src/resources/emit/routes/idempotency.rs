@@ -13,7 +13,7 @@ use crate::http::Api;
 use crate::http::caller::Caller;
 use crate::http::problem::Problem;
 use crate::resources::emit::wire::EmitAnswer;
-use wakeq::{IdempotencyKey, Idempotent};
+use wakeq::events::{IdempotencyKey, Idempotent};
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");

@@ -231,17 +231,7 @@ impl From<Refusal> for Problem {
         let kind = match &refusal.fault {
             Fault::MediaType(_) => Kind::UnsupportedMediaType,
             Fault::Event(EventError::TooLarge { .. }) => Kind::TooLarge,
-            Fault::Event(
-                EventError::Name(_)
-                | EventError::Object(_)
-                | EventError::LogName(_)
-                | EventError::Value(_)
-                | EventError::Trace(_)
-                | EventError::TooLate
-                | EventError::ReservedCategory(_)
-                | EventError::ReservedModule(_)
-                | EventError::ReservedCanvas,
-            )
+            Fault::Event(_)
             | Fault::Syntax(_)
             | Fault::Shape { .. }
             | Fault::UnknownField(_)

@@ -10,7 +10,8 @@ use super::json;
 use super::refusal::{Fault, Refusal, named};
 use super::request::{Change, Draft, EVENTS_MAX};
 use crate::resources::log::wire::{Logged, StreamName};
-use wakeq::{Event, EventError, EventId, ObjectKey, Timestamp};
+use wakeq::order::ObjectKey;
+use wakeq::{Event, EventError, EventId, Timestamp};
 
 /// One event: `{"name": …}` and its other fields.
 pub(super) fn one(text: &str, draft: &Draft<'_>) -> Result<Event, Refusal> {

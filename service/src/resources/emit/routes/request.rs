@@ -6,7 +6,9 @@ use super::cloudevents::{self, Keep};
 use super::media::MediaType;
 use super::refusal::{Fault, Refusal};
 use super::{json, plain};
-use wakeq::{CanvasId, Event, ObjectKey, Traceparent};
+use wakeq::events::Traceparent;
+use wakeq::order::ObjectKey;
+use wakeq::{CanvasId, Event};
 
 /// Maximum number of events in one request.
 pub(super) const EVENTS_MAX: usize = 1000;

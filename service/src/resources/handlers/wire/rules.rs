@@ -70,18 +70,18 @@ pub(crate) struct Lifted {
     pub(crate) waking: bool,
 }
 
-impl From<wakeq::RuleKind> for RuleKind {
-    fn from(kind: wakeq::RuleKind) -> Self {
+impl From<wakeq::control::RuleKind> for RuleKind {
+    fn from(kind: wakeq::control::RuleKind) -> Self {
         match kind {
-            wakeq::RuleKind::Pause => Self::Pause,
-            wakeq::RuleKind::Block => Self::Block,
+            wakeq::control::RuleKind::Pause => Self::Pause,
+            wakeq::control::RuleKind::Block => Self::Block,
         }
     }
 }
 
-impl From<wakeq::Rule> for Rule {
-    fn from(rule: wakeq::Rule) -> Self {
-        let wakeq::Rule { kind, scope: _, reason, until, created_by, created_at } = rule;
+impl From<wakeq::control::Rule> for Rule {
+    fn from(rule: wakeq::control::Rule) -> Self {
+        let wakeq::control::Rule { kind, scope: _, reason, until, created_by, created_at } = rule;
         Self { kind: kind.into(), reason, until, created_by, created_at }
     }
 }
@@ -110,16 +110,16 @@ fn later(now: DateTime<Utc>, seconds: f64) -> Option<DateTime<Utc>> {
     now.checked_add_signed(TimeDelta::from_std(lasting).ok()?)
 }
 
-impl From<wakeq::StopResult> for Stopped {
-    fn from(stopped: wakeq::StopResult) -> Self {
-        let wakeq::StopResult { new, rule, also } = stopped;
+impl From<wakeq::control::StopResult> for Stopped {
+    fn from(stopped: wakeq::control::StopResult) -> Self {
+        let wakeq::control::StopResult { new, rule, also } = stopped;
         Self { new, rule: rule.into(), also: also.map(RuleKind::from) }
     }
 }
 
-impl From<wakeq::ResumeResult> for Lifted {
-    fn from(resumed: wakeq::ResumeResult) -> Self {
-        let wakeq::ResumeResult { lifted, still, woken, waking } = resumed;
+impl From<wakeq::control::ResumeResult> for Lifted {
+    fn from(resumed: wakeq::control::ResumeResult) -> Self {
+        let wakeq::control::ResumeResult { lifted, still, woken, waking } = resumed;
         Self { lifted, still: still.map(RuleKind::from), woken, waking }
     }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use super::cloudevents::Keep;
 use super::refusal::{Fault, Refusal};
 use super::request::{Emission, Headers, Incoming, read};
-use wakeq::{CanvasId, Due, Event, EventError, EventId};
+use wakeq::events::Due;
+use wakeq::{CanvasId, Event, EventError, EventId};
 
 const CANVAS: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
