@@ -11,6 +11,7 @@ mod faults;
 mod prose;
 mod requirements;
 mod source;
+mod sql;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,11 @@ fn modules_import_only_along_the_arrows() {
 #[test]
 fn files_and_functions_are_small() {
     pass(&sources().iter().flat_map(size_complaints).collect::<Vec<_>>());
+}
+
+#[test]
+fn migrations_are_small_and_define_each_function_once() {
+    pass(&sql::complaints(&migrations()));
 }
 
 #[test]
@@ -68,8 +74,11 @@ fn prose_wraps_and_is_plain() {
     });
     let comments = sources()
         .iter()
-        .flat_map(|source| prose::complaints(&source.name, &prose::of_comments(&source.text)));
-    pass(&documents.chain(comments).collect::<Vec<_>>());
+        .flat_map(|source| prose::complaints(&source.name, &prose::of_comments(&source.text, "//")));
+    let migrations = migrations();
+    let in_sql =
+        migrations.iter().flat_map(|(name, text)| prose::complaints(name, &prose::of_comments(text, "--")));
+    pass(&documents.chain(comments).chain(in_sql).collect::<Vec<_>>());
 }
 
 #[test]
@@ -191,6 +200,13 @@ fn sources() -> &'static [Source] {
         all
     });
     &SOURCES
+}
+
+/// Each migration: its name and text.
+fn migrations() -> Vec<(String, String)> {
+    let files = files_with_extension(&root().join("migrations"), "sql");
+    assert!(!files.is_empty(), "no migration was read");
+    files.iter().map(|path| (name_of(path), read(path))).collect()
 }
 
 fn sources_under(folder: &Path) -> Vec<Source> {
