@@ -149,4 +149,14 @@ return case when queue is null
                   where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object
                     and h.queue = lane_halts.queue) end;
 
+-- Whether an event is the first of its lane, and the lane is not halted. It is not in SQL, so that
+-- the statements which call it are planned without it.
+create function wakeq.leads_lane(id uuid, canvas uuid, object text, queue text, module text, name text)
+returns boolean language plpgsql stable as $$
+begin
+    return id = wakeq.first_of_lane(canvas, object, queue, module, name)
+        and not wakeq.lane_halts(canvas, object, queue, module, name);
+end
+$$;
+
 revoke all on all functions in schema wakeq from public;

@@ -223,9 +223,7 @@ begin
                   and (r.until is null or r.until > clock_timestamp())))
            -- Only the earliest of a lane can be its first, so each lane is looked at once.
            and (c.object is null
-                or c.nth_of_lane = 1
-                   and c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
-                   and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
+                or c.nth_of_lane = 1 and wakeq.leads_lane(c.id, c.canvas_id, c.object, of_queue, c.module, c.name))
          order by random()
          limit least(most, room);
         exit when found;
@@ -278,7 +276,8 @@ end
 $$;
 
 -- Puts the facets of copies into the rotation, and recalls those of the copies that stand before
--- their heads. The caller holds the lock of the queue.
+-- their heads. The caller holds the lock of the queue. A facet that is in the rotation is not
+-- inserted: the conflict would lock its row, which is a write.
 create function wakeq.enter_rotation(of_queue text, ids uuid[]) returns void language plpgsql volatile as $$
 begin
     insert into wakeq.facets as f (queue, canvas_id, position)
@@ -288,6 +287,8 @@ begin
              cross join lateral (
                    select x.canvas_id, x.delay_until from wakeq.events_v2 x
                     where x.id = asked.id and x.queue = of_queue offset 0) as e
+             where (select g.position from wakeq.facets g
+                     where g.queue = of_queue and g.canvas_id = e.canvas_id) is null
              group by e.canvas_id order by min(e.delay_until), min(asked.id::text)) as new
         on conflict (queue, canvas_id) do update set position = excluded.position where f.position is null;
     perform wakeq.recall(of_queue, ids);

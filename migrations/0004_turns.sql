@@ -1,26 +1,95 @@
 -- Turns: the claims of copies in queues, by workers and by services that pull over HTTP.
 --
--- `take_turns` is for copies what `claim` (0001) is for events. It goes through the rotation of the
--- facets (0003), takes the first copy of each that may run, and moves the rotation in the same
--- statement. `pull_turns` is the same for services that pull: it leases what it takes.
+-- `take_turns` is for copies what `claim` (0001) is for events. It passes over the rotation of the
+-- facets (0003), takes the first copy of each that may run, and moves the rotation. Each step of a
+-- pass is a function: some read, `share_turns` and `choose_copies` decide from what was read, and
+-- the others write. `pull_turns` is the same for services that pull: it leases what it takes.
+--
+-- The steps have snapshots of their own. Nobody else writes the facets of a rotation meanwhile,
+-- because `take_turns` holds the lock of the queue. A copy may change, so it is locked and checked
+-- again before it is claimed. One that is committed meanwhile, before the head of its facet, is
+-- recalled when it is announced.
 --
 -- Nobody is notified of the copies of a pulled queue. What became due there, was given back or was
 -- lost is found by a look at the canvases with copies (`enter_due`).
+
+-- A copy that was claimed.
+create type wakeq.turn as (
+    id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, losses integer,
+    took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean
+);
+
+-- What a call of `take_turns` asks for, and how far it has come.
+create type wakeq.turn_call as (
+    queue         text,
+    asked         uuid[],
+    only_asked    boolean,
+    lease         interval,
+    losses_below  integer,
+    value_max     integer,
+    grace         interval,
+    -- Of the queue: whether rules hold its copies; the weight and the limit of a facet without
+    -- settings of its own.
+    is_ruled      boolean,
+    weight        integer,
+    in_flight_max integer,
+    -- The pass, from 1, and when it began.
+    pass          integer,
+    moment        timestamptz,
+    -- The number of turns that are left, and the copies that were taken or could not be locked.
+    still         integer,
+    taken         uuid[],
+    refused       uuid[]
+);
+
+-- A facet in a pass.
+create type wakeq.turn_facet as (
+    canvas_id     uuid,
+    position      bigint,
+    used          integer,
+    weight        integer,
+    in_flight_max integer,
+    head_at       timestamptz,
+    head_id       uuid,
+    recalled      uuid[],
+    -- With a limit: what runs; what could not be locked; whether a run had no end.
+    running       uuid[],
+    refused       uuid[],
+    has_dropped   boolean,
+    -- The turns that its weight and its limit allow, and how many of them it gets.
+    share         integer,
+    slots         integer
+);
+
+-- A copy in a pass, with the position and the slots of its facet.
+create type wakeq.turn_copy as (
+    canvas_id   uuid,
+    position    bigint,
+    slots       integer,
+    is_limited  boolean,
+    id          uuid,
+    delay_until timestamptz,
+    is_recalled boolean,
+    -- 'free': it may run. 'apart': it is under a rule, or it may run only alone. 'bound': it runs,
+    -- is not due, or waits for an earlier copy of its lane.
+    state       text,
+    -- Its number in the facet; whether the facet passes it; whether it is taken.
+    nth         bigint,
+    is_done     boolean,
+    is_taken    boolean
+);
 
 -- Claims the next copies of a queue: one of every facet in the rotation before any has a second
 -- one, or as many as their weights say, and of each facet the first. `asked` are the copies whose
 -- notifications asked for turns; with `only_asked` only these are meant, whatever the rotation
 -- says. One session at a time takes turns of a queue.
 --
--- A row that another session has locked is left out, and delays nothing but itself. A copy that is
--- passed over in a facet with a limit, although it does not run and no lane holds it, may have no
--- notification left: its promise is made again.
+-- A row that another session has locked is left out, and delays nothing but itself. With
+-- `bytes_max`, the values together have at most that many bytes, or there is only one value.
 --
--- With `bytes_max`, the values together have at most that many bytes, or there is only one value.
--- What exceeds it keeps its turn.
---
--- The statements are planned at each call: what they look at depends on `only_asked`, and on how
--- much is waiting.
+-- Its statements are planned once for each session, except those of `facets_in_turn` and
+-- `recalled_in_turn`.
 create function wakeq.take_turns(
     of_queue     text,
     asked        uuid[],
@@ -36,222 +105,286 @@ create function wakeq.take_turns(
     -- The worker that makes the claims.
     by_worker    wakeq.name default null
 )
-returns table (
-    id          uuid,
-    canvas_id   uuid,
-    module      text,
-    name        text,
-    modifier    text,
-    value       text,
-    retries     integer,
-    delay_until timestamptz,
-    enqueued_at timestamptz,
-    locked_at   timestamptz,
-    claims      integer,
-    losses      integer,
-    took_over   boolean,
-    traceparent text,
-    object      text,
-    seq         bigint,
-    prev        bigint,
-    origin      uuid,
-    is_limited  boolean
-)
-language plpgsql volatile set enable_hashjoin = on as $$
-#variable_conflict use_column
+returns setof wakeq.turn language plpgsql volatile
+set enable_hashjoin = on set plan_cache_mode = force_generic_plan as $$
 declare
-    still  integer := wanted;
-    taken  uuid[] := '{}';
+    call   wakeq.turn_call;
+    facets wakeq.turn_facet[];
+    copies wakeq.turn_copy[];
     chosen uuid[];
-    -- Of the chosen, those that could be locked at once, and those that could not.
-    locked  uuid[];
-    refused uuid[] := '{}';
-    -- Passed over, and to be promised again.
-    passed uuid[];
-    -- Beyond the bytes.
-    spared uuid[];
-    seen   integer;
-    -- In a variable, because an index can be read up to it only then.
-    moment timestamptz;
-    -- Whether rules hold the copies of this queue.
-    ruled  boolean;
+    locked uuid[];
 begin
     perform wakeq.lock_queue(of_queue);
     -- After the lock of the queue, so that a pause waits for as few sessions as possible.
     lock table wakeq.claim_gate in row exclusive mode;
     perform wakeq.enter_rotation(of_queue, asked);
-    ruled := wakeq.is_shown(of_queue);
-    for pass in 1 .. 20 loop
-        moment := clock_timestamp();
-        with settled as (
-            select f.queue, f.canvas_id, f.position, f.used, f.head_at, f.head_id, f.recalled || r.dropped as recalled,
-                   coalesce(s.weight, q.weight, 1) as weight,
-                   coalesce(s.in_flight_max, q.in_flight_max) as in_flight_max, r.running, r.barred,
-                   r.dropped <> '{}' as has_dropped
-              from (select * from wakeq.facets
-                     where queue = of_queue
-                       and case when only_asked
-                                then canvas_id = any (array(select e.canvas_id from wakeq.events_v2 e
-                                                             where e.id = any (asked)))
-                                else position is not null end
-                     order by position limit least(still + 20, 250)) as f
-              left join wakeq.queues q on q.name = f.queue
-              left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
-             cross join lateral (
-                   -- What runs; what an earlier pass could not lock; and what ran without an end
-                   -- and is not after the head.
-                   select coalesce(array_agg(e.id) filter (
-                              where e.locked_at >= moment - lease or e.id = any (taken)), '{}') as running,
-                          coalesce(array_agg(e.id) filter (where e.id = any (refused)), '{}') as barred,
-                          coalesce(array_agg(e.id) filter (
-                              where (e.locked_at is null or e.locked_at < moment - lease)
-                                and e.id <> all (taken || refused)
-                                and (e.delay_until, e.id) <= (f.head_at, f.head_id) and e.id <> all (f.recalled)
-                                and e.notify_at is not null), '{}') as dropped
-                     from wakeq.events_v2 e
-                    where coalesce(s.in_flight_max, q.in_flight_max) is not null and e.id = any (f.running)) as r
-        ), shares as (
-            select *, greatest(0, least(
-                       case when weight = 0 then 0
-                            when only_asked then 1
-                            else weight * greatest(1, still / greatest(1, sum(weight) over ()))::bigint
-                                 - least(used, weight - 1) end,
-                       in_flight_max - cardinality(running)))::integer as share
-              from settled
-        ), slotted as (
-            select *, greatest(0, least(share, still - (sum(share) over (order by position) - share)))::integer as slots
-              from shares
-        ), found as (
-            select f.canvas_id, f.slots, f.position, f.in_flight_max, c.id, c.delay_until, c.notify_at, c.is_recalled,
-                   c.locked_at, c.losses, c.module, c.name, c.object, octet_length(c.value) as bytes,
-                   row_number() over (partition by c.canvas_id, c.object order by c.seq) as nth_of_lane
-              from slotted f cross join lateral (
-                  (select e.*, true as is_recalled from wakeq.events_v2 e
-                    where e.id = any (case when only_asked then asked else f.recalled[1:f.slots + 20] end)
-                      and e.queue = of_queue)
-                  union all
-                  (select e.*, false from wakeq.events_v2 e
-                    where not only_asked and e.queue = of_queue and e.canvas_id = f.canvas_id
-                      and e.delay_until <= moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
-                    order by e.delay_until, e.id limit f.slots + least(100, 2 * pass * pass))) as c
-             where f.slots > 0 and c.canvas_id = f.canvas_id
-        ), looked as materialized (
-            -- Only the earliest of a lane can be its first, so each lane is looked at once. If this
-            -- were not materialized, it would be looked at wherever the state is asked for.
-            select c.canvas_id, c.slots, c.position, c.in_flight_max, c.id, c.delay_until, c.notify_at, c.is_recalled,
-                   case when (c.locked_at is null or c.locked_at < moment - lease) and c.id <> all (taken || refused)
-                             and c.notify_at is not null and c.delay_until <= moment
-                             and (c.object is null
-                                  or c.nth_of_lane = 1
-                                     and c.id = wakeq.first_of_lane(c.canvas_id, c.object, of_queue, c.module, c.name)
-                                     and not wakeq.lane_halts(c.canvas_id, c.object, of_queue, c.module, c.name))
-                        then case when c.losses + (c.locked_at is not null)::integer < losses_below
-                                       and c.bytes <= value_max
-                                       and not (ruled and exists (
-                                           select from wakeq.scheduling_rules r
-                                            where r.canvas_id = c.canvas_id and r.event_space = c.module
-                                              and r.handler_name = c.name and (r.until is null or r.until > moment)))
-                                  then 'free' else 'apart' end
-                        else 'bound' end as state
-              from found c
-        ), judged as (
-            select *, state = 'free' as is_free from looked
-        ), ranked as (
-            select *, sum(is_free::integer) over facet as number, row_number() over facet as nth,
-                   sum((not is_recalled)::integer) over (partition by canvas_id) as scanned
-              from judged window facet as (partition by canvas_id order by is_recalled desc, delay_until, id)
-        ), done as (
-            -- Looked at: all up to the last one that is taken, or all if there were too few.
-            select *, number < slots or (number = slots and is_free) as is_done, is_free and number <= slots as is_taken
-              from ranked
-        ), moved as (
-            select f.canvas_id, f.weight, f.used, f.position, f.in_flight_max, f.running, f.barred, f.share, f.slots,
-                   f.head_at, f.head_id, f.recalled, f.has_dropped,
-                   coalesce(d.taken, '{}') as taken, d.kept, d.head,
-                   f.recalled[f.slots + 21:] as unread,
-                   f.weight = 0 or cardinality(f.running) >= f.in_flight_max
-                       or (cardinality(f.recalled) <= f.slots + 20
-                           and coalesce(cardinality(d.taken), 0) < f.slots
-                           and coalesce(d.scanned, 0) < f.slots + least(100, 2 * pass * pass)) is true as leaves
-              from slotted f left join (
-                  select canvas_id, array_agg(id order by nth) filter (where is_taken) as taken,
-                         array_agg(id order by nth) filter (where is_recalled and not is_done) as kept,
-                         (array_agg(row(delay_until, id)::wakeq.head order by delay_until desc, id desc)
-                             filter (where not is_recalled and is_done))[1] as head,
-                         max(scanned) as scanned
-                    from done group by canvas_id) as d on d.canvas_id = f.canvas_id
-             where f.slots > 0 or f.share = 0
-        ), placed as (
-            select *, nextval('wakeq.facet_seq') as behind from (select * from moved order by position) as m
-        ), written as (
-            update wakeq.facets f
-               set position = case when only_asked then f.position
-                                   when p.leaves then null
-                                   when least(p.used, p.weight - 1) + cardinality(p.taken) >= p.weight
-                                        or cardinality(p.taken) < p.slots then p.behind
-                                   else f.position end,
-                   used = case when only_asked then f.used
-                               when p.leaves or cardinality(p.taken) < p.slots then 0
-                               else (least(p.used, p.weight - 1) + cardinality(p.taken)) % p.weight end,
-                   head_at = case when cardinality(p.recalled) > 2000 then '-infinity'
-                                  else coalesce((p.head).at, p.head_at) end,
-                   head_id = coalesce((p.head).id, p.head_id),
-                   recalled = case when cardinality(p.recalled) > 2000 then '{}'
-                                   when only_asked or p.slots = 0 then p.recalled
-                                   else coalesce(p.kept, '{}') || p.unread end,
-                   running = case when p.in_flight_max is null then '{}' else p.running || p.barred || p.taken end,
-                   -- A facet that leaves was seen to be empty, unless it leaves because it is full.
-                   was_full = p.in_flight_max is not null
-                              and (cardinality(p.running || p.taken) >= p.in_flight_max
-                                   or (f.was_full or p.has_dropped or cardinality(f.running) >= p.in_flight_max)
-                                      and (only_asked or p.weight = 0 or not p.leaves))
-              from placed p where f.queue = of_queue and f.canvas_id = p.canvas_id
-        )
-        select array_agg(d.id order by d.nth, d.position) filter (where d.is_taken),
-               array_agg(d.id) filter (where d.is_done and d.state = 'apart' and not only_asked
-                                         and d.in_flight_max is not null and d.notify_at > moment + grace),
-               (select count(*) from moved)
-          into chosen, passed, seen from done d;
-        if chosen is not null then
-            select coalesce(array_agg(l.id order by array_position(chosen, l.id)), '{}') into locked
-              from (select e.id from wakeq.events_v2 e
-                     where e.id = any (chosen) and e.delay_until <= clock_timestamp()
-                       and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
-                       for update skip locked) as l;
-            taken := taken || locked;
-            refused := refused || array(select c.id from unnest(chosen) as c (id) where c.id <> all (locked));
-            still := still - cardinality(locked);
+    select of_queue, asked, only_asked, lease, losses_below, value_max, grace,
+           coalesce(bool_or(q.tenant_visible), false), coalesce(max(q.weight), 1), max(q.in_flight_max),
+           0, null, wanted, '{}', '{}'
+      into call from wakeq.queues q where q.name = of_queue;
+    loop
+        call.pass := call.pass + 1;
+        call.moment := clock_timestamp();
+        facets := wakeq.share_turns(wakeq.facets_in_turn(call), call.still, only_asked);
+        copies := wakeq.choose_copies(wakeq.copies_in_turn(call, facets));
+        exit when not wakeq.move_facets(call, facets, copies);
+        chosen := array(select c.id from unnest(copies) as c where c.is_taken order by c.nth, c.position);
+        if chosen <> '{}' then
+            locked := wakeq.lock_copies(chosen, lease);
+            call.taken := call.taken || locked;
+            call.refused := call.refused || array(select c.id from unnest(chosen) as c (id) where c.id <> all (locked));
+            call.still := call.still - cardinality(locked);
         end if;
-        if passed is not null then
-            update wakeq.events_v2 e set notify_at = clock_timestamp() + grace, probes = 0
-             where e.id = any (array(
-                   select p.id from wakeq.events_v2 p
-                    where p.id = any (passed) and p.notify_at > moment + grace for update skip locked));
-        end if;
-        exit when still <= 0 or seen = 0 or only_asked;
+        perform wakeq.promise_passed(call, copies);
+        exit when call.still <= 0 or only_asked or call.pass = 20;
     end loop;
     if bytes_max is not null then
-        select coalesce(array_agg(t.id order by t.number) filter (where t.fits), '{}'),
-               array_agg(t.id order by t.number) filter (where not t.fits)
-          into taken, spared
-          from (select o.id, o.number,
-                       o.number = 1 or sum(octet_length(e.value)) over (order by o.number) <= bytes_max as fits
-                  from unnest(taken) with ordinality as o (id, number)
-                  join wakeq.events_v2 e on e.id = o.id) as t;
-        if spared is not null then
-            perform wakeq.keep_turns(of_queue, spared);
-        end if;
+        call.taken := wakeq.fit_turns(of_queue, call.taken, bytes_max);
     end if;
+    return query select * from wakeq.claim_copies(call, held_for, by_worker);
+end
+$$;
+
+-- The facets that a pass may give turns to: the first of the rotation, or those of what was asked
+-- for. What ran without an end, and is not after the head, is recalled. The statement is planned at
+-- each call, because `only_asked` decides which index it reads.
+create function wakeq.facets_in_turn(call wakeq.turn_call) returns wakeq.turn_facet[]
+language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+begin
+    return array(
+        select row(f.canvas_id, f.position, f.used, coalesce(s.weight, call.weight),
+                   coalesce(s.in_flight_max, call.in_flight_max), f.head_at, f.head_id, f.recalled || r.dropped,
+                   r.running, r.refused, r.dropped <> '{}', null, null)::wakeq.turn_facet
+          from (select * from wakeq.facets
+                 where queue = call.queue
+                   and case when call.only_asked
+                            then canvas_id = any (array(select e.canvas_id from wakeq.events_v2 e
+                                                         where e.id = any (call.asked)))
+                            else position is not null end
+                 order by position limit least(call.still + 20, 250)) as f
+          left join wakeq.facet_settings s on s.queue = f.queue and s.canvas_id = f.canvas_id
+         cross join lateral (
+               select coalesce(array_agg(e.id) filter (
+                          where e.locked_at >= call.moment - call.lease or e.id = any (call.taken)), '{}') as running,
+                      coalesce(array_agg(e.id) filter (where e.id = any (call.refused)), '{}') as refused,
+                      coalesce(array_agg(e.id) filter (
+                          where (e.locked_at is null or e.locked_at < call.moment - call.lease)
+                            and e.id <> all (call.taken || call.refused)
+                            and (e.delay_until, e.id) <= (f.head_at, f.head_id) and e.id <> all (f.recalled)
+                            and e.notify_at is not null), '{}') as dropped
+                 from wakeq.events_v2 e
+                where coalesce(s.in_flight_max, call.in_flight_max) is not null and e.id = any (f.running)) as r);
+end
+$$;
+
+-- Shares the turns that are left among facets, in the order of the rotation: each gets what is left
+-- of its rounds by its weight, and at most what its limit has room for.
+create function wakeq.share_turns(facets wakeq.turn_facet[], still integer, only_asked boolean)
+returns wakeq.turn_facet[] language plpgsql immutable as $$
+begin
+    return array(
+        select row(f.canvas_id, f.position, f.used, f.weight, f.in_flight_max, f.head_at, f.head_id, f.recalled,
+                   f.running, f.refused, f.has_dropped, f.allowed,
+                   greatest(0, least(f.allowed, still - (sum(f.allowed) over (order by f.position) - f.allowed)))
+                  )::wakeq.turn_facet
+          from (select u.*, greatest(0, least(
+                           case when u.weight = 0 then 0
+                                when only_asked then 1
+                                else u.weight * greatest(1, still / greatest(1, sum(u.weight) over ()))::bigint
+                                     - least(u.used, u.weight - 1) end,
+                           u.in_flight_max - cardinality(u.running)))::integer as allowed
+                  from unnest(facets) as u) as f);
+end
+$$;
+
+-- The copies that a pass looks at, and their states: the first of the recalled ones and of those
+-- after the head, more of them in each pass. Only the earliest of a lane can be its first, so each
+-- lane is looked at once.
+create function wakeq.copies_in_turn(call wakeq.turn_call, facets wakeq.turn_facet[])
+returns wakeq.turn_copy[] language plpgsql stable as $$
+begin
+    return array(
+        select row(c.canvas_id, c.position, c.slots, c.is_limited, c.id, c.delay_until, c.is_recalled,
+                   case when c.locked_at >= call.moment - call.lease or c.id = any (call.taken || call.refused)
+                             or c.notify_at is null or c.delay_until > call.moment
+                             or c.object is not null and (c.nth_of_lane > 1 or not wakeq.leads_lane(
+                                    c.id, c.canvas_id, c.object, call.queue, c.module, c.name)) then 'bound'
+                        when c.losses + (c.locked_at is not null)::integer >= call.losses_below
+                             or octet_length(c.value) > call.value_max
+                             or call.is_ruled and exists (
+                                    select from wakeq.scheduling_rules r
+                                     where r.canvas_id = c.canvas_id and r.event_space = c.module
+                                       and r.handler_name = c.name and (r.until is null or r.until > call.moment))
+                        then 'apart' else 'free' end, null, null, null)::wakeq.turn_copy
+          from (select u.*, row_number() over (partition by u.canvas_id, u.object order by u.seq) as nth_of_lane
+                  from (select f.position, f.slots, f.in_flight_max is not null as is_limited, r.*, true as is_recalled
+                          from unnest(facets) as f
+                          join wakeq.recalled_in_turn(call, facets) as r on r.canvas_id = f.canvas_id
+                         where f.slots > 0
+                         union all
+                        select f.position, f.slots, f.in_flight_max is not null, e.*, false
+                          from unnest(facets) as f cross join lateral (
+                               select * from wakeq.events_v2 e
+                                where e.queue = call.queue and e.canvas_id = f.canvas_id
+                                  and e.delay_until <= call.moment and (e.delay_until, e.id) > (f.head_at, f.head_id)
+                                order by e.delay_until, e.id limit f.slots + least(100, 2 * call.pass * call.pass)) as e
+                         where f.slots > 0 and not call.only_asked) as u) as c);
+end
+$$;
+
+-- The recalled copies that a pass looks at, or those that were asked for. The statement is planned
+-- at each call: a plan that was made while the queue was nearly empty reads the whole queue.
+create function wakeq.recalled_in_turn(call wakeq.turn_call, facets wakeq.turn_facet[])
+returns setof wakeq.events_v2 language plpgsql stable set plan_cache_mode = force_custom_plan as $$
+declare
+    ids uuid[] := call.asked;
+begin
+    if not call.only_asked then
+        ids := array(select unnest(f.recalled[1:f.slots + 20]) from unnest(facets) as f where f.slots > 0);
+    end if;
+    if ids <> '{}' then
+        return query select e.* from wakeq.events_v2 e where e.id = any (ids) and e.queue = call.queue;
+    end if;
+end
+$$;
+
+-- Chooses as many free copies of each facet as it has slots, the recalled ones first. The facet
+-- passes all up to the last one that is taken, or all of them if there were too few.
+create function wakeq.choose_copies(copies wakeq.turn_copy[]) returns wakeq.turn_copy[] language plpgsql immutable as $$
+begin
+    return array(
+        select row(c.canvas_id, c.position, c.slots, c.is_limited, c.id, c.delay_until, c.is_recalled, c.state,
+                   c.place, c.number < c.slots or c.number = c.slots and c.state = 'free',
+                   c.number <= c.slots and c.state = 'free')::wakeq.turn_copy
+          from (select u.*, row_number() over facet as place, sum((u.state = 'free')::integer) over facet as number
+                  from unnest(copies) as u
+                window facet as (partition by u.canvas_id order by u.is_recalled desc, u.delay_until, u.id)) as c);
+end
+$$;
+
+-- What a pass comes to for each facet that it looked at: what is taken of it; which of the recalled
+-- copies are kept; its new head, if it moves; and whether it leaves the rotation, because it may
+-- have no more or has none.
+create function wakeq.outcome_of_pass(pass integer, facets wakeq.turn_facet[], copies wakeq.turn_copy[])
+returns table (facet wakeq.turn_facet, taken uuid[], kept uuid[], head wakeq.head, leaves boolean)
+language sql immutable as $$
+    select f, coalesce(c.taken, '{}'), coalesce(c.kept, '{}') || f.recalled[f.slots + 21:], c.head,
+           f.weight = 0 or cardinality(f.running) >= f.in_flight_max
+               or (cardinality(f.recalled) <= f.slots + 20
+                   and coalesce(cardinality(c.taken), 0) < f.slots
+                   and coalesce(c.scanned, 0) < f.slots + least(100, 2 * pass * pass)) is true
+      from unnest(facets) as f
+      left join (
+           select u.canvas_id, array_agg(u.id order by u.nth) filter (where u.is_taken) as taken,
+                  array_agg(u.id order by u.nth) filter (where u.is_recalled and not u.is_done) as kept,
+                  (array_agg(row(u.delay_until, u.id)::wakeq.head order by u.delay_until desc, u.id desc)
+                      filter (where not u.is_recalled and u.is_done))[1] as head,
+                  count(*) filter (where not u.is_recalled) as scanned
+             from unnest(copies) as u group by u.canvas_id) as c on c.canvas_id = f.canvas_id
+     where f.slots > 0 or f.share = 0
+     order by f.position;
+$$;
+
+-- Writes what a pass comes to: facets move behind the others when their rounds are over, or out of
+-- the rotation. Whether there were any.
+create function wakeq.move_facets(call wakeq.turn_call, facets wakeq.turn_facet[], copies wakeq.turn_copy[])
+returns boolean language plpgsql volatile as $$
+begin
+    -- Made once: each place in the rotation is taken once, in the order of the facets.
+    with placed as materialized (
+        select (o.facet).*, o.taken, o.kept, o.head, o.leaves, nextval('wakeq.facet_seq') as behind
+          from wakeq.outcome_of_pass(call.pass, facets, copies) as o
+    )
+    update wakeq.facets f
+       set position = case when call.only_asked then f.position
+                           when p.leaves then null
+                           when least(p.used, p.weight - 1) + cardinality(p.taken) >= p.weight
+                                or cardinality(p.taken) < p.slots then p.behind
+                           else f.position end,
+           used = case when call.only_asked then f.used
+                       when p.leaves or cardinality(p.taken) < p.slots then 0
+                       else (least(p.used, p.weight - 1) + cardinality(p.taken)) % p.weight end,
+           head_at = case when cardinality(p.recalled) > 2000 then '-infinity'
+                          else coalesce((p.head).at, p.head_at) end,
+           head_id = coalesce((p.head).id, p.head_id),
+           recalled = case when cardinality(p.recalled) > 2000 then '{}'
+                           when call.only_asked or p.slots = 0 then p.recalled
+                           else p.kept end,
+           running = case when p.in_flight_max is null then '{}' else p.running || p.refused || p.taken end,
+           -- A facet that leaves was seen to be empty, unless it leaves because it is full.
+           was_full = p.in_flight_max is not null
+                      and (cardinality(p.running || p.taken) >= p.in_flight_max
+                           or (f.was_full or p.has_dropped or cardinality(f.running) >= p.in_flight_max)
+                              and (call.only_asked or p.weight = 0 or not p.leaves))
+      from placed p where f.queue = call.queue and f.canvas_id = p.canvas_id;
+    return found;
+end
+$$;
+
+-- Locks those of the chosen copies that are free now, as long as no other session has locked them.
+create function wakeq.lock_copies(chosen uuid[], lease interval) returns uuid[] language plpgsql volatile as $$
+begin
+    return (
+        select coalesce(array_agg(l.id order by array_position(chosen, l.id)), '{}')
+          from (select e.id from wakeq.events_v2 e
+                 where e.id = any (chosen) and e.delay_until <= clock_timestamp()
+                   and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+                   for update skip locked) as l);
+end
+$$;
+
+-- Makes promises again. A copy that is passed in a facet with a limit, although it does not run and
+-- no lane holds it, may have no notification left.
+create function wakeq.promise_passed(call wakeq.turn_call, copies wakeq.turn_copy[])
+returns void language plpgsql volatile as $$
+declare
+    passed uuid[] := array(select c.id from unnest(copies) as c where c.is_done and c.state = 'apart' and c.is_limited);
+begin
+    if passed <> '{}' and not call.only_asked then
+        update wakeq.events_v2 e set notify_at = clock_timestamp() + call.grace, probes = 0
+         where e.id = any (array(
+               select p.id from wakeq.events_v2 p
+                where p.id = any (passed) and p.notify_at > call.moment + call.grace for update skip locked));
+    end if;
+end
+$$;
+
+-- The first of the taken copies, whose values together have at most this many bytes; the others
+-- keep their turns.
+create function wakeq.fit_turns(of_queue text, taken uuid[], bytes_max bigint)
+returns uuid[] language plpgsql volatile as $$
+declare
+    fitting uuid[];
+    spared  uuid[];
+begin
+    select coalesce(array_agg(t.id order by t.number) filter (where t.fits), '{}'),
+           array_agg(t.id order by t.number) filter (where not t.fits)
+      into fitting, spared
+      from (select o.id, o.number,
+                   o.number = 1 or sum(octet_length(e.value)) over (order by o.number) <= bytes_max as fits
+              from unnest(taken) with ordinality as o (id, number)
+              join wakeq.events_v2 e on e.id = o.id) as t;
+    if spared is not null then
+        perform wakeq.keep_turns(of_queue, spared);
+    end if;
+    return fitting;
+end
+$$;
+
+-- Claims the taken copies, in their order.
+create function wakeq.claim_copies(call wakeq.turn_call, held_for interval, by_worker wakeq.name)
+returns setof wakeq.turn language plpgsql volatile as $$
+begin
     return query
     with claimed as (
         update wakeq.events_v2 e
-           set locked_at = clock_timestamp() + coalesce(held_for - lease, interval '0'),
+           set locked_at = clock_timestamp() + coalesce(held_for - call.lease, interval '0'),
                worker = by_worker,
                claims = e.claims + 1,
                losses = e.losses + (e.locked_at is not null)::integer
-         where e.id = any (taken)
+         where e.id = any (call.taken)
            and e.delay_until <= clock_timestamp()
-           and (e.locked_at is null or e.locked_at < clock_timestamp() - lease)
+           and (e.locked_at is null or e.locked_at < clock_timestamp() - call.lease)
         returning e.*,
                   e.losses > 0 and exists (
                       select from wakeq.events_v2 before
@@ -260,11 +393,10 @@ begin
     select c.id, c.canvas_id, c.module::text, c.name::text, c.modifier::text, c.value::text, c.retries,
            c.delay_until, c.enqueued_at, c.locked_at, c.claims, c.losses, c.took_over,
            c.traceparent::text, c.object::text, c.seq, c.prev, c.origin,
-           coalesce(s.in_flight_max, q.in_flight_max) is not null
+           coalesce(s.in_flight_max, call.in_flight_max) is not null
       from claimed c
-      join unnest(taken) with ordinality as o (id, number) on o.id = c.id
-      left join wakeq.queues q on q.name = of_queue
-      left join wakeq.facet_settings s on s.queue = of_queue and s.canvas_id = c.canvas_id
+      join unnest(call.taken) with ordinality as o (id, number) on o.id = c.id
+      left join wakeq.facet_settings s on s.queue = call.queue and s.canvas_id = c.canvas_id
      order by o.number;
 end
 $$;
@@ -338,26 +470,10 @@ create function wakeq.pull_turns(
     bytes_max bigint
 )
 returns table (
-    id          uuid,
-    canvas_id   uuid,
-    module      text,
-    name        text,
-    modifier    text,
-    value       text,
-    retries     integer,
-    delay_until timestamptz,
-    enqueued_at timestamptz,
-    locked_at   timestamptz,
-    claims      integer,
-    losses      integer,
-    took_over   boolean,
-    traceparent text,
-    object      text,
-    seq         bigint,
-    prev        bigint,
-    origin      uuid,
-    is_limited  boolean,
-    token       text
+    id uuid, canvas_id uuid, module text, name text, modifier text, value text, retries integer,
+    delay_until timestamptz, enqueued_at timestamptz, locked_at timestamptz, claims integer, losses integer,
+    took_over boolean, traceparent text, object text, seq bigint, prev bigint, origin uuid, is_limited boolean,
+    token text
 )
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column

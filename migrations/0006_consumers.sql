@@ -263,8 +263,7 @@ declare
     ids        uuid[];
     more       boolean;
     dead       integer;
-    -- Their bytes are not counted, so they are fewer.
-    deaths     constant integer := (most + 9) / 10;
+    deaths     constant integer := (most + 9) / 10; -- fewer, because their bytes are not counted
 begin
     if most is null or most not between 1 and 1000 then
         raise exception 'a page is of 1 to 1,000 rows';

@@ -159,6 +159,37 @@ begin
     return gone;
 end $$;
 
+-- Refuses an event that the caller may not emit, or that is not one. It runs with the rights of the
+-- schema's owner, as `emit` does. The caller is the role that the session logged in as.
+create function wakeq.check_emit(canvas uuid, module text, value text) returns void
+language plpgsql stable set search_path = pg_catalog, pg_temp as $$
+begin
+    if not pg_has_role(session_user, current_user, 'member') and not exists (
+        select from wakeq.emitters e join pg_roles r on r.rolname = e.role
+         where pg_has_role(session_user, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = check_emit.canvas))
+    then
+        raise exception 'the role % may not emit on the canvas %', session_user, check_emit.canvas
+            using
+                errcode = 'insufficient_privilege',
+                hint = format(
+                    'The owner of the schema allows it: insert into wakeq.emitters (role, canvas_id) values (%L, %L);',
+                    session_user, check_emit.canvas);
+    end if;
+    if check_emit.canvas is null or check_emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+        or check_emit.module in ('ANSWER', 'CRON', 'QUEUE')
+    then
+        raise exception
+            'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules ANSWER, CRON and QUEUE are reserved'
+            using errcode = 'invalid_parameter_value', hint = 'Take the canvas of a tenant, and the module WORKER.';
+    end if;
+    if check_emit.value is null or octet_length(check_emit.value) > 262144 then
+        raise exception 'a value has at most 262,144 bytes'
+            using errcode = 'program_limit_exceeded', hint = 'Store what is large elsewhere, and emit where it is.';
+    end if;
+    perform check_emit.value::jsonb;
+end
+$$;
+
 -- Emits an event in the caller's transaction.
 --
 -- `value` is JSON. The event does not run before `due`. A caller may choose the `id`: a second call
@@ -191,31 +222,7 @@ declare
     link     bigint;
     previous bigint;
 begin
-    -- The function runs with the rights of the schema's owner. The caller is the role that the
-    -- session logged in as.
-    if not pg_has_role(session_user, current_user, 'member') and not exists (
-        select from wakeq.emitters e join pg_roles r on r.rolname = e.role
-         where pg_has_role(session_user, r.oid, 'member') and (e.canvas_id is null or e.canvas_id = emit.canvas))
-    then
-        raise exception 'the role % may not emit on the canvas %', session_user, emit.canvas
-            using
-                errcode = 'insufficient_privilege',
-                hint = format(
-                    'The owner of the schema allows it: insert into wakeq.emitters (role, canvas_id) values (%L, %L);',
-                    session_user, emit.canvas);
-    end if;
-    if emit.canvas is null or emit.canvas = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
-        or emit.module in ('ANSWER', 'CRON', 'QUEUE')
-    then
-        raise exception
-            'the canvas ffffffff-ffff-ffff-ffff-ffffffffffff and the modules ANSWER, CRON and QUEUE are reserved'
-            using errcode = 'invalid_parameter_value', hint = 'Take the canvas of a tenant, and the module WORKER.';
-    end if;
-    if emit.value is null or octet_length(emit.value) > 262144 then
-        raise exception 'a value has at most 262,144 bytes'
-            using errcode = 'program_limit_exceeded', hint = 'Store what is large elsewhere, and emit where it is.';
-    end if;
-    perform emit.value::jsonb;
+    perform wakeq.check_emit(emit.canvas, emit.module, emit.value);
     if emit.object is not null then
         insert into wakeq.objects (canvas_id, object) values (emit.canvas, emit.object) on conflict do nothing;
         select o.last_seq into previous from wakeq.objects o
@@ -252,16 +259,11 @@ begin
 end
 $$;
 
--- The rights that processes of a kind need: 'api' for `wakeq serve` and commands of operators,
--- 'worker' for `wakeq work`. `wakeq all`, and a service in push mode, need both. This is the only
--- list of rights.
-create function wakeq.needed_rights(kind text) returns table (object_kind text, object text, needed text)
-language sql stable set search_path = pg_catalog, pg_temp as $$
-    select 'schema', 'wakeq', 'usage'
-    union all
-    select 'table', format('wakeq.%I', c.relname),
-           unnest(string_to_array(case kind when 'api' then r.api else r.worker end, ', '))
-      from (values
+-- What processes may do with each table: `api` is for `wakeq serve` and commands of operators,
+-- `worker` for `wakeq work`. `wakeq all`, and a service in push mode, need both.
+create function wakeq.table_rights() returns table (name text, api text, worker text)
+language sql immutable set search_path = pg_catalog, pg_temp as $$
+    values
         ('_migrations',          'select',                         'select'),
         ('access_keys',          'select, insert, update',         null),
         ('audit_log',            'select, insert',                 'insert'),
@@ -316,7 +318,16 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
         ('subscriptions',        'select, insert, update, delete', 'select, insert, update, delete'),
         ('tombstones',           'select, insert, delete',         'select, insert, delete'),
         ('unknown_handlers',     'select, insert, update, delete', 'select, insert, update, delete')
-      ) as r (name, api, worker)
+$$;
+
+-- The rights that processes of a kind need, 'api' or 'worker'. This is the only list of rights.
+create function wakeq.needed_rights(kind text) returns table (object_kind text, object text, needed text)
+language sql stable set search_path = pg_catalog, pg_temp as $$
+    select 'schema', 'wakeq', 'usage'
+    union all
+    select 'table', format('wakeq.%I', c.relname),
+           unnest(string_to_array(case kind when 'api' then r.api else r.worker end, ', '))
+      from wakeq.table_rights() as r
       join pg_class c on c.relnamespace = 'wakeq'::regnamespace and c.relname = r.name
     union all
     select 'sequence', format('wakeq.%I', c.relname), 'usage'
@@ -326,8 +337,12 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
     select 'function', p.oid::regprocedure::text, 'execute'
       from pg_proc p
       left join (values
-          ('await_claims', 'api'), ('claim', 'worker'), ('take_turns', 'worker'), ('pull_turns', 'api'),
-          ('drop_log_partition', 'worker'), ('erase_entity', 'worker'), ('emit', null), ('grant_rights', null)
+          ('await_claims', 'api'), ('claim', 'worker'), ('pull_turns', 'api'), ('drop_log_partition', 'worker'),
+          ('erase_entity', 'worker'), ('emit', null), ('check_emit', null), ('grant_rights', null),
+          ('take_turns', 'worker'), ('facets_in_turn', 'worker'), ('share_turns', 'worker'),
+          ('copies_in_turn', 'worker'), ('recalled_in_turn', 'worker'), ('choose_copies', 'worker'),
+          ('outcome_of_pass', 'worker'), ('move_facets', 'worker'), ('lock_copies', 'worker'),
+          ('promise_passed', 'worker'), ('fit_turns', 'worker'), ('claim_copies', 'worker')
       ) as only_for (name, kind) on only_for.name = p.proname
      where p.pronamespace = 'wakeq'::regnamespace and p.prokind = 'f' and p.prorettype <> 'trigger'::regtype
        and (only_for.name is null or only_for.kind = needed_rights.kind)

@@ -12,6 +12,7 @@ mod front;
 mod prose;
 mod requirements;
 mod source;
+mod sql;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,11 @@ fn files_and_functions_are_small() {
 }
 
 #[test]
+fn migrations_are_small_and_define_each_function_once() {
+    pass(&sql::complaints(&migrations()));
+}
+
+#[test]
 fn every_file_says_what_it_is_for() {
     pass(&sources().iter().filter_map(header_complaint).collect::<Vec<_>>());
 }
@@ -75,8 +81,11 @@ fn prose_wraps_and_is_plain() {
     });
     let comments = sources()
         .iter()
-        .flat_map(|source| prose::complaints(&source.name, &prose::of_comments(&source.text)));
-    pass(&documents.chain(comments).collect::<Vec<_>>());
+        .flat_map(|source| prose::complaints(&source.name, &prose::of_comments(&source.text, "//")));
+    let migrations = migrations();
+    let in_sql =
+        migrations.iter().flat_map(|(name, text)| prose::complaints(name, &prose::of_comments(text, "--")));
+    pass(&documents.chain(comments).chain(in_sql).collect::<Vec<_>>());
 }
 
 #[test]
@@ -200,6 +209,13 @@ fn sources() -> &'static [Source] {
         all
     });
     &SOURCES
+}
+
+/// Each migration: its name and text.
+fn migrations() -> Vec<(String, String)> {
+    let files = files_with_extension(&root().join("migrations"), "sql");
+    assert!(!files.is_empty(), "no migration was read");
+    files.iter().map(|path| (name_of(path), read(path))).collect()
 }
 
 fn sources_under(folder: &Path) -> Vec<Source> {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use sqlx::Connection;
+use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
 use super::cost::{array, buffers, plan};
@@ -136,18 +136,51 @@ async fn large_copies_are_passed_over_and_taken_alone() {
 /// undone: the first time also reads the catalog.
 async fn pages(table: &Table, sql: &'static str) -> u64 {
     let mut connection = table.pool.acquire().await.unwrap();
-    let mut read = 0;
-    for _ in 0..2 {
-        let mut transaction = connection.begin().await.unwrap();
-        let lines: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut *transaction).await.unwrap();
-        transaction.rollback().await.unwrap();
-        let buffers = lines.iter().find(|line| line.contains("Buffers: shared")).unwrap();
-        let counts = buffers
-            .split_whitespace()
-            .filter_map(|word| word.strip_prefix("hit=").or_else(|| word.strip_prefix("read=")));
-        read = counts.map(|count| count.parse::<u64>().unwrap()).sum();
+    pages_once(&mut connection, sql).await;
+    pages_once(&mut connection, sql).await
+}
+
+async fn pages_once(connection: &mut PgConnection, sql: &'static str) -> u64 {
+    let mut transaction = connection.begin().await.unwrap();
+    let lines: Vec<String> = sqlx::query_scalar(sql).fetch_all(&mut *transaction).await.unwrap();
+    transaction.rollback().await.unwrap();
+    let buffers = lines.iter().find(|line| line.contains("Buffers: shared")).unwrap();
+    let counts = buffers
+        .split_whitespace()
+        .filter_map(|word| word.strip_prefix("hit=").or_else(|| word.strip_prefix("read=")));
+    counts.map(|count| count.parse::<u64>().unwrap()).sum()
+}
+
+/// A session that took turns while the queue was nearly empty does not read all of it once much
+/// waits there.
+#[tokio::test]
+async fn a_plan_for_an_empty_queue_is_not_used_for_a_full_one() {
+    let table = emails(FacetSettings::default()).await;
+    let fill = async |count: i32| {
+        let copies = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin)
+             select gen_random_uuid(), ('00000000-0000-0000-0000-' || lpad(to_hex(n % 200), 12, '0'))::uuid, 'email_event',
+                    'opened', '_', '1', 'emails', gen_random_uuid() from generate_series(1, $1) n";
+        sqlx::query(copies).bind(count).execute(&table.pool).await.unwrap();
+        table.run("insert into wakeq.facets (queue, canvas_id, position)
+                   select 'emails', canvas_id, nextval('wakeq.facet_seq') from wakeq.events_v2 group by canvas_id
+                       on conflict do nothing").await;
+    };
+    fill(3).await;
+    table.run("vacuum analyze wakeq.events_v2").await;
+    table.run("vacuum analyze wakeq.facets").await;
+    let mut connection = table.pool.acquire().await.unwrap();
+    for setting in ["set enable_seqscan = off", "set enable_bitmapscan = off"] {
+        sqlx::query(setting).execute(&mut *connection).await.unwrap();
     }
-    read
+    let turns = "explain (analyze, buffers, timing off)
+                 select * from wakeq.take_turns('emails', '{}', 64, false, '1 min', 2)";
+    for _ in 0..8 {
+        pages_once(&mut connection, turns).await;
+    }
+    fill(20_000).await;
+    let read = pages_once(&mut connection, turns).await;
+    println!("pages for 64 turns of 20,000 copies, with plans for three: {read}");
+    assert!(read < 10_000, "{read}");
 }
 
 /// Under a snapshot that keeps completed copies alive, turns read the dead rows of a lane once per
@@ -209,4 +242,54 @@ async fn a_load_counts_what_runs_of_a_facet_once() {
     let pages = buffers(&plan, "");
     println!("pages to load 500 copies of two facets with 1,000 in flight each: {pages}");
     assert!(pages < 15_000, "{plan}");
+}
+
+/// 300 rotations at random, of up to 40 facets: each facet gets its share until no turns are left;
+/// a share respects the weight and the limit; and facets without a limit have the same number of
+/// rounds.
+#[tokio::test]
+async fn turns_are_shared_in_order_by_weights_and_limits() {
+    let table = Table::new().await;
+    let kept = "select count(*)
+          from (select setseed(0.5)) as seeded, generate_series(1, 300) as n
+         cross join lateral (
+               select n as still, array_agg(row(gen_random_uuid(), place, (random() * 3)::integer, (random() * 4)::integer,
+                          case when random() < 0.5 then (random() * 9)::integer end, null, null, '{}',
+                          array_fill(gen_random_uuid(), array[(random() * 3)::integer]), '{}', false, null, null)
+                          ::wakeq.turn_facet order by random()) as facets
+                 from generate_series(1, 1 + n % 40) as place) as rotation
+         cross join lateral (
+               select bool_and(f.slots = least(f.share, still - f.before)) as in_order,
+                      bool_and(f.share = 0 or f.share > 0 and (f.share + cardinality(f.running) > f.in_flight_max) is not true)
+                          as in_limits,
+                      count(distinct f.share / nullif(f.weight, 0)) filter (where f.used = 0 and f.in_flight_max is null) as rounds,
+                      bool_and(f.share = 0) filter (where f.weight = 0) as pauses
+                 from (select u.*, sum(u.slots) over (order by u.position) - u.slots as before
+                         from unnest(wakeq.share_turns(facets, still, false)) as u) as f) as found
+         where found.in_order and found.in_limits and found.rounds <= 1 and found.pauses is not false";
+    assert_eq!(table.number(kept).await, 300);
+}
+
+/// 300 passes at random, of up to 9 facets with up to 13 copies each: a facet has as many of its
+/// first free copies taken as it has slots, and passes all copies before the last of them.
+#[tokio::test]
+async fn the_first_free_copies_of_each_facet_are_chosen() {
+    let table = Table::new().await;
+    let kept = "select count(*)
+          from (select setseed(0.5)) as seeded, generate_series(1, 300) as n
+         cross join lateral (
+               select array_agg(row(f.canvas, f.number, f.slots, true, gen_random_uuid(), now() - random() * interval '1 h',
+                          random() < 0.3, (array['free', 'apart', 'bound'])[1 + (random() * 2)::integer], null, null, null)
+                          ::wakeq.turn_copy) as copies
+                 from (select gen_random_uuid() as canvas, number, (random() * 4)::integer as slots
+                         from generate_series(1, 1 + n % 9) as number) as f, generate_series(1, 1 + n % 13)) as pass
+         cross join lateral (
+               select bool_and(c.is_taken = (c.state = 'free' and c.free <= c.slots)) as in_order,
+                      bool_and(c.is_done = (c.free < c.slots or c.is_taken)) as all_before,
+                      count(*) as copies
+                 from (select u.*, count(*) filter (where u.state = 'free') over (
+                                  partition by u.canvas_id order by not u.is_recalled, u.delay_until) as free
+                         from unnest(wakeq.choose_copies(copies)) as u) as c) as found
+         where found.in_order and found.all_before and found.copies = cardinality(pass.copies)";
+    assert_eq!(table.number(kept).await, 300);
 }

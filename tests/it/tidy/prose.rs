@@ -26,9 +26,9 @@ pub(super) fn of_document(text: &str) -> Vec<Line<'_>> {
 }
 
 /// The lines of a source file's comments that are outside fenced code, each as it stands in the
-/// file.
-pub(super) fn of_comments(text: &str) -> Vec<Line<'_>> {
-    let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+/// file. Comments begin with `//` or, in SQL, with `--`.
+pub(super) fn of_comments<'a>(text: &'a str, mark: &str) -> Vec<Line<'a>> {
+    let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with(mark));
     outside_code(comments.map(|(index, line)| (index + 1, line)))
 }
 
@@ -44,7 +44,7 @@ fn outside_code<'a>(lines: impl Iterator<Item = Line<'a>>) -> Vec<Line<'a>> {
 
 /// A line without what makes it a comment.
 fn words(line: &str) -> &str {
-    line.trim_start().trim_start_matches(['/', '!']).trim_start()
+    line.trim_start().trim_start_matches(['/', '!', '-']).trim_start()
 }
 
 /// Lines that are too wide and have a place to break, and words of no native writer.
@@ -74,9 +74,11 @@ fn wide_prose_is_found_and_wide_code_is_not() {
     let text = format!("{wide}\n```text\n{wide}\n```\n| {wide} |\n- {}\n{}", "x".repeat(101), "é".repeat(50));
     assert_eq!(complaints("a.md", &of_document(&text)), ["a.md:1: 105 columns, at most 100; wrap it"]);
     let text = format!("/// {wide}\n/// ```\n/// {wide}\n/// ```\nlet a = 1; // {wide}\n    // {wide}");
-    let found = complaints("a.rs", &of_comments(&text));
+    let found = complaints("a.rs", &of_comments(&text, "//"));
     let complaint = |line, columns| format!("a.rs:{line}: {columns} columns, at most 100; wrap it");
     assert_eq!(found, [complaint(1, 109), complaint(6, 112)]);
+    let found = complaints("a.rs", &of_comments(&format!("-- {wide}\nselect {wide}"), "--"));
+    assert_eq!(found, [complaint(1, 108)]);
 }
 
 #[test]
