@@ -3,13 +3,13 @@
 
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
-pub use crate::event::{SealError, check_json, stable_hash, target_of_queue};
+pub use crate::event::{NewEvent, SealError, check_json, stable_hash, target_of_queue};
 #[cfg(feature = "telemetry")]
 pub use crate::store::HandlerDepth;
 pub use crate::store::{
     Additions, AuditLine, Coalescer, DatabaseRoute, Emission, FoundTarget, InsertOutcome, LogBatch,
-    MigrationDifferences, NewEvent, Purpose, SecretCounts, append_batch, default_quota, insert_with_state,
-    interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state, interval,
+    lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 
