@@ -21,3 +21,16 @@ pub use process::{
     AtEnd, ChildProcess, Ending, Guard, Launch, ProcessError, RunAs, free_port, program_on_path,
 };
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnEmulator, PubSub, find};
+
+/// Waits as long as a condition holds, for 30 s at most; then panics with the words.
+#[macro_export]
+macro_rules! wait_while {
+    ($condition:expr, $words:literal) => {{
+        let waiting = async {
+            while $condition {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await.expect($words);
+    }};
+}

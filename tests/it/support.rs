@@ -15,8 +15,8 @@ use wakeq::{
     Admin, CanvasId, Counters, Event, EventId, HandlerScope, Handlers, Outcome, Queue, QueueConfig,
     QueueWorker, RoleKind, RunReport, Store, StoreConfig, Timing, WorkerConfig,
 };
-pub(crate) use wakeq_services::is_skipped;
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
+pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
 
 /// Longest wait for anything that must happen.

@@ -77,12 +77,7 @@ impl Table {
 
     /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
-        let waiting = async {
-            while self.waiting().await < count {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
+        wakeq_services::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 }
 
