@@ -40,9 +40,9 @@ impl Running {
         self.over.load(Ordering::SeqCst) || self.task.is_finished()
     }
 
-    /// Whether it continues when it is offered the source under this epoch. Work that has ended, for
-    /// example because it was fenced out, restarts only under a higher epoch: another owner may have
-    /// had the source meanwhile.
+    /// Whether it continues when it is offered the source under this epoch. Work that has ended,
+    /// for example because it was fenced out, restarts only under a higher epoch: another owner may
+    /// have had the source meanwhile.
     pub(crate) fn continues(&self, epoch: i64) -> bool {
         self.epoch >= epoch || !self.is_over()
     }
