@@ -3,13 +3,13 @@
 
 pub use crate::admin::{COUNT_MAX, LeaseBatch, check_wait, search};
 pub use crate::broadcast::{Hub, HubListener};
-pub use crate::event::{NewEvent, SealError, check_json, stable_hash, target_of_queue};
-#[cfg(feature = "telemetry")]
-pub use crate::store::HandlerDepth;
+pub use crate::event::{
+    EventFields, NewEvent, SealError, answer_event, check_json, stable_hash, target_of_queue,
+};
 pub use crate::store::{
-    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, FoundTarget, InsertOutcome, LogBatch,
-    MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state, interval,
-    lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, FoundTarget, HandlerDepth, InsertOutcome,
+    LogBatch, MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state,
+    interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 
@@ -20,7 +20,8 @@ pub mod fault {
 
 /// Spans and metrics.
 pub mod telemetry {
-    #[cfg(feature = "telemetry")]
-    pub use crate::telemetry::{Gauges, HandlerGauge, QueueGauge, QuotaGauge, TRACES, continue_trace};
-    pub use crate::telemetry::{RunMetrics, current_trace, faults, trace_of_emit};
+    pub use crate::telemetry::{
+        Gauges, HandlerGauge, QueueGauge, QuotaGauge, RunMetrics, TRACES, continue_trace, current_trace,
+        faults, trace_of_emit,
+    };
 }

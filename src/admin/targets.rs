@@ -66,7 +66,7 @@ pub struct PutTargetResult {
 impl Admin {
     /// Registers a handler that is reached over HTTP, or replaces the one registered at its
     /// address, and wakes the events that waited for it. It takes effect immediately for every
-    /// worker with a [`Deliverer`](crate::delivery::Deliverer); a worker that has a function for
+    /// worker with a `Deliverer` (of `wakeq-service`); a worker that has a function for
     /// the address runs that.
     ///
     /// ```no_run

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 use super::{
     CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey,
@@ -39,23 +40,40 @@ pub enum Due {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Event {
-    #[doc(hidden)]
-    pub id: Option<EventId>,
-    #[doc(hidden)]
-    pub canvas: Option<CanvasId>,
+    pub(crate) id: Option<EventId>,
+    pub(crate) canvas: Option<CanvasId>,
     pub(crate) module: Name,
     pub(crate) name: Name,
     pub(crate) modifier: Name,
-    #[doc(hidden)]
-    pub value: String,
-    #[doc(hidden)]
-    pub due: Due,
-    #[doc(hidden)]
-    pub traceparent: Option<Traceparent>,
-    #[doc(hidden)]
-    pub object: Option<ObjectKey>,
+    pub(crate) value: String,
+    pub(crate) due: Due,
+    pub(crate) traceparent: Option<Traceparent>,
+    pub(crate) object: Option<ObjectKey>,
     pub(crate) only_queues: bool,
     pub(crate) logged: Option<Logged>,
+}
+
+/// What the other packages of wakeq read of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct EventFields<'a> {
+    /// The chosen id.
+    pub id: Option<EventId>,
+    /// The canvas, if the event names one.
+    pub canvas: Option<CanvasId>,
+    /// The value, as JSON.
+    pub value: &'a str,
+    /// When it is due.
+    pub due: Due,
+    /// The object it belongs to.
+    pub object: Option<&'a ObjectKey>,
+    /// The trace it continues.
+    pub traceparent: Option<&'a Traceparent>,
+}
+
+/// An event of the module of answers, which only wakeq itself emits.
+pub fn answer_event(name: &str, value: Box<RawValue>) -> Result<Event, EventError> {
+    let event = Event::from_json(name, "null")?.with_value(value);
+    Ok(Event { module: Name::answer(), ..event })
 }
 
 /// Which stream of the log an event is appended to.
@@ -271,11 +289,29 @@ impl Event {
         Ok(self)
     }
 
-    /// The same event of the module of answers, which only wakeq itself emits.
+    /// The same event with another value.
     #[doc(hidden)]
-    pub fn for_answers(mut self) -> Self {
-        self.module = Name::answer();
-        self
+    pub fn with_value(self, value: Box<RawValue>) -> Self {
+        Self { value: String::from(Box::<str>::from(value)), ..self }
+    }
+
+    /// The same event in a trace, unless it is in one already.
+    #[doc(hidden)]
+    pub fn in_trace(self, trace: Option<Traceparent>) -> Self {
+        Self { traceparent: self.traceparent.or(trace), ..self }
+    }
+
+    /// Its fields, for the other packages of wakeq.
+    #[doc(hidden)]
+    pub fn fields(&self) -> EventFields<'_> {
+        EventFields {
+            id: self.id,
+            canvas: self.canvas,
+            value: &self.value,
+            due: self.due,
+            object: self.object.as_ref(),
+            traceparent: self.traceparent.as_ref(),
+        }
     }
 
     /// Refuses a value of more than `limit_bytes`.

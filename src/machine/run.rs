@@ -39,7 +39,17 @@ pub struct Running {
 pub enum State {
     /// Only the id is known.
     EventLoad,
-    /// Is the event due, and is it its turn?
+    /// It is not the event's turn in its lane. Is the lane halted?
+    LaneCheck {
+        /// `false`: only an earlier event is left.
+        is_halted: bool,
+    },
+    /// Its canvas receives nothing from its queue at present. Have turns passed over the event?
+    FacetCheck {
+        /// `true`: it is not found when its facet has room, unless it is recalled.
+        is_passed: bool,
+    },
+    /// Is the event due?
     DelayCheck(Schedule),
     /// Is it claimed by another run?
     LockCheck(Schedule),
@@ -216,7 +226,8 @@ impl State {
     pub fn effect(&self) -> Effect {
         match self {
             Self::EventLoad => Effect::LoadEvent,
-            Self::DelayCheck(Schedule { turn: Turn::Passed, .. }) => Effect::Recall,
+            Self::FacetCheck { is_passed: true } => Effect::Recall,
+            Self::LaneCheck { .. } | Self::FacetCheck { is_passed: false } => Effect::Decide,
             Self::DelayCheck(_) | Self::LockCheck(_) => Effect::Decide,
             Self::RuleCheck(schedule) if schedule.rule.is_some() => Effect::Park,
             Self::RuleCheck(_) => Effect::Decide,
@@ -245,15 +256,25 @@ impl State {
         let (outcome, next) = match (self, input) {
             (Self::EventLoad, Input::Loaded(None)) => (Outcome::EventMissing, Self::End(Answer::Acknowledge)),
             (Self::EventLoad, Input::Loaded(Some(schedule))) => {
-                (Outcome::EventPresent, Self::DelayCheck(schedule))
+                (Outcome::EventPresent, first_check(schedule))
+            }
+            // The event is woken when the object is resumed.
+            (Self::LaneCheck { is_halted: true }, Input::Decide) => {
+                (Outcome::ObjectHalted, Self::End(Answer::Acknowledge))
+            }
+            // The event is woken when the earlier one is removed.
+            (Self::LaneCheck { is_halted: false }, Input::Decide) => {
+                (Outcome::EarlierLeft, Self::End(Answer::Acknowledge))
+            }
+            // The event is found when a slot in its facet is freed, or when its canvas is resumed.
+            (Self::FacetCheck { is_passed: false }, Input::Decide) => {
+                (Outcome::FacetHeld, Self::End(Answer::Acknowledge))
             }
             // A slot may have been freed before the recall, when this event could not be found.
-            (Self::DelayCheck(Schedule { turn: Turn::Passed, .. }), Input::Recalled) => {
+            (Self::FacetCheck { is_passed: true }, Input::Recalled) => {
                 (Outcome::FacetRecalled, Self::Queue(When::Soon))
             }
-            (Self::DelayCheck(schedule), Input::Decide) if schedule.turn != Turn::Passed => {
-                delay_check(schedule, policy)
-            }
+            (Self::DelayCheck(schedule), Input::Decide) => delay_check(schedule, policy),
             (Self::LockCheck(schedule), Input::Decide) => lock_check(schedule, policy),
             (Self::RuleCheck(Schedule { rule: Some(kind), .. }), Input::Parked(stood)) => parked(kind, stood),
             (Self::RuleCheck(schedule @ Schedule { rule: None, .. }), Input::Decide) => {
@@ -296,6 +317,8 @@ impl State {
     pub fn name(&self) -> &'static str {
         match self {
             Self::EventLoad => "EventLoad",
+            Self::LaneCheck { .. } => "LaneCheck",
+            Self::FacetCheck { .. } => "FacetCheck",
             Self::DelayCheck(_) => "DelayCheck",
             Self::LockCheck(_) => "LockCheck",
             Self::RuleCheck(_) => "RuleCheck",
@@ -338,15 +361,18 @@ impl Running {
     }
 }
 
-pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
+/// The check after the load: `DelayCheck` only if it is the event's turn.
+fn first_check(schedule: Schedule) -> State {
     match schedule.turn {
-        Turn::First => {}
-        // The event is woken when the earlier one is removed, or when the object is resumed.
-        Turn::Behind => return (Outcome::EarlierLeft, State::End(Answer::Acknowledge)),
-        Turn::Halted => return (Outcome::ObjectHalted, State::End(Answer::Acknowledge)),
-        // The event is found when a slot in its facet is freed, or when its canvas is resumed.
-        Turn::Held | Turn::Passed => return (Outcome::FacetHeld, State::End(Answer::Acknowledge)),
+        Turn::First => State::DelayCheck(schedule),
+        Turn::Behind => State::LaneCheck { is_halted: false },
+        Turn::Halted => State::LaneCheck { is_halted: true },
+        Turn::Held => State::FacetCheck { is_passed: false },
+        Turn::Passed => State::FacetCheck { is_passed: true },
     }
+}
+
+pub(super) fn delay_check(schedule: Schedule, policy: &Policy) -> (Outcome, State) {
     match (schedule.delay_until - schedule.now).to_std() {
         Ok(left) if !left.is_zero() => (Outcome::DelayNotYet, wait(left, policy)),
         Ok(_) | Err(_) => (Outcome::DelayNone, State::LockCheck(schedule)),

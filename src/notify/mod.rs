@@ -21,10 +21,9 @@ pub use local::{LocalNotifier, NoNotifier};
 pub(crate) use mailbox::{Content, Mailbox, Messages};
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
-    DEVELOPMENT_PROJECT, PubSub, PubSubConfig, PushSettings, SettingDifference, TopicState, TopicsReport,
-    create_topics, describe_topics,
+    DEVELOPMENT_PROJECT, MissingPermission, PubSub, PubSubConfig, PubSubRights, PushSettings,
+    SettingDifference, TopicState, TopicsReport, create_topics, describe_topics, missing_permissions,
 };
-pub use pubsub::{MissingPermission, PubSubRights, missing_permissions};
 
 /// Publishes notifications and lets a worker receive them.
 #[async_trait]

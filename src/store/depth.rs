@@ -1,6 +1,5 @@
 //! How many events are due and free to run, at a cost that does not grow with the backlog.
 
-#[cfg(feature = "telemetry")]
 use std::time::Duration;
 
 use super::session::interval;
@@ -14,11 +13,8 @@ const HANDLERS_MAX: i64 = 10_000;
 
 /// Limits of the gauges over all canvases: most handlers visited; due events read altogether,
 /// unless there are many handlers; due events read of each handler at least.
-#[cfg(feature = "telemetry")]
 const GAUGED_MAX: i32 = 1_000;
-#[cfg(feature = "telemetry")]
 const GAUGED_ROWS: i64 = 20_000;
-#[cfg(feature = "telemetry")]
 const GAUGED_LEAST: i64 = 100;
 
 /// What is due and free to run: the input of an autoscaler.
@@ -109,7 +105,6 @@ impl Store {
     /// handlers, and of each its share of 20,000 due events, at least 100 and at most 10,000: a
     /// count that reaches that limit may be too low. A handler whose events are not due, or that is
     /// under a rule, has none; copies in queues do not count.
-    #[cfg(feature = "telemetry")]
     #[doc(hidden)]
     pub async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
         let mut session = self.session().await?;
@@ -163,7 +158,6 @@ impl Store {
     }
 
     /// How many objects are halted per handler, over all canvases; at most 10,000 are counted.
-    #[cfg(feature = "telemetry")]
     #[doc(hidden)]
     pub async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
         let mut session = self.session().await?;
@@ -183,7 +177,6 @@ impl Store {
     }
 
     /// Connections of the pool, in use and idle; `None` once it is closed.
-    #[cfg(feature = "telemetry")]
     #[doc(hidden)]
     pub fn connections(&self) -> Option<(u64, u64)> {
         let pool = self.pool_of_statements();
@@ -193,7 +186,6 @@ impl Store {
 }
 
 /// What a handler has to run, over all canvases.
-#[cfg(feature = "telemetry")]
 #[derive(Clone, Debug)]
 pub struct HandlerDepth {
     /// Its module and name; the canvas is meaningless.

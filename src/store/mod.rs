@@ -73,9 +73,7 @@ pub(crate) use counts::HandlerActivity;
 pub use counts::HandlerCounts;
 pub(crate) use crons::{CronPut, CronRow, CronUnpaused, NewCronRow};
 pub use dead_events::{DeadEvent, DeadFilter};
-pub use depth::Depth;
-#[cfg(feature = "telemetry")]
-pub use depth::HandlerDepth;
+pub use depth::{Depth, HandlerDepth};
 pub use error::StoreError;
 pub(crate) use events::{ListedEvent, Position};
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};

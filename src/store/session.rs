@@ -269,7 +269,6 @@ impl Store {
     }
 
     /// The pool of all statements except lease renewals and credential lookups.
-    #[cfg(feature = "telemetry")]
     pub(super) fn pool_of_statements(&self) -> &PgPool {
         &self.pool
     }

@@ -1,41 +1,25 @@
 //! The names of spans, metrics and fields, and the trace that the current task works for. It knows
 //! nothing of the other modules.
 //!
-//! Spans and metrics go to the program's OpenTelemetry providers; without the feature `telemetry`,
-//! or without providers, they go nowhere. Nothing here exports, and nothing here may fail or slow
-//! down what it measures.
+//! Spans and metrics go to the program's OpenTelemetry providers; without providers they go nowhere.
+//! Nothing here exports, and nothing here may fail or slow down what it measures.
 
-#[cfg(feature = "telemetry")]
 mod keeping;
-#[cfg(feature = "telemetry")]
 mod labels;
-#[cfg(feature = "telemetry")]
 mod metrics;
-#[cfg(not(feature = "telemetry"))]
-mod silent;
-#[cfg(feature = "telemetry")]
 mod spans;
 
 use std::time::Duration;
 
 use crate::event::{EventId, HandlerAddress, HandlerScope, Name, Traceparent};
 
-#[cfg(feature = "telemetry")]
 pub use keeping::QuotaGauge;
-#[cfg(feature = "telemetry")]
-pub use metrics::{Gauges, HandlerGauge, QueueGauge};
-#[cfg(not(feature = "telemetry"))]
-pub use silent::*;
-#[cfg(feature = "telemetry")]
-pub use {metrics::RunMetrics, spans::continue_trace};
-#[cfg(feature = "telemetry")]
-pub(crate) use {
-    metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges},
-    spans::{failed, process_span, send_span, sends, span_trace},
-};
+pub(crate) use metrics::{BroadcastMetrics, SendMetrics, WakeMetrics, WorkerGauges};
+pub use metrics::{Gauges, HandlerGauge, QueueGauge, RunMetrics};
+pub use spans::continue_trace;
+pub(crate) use spans::{failed, process_span, send_span, sends, span_trace};
 
 /// The target of spans that are made only for traces, so that logs can leave them out.
-#[cfg(feature = "telemetry")]
 pub const TRACES: &str = "wakeq::trace";
 
 /// The span of one notification's way through the state machine.
@@ -124,11 +108,7 @@ fn worked_for() -> Option<Traceparent> {
 /// The trace context for an event that is emitted now: the span around this call, unless the caller
 /// named another trace.
 pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
-    #[cfg(feature = "telemetry")]
-    let span = spans::current();
-    #[cfg(not(feature = "telemetry"))]
-    let span: Option<Traceparent> = None;
-    match (span, named) {
+    match (spans::current(), named) {
         (Some(span), None) => span,
         (Some(span), Some(named)) if span.trace_id() == named.trace_id() => span,
         (_, Some(named)) => named,

@@ -52,33 +52,8 @@ pub enum PushError {
     Defect,
 }
 
-/// Runs what Pub/Sub pushes, in a deployment with a push subscription. Cheap to clone.
-///
-/// ```no_run
-/// use std::sync::Arc;
-/// use wakeq::http::{HttpConfig, HttpServer};
-/// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
-///
-/// # async fn example(
-/// #     store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: HttpConfig,
-/// # ) -> Result<(), Box<dyn std::error::Error>> {
-/// let worker = QueueWorker::new(store.clone(), notifier.clone(), handlers, WorkerConfig::default())?;
-/// let pushes = worker.into_push_runner().await?;
-/// let taking = pushes.clone();
-/// let server = HttpServer::bind(store, notifier, config).await?.on_push(move |message: Vec<u8>| {
-///     let pushes = taking.clone();
-///     async move { pushes.run(&message).await }
-/// })?;
-/// let (signal, stop) = (wakeq::shutdown_signal()?, server.stop_token());
-/// tokio::spawn(async move {
-///     signal.await;
-///     stop.cancel();
-///     pushes.shut_down().await;
-/// });
-/// server.run().await;
-/// # Ok(())
-/// # }
-/// ```
+/// Runs what Pub/Sub pushes, in a deployment with a push subscription. Cheap to clone. The HTTP
+/// server of `wakeq-service` takes pushes and has an example.
 #[derive(Clone)]
 pub struct PushRunner {
     inner: Arc<Inner>,

@@ -13,7 +13,7 @@ use crate::event::HandlerAddress;
 use crate::machine::RetryPolicy;
 use crate::store::StoreError;
 
-/// Looks up handlers that run elsewhere. [`crate::delivery::Targets`] are the registered HTTP
+/// Looks up handlers that run elsewhere. `wakeq-service` implements it for the registered HTTP
 /// targets.
 pub trait RemoteHandlers: Send + Sync + 'static {
     /// The handler at an address now, if there is one. `share` is how many handlers of one tenant

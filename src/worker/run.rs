@@ -5,7 +5,7 @@
 
 mod last_writes;
 mod stage;
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
 mod tests;
 
 use std::sync::Arc;

@@ -3,7 +3,6 @@
 pub use crate::store::Store as StreamStore;
 
 /// Metrics.
-#[cfg(feature = "telemetry")]
 pub mod telemetry {
     pub use crate::telemetry::{GroupGauge, GroupGauges, GroupsGauge};
 }

@@ -87,7 +87,8 @@ pub(super) fn traced<S>() -> impl Filter<S> {
     filter_fn(|metadata| {
         let target = metadata.target();
         let krate = target.split("::").next().unwrap_or_default();
-        let own = krate == "wakeq" || krate.starts_with("wakeq_") || krate.starts_with("opentelemetry");
+        let own = ["wakeq", "wakeq_streams", "wakeq_service"].contains(&krate)
+            || krate.starts_with("opentelemetry");
         target == TRACES || (*metadata.level() <= Level::INFO && !own && !has_secrets(target))
     })
 }

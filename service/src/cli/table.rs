@@ -3,6 +3,8 @@
 
 use std::io::IsTerminal;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::{show, text};
 
 /// Minimum width of the last column, however narrow the terminal is.
@@ -37,7 +39,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         let heads = self.head.map(|head| head.trim_start_matches('>').to_owned());
         let rows = std::iter::once(&heads).chain(&self.rows);
         let widths: [usize; COLUMNS] = std::array::from_fn(|column| {
-            let longest = rows.clone().map(|row| text::cells(&row[column])).max();
+            let longest = rows.clone().map(|row| row[column].width()).max();
             longest.unwrap_or_default()
         });
         let before: usize = widths.iter().take(COLUMNS - 1).map(|width| width + 2).sum();
@@ -49,7 +51,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                     line.push_str(&text::cut(cell, last));
                     break;
                 }
-                let blanks = " ".repeat(widths[column] - text::cells(cell));
+                let blanks = " ".repeat(widths[column] - cell.width());
                 match self.head[column].starts_with('>') {
                     true => line.extend([blanks.as_str(), cell, "  "]),
                     false => line.extend([cell, blanks.as_str(), "  "]),
@@ -83,8 +85,8 @@ mod tests {
             "x".repeat(40)
         );
         assert_eq!(table.lines(None).join("\n"), wide);
-        let narrow = format!("a          12345678  {}…", "x".repeat(28));
+        let narrow = format!("a          12345678  {}…", "x".repeat(29));
         assert_eq!(table.lines(Some(51))[1], narrow);
-        assert_eq!(table.lines(Some(1))[1], format!("a          12345678  {}…", "x".repeat(18)));
+        assert_eq!(table.lines(Some(1))[1], format!("a          12345678  {}…", "x".repeat(19)));
     }
 }

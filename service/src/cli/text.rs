@@ -1,6 +1,8 @@
 //! Sanitizes text from elsewhere for terminals: escapes all characters that could control the
 //! terminal or change the order in which text is read. Does not decide what is worth showing.
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 /// Escapes what a terminal must not receive raw: `\u{1b}`, `\n`.
 pub(super) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
@@ -47,30 +49,17 @@ fn is_harmless(character: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// The maximum number of terminal cells that it occupies: possibly wide characters count as two.
-pub(super) fn cells(text: &str) -> usize {
-    text.chars().map(width).sum()
-}
-
-fn width(character: char) -> usize {
-    if character < '\u{1100}' { 1 } else { 2 }
-}
-
-/// Cuts the text to a number of cells; if shortened, it ends with `…`.
+/// Cuts the text to a number of terminal cells; if shortened, it ends with `…`.
 pub(super) fn cut(text: &str, most: usize) -> String {
-    if cells(text) <= most {
+    if text.width() <= most {
         return text.to_owned();
     }
-    let mut kept = String::new();
-    let mut used = 2;
-    for character in text.chars() {
-        used += width(character);
-        if used > most {
-            break;
-        }
-        kept.push(character);
-    }
-    kept + "…"
+    let mut used = "…".width();
+    let fits = |character: &char| {
+        used += character.width().unwrap_or_default();
+        used <= most
+    };
+    text.chars().take_while(fits).chain(['…']).collect()
 }
 
 #[cfg(test)]
@@ -99,8 +88,9 @@ mod tests {
     #[test]
     fn truncated_text_fits_its_width() {
         assert_eq!(cut("abcdef", 6), "abcdef");
-        assert_eq!(cut("abcdefg", 6), "abcd…");
-        assert_eq!(cut("日本語", 5), "日…");
+        assert_eq!(cut("abcdefg", 6), "abcde…");
+        assert_eq!(cut("日本語", 5), "日本…");
+        assert_eq!(cut("e\u{301}→─f", 4), "e\u{301}→─f");
         assert_eq!(cut("abc", 0), "…");
     }
 }

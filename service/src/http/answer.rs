@@ -15,7 +15,7 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 use super::client::Client;
-use super::problem::{Kind, Problem};
+use super::problem::Problem;
 use crate::telemetry::{HttpMetrics, RequestInfo, answered, known_method, request_span, server_span};
 use wakeq::Traceparent;
 
@@ -104,32 +104,13 @@ fn with_body(response: Response, id: &RequestId) -> Response {
     Response::from_parts(parts, Body::from(body))
 }
 
-/// A complete answer as bytes, for requests that can't be read, or not now. The connection ends
-/// with it.
-pub(super) fn bare(status: u16) -> Vec<u8> {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    let problem = match status {
-        StatusCode::BAD_REQUEST => Problem::bad_request("this is not a request in well-formed HTTP/1.1"),
-        StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Problem::new(
-            Kind::HeadersTooLarge,
-            "the request's line and header have more than 32 KiB or 64 fields",
-        ),
-        StatusCode::SERVICE_UNAVAILABLE => {
-            Problem::new(Kind::Unavailable, "this process is at its limit of connections: try again")
-        }
-        StatusCode::TOO_MANY_REQUESTS => Problem::new(
-            Kind::TooManyRequests,
-            "this address has reached its share of this process's connections: use those, or end some",
-        ),
-        other => Problem::of_status(other),
-    };
+/// A complete answer as bytes, for a connection that is not served. The connection ends with it.
+pub(super) fn unserved(problem: &Problem) -> Vec<u8> {
     let (status, id) = (problem.kind.status(), RequestId::new().0);
     let body = serde_json::to_string(&problem.details(&id)).unwrap_or_default();
-    let passes = matches!(problem.kind, Kind::Unavailable | Kind::TooManyRequests);
-    let retry = if passes { "retry-after: 1\r\n" } else { "" };
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nx-request-id: {id}\r\n{retry}\
-         cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\
+        "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\nx-request-id: {id}\r\n\
+         retry-after: 1\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\
          content-length: {}\r\n\r\n{body}",
         body.len()
     )

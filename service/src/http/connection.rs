@@ -1,7 +1,5 @@
 //! Wraps a connection for hyper: limits how long headers, idle times and receiving an answer may
-//! take, and replaces the errors that hyper answers by itself with problem details.
-//!
-//! Only passes bytes on and measures time; of a request, it only knows when it begins and ends.
+//! take. Only passes bytes on and measures time; of a request, it only knows when it begins and ends.
 
 use std::convert::Infallible;
 use std::io;
@@ -23,11 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answer;
 use super::client::Proxies;
-
-/// Longer than any answer that hyper writes by itself, in bytes.
-const BARE_MAX: usize = 256;
 
 /// Time limits of a connection, and the permits that they depend on.
 #[derive(Clone)]
@@ -82,13 +76,11 @@ struct PhaseState {
     phase: Phase,
     /// Incremented with each phase, so that a timeout only applies to its own.
     number: u64,
-    /// Whether part of the API's own answer may still have to be sent.
-    unsent: bool,
 }
 
 impl ConnectionState {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(PhaseState { phase: Phase::Header, number: 0, unsent: false })))
+        Self(Arc::new(Mutex::new(PhaseState { phase: Phase::Header, number: 0 })))
     }
 
     fn lock(&self) -> MutexGuard<'_, PhaseState> {
@@ -99,24 +91,12 @@ impl ConnectionState {
         let mut state = self.lock();
         state.phase = phase;
         state.number += 1;
-        state.unsent |= phase == Phase::Idle;
     }
 
     fn received(&self) {
         if self.lock().phase == Phase::Idle {
             self.enter(Phase::Header);
         }
-    }
-
-    fn flushed(&self) {
-        let mut state = self.lock();
-        state.unsent &= state.phase == Phase::Request;
-    }
-
-    /// Whether anything written now can't be an answer of the API.
-    fn is_unsolicited(&self) -> bool {
-        let state = self.lock();
-        state.phase != Phase::Request && !state.unsent
     }
 }
 
@@ -164,7 +144,6 @@ pub(super) struct TimedStream<S> {
     /// The timer of the current phase.
     reading: Option<PhaseTimer>,
     writing: Option<Pin<Box<Sleep>>>,
-    replacement: Option<ReplacementAnswer>,
 }
 
 /// The timer of a phase.
@@ -174,17 +153,9 @@ struct PhaseTimer {
     sleep: Pin<Box<Sleep>>,
 }
 
-/// Replaces an answer that hyper wrote.
-struct ReplacementAnswer {
-    bytes: Vec<u8>,
-    written: usize,
-    /// The length of the replaced answer.
-    replaced_len: usize,
-}
-
 impl<S> TimedStream<S> {
     pub(super) fn new(stream: S, state: ConnectionState, limits: ConnectionLimits) -> Self {
-        Self { stream, state, limits, reading: None, writing: None, replacement: None }
+        Self { stream, state, limits, reading: None, writing: None }
     }
 
     pub(super) fn into_stream(self) -> S {
@@ -217,17 +188,6 @@ impl<S> TimedStream<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> TimedStream<S> {
-    fn poll_write_some(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if let Poll::Ready(written) = Pin::new(&mut self.stream).poll_write(context, bytes) {
-            return Poll::Ready(written);
-        }
-        let limit = self.limits.answer;
-        let sleep = self.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
-        sleep.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
-    }
-}
-
 impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -249,31 +209,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedStream<S> {
 impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        if this.replacement.is_none()
-            && this.state.is_unsolicited()
-            && let Some(status) = bare_status(bytes)
-        {
-            this.replacement = Some(ReplacementAnswer {
-                bytes: answer::bare(status),
-                written: 0,
-                replaced_len: bytes.len(),
-            });
+        if let Poll::Ready(written) = Pin::new(&mut this.stream).poll_write(context, bytes) {
+            return Poll::Ready(written);
         }
-        let Some(mut replacement) = this.replacement.take() else {
-            return this.poll_write_some(context, bytes);
-        };
-        while replacement.written < replacement.bytes.len() {
-            match this.poll_write_some(context, &replacement.bytes[replacement.written..]) {
-                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(Ok(written)) => replacement.written += written,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Pending => {
-                    this.replacement = Some(replacement);
-                    return Poll::Pending;
-                }
-            }
-        }
-        Poll::Ready(Ok(replacement.replaced_len))
+        let limit = this.limits.answer;
+        let sleep = this.writing.get_or_insert_with(|| Box::pin(sleep_until(Instant::now() + limit)));
+        sleep.as_mut().poll(context).map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
     /// hyper flushes once everything that it had has been written.
@@ -281,22 +222,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedStream<S> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
         this.writing = None;
-        this.state.flushed();
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().stream).poll_shutdown(context)
     }
-}
-
-/// The status of an answer without a body that closes the connection: what hyper sends if it can't
-/// parse a request.
-fn bare_status(bytes: &[u8]) -> Option<u16> {
-    let text = std::str::from_utf8(bytes).ok().filter(|text| text.len() < BARE_MAX)?;
-    let is_whole = text.ends_with("\r\n\r\n") && text.contains("content-length: 0\r\n");
-    let status = text.strip_prefix("HTTP/1.1 ")?.get(..3)?.parse().ok()?;
-    (is_whole && (400..500).contains(&status)).then_some(status)
 }
 
 #[cfg(test)]
@@ -378,30 +309,5 @@ mod tests {
         let failed = stream.write_all(&[b'x'; 4096]).await.unwrap_err();
         assert_eq!((failed.kind(), begin.elapsed().as_secs()), (io::ErrorKind::TimedOut, 30));
         slow.abort();
-    }
-
-    #[tokio::test]
-    async fn only_hypers_own_errors_are_rewritten() {
-        const BARE: &[u8] =
-            b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-        let written = async |before: &[Phase], bytes: &[u8]| {
-            let (here, mut there) = tokio::io::duplex(4096);
-            let state = ConnectionState::new();
-            before.iter().for_each(|phase| state.enter(*phase));
-            let mut stream = TimedStream::new(here, state, limits(100));
-            assert_eq!(stream.write(bytes).await.unwrap(), bytes.len());
-            drop(stream);
-            let mut text = String::new();
-            there.read_to_string(&mut text).await.unwrap();
-            text
-        };
-        let told = written(&[], BARE).await;
-        assert!(
-            told.contains("urn:wakeq:problem:headers-too-large") && told.starts_with("HTTP/1.1 431 "),
-            "{told}"
-        );
-        assert!(!written(&[Phase::Request], BARE).await.contains("urn:"), "the API's own");
-        assert!(!written(&[Phase::Request, Phase::Idle], BARE).await.contains("urn:"), "not all sent yet");
-        assert_eq!(written(&[], b"HTTP/1.1 100 Continue\r\n\r\n").await, "HTTP/1.1 100 Continue\r\n\r\n");
     }
 }

@@ -4,17 +4,17 @@
 //! repeatedly afterwards. The number of listeners is limited, and none of them delays the shutdown.
 
 use std::convert::Infallible;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, header};
-use axum::response::{IntoResponse, Response};
-use futures_util::stream::unfold;
+use axum::response::sse::Event;
+use axum::response::{IntoResponse, Response, Sse};
+use futures_util::stream::{StreamExt, iter, unfold};
 use serde::Deserialize;
+use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
@@ -35,8 +35,8 @@ use wakeq::{AuditOutcome, CanvasId, ListenError, ListenItem, TopicPattern};
 
 /// How long deleting the listeners' subscription may take at shutdown.
 const CLOSING: Duration = Duration::from_secs(2);
-/// The beginning of every stream: the delay before reconnecting.
-const BEGIN: &str = "retry: 1000\n\n";
+/// The delay before reconnecting, which every stream begins with.
+const RECONNECT: Duration = Duration::from_secs(1);
 
 const NO_BUFFER: HeaderName = HeaderName::from_static("x-accel-buffering");
 
@@ -217,14 +217,15 @@ pub(super) async fn listen(
     let keep_alive = api.listeners.limits.keep_alive;
     let mut ticks = interval_at(tokio::time::Instant::now() + keep_alive, keep_alive);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let stream = EventStream { listener, reader, access: api.access.clone(), permits, ticks, begun: false };
-    let body = Body::from_stream(unfold(stream, EventStream::next));
+    let stream = EventStream { listener, reader, access: api.access.clone(), permits, ticks };
+    let begin = iter([Ok(Event::default().retry(RECONNECT))]);
     let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         (header::CONNECTION, HeaderValue::from_static("close")),
         (NO_BUFFER, HeaderValue::from_static("no")),
     ];
-    let mut response = (headers, body).into_response();
+    let events = Sse::new(begin.chain(unfold(stream, EventStream::next)));
+    let mut response = (headers, events).into_response();
     response.extensions_mut().insert(Endless);
     Ok(response)
 }
@@ -237,27 +238,23 @@ struct EventStream {
     access: Access,
     permits: ListenerPermits,
     ticks: Interval,
-    begun: bool,
 }
 
 impl EventStream {
-    async fn next(mut self) -> Option<(Result<Bytes, Infallible>, Self)> {
-        if !std::mem::replace(&mut self.begun, true) {
-            return Some((Ok(BEGIN.into()), self));
-        }
+    async fn next(mut self) -> Option<(Result<Event, Infallible>, Self)> {
         let stop = self.permits.stop.clone();
-        let text = tokio::select! {
+        let event = tokio::select! {
             biased;
             () = stop.cancelled() => return None,
             _ = self.ticks.tick() => {
                 if !self.may_continue().await {
                     return None;
                 }
-                ": still here\n\n".to_owned()
+                Event::default().comment("still here")
             }
-            item = self.listener.next() => frame(&item?),
+            item = self.listener.next() => server_sent(&item?),
         };
-        Some((Ok(text.into()), self))
+        Some((Ok(event), self))
     }
 
     /// Whether the credential is still valid for the same canvases. If not, the stream ends, and
@@ -273,18 +270,15 @@ impl EventStream {
     }
 }
 
-/// One server-sent event.
-fn frame(item: &ListenItem) -> String {
-    let mut text = String::new();
-    // Writing to a string can't fail.
-    let _ = match item {
+fn server_sent(item: &ListenItem) -> Event {
+    match item {
         ListenItem::Event(event) => {
-            write!(text, "event: emitted\nid: {}\ndata: {}\n\n", event.id, event.body())
+            Event::default().event("emitted").id(event.id.to_string()).data(event.body())
         }
-        ListenItem::Missed(Some(count)) => write!(text, "event: missed\ndata: {{\"count\":{count}}}\n\n"),
-        ListenItem::Missed(None) => write!(text, "event: missed\ndata: {{\"count\":null}}\n\n"),
-    };
-    text
+        ListenItem::Missed(count) => {
+            Event::default().event("missed").data(json!({ "count": count }).to_string())
+        }
+    }
 }
 
 impl From<ListenError> for Problem {
@@ -331,9 +325,12 @@ mod tests {
         assert_eq!(listeners.shares.len(), 0, "nobody is remembered");
     }
 
-    #[test]
-    fn what_was_missed_is_a_server_sent_event() {
-        assert_eq!(frame(&ListenItem::Missed(Some(12))), "event: missed\ndata: {\"count\":12}\n\n");
-        assert_eq!(frame(&ListenItem::Missed(None)), "event: missed\ndata: {\"count\":null}\n\n");
+    #[tokio::test]
+    async fn what_was_missed_is_a_server_sent_event() {
+        let items =
+            [Some(12), None].map(|count| Ok::<_, Infallible>(server_sent(&ListenItem::Missed(count))));
+        let body = Sse::new(iter(items)).into_response().into_body();
+        let text = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+        assert_eq!(text, "event: missed\ndata: {\"count\":12}\n\nevent: missed\ndata: {\"count\":null}\n\n");
     }
 }

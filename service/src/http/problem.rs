@@ -80,8 +80,6 @@ kinds! {
     TooManyRequests "too-many-requests" TOO_MANY_REQUESTS "Too many requests";
     /// The canvas has reached a quota whose use shrinks as work is done.
     QuotaExceeded "quota-exceeded" TOO_MANY_REQUESTS "The canvas has reached a quota for unfinished work";
-    /// The header exceeds the size limit.
-    HeadersTooLarge "headers-too-large" REQUEST_HEADER_FIELDS_TOO_LARGE "The request's header is too large";
     /// A bug in the service.
     Internal "internal" INTERNAL_SERVER_ERROR "Internal error";
     /// Something that the service needs is unavailable.
@@ -228,7 +226,6 @@ impl IntoResponse for Problem {
             | Kind::QuotaReached
             | Kind::UnsupportedMediaType
             | Kind::IdempotencyMismatch
-            | Kind::HeadersTooLarge
             | Kind::Internal => {}
         }
         response.extensions_mut().insert(self);

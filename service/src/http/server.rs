@@ -19,6 +19,7 @@ use tokio_util::task::TaskTracker;
 use super::client::{Client, Proxies};
 use super::connection::{ConnectionState, ReportingService, TimedStream};
 use super::listen::Listeners;
+use super::problem::{Kind, Problem};
 use super::pulls::PullState;
 use super::push::Push;
 use super::record::AuditBuffer;
@@ -152,10 +153,34 @@ impl HttpServer {
 
     /// Accepts Pub/Sub's pushes from the callers of [`AccessConfig::push`]: `run` is called with
     /// each message, and the push is acknowledged when it returns `Ok`. If the caller disconnects,
-    /// the future is dropped: `run` has to see to it that its work continues, as [`PushRunner`]
-    /// does, which has an example.
+    /// the future is dropped: `run` has to see to it that its work continues, as
+    /// [`wakeq::PushRunner`] does.
     ///
-    /// [`PushRunner`]: crate::PushRunner
+    /// ```no_run
+    /// use std::sync::Arc;
+    /// use wakeq::{Handlers, QueueWorker, Store, WorkerConfig, notify::Notifier};
+    /// use wakeq_service::http::{HttpConfig, HttpServer};
+    ///
+    /// # async fn example(
+    /// #     store: Store, notifier: Arc<dyn Notifier>, handlers: Handlers, config: HttpConfig,
+    /// # ) -> Result<(), Box<dyn std::error::Error>> {
+    /// let worker = QueueWorker::new(store.clone(), notifier.clone(), handlers, WorkerConfig::default())?;
+    /// let pushes = worker.into_push_runner().await?;
+    /// let taking = pushes.clone();
+    /// let server = HttpServer::bind(store, notifier, config).await?.on_push(move |message: Vec<u8>| {
+    ///     let pushes = taking.clone();
+    ///     async move { pushes.run(&message).await }
+    /// })?;
+    /// let (signal, stop) = (wakeq::shutdown_signal()?, server.stop_token());
+    /// tokio::spawn(async move {
+    ///     signal.await;
+    ///     stop.cancel();
+    ///     pushes.shut_down().await;
+    /// });
+    /// server.run().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn on_push<F, R, E>(mut self, run: F) -> Result<Self, HttpError>
     where
         F: Fn(Vec<u8>) -> R + Send + Sync + 'static,
@@ -195,14 +220,17 @@ impl HttpServer {
         while let Some((stream, peer)) = self.accept().await {
             let permit = match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => reserve_for_address(&addresses, &proxies, peer.ip()).map(|own| (permit, own)),
-                Err(_) => Err(503),
+                Err(_) => Err(Problem::new(
+                    Kind::Unavailable,
+                    "this process is at its limit of connections: try again",
+                )),
             };
             let permit = match permit {
                 Ok(permit) => permit,
-                Err(status) => {
+                Err(problem) => {
                     if let Ok(permit) = Arc::clone(&refusal_permits).try_acquire_owned() {
                         connections.spawn(async move {
-                            turn_away(stream, status).await;
+                            turn_away(stream, &problem).await;
                             drop(permit);
                         });
                     }
@@ -281,17 +309,22 @@ async fn own_deployment(store: &Store, config: &HttpConfig) -> Result<Arc<OwnDep
 }
 
 /// Reserves one of the connections of a client address, of which trusted proxies need none;
-/// otherwise returns the status to refuse with.
+/// otherwise returns why it is refused.
 fn reserve_for_address(
     addresses: &Tally<IpAddr>,
     proxies: &Proxies,
     peer: IpAddr,
-) -> Result<Option<Reservation>, u16> {
+) -> Result<Option<Reservation>, Problem> {
     if proxies.has(peer) {
         return Ok(None);
     }
     let network = Client(peer.to_canonical()).network();
-    addresses.reserve(&[network], 1).map(Some).map_err(|_| 429)
+    addresses.reserve(&[network], 1).map(Some).map_err(|_| {
+        Problem::new(
+            Kind::TooManyRequests,
+            "this address has reached its share of this process's connections: use those, or end some",
+        )
+    })
 }
 
 /// Serves a connection until it ends; after a shutdown request, until its current request ends.
@@ -333,9 +366,9 @@ async fn linger(mut stream: TcpStream) {
 }
 
 /// Answers before reading anything.
-async fn turn_away(mut stream: TcpStream, status: u16) {
+async fn turn_away(mut stream: TcpStream, problem: &Problem) {
     let answering = async {
-        stream.write_all(&answer::bare(status)).await?;
+        stream.write_all(&answer::unserved(problem)).await?;
         linger(stream).await;
         Ok::<(), std::io::Error>(())
     };

@@ -22,7 +22,9 @@ impl Table {
         let state = Store::migrations_hash().to_le_bytes();
         let migrate = async |url: String| Store::migrate(&url, false).await.map(drop);
         let database = TestDatabase::create(&state, migrate).await.unwrap();
+        let connections = std::env::var("TEST_POOL").ok().map(|count| count.parse().unwrap());
         let config = StoreConfig {
+            max_connections: connections.unwrap_or(StoreConfig::default().max_connections),
             lock_timeout: Duration::from_secs(4),
             allow_unsafe_durability: TestDatabase::is_embedded(),
             ..StoreConfig::default()

@@ -158,15 +158,16 @@ fn a_completed_event_is_deleted_and_only_then_acknowledged() {
 // Shows: ORD-04, ORD-29
 #[test]
 fn an_event_waits_for_its_turn() {
-    for (turn, outcome) in [
-        (Turn::Behind, Outcome::EarlierLeft),
-        (Turn::Halted, Outcome::ObjectHalted),
-        (Turn::Held, Outcome::FacetHeld),
+    for (turn, next, outcome) in [
+        (Turn::Behind, State::LaneCheck { is_halted: false }, Outcome::EarlierLeft),
+        (Turn::Halted, State::LaneCheck { is_halted: true }, Outcome::ObjectHalted),
+        (Turn::Held, State::FacetCheck { is_passed: false }, Outcome::FacetHeld),
     ] {
         for due_ms in [-1, 1, 600_001] {
-            let row = Schedule { turn, ..schedule(due_ms, None, None) };
-            check(State::DelayCheck(row), Input::Decide, outcome, ACKNOWLEDGED);
+            let loaded = Input::Loaded(Some(Schedule { turn, ..schedule(due_ms, None, None) }));
+            check(State::EventLoad, loaded, Outcome::EventPresent, next.clone());
         }
+        check(next, Input::Decide, outcome, ACKNOWLEDGED);
     }
 }
 
@@ -174,11 +175,13 @@ fn an_event_waits_for_its_turn() {
 /// is answered: a slot may be free by now.
 #[test]
 fn an_event_that_its_facet_has_passed_is_recalled_first() {
+    let passed = State::FacetCheck { is_passed: true };
     for due_ms in [-1, 1] {
         let row = Schedule { turn: Turn::Passed, ..schedule(due_ms, None, None) };
-        assert_eq!(State::DelayCheck(row).effect(), Effect::Recall);
-        check(State::DelayCheck(row), Input::Recalled, Outcome::FacetRecalled, SOON);
+        check(State::EventLoad, Input::Loaded(Some(row)), Outcome::EventPresent, passed.clone());
     }
+    assert_eq!(passed.effect(), Effect::Recall);
+    check(passed, Input::Recalled, Outcome::FacetRecalled, SOON);
 }
 
 // Shows: ORD-22

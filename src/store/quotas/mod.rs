@@ -6,7 +6,6 @@
 //! and uses a clock of its own only to decide when to measure again.
 
 mod headroom;
-#[cfg(feature = "telemetry")]
 mod known;
 mod limits;
 mod measure;

@@ -414,7 +414,6 @@ async fn the_depth_does_not_read_what_waits() {
 }
 
 /// The gauges over all canvases do the same, and read a share of a long queue.
-#[cfg(feature = "telemetry")]
 #[tokio::test]
 async fn the_gauges_do_not_read_what_waits() {
     let table = Table::of_one_connection().await;

@@ -2,11 +2,12 @@
 //! event belongs to, whether it was sent before.
 
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use uuid::Uuid;
 
 use super::asked::QuestionValue;
 use super::define::FollowUp;
+use wakeq::internals::answer_event;
 use wakeq::{CanvasId, Event, EventError, EventId, Link, LogEvent, Name, StreamName, Traceparent};
 
 /// The handler of module `ANSWER` that receives the outcome of an event.
@@ -132,20 +133,18 @@ impl InboxEvent {
 
     /// An event that follows from this one, ready to be emitted.
     pub(super) fn follow_up(&self, entity_type: &str, follow_up: FollowUp) -> Result<Event, EventError> {
-        let mut event = match follow_up {
+        let event = match follow_up {
             FollowUp::Emit(event) => event,
-            FollowUp::Ask(mut event) => {
-                event.value = self.asked(entity_type, &event.value);
-                event
+            FollowUp::Ask(event) => {
+                let question = self.question(entity_type, event.fields().value);
+                event.with_value(question)
             }
         };
-        event.canvas = Some(self.canvas);
-        event.traceparent = event.traceparent.or_else(|| self.envelope.trace());
-        Ok(event)
+        Ok(event.canvas(self.canvas).in_trace(self.envelope.trace()))
     }
 
-    fn asked(&self, entity_type: &str, value: &str) -> String {
-        let asked = QuestionValue {
+    fn question(&self, entity_type: &str, value: &str) -> Box<RawValue> {
+        let question = QuestionValue {
             canvas: self.canvas,
             entity_type: entity_type.to_owned(),
             entity: self.entity.to_string(),
@@ -153,7 +152,7 @@ impl InboxEvent {
             correlation_id: self.envelope.correlation_id,
             value: RawValue::from_string(value.to_owned()).ok(),
         };
-        serde_json::to_string(&asked).unwrap_or_else(|_| "null".to_owned())
+        to_raw_value(&question).unwrap_or_default()
     }
 
     /// The event that tells the sender the outcome of this one; `None` if the sender did not ask
@@ -172,12 +171,10 @@ impl InboxEvent {
             error: content.error,
             again: content.again,
         };
-        let value = serde_json::to_string(&answer).ok()?;
+        let value = to_raw_value(&answer).ok()?;
         // The names were checked when it was sent, and Postgres returns what was written.
-        let mut event = Event::from_json(&reply_to.name, "null").ok()?.for_answers();
-        (event.canvas, event.traceparent) = (Some(self.canvas), self.envelope.trace());
-        event.value = value;
-        Some(event)
+        let event = answer_event(&reply_to.name, value).ok()?;
+        Some(event.canvas(self.canvas).in_trace(self.envelope.trace()))
     }
 }
 

@@ -282,13 +282,14 @@ impl<'a, E: Entity> Run<'a, E> {
             }
         }
         for event in applied.follow_ups.iter().map(FollowUp::event) {
-            if event.value.len() > limit {
+            let fields = event.fields();
+            let length = fields.value.len();
+            if length > limit {
                 return Some(format!(
-                    "a value that follows from it has {} bytes, the limit is {limit}",
-                    event.value.len()
+                    "a value that follows from it has {length} bytes, the limit is {limit}"
                 ));
             }
-            if event.id.is_some() || event.canvas.is_some() {
+            if fields.id.is_some() || fields.canvas.is_some() {
                 return Some(
                     "an event that follows from another has no id and no canvas of its own".to_owned(),
                 );
@@ -308,7 +309,7 @@ impl<'a, E: Entity> Run<'a, E> {
 
     fn stored(&mut self, event: &InboxEvent, applied: Applied<E::State>) -> Decision {
         let Applied { state, result, follow_ups, .. } = applied;
-        let values: usize = follow_ups.iter().map(|follow_up| follow_up.event().value.len()).sum();
+        let values: usize = follow_ups.iter().map(|follow_up| follow_up.event().fields().value.len()).sum();
         self.written.add(values + result.as_ref().map_or(0, String::len));
         self.cached.state = state;
         self.cached.version += 1;

@@ -107,7 +107,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 const CONFINED: &[(&str, &[&str])] = &[
     ("sqlx", &["store", "emit", "log", "entity"]),
     ("google_cloud_", &["notify", "config", "delivery"]),
-    ("axum", &["http"]),
+    ("axum", &["http", "cli"]),
     ("hyper", &["http", "delivery", "cli"]),
     ("utoipa", &["http", "api"]),
     ("jsonwebtoken", &["access"]),
@@ -132,6 +132,12 @@ const FACES: [&str; 5] = [
     "streams/src/lib.rs",
     "streams/src/internals.rs",
     "service/src/lib.rs",
+];
+
+const MANIFESTS: [&str; 3] = [
+    include_str!("../../../Cargo.toml"),
+    include_str!("../../../streams/Cargo.toml"),
+    include_str!("../../../service/Cargo.toml"),
 ];
 
 const STATEMENTS: &[(&str, &str)] = &[
@@ -196,7 +202,7 @@ fn in_package(source: &Source) -> &str {
 /// their lines.
 fn imports(source: &Source) -> Vec<(String, usize)> {
     let mut found = Vec::new();
-    for root in ["crate", "wakeq", "wakeq_streams"] {
+    for root in ["crate", "wakeq", "wakeq_streams", "wakeq_service"] {
         for start in words(&source.code, root) {
             let Some(path) = source.code[start + root.len()..].strip_prefix("::") else { continue };
             let path = path.strip_prefix("internals::").unwrap_or(path);
@@ -266,7 +272,7 @@ fn confined_complaints(source: &Source, module: &str) -> Vec<String> {
 
 fn pure_complaints(source: &Source, module: &str) -> Vec<String> {
     let Some((_, allowed)) = PURE.iter().find(|(pure, _)| *pure == module) else { return Vec::new() };
-    let crates = dependencies(include_str!("../../../Cargo.toml"));
+    let crates: Vec<_> = MANIFESTS.into_iter().flat_map(dependencies).collect();
     let named = path_roots(source, &source.code_outside_inline_modules()).into_iter();
     let outside = named.filter(|(name, _)| crates.contains(name) && !allowed.contains(&name.as_str()));
     outside.map(|(name, line)| format!("{}:{line}: `{module}` must not know `{name}`", source.name)).collect()

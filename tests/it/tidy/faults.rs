@@ -32,19 +32,27 @@ pub(super) fn complaints(source: &Source) -> (Vec<String>, usize) {
 
 /// Features of a manifest that bring `testing` although a user may enable them without asking for
 /// it, and profiles with debug assertions that are not for development.
-pub(super) fn manifest_complaints(manifest: &str) -> Vec<String> {
-    let (_, features) = manifest.split_once("\n[features]\n").expect("it has features");
-    let features = features.split_once("\n[").map_or(features, |(features, _)| features);
-    let code: String = features.lines().filter(|line| !line.trim_start().starts_with('#')).collect();
+pub(super) fn manifest_complaints(file: &str, manifest: &str) -> Vec<String> {
+    let section = |name: &str| {
+        let (_, section) = manifest.split_once(&format!("\n[{name}]\n"))?;
+        let section = section.split("\n[").next()?;
+        Some(section.lines().filter(|line| !line.trim_start().starts_with('#')).collect::<Vec<_>>().join(" "))
+    };
+    let brings_testing =
+        |text: &str| text.split('"').any(|brought| brought == "testing" || brought.ends_with("/testing"));
+    let features = section("features").unwrap_or_default();
     let mut complaints = Vec::new();
-    for feature in code.split(']') {
+    for feature in features.split(']') {
         let Some((name, brings)) = feature.split_once('=') else { continue };
-        if brings.split('"').any(|brought| brought == "testing" || brought.ends_with("/testing")) {
-            complaints.push(format!("Cargo.toml: the feature {} brings `testing`", name.trim()));
+        if brings_testing(brings) {
+            complaints.push(format!("{file}: the feature {} brings `testing`", name.trim()));
         }
     }
+    if brings_testing(&section("dependencies").unwrap_or_default()) {
+        complaints.push(format!("{file}: a dependency brings `testing`"));
+    }
     if manifest.contains("debug-assertions") {
-        complaints.push("Cargo.toml: a profile sets debug-assertions: leave them to `dev`".to_owned());
+        complaints.push(format!("{file}: a profile sets debug-assertions: leave them to `dev`"));
     }
     complaints
 }
@@ -68,10 +76,10 @@ fn a_feature_that_brings_testing_is_found() {
     let good = manifest(
         "default = [\"cli\"]\n# of \"testing\"\ncli = [\n    \"dep:nix\",\n]\ntesting = [\"dep:nix\"]\n",
     );
-    assert_eq!(manifest_complaints(&good), Vec::<String>::new());
+    assert_eq!(manifest_complaints("Cargo.toml", &good), Vec::<String>::new());
     for bad in ["default = [\"testing\"]", "default = [\"cli\"]\ncli = [\n    \"wakeq/testing\",\n]"] {
-        assert_eq!(manifest_complaints(&manifest(bad)).len(), 1, "{bad}");
+        assert_eq!(manifest_complaints("Cargo.toml", &manifest(bad)).len(), 1, "{bad}");
     }
     let profile = good + "[profile.release]\ndebug-assertions = true\n";
-    assert_eq!(manifest_complaints(&profile).len(), 1);
+    assert_eq!(manifest_complaints("Cargo.toml", &profile).len(), 1);
 }

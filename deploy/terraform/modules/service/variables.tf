@@ -119,7 +119,7 @@ variable "trusted_proxies" {
 }
 
 variable "env" {
-  description = "Additional variables: docs/container.md and docs/operations.md."
+  description = "Additional variables: docs/operations.md."
   type        = map(string)
   default     = {}
 }

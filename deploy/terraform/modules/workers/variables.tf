@@ -68,7 +68,7 @@ variable "limits" {
 }
 
 variable "env" {
-  description = "Additional variables: docs/container.md, docs/operations.md, and those of the handlers."
+  description = "Additional variables: docs/operations.md, and those of the handlers."
   type        = map(string)
   default     = {}
 }

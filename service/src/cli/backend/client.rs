@@ -380,7 +380,7 @@ impl Client {
             Some(Err(_)) | None => return self.strange(answer),
         };
         match answer.status.as_u16() {
-            400 | 413 | 415 | 422 | 431 => Failure::Usage(words),
+            400 | 413 | 415 | 422 => Failure::Usage(words),
             401 | 403 => Failure::Refused(words),
             404 => Failure::NotFound(words),
             409 | 410 => Failure::Conflict(words),

@@ -1,19 +1,20 @@
 //! `GET /metrics`, on a listener of its own that serves nothing else. Needs no credential, so it
 //! must not be reachable by strangers. Accepts a few connections at a time, for a few seconds each.
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use prometheus::{Encoder as _, TextEncoder};
+use hyper_util::service::TowerToHyperService;
+use prometheus::TextEncoder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -51,17 +52,23 @@ impl Scraper {
     /// Serves until it is dropped, together with its connections.
     pub(super) async fn run(self, registry: prometheus::Registry, observed: SharedObserver) {
         let room = Arc::new(Semaphore::new(CONNECTIONS));
-        let metrics = Arc::new(Metrics { registry, observed });
+        let router = Router::new()
+            .route("/metrics", get(answer))
+            .method_not_allowed_fallback(async || {
+                (StatusCode::METHOD_NOT_ALLOWED, "only GET is supported here\n")
+            })
+            .fallback(async || (StatusCode::NOT_FOUND, "only /metrics is served here\n"))
+            .with_state(Metrics { registry, observed });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, _)) => {
                         let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-                        let metrics = Arc::clone(&metrics);
+                        let router = router.clone();
                         connections.spawn(async move {
                             // The outcome is irrelevant: scrapers try again.
-                            let _ = tokio::time::timeout(LASTS, serve(stream, metrics)).await;
+                            let _ = tokio::time::timeout(LASTS, serve(stream, router)).await;
                             drop(place);
                         });
                     }
@@ -73,61 +80,37 @@ impl Scraper {
     }
 }
 
+#[derive(Clone)]
 struct Metrics {
     registry: prometheus::Registry,
     observed: SharedObserver,
 }
 
-async fn serve(stream: TcpStream, metrics: Arc<Metrics>) {
-    let answer = service_fn(move |request| {
-        let metrics = Arc::clone(&metrics);
-        async move { Ok::<_, Infallible>(answer(&request, &metrics).await) }
-    });
+async fn serve(stream: TcpStream, router: Router) {
     let ended = http1::Builder::new()
         .keep_alive(false)
         .header_read_timeout(None)
         .max_header_size(HEADER_BYTES)
         .max_headers(HEADER_FIELDS)
-        .serve_connection(TokioIo::new(stream), answer)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .await;
     if let Err(error) = ended {
         tracing::debug!(error = &error as &dyn std::error::Error, "a scrape ended early");
     }
 }
 
-async fn answer(request: &Request<Incoming>, metrics: &Arc<Metrics>) -> Response<Full<Bytes>> {
-    if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "only /metrics is served here\n");
-    }
-    if request.method() != Method::GET {
-        return plain(StatusCode::METHOD_NOT_ALLOWED, "only GET is supported here\n");
-    }
+async fn answer(State(metrics): State<Metrics>) -> Response {
     metrics.observed.refresh().await;
-    let registry = metrics.registry.clone();
     // Thousands of lines: not on a thread that runs events.
-    let encoding = tokio::task::spawn_blocking(move || {
-        let mut text = Vec::new();
-        TextEncoder::new().encode(&registry.gather(), &mut text).map(|()| text)
-    });
+    let encoding =
+        tokio::task::spawn_blocking(move || TextEncoder::new().encode_to_string(&metrics.registry.gather()));
+    let failed = |words: &'static str| (StatusCode::INTERNAL_SERVER_ERROR, words).into_response();
     match encoding.await {
-        Ok(Ok(text)) => {
-            let mut response = Response::new(Full::new(Bytes::from(text)));
-            let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-            response.headers_mut().insert(CONTENT_TYPE, kind);
-            response
-        }
+        Ok(Ok(text)) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Ok(Err(error)) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "the metrics could not be written");
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be written: see the log\n")
+            failed("the metrics could not be written: see the log\n")
         }
-        Err(_) => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be collected: see the log\n")
-        }
+        Err(_) => failed("the metrics could not be collected: see the log\n"),
     }
-}
-
-fn plain(status: StatusCode, words: &'static str) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from_static(words.as_bytes())));
-    *response.status_mut() = status;
-    response
 }

@@ -59,7 +59,7 @@ pub(super) fn change(text: &str, object: &ObjectKey, draft: &Draft<'_>) -> Resul
     }
     let on_it = |raw| {
         let event = event(raw, draft)?;
-        match &event.object {
+        match event.fields().object {
             Some(other) if other != object => Err(Fault::shape("`object`", "that of the path, or left out")),
             Some(_) | None => Ok(event),
         }

@@ -11,7 +11,7 @@ pub(crate) const REDRIVEN_PAGE: usize = 100;
 /// Most bytes of the payloads and errors on a page, or one event.
 const PAGE_BYTES: i64 = 4 * 1024 * 1024;
 /// Most events that are marked at a time.
-const GROUP_DEAD_PAGE: u64 = 10_000;
+const MARKED_PAGE: u64 = 10_000;
 
 /// An event that a group gave up.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -165,7 +165,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id(),
             before,
-            GROUP_DEAD_PAGE.cast_signed()
+            MARKED_PAGE.cast_signed()
         );
         let count = session.limit(|connection| query.fetch_one(connection)).await;
         Ok(session.answered("redrive dead events of a group", count)?.unsigned_abs())

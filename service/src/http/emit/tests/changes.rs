@@ -26,9 +26,14 @@ fn a_change_has_a_main_event_and_perhaps_more() {
     let body = r#"{"subevents": [{"name": "a", "object": "work:1/post:7"}, {"name": "b", "delay_s": 2}], "state": {"n": 1.50},
                    "main": {"name": "index", "value": 1.0, "object": "work:1"}}"#;
     let whole = change(&[JSON, ("traceparent", TRACE)], body).unwrap();
-    assert_eq!((whole.main.value.as_str(), whole.state.as_deref()), ("1.0", Some(r#"{"n": 1.50}"#)));
+    assert_eq!((whole.main.fields().value, whole.state.as_deref()), ("1.0", Some(r#"{"n": 1.50}"#)));
     assert_eq!(whole.subevents.iter().map(address).collect::<Vec<_>>(), ["WORKER/a/_", "WORKER/b/_"]);
-    assert!(whole.subevents.iter().all(|event| event.canvas == Some(CANVAS) && event.traceparent.is_some()));
+    assert!(
+        whole
+            .subevents
+            .iter()
+            .all(|event| event.fields().canvas == Some(CANVAS) && event.fields().traceparent.is_some())
+    );
     let nothing =
         change(&[JSON], r#"{"main": {"name": "index"}, "subevents": null, "state": null}"#).unwrap();
     assert_eq!((nothing.subevents.len(), nothing.state), (0, None));

@@ -17,10 +17,10 @@ fn a_cloud_event_is_read_alike_in_its_modes() {
     for event in
         [one(&[STRUCTURED], cloud_event(members)).unwrap(), of_batch, binary(&headers, r#"{"a":1}"#).unwrap()]
     {
-        assert_eq!((address(&event).as_str(), event.value.as_str()), ("WORKER/greet/_", r#"{"a":1}"#));
+        assert_eq!((address(&event).as_str(), event.fields().value), ("WORKER/greet/_", r#"{"a":1}"#));
         // Computed elsewhere: uuid.uuid5(uuid.NAMESPACE_URL, "5//shop/1").
-        assert_eq!(event.id, Some("168e3736-6f89-55f6-b088-514e46227a72".parse().unwrap()));
-        assert_eq!((event.canvas, event.due), (Some(CANVAS), Due::Now));
+        assert_eq!(event.fields().id, Some("168e3736-6f89-55f6-b088-514e46227a72".parse().unwrap()));
+        assert_eq!((event.fields().canvas, event.fields().due), (Some(CANVAS), Due::Now));
     }
     assert!(many(&[BATCHED], "[]").unwrap().is_empty(), "a batch may be empty");
     let full = format!("[{}]", vec![cloud_event(""); 1001].join(","));
@@ -42,7 +42,7 @@ fn an_id_stands_for_source_and_id() {
             body: body.as_bytes(),
         };
         match read(&incoming).unwrap() {
-            Emission::One(event) => event.id.unwrap(),
+            Emission::One(event) => event.fields().id.unwrap(),
             Emission::Batch(_) | Emission::On(_) => panic!("not one event"),
         }
     };
@@ -82,13 +82,13 @@ fn a_type_names_the_handler() {
 #[test]
 fn delays_and_traces_are_extensions() {
     let event = one(&[STRUCTURED], cloud_event(r#","delayseconds":90"#)).unwrap();
-    assert_eq!(event.due, Due::After(Duration::from_secs(90)));
+    assert_eq!(event.fields().due, Due::After(Duration::from_secs(90)));
     assert_eq!(
-        binary(&[("ce-delayseconds", "0.5")], "").unwrap().due,
+        binary(&[("ce-delayseconds", "0.5")], "").unwrap().fields().due,
         Due::After(Duration::from_millis(500))
     );
     let event = binary(&[("ce-delayuntil", "2030-01-31T08:00:00Z")], "").unwrap();
-    assert_eq!(event.due, Due::At("2030-01-31T08:00:00Z".parse().unwrap()));
+    assert_eq!(event.fields().due, Due::At("2030-01-31T08:00:00Z".parse().unwrap()));
     check_refused(binary(&[("ce-delayuntil", "secret")], ""), "`delayuntil` must be a moment");
     check_refused(binary(&[("ce-delayseconds", "NaN")], ""), "`delayseconds` must be a number");
     check_refused(binary(&[("ce-delayseconds", "inf")], ""), "`delayseconds` must be a number");
@@ -98,7 +98,7 @@ fn delays_and_traces_are_extensions() {
 
     let other = TRACE.replace("4bf9", "5bf9");
     let trace = |headers: &[(&str, &str)]| {
-        binary(headers, "").unwrap().traceparent.map(|trace| trace.to_string()).unwrap_or_default()
+        binary(headers, "").unwrap().fields().traceparent.map(|trace| trace.to_string()).unwrap_or_default()
     };
     assert_eq!(trace(&[("ce-traceparent", TRACE), ("traceparent", &other)]), TRACE, "the event's own");
     assert_eq!(trace(&[("traceparent", &other)]), other);
@@ -156,7 +156,7 @@ fn attributes_are_held_to_their_types() {
 fn headers_are_decoded_as_the_binding_says() {
     let subject = |value: &str| {
         let headers = [BINARY.as_slice(), &[("ce-subject", value)]].concat();
-        let envelope = one_kept(Keep::Envelope, &headers, "")?.value;
+        let envelope = one_kept(Keep::Envelope, &headers, "")?.fields().value.to_owned();
         let envelope: serde_json::Value = serde_json::from_str(&envelope).unwrap();
         Ok::<_, Refusal>(envelope["subject"].as_str().unwrap().to_owned())
     };
@@ -196,7 +196,7 @@ fn data_becomes_the_value_when_it_is_json_or_text() {
         (r#","datacontenttype":"text/plain","data_base64":"w6k=","data":null"#, r#""é""#),
         (r#","data_base64":"MQ==""#, "1"),
     ] {
-        assert_eq!(one(&[STRUCTURED], cloud_event(members)).unwrap().value, value, "{members}");
+        assert_eq!(one(&[STRUCTURED], cloud_event(members)).unwrap().fields().value, value, "{members}");
     }
     for (headers, body, value) in [
         (vec![], "", "null"),
@@ -206,7 +206,7 @@ fn data_becomes_the_value_when_it_is_json_or_text() {
         (vec![("content-type", "text/plain")], "", r#""""#),
         (vec![("content-type", "application/octet-stream")], "", "null"),
     ] {
-        assert_eq!(binary(&headers, body).unwrap().value, value);
+        assert_eq!(binary(&headers, body).unwrap().fields().value, value);
     }
     for refused in [
         binary(&[("content-type", "application/xml")], "<secret/>"),
@@ -227,7 +227,7 @@ fn data_becomes_the_value_when_it_is_json_or_text() {
 fn the_whole_cloud_event_can_be_the_value() {
     let body = cloud_event(r#", "extra":true,"datacontenttype":"image/png","data_base64":"MQ==""#);
     assert_eq!(
-        one_kept(Keep::Envelope, &[STRUCTURED], format!(" {body}\n")).unwrap().value,
+        one_kept(Keep::Envelope, &[STRUCTURED], format!(" {body}\n")).unwrap().fields().value,
         body,
         "to the letter"
     );
@@ -245,11 +245,15 @@ fn the_whole_cloud_event_can_be_the_value() {
         (vec![], "", "}"),
     ] {
         let headers = [BINARY.as_slice(), &more].concat();
-        let value = one_kept(Keep::Envelope, &headers, body).unwrap().value;
+        let value = one_kept(Keep::Envelope, &headers, body).unwrap().fields().value.to_owned();
         assert_eq!(value, format!("{start}{rest}"));
         let again = one_kept(Keep::Data, &[STRUCTURED], &value);
         if !value.contains("image") {
-            assert_eq!(again.unwrap().value, binary(&more, body).unwrap().value, "it is a CloudEvent itself");
+            assert_eq!(
+                again.unwrap().fields().value,
+                binary(&more, body).unwrap().fields().value,
+                "it is a CloudEvent itself"
+            );
         }
     }
     let broken = one_kept(Keep::Envelope, &[BINARY.as_slice(), &[JSON]].concat(), "{secret");

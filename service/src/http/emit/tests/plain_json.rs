@@ -5,9 +5,12 @@ use super::*;
 #[test]
 fn the_smallest_event_has_a_name_only() {
     let event = plain(r#"{"name":"greet"}"#);
-    assert_eq!((address(&event).as_str(), event.value.as_str()), ("WORKER/greet/_", "null"));
-    assert_eq!((event.canvas, event.due, event.id), (Some(CANVAS), Due::Now, None));
-    assert!(event.traceparent.is_none());
+    assert_eq!((address(&event).as_str(), event.fields().value), ("WORKER/greet/_", "null"));
+    assert_eq!(
+        (event.fields().canvas, event.fields().due, event.fields().id),
+        (Some(CANVAS), Due::Now, None)
+    );
+    assert!(event.fields().traceparent.is_none());
 }
 
 #[test]
@@ -17,13 +20,13 @@ fn every_field_of_an_event_is_read() {
             "id":"01A1FA2A-7101-7382-922f-e03ca3c19953"}"#,
     );
     assert_eq!(address(&event), "MAIL/greet/eu");
-    assert_eq!(event.due, Due::After(Duration::from_millis(1500)));
-    assert_eq!(event.id.unwrap().to_string(), "01a1fa2a-7101-7382-922f-e03ca3c19953");
+    assert_eq!(event.fields().due, Due::After(Duration::from_millis(1500)));
+    assert_eq!(event.fields().id.unwrap().to_string(), "01a1fa2a-7101-7382-922f-e03ca3c19953");
     let event = plain(r#"{"name":"greet","delay_until":"2030-01-31T09:00:00.5+01:00"}"#);
-    assert_eq!(event.due, Due::At("2030-01-31T08:00:00.5Z".parse().unwrap()));
+    assert_eq!(event.fields().due, Due::At("2030-01-31T08:00:00.5Z".parse().unwrap()));
     let event =
         plain(r#"{"name":"a","module":null,"modifier":null,"id":null,"delay_until":null,"delay_s":0}"#);
-    assert_eq!((address(&event).as_str(), event.due), ("WORKER/a/_", Due::After(Duration::ZERO)));
+    assert_eq!((address(&event).as_str(), event.fields().due), ("WORKER/a/_", Due::After(Duration::ZERO)));
 }
 
 /// EV2-32: every value is kept verbatim.
@@ -41,10 +44,10 @@ fn a_value_is_kept_to_the_letter() {
         deepest.as_str(),
     ] {
         let body = format!(r#" {{"value": {value} ,"name":"greet"}} "#);
-        assert_eq!(plain(&body).value, value);
+        assert_eq!(plain(&body).fields().value, value);
         let event = one(&[STRUCTURED], cloud_event(&format!(r#","data": {value} "#))).unwrap();
-        assert_eq!(event.value, value);
-        assert_eq!(binary(&[JSON], format!(" {value}\n")).unwrap().value, value);
+        assert_eq!(event.fields().value, value);
+        assert_eq!(binary(&[JSON], format!(" {value}\n")).unwrap().fields().value, value);
     }
 }
 
@@ -133,8 +136,10 @@ fn wrong_fields_are_refused_by_their_names() {
 #[test]
 fn a_batch_says_which_event_is_wrong() {
     let events = many(&[JSON], r#"{"events":[{"name":"a"},{"name":"b","value":2}]}"#).unwrap();
-    let read: Vec<_> =
-        events.iter().map(|event| (address(event), event.canvas, event.value.clone())).collect();
+    let read: Vec<_> = events
+        .iter()
+        .map(|event| (address(event), event.fields().canvas, event.fields().value.to_owned()))
+        .collect();
     let expected = [("WORKER/a/_", "null"), ("WORKER/b/_", "2")];
     assert_eq!(read, expected.map(|(address, value)| (address.to_owned(), Some(CANVAS), value.to_owned())));
     for (body, part) in [
@@ -167,7 +172,7 @@ fn a_batch_says_which_event_is_wrong() {
 fn the_header_traceparent_counts_when_it_is_one() {
     let trace = |headers: &[(&str, &str)]| {
         let event = one(&[&[JSON], headers].concat(), r#"{"name":"a"}"#).unwrap();
-        event.traceparent.map(|trace| trace.to_string())
+        event.fields().traceparent.map(|trace| trace.to_string())
     };
     assert_eq!(trace(&[("traceparent", TRACE)]).as_deref(), Some(TRACE));
     assert_eq!(trace(&[("traceparent", "00-nonsense")]), None);
