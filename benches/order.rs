@@ -38,7 +38,7 @@ const OBJECTS: usize = 1_000;
 const CLAIM_BEFORE: &str = "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)";
 const CLAIM: &str = "select id, claims from wakeq.claim(
     $1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)";
-/// As in `src/store/insert.rs`.
+/// As in `src/store/rows.rs`.
 const INSERT: &str = "insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
     select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,

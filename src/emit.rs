@@ -15,9 +15,9 @@ use sqlx::postgres::PgConnection;
 use tracing::Instrument;
 
 use crate::broadcast::{Broadcasts, Signals};
-use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, Notification};
+use crate::event::{CanvasId, Event, EventError, EventId, HandlerScope, Link, NewEvent, Notification};
 use crate::notify::Notifier;
-use crate::store::{Coalescer, InsertOutcome, NewEvent, Store, StoreError, insert_one};
+use crate::store::{Coalescer, InsertOutcome, Store, StoreError, insert_one};
 use crate::telemetry::{EmitCall, SendMetrics};
 use crate::{fault, telemetry};
 
@@ -312,22 +312,7 @@ impl Queue {
     /// An event in the form in which it is inserted, for callers with a transaction of the store.
     #[doc(hidden)]
     pub fn checked(&self, event: Event) -> Result<NewEvent, EventError> {
-        event.check_size(self.config.payload_limit_bytes)?;
-        let address = event.address(self.config.canvas);
-        if address.scope.canvas.is_reserved() {
-            return Err(EventError::ReservedCanvas);
-        }
-        let canvas = address.scope.canvas;
-        Ok(NewEvent {
-            id: event.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
-            address,
-            logged: event.log_stream(self.config.canvas)?,
-            value: event.value,
-            due: event.due,
-            traceparent: telemetry::trace_of_emit(event.traceparent),
-            object: event.object,
-            only_queues: event.only_queues,
-        })
+        event.checked(self.config.canvas, self.config.payload_limit_bytes, telemetry::trace_of_emit)
     }
 
     /// The span of a call that emits these events.

@@ -15,9 +15,22 @@ pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested,
 pub use containers::{Container, ContainerError};
 pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, EmbeddedPostgres, Folder, Postgres, PostgresError, TestDatabase,
-    installed_postgres, remove_data_folder,
+    installed_postgres, is_skipped, remove_data_folder,
 };
 pub use process::{
     AtEnd, ChildProcess, Ending, Guard, Launch, ProcessError, RunAs, free_port, program_on_path,
 };
 pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnEmulator, PubSub, find};
+
+/// Waits as long as a condition holds, for 30 s at most; then panics with the words.
+#[macro_export]
+macro_rules! wait_while {
+    ($condition:expr, $words:literal) => {{
+        let waiting = async {
+            while $condition {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await.expect($words);
+    }};
+}

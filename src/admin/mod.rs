@@ -257,6 +257,33 @@ impl Admin {
         Ok(())
     }
 
+    /// Runs the work that follows a change in a task of its own, which continues if the caller
+    /// drops this future or the patience ends. Returns whether it continues; the work itself
+    /// returns whether another process continues it. `stopped` is logged if it fails unobserved.
+    async fn in_background(
+        &self,
+        job: Option<i64>,
+        stopped: &'static str,
+        work: impl Future<Output = Result<bool, WakeError>> + Send + 'static,
+    ) -> Result<bool, AdminError> {
+        let (ended, end) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            if let Err(Err(error)) = ended.send(work.await) {
+                let error = &error as &dyn std::error::Error;
+                tracing::warn!(job, error, "{stopped}");
+            }
+        });
+        let waited = match self.patience {
+            Some(patience) => tokio::time::timeout(patience, end).await,
+            None => Ok(end.await),
+        };
+        match waited {
+            Ok(Ok(worked)) => worked.map_err(AdminError::Wake),
+            // A task that panicked has reported it; its job or the promises wake what it left.
+            Ok(Err(_)) | Err(_) => Ok(true),
+        }
+    }
+
     /// Publishes what a committed change made due; returns whether that succeeded. If the broker is
     /// unavailable, that is not an error for the caller: the change stands, and the promises wake
     /// the events within a minute.

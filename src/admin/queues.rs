@@ -13,13 +13,14 @@ use crate::event::{Actor, CanvasId, Name, PullPolicy, QueuePattern};
 use crate::event::{Secret, target_of_queue};
 use crate::store::{Facet, FacetSettings, NewQueueRow, QueueDepth, QueuePut, RegisteredQueue};
 use crate::store::{NewTargetRow, PutOutcome};
-use crate::wake::WakeError;
 
 /// Most patterns of a queue.
 const PATTERNS_MAX: usize = 20;
 /// Highest weight of a canvas (its events per round), and highest limit of its events in flight.
 const WEIGHT_MAX: u32 = 1000;
 const IN_FLIGHT_MAX: u32 = 10_000;
+/// Logged if the work after a change of a queue fails.
+const WORK_STOPPED: &str = "a queue was changed, but the work that follows from the change stopped";
 /// Default limit of a canvas's events in flight in a pulled queue.
 const PULLED_IN_FLIGHT: u32 = 1000;
 
@@ -214,7 +215,8 @@ impl Admin {
             }
             WaitingCopies::Drop => {
                 let (waker, name) = (self.waker.clone(), name.clone());
-                self.in_background(async move { waker.drop_queue(&name).await }).await?;
+                let drop = async move { waker.drop_queue(&name).await.map(|()| false) };
+                self.in_background(None, WORK_STOPPED, drop).await?;
             }
         }
         Ok(DeletedQueue { gone: self.queue_row(name).await?.is_none() })
@@ -273,35 +275,9 @@ impl Admin {
     async fn wake_queue(&self, name: &Name) -> Result<(usize, bool), AdminError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count, name) = (self.waker.clone(), Arc::clone(&woken), name.clone());
-        let waking = self.in_background(async move { waker.wake_queue(Some(&name), &count).await }).await?;
+        let wake = async move { waker.wake_queue(Some(&name), &count).await.map(|()| false) };
+        let waking = self.in_background(None, WORK_STOPPED, wake).await?;
         Ok((woken.load(Ordering::Relaxed), waking))
-    }
-
-    /// Runs work that continues if the caller drops this future or the patience ends; returns
-    /// whether it continues.
-    async fn in_background(
-        &self,
-        work: impl Future<Output = Result<(), WakeError>> + Send + 'static,
-    ) -> Result<bool, AdminError> {
-        let (ended, end) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            if let Err(Err(error)) = ended.send(work.await) {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(
-                    error,
-                    "a queue was changed, but the work that follows from the change stopped"
-                );
-            }
-        });
-        let waited = match self.patience {
-            Some(patience) => tokio::time::timeout(patience, end).await,
-            None => Ok(end.await),
-        };
-        match waited {
-            Ok(Ok(done)) => done.map(|()| false).map_err(AdminError::Wake),
-            // A task that panicked has reported it; promises wake what it left.
-            Ok(Err(_)) | Err(_) => Ok(true),
-        }
     }
 
     fn checked_queue(&self, name: &Name, new: &NewQueue) -> Result<NewQueue, AdminError> {

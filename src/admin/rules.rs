@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::{Admin, AdminError, LIST_MAX, checked};
 use crate::event::{Actor, CanvasId, HandlerScope, RuleKind, Timestamp, is_storable};
 use crate::store::Rule;
-use crate::wake::WakeError;
 
 /// Why and for how long a handler is stopped.
 #[derive(Clone, Debug, Default)]
@@ -132,37 +131,21 @@ impl Admin {
         let lifted = self.store.lift_rule(kind, scope, actor).await?;
         crate::fault::point("rule.lifted");
         let (woken, waking) = match lifted.job {
-            Some(job) => self.resume(scope.canvas, job).await.map_err(AdminError::Wake)?,
+            Some(job) => self.resume(scope.canvas, job).await?,
             None => (0, false),
         };
         let still = lifted.other_stands.then_some(other(kind));
         Ok(ResumeResult { lifted: lifted.job.is_some(), still, woken, waking })
     }
 
-    /// Processes a resume job in a task of its own, which continues if the caller drops this future
-    /// or the patience ends. Returns how many events were woken before that, and whether it
-    /// continues.
-    pub(super) async fn resume(&self, canvas: CanvasId, job: i64) -> Result<(usize, bool), WakeError> {
+    /// Processes a resume job. Returns how many events were woken before the patience ended, and
+    /// whether that continues, here or in another process that has taken over the job.
+    pub(super) async fn resume(&self, canvas: CanvasId, job: i64) -> Result<(usize, bool), AdminError> {
         let woken = Arc::new(AtomicUsize::new(0));
         let (waker, count) = (self.waker.clone(), Arc::clone(&woken));
-        let (ended, end) = tokio::sync::oneshot::channel();
-        tokio::spawn(async move {
-            let resumed = waker.resume(canvas, job, &count).await;
-            if let Err(Err(error)) = ended.send(resumed) {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(job, error, "waking events stopped; a worker carries on within a minute");
-            }
-        });
-        let waited = match self.patience {
-            Some(patience) => tokio::time::timeout(patience, end).await,
-            None => Ok(end.await),
-        };
-        let waking = match waited {
-            // Also true if another process has taken over the job.
-            Ok(Ok(resumed)) => resumed?,
-            // A task that panicked has reported it; its job is a row, and a worker continues.
-            Ok(Err(_)) | Err(_) => true,
-        };
+        let resume = async move { waker.resume(canvas, job, &count).await };
+        let stopped = "waking events stopped; a worker carries on within a minute";
+        let waking = self.in_background(Some(job), stopped, resume).await?;
         Ok((woken.load(Ordering::Relaxed), waking))
     }
 

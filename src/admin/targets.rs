@@ -121,7 +121,7 @@ impl Admin {
         let PutOutcome { new, target, secret_taken, rule, job } = put;
         crate::fault::point("target.registered");
         let (woken, waking) = match job {
-            Some(job) => self.resume(address.scope.canvas, job).await.map_err(AdminError::Wake)?,
+            Some(job) => self.resume(address.scope.canvas, job).await?,
             None => (0, false),
         };
         Ok(PutTargetResult {

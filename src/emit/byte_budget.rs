@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{EVENTS_MAX, EmitError, Queue};
-use crate::event::Event;
-use crate::store::{NewEvent, StoreError};
+use crate::event::{Event, NewEvent};
+use crate::store::StoreError;
 
 /// A limit on the bytes of values that wait, with a permit per byte.
 #[derive(Clone)]

@@ -2,21 +2,21 @@
 
 use super::Queue;
 use crate::broadcast::{Broadcasts, ListenError, Listener, Signal, Signals};
-use crate::store::{InsertOutcome, NewEvent};
+use crate::event::{Broadcast, NewEvent};
+use crate::store::InsertOutcome;
 
 impl Queue {
     /// Passes a committed event to listeners, to consumers of the log and to the test kit.
     pub(super) fn remember(&self, event: &NewEvent, inserted: &InsertOutcome) {
+        let InsertOutcome::New { link, .. } = inserted else { return };
         if let Some(broadcasts) = &self.broadcasts {
-            event.broadcast(inserted).into_iter().for_each(|broadcast| broadcasts.send(broadcast));
+            broadcasts.send(Broadcast::of(event, *link));
         }
-        if let (Some(stream), InsertOutcome::New { .. }) = (&event.logged, inserted) {
+        if let Some(stream) = &event.logged {
             self.signals.send(Signal::Log(stream.category.clone()));
         }
         #[cfg(feature = "testing")]
-        if matches!(inserted, InsertOutcome::New { .. }) {
-            self.store.remember(event);
-        }
+        self.store.remember(event);
     }
 
     /// Listens to the events of every canvas whose topic `canvas:module:name` matches a

@@ -1,7 +1,8 @@
 //! Quotas: events that exceed a quota of their canvas are refused before anything is written.
 
 use super::Queue;
-use crate::store::{Additions, NewEvent, StoreError};
+use crate::event::NewEvent;
+use crate::store::{Additions, StoreError};
 
 impl Queue {
     /// Whether quotas apply to this queue.

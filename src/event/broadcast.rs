@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
-    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Link, Name, Place, Timestamp, Traceparent,
+    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Link, Name, NewEvent, Place, Timestamp, Traceparent,
 };
 
 /// Largest value that is broadcast, in bytes: the limit of a whole Pub/Sub message is 10 MB.
@@ -80,6 +80,18 @@ struct Wire<'a> {
 }
 
 impl Broadcast {
+    /// What listeners receive of an event once it is committed, with its link.
+    pub(crate) fn of(event: &NewEvent, link: Option<Link>) -> Self {
+        Self {
+            id: event.id,
+            address: event.address.clone(),
+            value: Some(event.value.clone()),
+            traceparent: event.traceparent.clone(),
+            place: event.place(link),
+            due: event.due,
+        }
+    }
+
     /// The topic that patterns are matched against: `canvas:module:name`.
     pub fn topic(&self) -> String {
         let HandlerScope { canvas, module, name } = &self.address.scope;

@@ -7,8 +7,8 @@ use serde_json::value::RawValue;
 
 use super::{
     CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey,
-    InvalidTraceparent, JsonError, Name, ObjectKey, StreamId, StreamName, Timestamp, Traceparent,
-    is_storable, json,
+    InvalidTraceparent, JsonError, Link, Name, ObjectKey, Place, StreamId, StreamName, Timestamp,
+    Traceparent, is_storable, json,
 };
 
 /// Longest delay: a hundred years.
@@ -321,10 +321,35 @@ impl Event {
         if size_bytes > limit_bytes { Err(EventError::TooLarge { size_bytes, limit_bytes }) } else { Ok(()) }
     }
 
-    /// The log stream that the event is appended to, if any; `canvas` is the queue's default.
+    /// The event in the form in which it is inserted, on a queue whose default canvas is `canvas`;
+    /// `trace` makes its trace context of the one that it names.
+    pub(crate) fn checked(
+        self,
+        canvas: CanvasId,
+        limit_bytes: usize,
+        trace: impl FnOnce(Option<Traceparent>) -> Traceparent,
+    ) -> Result<NewEvent, EventError> {
+        self.check_size(limit_bytes)?;
+        let address = self.address(canvas);
+        let canvas = address.scope.canvas;
+        if canvas.is_reserved() {
+            return Err(EventError::ReservedCanvas);
+        }
+        Ok(NewEvent {
+            id: self.id.map_or_else(EventId::new, |id| EventId::chosen(canvas, id)),
+            address,
+            logged: self.log_stream(canvas)?,
+            value: self.value,
+            due: self.due,
+            traceparent: trace(self.traceparent),
+            object: self.object,
+            only_queues: self.only_queues,
+        })
+    }
+
+    /// The log stream that the event is appended to on its canvas, if any.
     #[doc(hidden)]
     pub fn log_stream(&self, canvas: CanvasId) -> Result<Option<StreamId>, EventError> {
-        let canvas = self.canvas.unwrap_or(canvas);
         match &self.logged {
             None => Ok(None),
             Some(Logged::In(category, name)) => {
@@ -349,5 +374,43 @@ impl Event {
         let canvas = self.canvas.unwrap_or(canvas);
         let scope = HandlerScope { canvas, module: self.module.clone(), name: self.name.clone() };
         HandlerAddress { scope, modifier: self.modifier.clone() }
+    }
+}
+
+/// A checked event that is to be inserted.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Its id.
+    pub id: EventId,
+    pub(crate) address: HandlerAddress,
+    pub(crate) value: String,
+    pub(crate) due: Due,
+    pub(crate) traceparent: Traceparent,
+    /// The object whose chain it is linked into.
+    pub object: Option<ObjectKey>,
+    /// Only its copies get rows.
+    pub(crate) only_queues: bool,
+    /// The stream of the log that it is also appended to.
+    pub(crate) logged: Option<StreamId>,
+}
+
+impl NewEvent {
+    /// An event that is due now, is on no object, and begins a trace.
+    pub(crate) fn new(address: HandlerAddress, value: String) -> Self {
+        Self {
+            id: EventId::new(),
+            address,
+            value,
+            due: Due::Now,
+            traceparent: Traceparent::root(),
+            object: None,
+            only_queues: false,
+            logged: None,
+        }
+    }
+
+    /// Its place in the chain of its object, with the link that it got there.
+    pub(crate) fn place(&self, link: Option<Link>) -> Option<Place> {
+        self.object.clone().zip(link).map(|(object, link)| Place { object, link })
     }
 }

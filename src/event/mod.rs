@@ -21,7 +21,7 @@ mod trace;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
-pub use draft::{Due, Event, EventError, EventFields, answer_event};
+pub use draft::{Due, Event, EventError, EventFields, NewEvent, answer_event};
 pub use handler::{HandlerAddress, HandlerScope, InvalidName, Name};
 pub use json::JsonError;
 pub use json::check as check_json;

@@ -10,11 +10,11 @@ use sqlx::Connection;
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::insert::{Columns, insert_pages, pages, statements};
+use super::insert::{insert_pages, pages, statements};
 use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
-use super::session::interval;
-use super::{InsertOutcome, NewEvent, Store, StoreError};
-use crate::event::{CanvasId, EventId, Link, ObjectKey, Timestamp};
+use super::rows::{Columns, insert_linked_rows};
+use super::{InsertOutcome, Store, StoreError};
+use crate::event::{CanvasId, EventId, NewEvent, ObjectKey, Timestamp};
 
 /// How often to create objects that are gone again by the time they are to be locked.
 const MAKE_TRIES: usize = 3;
@@ -57,12 +57,23 @@ impl Store {
         state: Option<NewState<'_>>,
     ) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert_on(events, chosen, state));
+        self.insert_together("insert events on an object", events, chosen, state).await
+    }
+
+    /// The statements of [`Store::insert_on`] in a transaction; errors say what this was for.
+    pub(super) async fn insert_together(
+        &self,
+        what: &'static str,
+        events: &[NewEvent],
+        chosen: &[bool],
+        state: Option<NewState<'_>>,
+    ) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?.for_statements(statements(events));
         let emission = self.emission();
         let answer = session
             .limit(|connection| insert_in_one_transaction(connection, events, chosen, state, emission))
             .await;
-        session.answered("insert events on an object", answer)
+        session.answered(what, answer)
     }
 
     /// An object of the canvas; `None` if no event was ever emitted on it.
@@ -251,14 +262,11 @@ async fn link(
         if events.is_empty() || wanted.is_empty() && is_present(&mut *transaction, &registered).await? {
             return Ok(HashMap::new());
         }
-        let rows = Placements::of(wanted.iter().copied(), &registered);
-        let links = link_wanted(&mut *transaction, &wanted, &rows, &registered, emission).await?;
-        if !links.is_empty() {
-            let answers = (1..).zip(&wanted).filter_map(|(position, event)| {
-                let (due_soon, link) = *links.get(&position)?;
-                Some((event.id, rows.inserted(position, due_soon, Some(link))))
-            });
-            return Ok(answers.collect());
+        let rows = Placements::of(&wanted, &registered);
+        let inserted = insert_linked_rows(&mut *transaction, &wanted, (&rows, &registered), emission).await?;
+        if let Some(inserted) = inserted {
+            let outcomes = rows.outcomes(wanted.len(), &inserted);
+            return Ok(wanted.iter().map(|event| event.id).zip(outcomes).collect());
         }
         registered = emission.read(&mut *transaction).await?;
     }
@@ -272,70 +280,4 @@ async fn is_present(transaction: &mut PgConnection, registered: &QueueRegistry) 
     )
     .fetch_one(transaction)
     .await
-}
-
-/// The statement of [`link`]: for each position whether it is due soon, and its link. Empty: the
-/// registered queues have changed.
-async fn link_wanted(
-    transaction: &mut PgConnection,
-    events: &[&NewEvent],
-    rows: &Placements,
-    registered: &QueueRegistry,
-    emission: Emission<'_>,
-) -> Result<HashMap<i64, (bool, Link)>, sqlx::Error> {
-    let new = Columns::of(events.iter().copied());
-    let objects: Vec<String> =
-        events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
-    let answers = sqlx::query!(
-        r#"with numbered as materialized (
-               select new.*, nextval('wakeq.event_seq') as seq
-                 from (select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
-                         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[], $14::text[],
-                                     $15::text[]) with ordinality
-                              as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
-                                      ids, queues, position),
-                              wakeq.queue_registry
-                        where version = $13
-                        order by position) as new
-           ), linked as (
-               select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
-                                    o.last_seq) as prev
-                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
-           ), moved as (
-               update wakeq.objects o set last_seq = latest.seq
-                 from (select canvas_id, object, max(seq) as seq from linked group by canvas_id, object) as latest
-                where o.canvas_id = latest.canvas_id and o.object = latest.object
-           ), written as (
-               insert into wakeq.events_v2
-                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
-                    queue, origin)
-               select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
-                      wakeq.wake_at(l.due, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev, r.queue,
-                      case when r.queue is not null then l.id end
-                 from linked l, unnest(l.ids::uuid[], l.queues::text[]) as r (id, queue)
-           )
-           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!"
-             from linked"#,
-        &new.ids,
-        &new.canvases,
-        &new.modules,
-        &new.names,
-        &new.modifiers,
-        &new.values,
-        new.moments.as_slice() as &[Option<Timestamp>],
-        &new.delays_s,
-        &new.traces,
-        interval(emission.timing.horizon),
-        interval(emission.timing.grace),
-        &objects,
-        registered.version,
-        &rows.ids,
-        &rows.queues,
-    )
-    .fetch_all(transaction)
-    .await?;
-    let linked =
-        answers.into_iter().map(|row| (row.position, (row.due_soon, Link { id: row.seq, prev: row.prev })));
-    Ok(linked.collect())
 }

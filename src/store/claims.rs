@@ -13,7 +13,7 @@ use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    Cause, Claim, CopyOf, EventId, HandlerAddress, Notification, Place, Timestamp, Traceparent,
+    Cause, Claim, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Timestamp, Traceparent,
 };
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
@@ -61,6 +61,49 @@ pub(crate) struct Retry {
     pub(crate) error: String,
 }
 
+/// A row that a claim returned.
+pub(super) struct ClaimedRow {
+    pub(super) id: Uuid,
+    pub(super) canvas_id: Uuid,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    /// `None`: it is too long for the answer.
+    pub(super) value: Option<String>,
+    pub(super) retries: i32,
+    pub(super) delay_until: Timestamp,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) locked_at: Timestamp,
+    pub(super) claims: i32,
+    pub(super) losses: i32,
+    pub(super) took_over: bool,
+    pub(super) traceparent: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) seq: Option<i64>,
+    pub(super) prev: Option<i64>,
+    /// Of copies only.
+    pub(super) origin: Option<Uuid>,
+    pub(super) is_limited: bool,
+    /// Of leased copies only.
+    pub(super) token: Option<String>,
+}
+
+/// A query for [`ClaimedRow`]s: with what only copies have, from a function that claims.
+macro_rules! claimed_rows {
+    ($of_copies:literal, $function:literal, $($argument:tt)*) => {
+        sqlx::query_as!(
+            $crate::store::claims::ClaimedRow,
+            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
+                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
+                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
+                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
+                      traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
+            $($argument)*
+        )
+    };
+}
+pub(super) use claimed_rows;
+
 impl Store {
     /// Claims what may run now by the database's clock; `None` for each event that may not, or that
     /// is not on the canvas its notification names.
@@ -75,14 +118,9 @@ impl Store {
         asked.sort_unstable();
         let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
         let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            ClaimedRow,
-            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
-                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
-                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
-                      traceparent, object, seq, prev
-                 from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)"#,
+        let query = claimed_rows!(
+            r#"null::uuid as origin, false as "is_limited!", null::text as token"#,
+            "wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)",
             &keys,
             &canvases,
             shared(&canvases) as Option<Uuid>,
@@ -95,8 +133,7 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("claim events", rows)?;
-        let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(ClaimedRow::claim).collect();
-        let mut events: Vec<ClaimedEvent> = rows.into_iter().filter_map(ClaimedRow::into_event).collect();
+        let (mut events, left) = ClaimedRow::into_events(rows, None);
         if let Err(error) = self.add_long_values(&mut events, &left).await {
             let error: &dyn std::error::Error = &error;
             tracing::warn!(
@@ -296,33 +333,23 @@ impl Store {
     }
 }
 
-struct ClaimedRow {
-    id: Uuid,
-    canvas_id: Uuid,
-    module: String,
-    name: String,
-    modifier: String,
-    /// `None`: it is too long for the answer.
-    value: Option<String>,
-    retries: i32,
-    delay_until: Timestamp,
-    enqueued_at: Timestamp,
-    locked_at: Timestamp,
-    claims: i32,
-    losses: i32,
-    took_over: bool,
-    traceparent: Option<String>,
-    object: Option<String>,
-    seq: Option<i64>,
-    prev: Option<i64>,
-}
-
 impl ClaimedRow {
+    /// The events of these rows, which are copies if they are of a queue, and the claims of those
+    /// whose values the answer left out.
+    pub(super) fn into_events(rows: Vec<Self>, queue: Option<&Name>) -> (Vec<ClaimedEvent>, Vec<Claim>) {
+        let left = rows.iter().filter(|row| row.value.is_none()).map(Self::claim).collect();
+        (rows.into_iter().filter_map(|row| row.into_event(queue)).collect(), left)
+    }
+
     fn claim(&self) -> Claim {
         Claim { id: EventId(self.id), claims: self.claims }
     }
 
-    fn into_event(self) -> Option<ClaimedEvent> {
+    fn into_event(self, queue: Option<&Name>) -> Option<ClaimedEvent> {
+        let copy_of = match queue {
+            Some(queue) => Some(CopyOf { queue: queue.clone(), origin: EventId(self.origin?) }),
+            None => None,
+        };
         Some(ClaimedEvent {
             claim: self.claim(),
             address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
@@ -335,8 +362,8 @@ impl ClaimedRow {
             locked_at: self.locked_at,
             traceparent: self.traceparent.and_then(|text| text.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
-            copy_of: None,
-            is_limited: false,
+            copy_of,
+            is_limited: self.is_limited,
         })
     }
 }

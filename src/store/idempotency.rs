@@ -8,8 +8,8 @@ use super::chores::IDEMPOTENCY_KEPT;
 use super::insert::statements;
 use super::queues::Emission;
 use super::session::interval;
-use super::{InsertOutcome, NewEvent, Store, StoreError};
-use crate::event::CanvasId;
+use super::{InsertOutcome, Store, StoreError};
+use crate::event::{CanvasId, NewEvent};
 
 /// An idempotency key to be stored.
 #[derive(Clone, Debug)]

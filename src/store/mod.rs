@@ -18,10 +18,8 @@ macro_rules! in_memory {
 }
 
 mod audit;
-mod broadcast;
 mod chains;
 mod chores;
-mod chosen;
 mod claims;
 mod coalescer;
 mod control;
@@ -49,6 +47,7 @@ mod quotas;
 mod resume;
 mod rights;
 mod route;
+mod rows;
 mod rules;
 mod session;
 mod settings;
@@ -80,7 +79,7 @@ pub(crate) use events::{ListedEvent, Position};
 pub(crate) use idempotency::{IdempotencyOutcome, NewKey};
 pub(crate) use idle::IdleRetention;
 pub(crate) use insert::insert_one;
-pub use insert::{InsertOutcome, NewEvent, statements};
+pub use insert::{InsertOutcome, statements};
 pub use lanes::{HaltedLane, InHand};
 pub(crate) use load::LoadedEvent;
 pub(crate) use log::AppendRefusal;

@@ -131,22 +131,7 @@ impl Store {
     pub async fn connect_with(options: PgConnectOptions, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options = checked(options, &config)?;
-        let statements = pool(&config, config.max_connections).connect_lazy_with(options.clone());
-        let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
-        let lookups = pool(&config, LOOKUPS).connect_lazy_with(options.clone());
-        let mut store = Self {
-            pool: statements,
-            renewals,
-            lookups,
-            permits: Arc::new(ConnectionPermits::new(config.max_connections)),
-            config: Arc::new(config),
-            worker: None,
-            probe: Arc::default(),
-            registry: Arc::default(),
-            quotas: Arc::default(),
-            #[cfg(feature = "testing")]
-            kit: None,
-        };
+        let mut store = Self::over(options.clone(), config);
         let settled = async {
             store.check_durability().await?;
             store.settle_timing().await
@@ -204,20 +189,23 @@ impl Store {
     #[cfg(feature = "testing")]
     pub(super) fn nowhere(timing: Timing) -> Self {
         let config = StoreConfig { timing, ..StoreConfig::default() };
-        let options = PgConnectOptions::new_without_pgpass();
-        let pool = pool_of_one(&config).connect_lazy_with(options.clone());
-        let renewals = pool_of_one(&config).connect_lazy_with(options.clone());
-        let lookups = pool_of_one(&config).connect_lazy_with(options);
+        Self::over(PgConnectOptions::new_without_pgpass(), config)
+    }
+
+    /// A store that has not connected yet.
+    fn over(options: PgConnectOptions, config: StoreConfig) -> Self {
+        let open = |connections| pool(&config, connections).connect_lazy_with(options.clone());
         Self {
-            pool,
-            renewals,
-            lookups,
+            pool: open(config.max_connections),
+            renewals: open(1),
+            lookups: open(LOOKUPS),
             permits: Arc::new(ConnectionPermits::new(config.max_connections)),
             config: Arc::new(config),
             worker: None,
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
+            #[cfg(feature = "testing")]
             kit: None,
         }
     }
@@ -348,10 +336,6 @@ async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
         Ok(Err(reason)) => StoreError::from_sqlx("connect", reason),
         Ok(Ok(_)) | Err(_) => error,
     }
-}
-
-fn pool_of_one(config: &StoreConfig) -> PgPoolOptions {
-    pool(config, 1)
 }
 
 /// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of

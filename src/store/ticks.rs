@@ -11,8 +11,8 @@ use uuid::Uuid;
 use super::insert::insert_pages;
 use super::queues::Emission;
 use super::session::interval;
-use super::{InsertOutcome, NewEvent, Store, StoreError};
-use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, Notification, Timestamp, Traceparent};
+use super::{InsertOutcome, Store, StoreError};
+use crate::event::{CanvasId, Due, EventId, HandlerAddress, Name, NewEvent, Notification, Timestamp};
 
 /// Most crons in one transaction.
 const CRONS: i64 = 100;
@@ -254,20 +254,11 @@ impl Batch {
         });
         self.bytes += ticks.len() * value.len();
         for tick in ticks {
-            let id = EventId::new();
+            let event = NewEvent::new(address.clone(), value.to_owned());
             if tick > now {
-                self.ahead.push((id.0, (tick, position)));
+                self.ahead.push((event.id.0, (tick, position)));
             }
-            self.events.push(NewEvent {
-                id,
-                address: address.clone(),
-                value: value.to_owned(),
-                due: Due::At(tick),
-                traceparent: Traceparent::root(),
-                object: None,
-                only_queues: false,
-                logged: None,
-            });
+            self.events.push(NewEvent { due: Due::At(tick), ..event });
         }
     }
 

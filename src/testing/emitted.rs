@@ -5,8 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::event::{Due, EventId, HandlerAddress};
-use crate::store::NewEvent;
+use crate::event::{Due, EventId, HandlerAddress, NewEvent};
 
 /// An event as it was emitted, whatever became of it.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{PAGE_PERIOD, WakeError, Waker};
 use crate::cron::{CronSchedule, InvalidSchedule, MAKE_UP_MAX, MissedTicks, Moment, plan};
-use crate::event::{CanvasId, Name, Timestamp};
-use crate::store::{CronDue, CronStep, InsertOutcome, NewEvent};
+use crate::event::{Broadcast, CanvasId, Name, NewEvent, Timestamp};
+use crate::store::{CronDue, CronStep};
 
 /// A tick found within this time is late rather than missed, however short the passes' period.
 const LATE_LEAST: Duration = Duration::from_secs(60);
@@ -81,9 +81,7 @@ impl Waker {
     /// Broadcasts committed ticks to listeners.
     fn broadcast(&self, events: &[NewEvent]) {
         let Some(broadcasts) = self.notifier.broadcasts() else { return };
-        let emitted =
-            InsertOutcome::New { due_soon: false, link: None, copies: Vec::new(), pulled: Vec::new() };
-        events.iter().filter_map(|event| event.broadcast(&emitted)).for_each(|one| broadcasts.send(one));
+        events.iter().for_each(|event| broadcasts.send(Broadcast::of(event, None)));
     }
 
     /// Like [`Self::tick`], for a cron that was just put or resumed. The change itself is

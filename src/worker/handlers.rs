@@ -14,6 +14,7 @@ use crate::event::{
     CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent,
 };
 use crate::machine::RetryPolicy;
+use crate::store::ClaimedEvent;
 
 /// Default of [`Route::patience`].
 pub(super) const PATIENCE: Duration = Duration::from_secs(24 * 3600);
@@ -57,6 +58,21 @@ pub enum Origin {
 }
 
 impl Execution {
+    pub(super) fn of(event: ClaimedEvent, attempt: u32) -> Self {
+        Self {
+            id: event.claim.id,
+            address: event.address,
+            json: event.value,
+            attempt,
+            enqueued_at: event.enqueued_at,
+            due_at: event.delay_until,
+            claimed_at: event.locked_at,
+            traceparent: event.traceparent,
+            place: event.place,
+            copy_of: event.copy_of,
+        }
+    }
+
     /// The source of the event. Only crons and entities can emit events of the modules `CRON` and
     /// `ANSWER`: every other way to emit refuses these modules. A copy in a queue has the origin of
     /// the event that was copied.

@@ -360,7 +360,7 @@ impl Run<'_> {
             emitted_by: event.traceparent.as_ref(),
         });
         let waited = (event.locked_at - event.enqueued_at).to_std().unwrap_or_default();
-        let mut execution = execution(event, attempt);
+        let mut execution = Execution::of(event, attempt);
         execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
         let started = Instant::now();
         let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
@@ -447,19 +447,4 @@ fn claimed(ready: ReadyEvent) -> Step {
 fn defect(error: &(dyn std::error::Error + 'static)) -> RunEnd {
     tracing::error!(error, "unexpected state transition (bug in wakeq)");
     RunEnd::Answer(Answer::PutBack)
-}
-
-fn execution(event: ClaimedEvent, attempt: u32) -> Execution {
-    Execution {
-        id: event.claim.id,
-        address: event.address,
-        json: event.value,
-        attempt,
-        enqueued_at: event.enqueued_at,
-        due_at: event.delay_until,
-        claimed_at: event.locked_at,
-        traceparent: event.traceparent,
-        place: event.place,
-        copy_of: event.copy_of,
-    }
 }

@@ -8,7 +8,7 @@ use wakeq::database::Retention;
 use wakeq::{Actor, AdminError, CanvasId, EventId, Stop, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 
-use crate::support::{Stage, TIMEOUT, scope};
+use crate::support::{Stage, scope, wait_while};
 
 async fn record(stage: &Stage) -> Vec<AuditEntry> {
     stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
@@ -223,12 +223,7 @@ async fn the_record_is_kept_for_its_time() {
     }
     assert_eq!(Retention::default().audit, Duration::from_secs(90 * 24 * 3600));
     let worker = stage.worker_with(wakeq::Handlers::new(), WorkerConfig::default());
-    let expired = async {
-        while record(&stage).await.len() > 1 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, expired).await.expect("it was not expired");
+    wait_while!(record(&stage).await.len() > 1, "it was not expired");
     assert_eq!(lines(&stage).await, ["pause new done x1"]);
     let keys: Vec<String> =
         sqlx::query_scalar("select key from wakeq.idempotency_keys").fetch_all(&stage.pool).await.unwrap();

@@ -6,7 +6,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, Event, EventId, Handlers, WorkerConfig};
 
 use crate::door::Door;
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, wait_while};
 
 const NOISE: usize = 5_000;
 
@@ -22,12 +22,7 @@ async fn emit(stage: &Stage, number: u128, count: usize) -> Vec<EventId> {
 
 /// Returns once the worker holds all that was published.
 async fn all_held(notifier: &MemoryNotifier) {
-    let held = async {
-        while notifier.pending() > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, held).await.expect("the worker takes all of it");
+    wait_while!(notifier.pending() > 0, "the worker takes all of it");
 }
 
 /// One canvas has flooded the worker: what others emit afterwards starts within a round over the

@@ -8,7 +8,7 @@ use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service};
-use crate::support::{TIMEOUT, is_skipped};
+use crate::support::{TIMEOUT, is_skipped, wait_while};
 
 const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -58,12 +58,10 @@ async fn barrier(service: &Service) -> PgConnection {
 /// Waits until this many statements wait for a lock.
 async fn until_waiting(service: &Service, count: i64) {
     let sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    let waiting = async {
-        while sqlx::query_scalar::<_, i64>(sql).fetch_one(&service.stage.pool).await.unwrap() < count {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, waiting).await.expect("nothing waits");
+    wait_while!(
+        sqlx::query_scalar::<_, i64>(sql).fetch_one(&service.stage.pool).await.unwrap() < count,
+        "nothing waits"
+    );
 }
 
 /// EV2-32 over HTTP: the row has what the request says, and its notification is published once.

@@ -12,7 +12,7 @@ use wakeq_service::http::HttpConfig;
 
 use crate::door::recording;
 use crate::service::{Answer, Service};
-use crate::support::{TIMEOUT, is_skipped};
+use crate::support::{TIMEOUT, is_skipped, wait_while};
 
 const NONE: Value = Value::Null;
 
@@ -219,12 +219,7 @@ async fn a_long_waking_goes_on_after_the_answer() {
     assert_eq!(lifted, json!({"lifted": true, "still": null, "woken": 0, "waking": true}));
     assert_eq!(service.notifier.published().len(), published);
     drop(holder);
-    let woken = async {
-        while service.notifier.published().len() < published + 3 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, woken).await.expect("waking did not go on");
+    wait_while!(service.notifier.published().len() < published + 3, "waking did not go on");
     service.stop().await;
 }
 

@@ -24,6 +24,19 @@ async fn emit(stage: &Stage, key: &IdempotencyKey, count: usize) -> Result<Idemp
     stage.queue.emit_idempotent(key, events(count), answer).await
 }
 
+/// A request with the key `k` that is in progress.
+async fn in_progress(stage: &Stage) -> sqlx::Transaction<'static, sqlx::Postgres> {
+    let mut first = stage.pool.begin().await.unwrap();
+    sqlx::query(
+        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer) values ($1, 'ada', 'k', 'body', '')",
+    )
+    .bind(CanvasId::DEFAULT.0)
+    .execute(&mut *first)
+    .await
+    .unwrap();
+    first
+}
+
 async fn keys(stage: &Stage) -> i64 {
     sqlx::query_scalar("select count(*) from wakeq.idempotency_keys").fetch_one(&stage.pool).await.unwrap()
 }
@@ -88,14 +101,7 @@ async fn a_concurrent_request_gets_in_progress_and_leaves_nothing_behind() {
         return;
     }
     let one = key("ada", "k", "body");
-    let mut first = stage.pool.begin().await.unwrap();
-    sqlx::query(
-        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer) values ($1, 'ada', 'k', 'body', '')",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&mut *first)
-    .await
-    .unwrap();
+    let first = in_progress(&stage).await;
     let second = emit(&stage, &one, 1).await;
     assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
     first.rollback().await.unwrap();
@@ -118,14 +124,7 @@ async fn a_statement_timeout_also_reports_a_request_in_progress() {
     };
     let store = Store::connect(stage.database.url(), fit(config)).await.unwrap();
     let queue = Queue::new(store, notifier, QueueConfig::default());
-    let mut first = stage.pool.begin().await.unwrap();
-    sqlx::query(
-        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer) values ($1, 'ada', 'k', 'body', '')",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&mut *first)
-    .await
-    .unwrap();
+    let first = in_progress(&stage).await;
     let one = key("ada", "k", "body");
     let second = queue.emit_idempotent(&one, events(1), answer).await;
     assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");

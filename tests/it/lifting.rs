@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeq::machine::Outcome;
 use wakeq::{Actor, Handlers, Stop};
 
-use crate::support::{Stage, TIMEOUT, scope};
+use crate::support::{Stage, TIMEOUT, scope, wait_while};
 
 /// A stage with a pause and this many parked events.
 async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::testing::MemoryNotifier>) {
@@ -19,12 +19,7 @@ async fn parked(count: usize) -> (Stage, std::sync::Arc<wakeq::testing::MemoryNo
 }
 
 async fn until_published(notifier: &wakeq::testing::MemoryNotifier, count: usize) {
-    let published = async {
-        while notifier.published().len() < count {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, published).await.expect("waking did not go on");
+    wait_while!(notifier.published().len() < count, "waking did not go on");
 }
 
 /// A caller with little patience learns that waking continues, and it does, without the minute's

@@ -16,7 +16,7 @@ use wakeq::{
     QueueConfig, RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
 };
 
-use crate::support::{Stage, TIMEOUT, is_skipped, quick, scope};
+use crate::support::{Stage, TIMEOUT, is_skipped, quick, scope, wait_while};
 use crate::theatre::{figure, size};
 
 const HANDLER: &str = "index";
@@ -99,12 +99,7 @@ async fn events_of_an_object_run_in_their_order() {
     let mut again = notifier.published();
     again.reverse();
     notifier.publish(&again).await.unwrap();
-    let waiting = async {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, waiting).await.expect("all of them run");
+    wait_while!(stage.rows().await > 0, "all of them run");
     let chains = log.chains();
     assert_eq!(chains.len(), objects as usize);
     chains.values().for_each(|links| assert_chain(links, each as usize));

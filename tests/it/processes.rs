@@ -20,7 +20,7 @@ use wakeq_streams::{
 use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::receiver::Receiver;
-use crate::support::{SECRET_KEY, Stage, TIMEOUT, database, durability, is_skipped, quick};
+use crate::support::{SECRET_KEY, Stage, TIMEOUT, database, durability, is_skipped, quick, wait_while};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
@@ -254,12 +254,7 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
     assert_eq!((again.header("webhook-id"), again.signed_by(&secret)), (id.as_str(), (1, Some(0))));
     assert_eq!(again.header("wakeq-attempt"), "1", "who died did not fail");
     again.answer("200 OK", &[]);
-    let done = async {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, done).await.expect("it did not complete");
+    wait_while!(stage.rows().await > 0, "it did not complete");
     assert_eq!(second.stop().await, Some(0));
 }
 

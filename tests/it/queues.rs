@@ -12,7 +12,7 @@ use wakeq::order::Place;
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route};
 
-use crate::support::{Stage, TIMEOUT, quick};
+use crate::support::{Stage, quick, wait_while};
 
 pub(crate) const QUEUE: &str = "emails";
 
@@ -64,12 +64,7 @@ impl Log {
 }
 
 async fn until_empty(stage: &Stage) {
-    let waiting = async {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, waiting).await.expect("all of them run");
+    wait_while!(stage.rows().await > 0, "all of them run");
 }
 
 /// Events that match a registered queue are copied, and its workers run them, each copy once; an
@@ -250,12 +245,7 @@ async fn consumers_beside_one_another_see_the_same_order() {
         let link = stage.queue.emit(event.on(&object).unwrap()).await.unwrap().link.unwrap();
         expected.entry((of, object)).or_default().push((link.id, value));
     }
-    let others = async {
-        while seen[..2].iter().any(|seen| *seen.lock().unwrap() != expected) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, others).await.expect("nobody waits for the third");
+    wait_while!(seen[..2].iter().any(|seen| *seen.lock().unwrap() != expected), "nobody waits for the third");
     assert!(seen[2].lock().unwrap().is_empty());
     gate.close();
     until_empty(&stage).await;

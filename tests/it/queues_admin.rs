@@ -16,6 +16,14 @@ use wiremock::ResponseTemplate;
 use crate::receiver::{Receiver, answering, to_loopback};
 use crate::support::{RunningWorker, Stage, TIMEOUT, fit, quick};
 
+/// A worker that only sends to targets.
+fn with_targets(stage: &Stage) -> RunningWorker {
+    let (store, notifier) = (stage.store.clone(), stage.notifier.clone());
+    let worker = QueueWorker::new(store, notifier, Handlers::new(), WorkerConfig::default()).unwrap();
+    let targets = Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap());
+    RunningWorker::of(worker.remote_handlers(targets))
+}
+
 fn name() -> Name {
     "email_events".parse().unwrap()
 }
@@ -277,15 +285,7 @@ async fn replacing_a_paused_queue_resumes_it() {
     let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     assert_eq!((put.woken, put.waking), (2, false));
 
-    let worker = QueueWorker::new(
-        stage.store.clone(),
-        stage.notifier.clone(),
-        Handlers::new(),
-        WorkerConfig::default(),
-    );
-    let mut worker = RunningWorker::of(
-        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
-    );
+    let mut worker = with_targets(&stage);
     worker.until_count(2, Outcome::Deferred).await;
     let with_target = NewQueue { target: Some(to(&receiver.url)), ..emails() };
     let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
@@ -321,15 +321,7 @@ async fn a_queues_target_that_is_gone_has_failed() {
     let target = NewTarget { policy, ..to(&gone.uri()) };
     let with_target = NewQueue { target: Some(target), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
-    let worker = QueueWorker::new(
-        stage.store.clone(),
-        stage.notifier.clone(),
-        Handlers::new(),
-        WorkerConfig::default(),
-    );
-    let mut worker = RunningWorker::of(
-        worker.unwrap().remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
-    );
+    let mut worker = with_targets(&stage);
     emit(&stage, canvas(1), 1).await;
     worker.until_count(1, Outcome::Deleted).await;
     assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);

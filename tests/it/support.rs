@@ -1,7 +1,6 @@
 //! Shared by the tests of the whole queue: a database of their own, a notifier, workers that are
 //! stopped at the end.
 
-use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +19,7 @@ use wakeq::{
     StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
+pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
 
 /// Longest wait for anything that must happen.
@@ -187,17 +187,6 @@ pub(crate) fn durability() -> (&'static str, &'static str) {
     const VARIABLE: &str = "WAKEQ_ALLOW_UNSAFE_DURABILITY";
     let inherited = std::env::var(VARIABLE).is_ok_and(|value| value == ALLOWED);
     (VARIABLE, if inherited || TestDatabase::is_embedded() { ALLOWED } else { "0" })
-}
-
-/// Whether a test that needs this can't run: the embedded Postgres has one session, which nothing
-/// else can use while a transaction is open, and which can't be interrupted. Reports it on stderr,
-/// past the capturing of output.
-pub(crate) fn is_skipped(needs: &str) -> bool {
-    if TestDatabase::is_embedded() {
-        let thread = std::thread::current();
-        let _ = writeln!(std::io::stderr(), "SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test"));
-    }
-    TestDatabase::is_embedded()
 }
 
 /// A worker in this process.

@@ -4,7 +4,7 @@ use wakeq::CanvasId;
 use wakeq::machine::Outcome;
 
 use crate::receiver::Receiver;
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, wait_while};
 use crate::targets_share::{put, worker};
 
 /// It is registered after the look for it and before the event is deferred: the event is due at
@@ -20,12 +20,10 @@ async fn a_target_registered_after_its_lookup_is_not_missed() {
     hold.execute(&mut *held).await.unwrap();
     let mut running = worker(&stage, Default::default(), None);
     let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    let deferring = async {
-        while sqlx::query_scalar::<_, i64>(waiting).fetch_one(&stage.pool).await.unwrap() == 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, deferring).await.expect("nothing is put off");
+    wait_while!(
+        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&stage.pool).await.unwrap() == 0,
+        "nothing is put off"
+    );
     put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
     held.rollback().await.unwrap();
     running.until(id, Outcome::Deferred).await;

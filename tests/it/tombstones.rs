@@ -14,7 +14,7 @@ use wakeq::{
 };
 
 use crate::children::{Durations, Role, WORK_ONCE, Work};
-use crate::support::{Stage, TIMEOUT, scope};
+use crate::support::{Stage, TIMEOUT, scope, wait_while};
 use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -93,12 +93,7 @@ impl Stage {
     async fn run(&self, handlers: Handlers, left: i64) {
         let worker = self.worker(handlers);
         self.admin.wake(true).await.unwrap();
-        let ended = async {
-            while self.rows().await > left {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, ended).await.expect("they end");
+        wait_while!(self.rows().await > left, "they end");
         worker.stop().await;
     }
 
@@ -194,12 +189,7 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     let lane = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().remove(0).lane;
     assert!(stage.admin.skip(&lane, &ada()).await.unwrap());
-    let ended = async {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, ended).await.expect("it goes on");
+    wait_while!(stage.rows().await > 0, "it goes on");
     assert_eq!(consumer.log()[3..], ["dead", "consumed"]);
     worker.stop().await;
 }

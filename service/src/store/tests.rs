@@ -1,13 +1,12 @@
 //! Tests of the statements on a real Postgres, each with a database of its own.
 
-use std::io::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor, PgPool};
 use wakeq::{Store, StoreConfig};
-use wakeq_services::TestDatabase;
+use wakeq_services::{TestDatabase, is_skipped};
 
 use super::ServiceStore;
 
@@ -54,8 +53,7 @@ impl Table {
 /// The doctor can say which sessions hold what claims and appends need.
 #[tokio::test]
 async fn holders_of_locks_are_named() {
-    if TestDatabase::is_embedded() {
-        let _ = writeln!(std::io::stderr(), "SKIPPED holders_of_locks_are_named: needs several sessions");
+    if is_skipped("several sessions") {
         return;
     }
     let table = Table::new().await;

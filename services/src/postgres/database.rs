@@ -100,6 +100,17 @@ impl TestDatabase {
     }
 }
 
+/// Whether a test that needs this can't run: the embedded Postgres has one session, which nothing
+/// else can use while a transaction is open, and which can't be interrupted. Reports it on stderr,
+/// past the capturing of output.
+pub fn is_skipped(needs: &str) -> bool {
+    if TestDatabase::is_embedded() {
+        let thread = std::thread::current();
+        say(&format!("SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test")));
+    }
+    TestDatabase::is_embedded()
+}
+
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         if let Some(server) = SERVER.get() {

@@ -19,7 +19,7 @@ use crate::choice::{ChosenService, PostgresChoice, Requested, env_value};
 use crate::containers::Container;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
-pub use database::{DatabaseError, TestDatabase};
+pub use database::{DatabaseError, TestDatabase, is_skipped};
 pub use embedded::EmbeddedPostgres;
 pub use error::PostgresError;
 pub use installed::installed_postgres;

@@ -4,8 +4,8 @@ use serde_json::json;
 use sqlx::postgres::PgConnection;
 
 use super::append::{LogBatch, append_batch};
-use crate::event::{NewLogEvent, Place, StreamAppend, StreamId};
-use crate::store::{InsertOutcome, NewEvent};
+use crate::event::{NewEvent, NewLogEvent, StreamAppend, StreamId};
+use crate::store::InsertOutcome;
 
 /// Most events in one statement.
 const PAGE: usize = 1_000;
@@ -58,8 +58,7 @@ fn logged<'a>((event, inserted): (&'a NewEvent, &InsertOutcome)) -> Option<(&'a 
         "modifier": event.address.modifier.as_str(),
         "traceparent": event.traceparent.as_str(),
     });
-    let place = event.object.clone().zip(*link).map(|(object, link)| Place { object, link });
-    let (id, name) = (event.id, event.address.scope.name.clone());
+    let (id, name, place) = (event.id, event.address.scope.name.clone(), event.place(*link));
     Some((
         stream,
         NewLogEvent { id, name, payload: event.value.clone(), metadata: metadata.to_string(), place },

@@ -1,6 +1,6 @@
 //! The dead events, and single values.
 
-use super::{Dead, Row, Tables, notification};
+use super::{Dead, Row, Tables};
 use crate::event::{CanvasId, EventId, Timestamp};
 use crate::store::control::BULK_PAGE;
 use crate::store::dead_events::RedriveOutcome;
@@ -22,7 +22,7 @@ impl Tables {
     /// The dead events that match a filter, oldest first.
     fn meant(&self, filter: &DeadFilter) -> Vec<(Timestamp, EventId)> {
         let meant = self.dead.iter().filter(|(id, dead)| {
-            let scope = &dead.row.address.scope;
+            let scope = &dead.row.address().scope;
             scope.canvas == filter.canvas
                 && filter
                     .scope
@@ -42,7 +42,7 @@ impl Tables {
         canvas: CanvasId,
         id: EventId,
     ) -> Result<Option<DeadEvent>, StoreError> {
-        let dead = self.dead.get(&id).filter(|dead| dead.row.address.scope.canvas == canvas);
+        let dead = self.dead.get(&id).filter(|dead| dead.row.address().scope.canvas == canvas);
         Ok(dead.map(|dead| self.shown(id, dead)))
     }
 
@@ -82,7 +82,7 @@ impl Tables {
                 place,
                 ..row
             };
-            back.push(notification(*id, &row));
+            back.push(row.notification());
             self.events.insert(*id, row);
         }
         Ok(RedriveOutcome { back, looked: page.len() as u64 })
@@ -104,7 +104,7 @@ impl Tables {
     ) -> Result<Option<EventId>, StoreError> {
         let knows = |id: &EventId| {
             let row = self.events.get(id).or_else(|| self.dead.get(id).map(|dead| &dead.row));
-            row.is_some_and(|row| row.address.scope.canvas == canvas)
+            row.is_some_and(|row| row.address().scope.canvas == canvas)
                 || self.chosen.get(id).is_some_and(|chosen| chosen.canvas == canvas)
         };
         Ok(meant.into_iter().find(knows))
@@ -116,24 +116,10 @@ impl Tables {
         id: EventId,
     ) -> Result<Option<String>, StoreError> {
         let row = self.events.get(&id).or_else(|| self.dead.get(&id).map(|dead| &dead.row));
-        Ok(row.filter(|row| row.address.scope.canvas == canvas).map(|row| row.value.clone()))
+        Ok(row.filter(|row| row.address().scope.canvas == canvas).map(|row| row.event.value.clone()))
     }
 
     fn shown(&self, id: EventId, dead: &Dead) -> DeadEvent {
-        let Dead { row, cause, died_at } = dead;
-        DeadEvent {
-            id,
-            address: row.address.clone(),
-            cause: (*cause).into(),
-            retries: row.retries,
-            losses: row.losses,
-            last_error: row.last_error.clone(),
-            enqueued_at: row.enqueued_at,
-            died_at: *died_at,
-            traceparent: row.traceparent.as_ref().map(ToString::to_string),
-            place: row.place.clone(),
-            copy_of: None,
-            halts: self.halted.values().any(|halted| halted.event == id),
-        }
+        dead.shown(self.halted.values().any(|halted| halted.event == id))
     }
 }

@@ -1,8 +1,8 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
-use crate::event::{Due, Place, Timestamp};
-use crate::store::{IdempotencyOutcome, InsertOutcome, NewEvent, NewKey, NewState, StoreError, chores};
+use crate::event::{Due, NewEvent, Timestamp};
+use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState, StoreError, chores};
 
 impl Tables {
     pub(in crate::store) fn insert<'a>(
@@ -20,19 +20,13 @@ impl Tables {
     fn insert_row(&mut self, event: &NewEvent) -> InsertOutcome {
         // There are no queues in memory.
         if event.only_queues {
-            return InsertOutcome::New {
-                due_soon: false,
-                link: None,
-                copies: Vec::new(),
-                pulled: Vec::new(),
-            };
+            return InsertOutcome::new(false);
         }
         let delay_until = self.due(event);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
         let row = Row {
-            address: event.address.clone(),
-            value: event.value.clone(),
-            traceparent: Some(event.traceparent.clone()),
+            event: event.clone(),
+            place: event.place(link),
             enqueued_at: self.now,
             delay_until,
             notify_at: Some(self.wake_at(delay_until, self.timing.grace)),
@@ -43,7 +37,6 @@ impl Tables {
             losses: 0,
             retries: 0,
             last_error: None,
-            place: event.object.clone().zip(link).map(|(object, link)| Place { object, link }),
         };
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);

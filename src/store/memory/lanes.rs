@@ -1,8 +1,8 @@
 //! Objects, their chains, and the lanes of which only the first event may run.
 
-use super::{Row, Tables, notification};
-use crate::event::{CanvasId, EventId, Lane, Link, Name, Notification, ObjectKey, Place, Turn};
-use crate::store::{HaltedLane, InHand, InsertOutcome, NewEvent, NewState, Object, StoreError, Tombstone};
+use super::{Row, Tables};
+use crate::event::{CanvasId, EventId, Lane, Link, Name, NewEvent, Notification, ObjectKey, Place, Turn};
+use crate::store::{HaltedLane, InHand, InsertOutcome, NewState, Object, StoreError, Tombstone};
 
 impl Tables {
     pub(in crate::store) fn insert_on(
@@ -74,7 +74,7 @@ impl Tables {
     pub(super) fn add_tombstone(&mut self, row: &Row, cause: &str) {
         let Some(Place { object, link }) = row.place.clone() else { return };
         let tombstone = Tombstone { link, cause: cause.to_owned(), left_at: self.now };
-        self.tombstones.insert((row.address.scope.canvas, object, link.id), tombstone);
+        self.tombstones.insert((row.address().scope.canvas, object, link.id), tombstone);
     }
 
     /// There are no queues in memory.
@@ -116,9 +116,9 @@ impl Tables {
     }
 
     fn runnable_first(&self, lane: &Lane) -> Option<Notification> {
-        let (id, row) = self.first_in(lane)?;
+        let (_, row) = self.first_in(lane)?;
         let may = self.is_free(row) && self.is_due_soon(row) && !self.halted.contains_key(lane);
-        may.then(|| notification(id, row))
+        may.then(|| row.notification())
     }
 
     pub(in crate::store) fn arm_firsts(&mut self, lanes: &[Lane]) -> Result<Vec<Notification>, StoreError> {
@@ -127,8 +127,8 @@ impl Tables {
             self.arm_first_of(&first);
         }
         let wanted = lanes.iter().filter_map(|lane| {
-            let (id, row) = self.first_in(lane)?;
-            (self.is_free(row) && self.is_due_soon(row)).then(|| notification(id, row))
+            let (_, row) = self.first_in(lane)?;
+            (self.is_free(row) && self.is_due_soon(row)).then(|| row.notification())
         });
         Ok(wanted.collect())
     }
@@ -181,5 +181,5 @@ impl Tables {
 /// The lane of a row, if it is on an object.
 pub(super) fn lane_of(row: &Row) -> Option<Lane> {
     let place = row.place.as_ref()?;
-    Some(Lane { scope: row.address.scope.clone(), object: place.object.clone(), queue: None })
+    Some(Lane { scope: row.address().scope.clone(), object: place.object.clone(), queue: None })
 }

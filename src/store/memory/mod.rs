@@ -8,6 +8,7 @@
 mod dead;
 mod inserts;
 mod lanes;
+mod row;
 mod rules;
 mod runs;
 mod targets;
@@ -17,11 +18,11 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::{HaltedLane, NewEvent, Object, Rule, Store, StoreError, Tombstone};
+use super::{HaltedLane, Object, Rule, Store, StoreError, Tombstone};
 use crate::event::{
-    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, Name, Notification, ObjectKey, Place, RuleKind,
-    Timestamp, Timing, Traceparent,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Lane, NewEvent, ObjectKey, RuleKind, Timestamp, Timing,
 };
+use row::Row;
 
 /// How many of the most recently emitted events are remembered.
 const EMITTED_MAX: usize = 100_000;
@@ -56,24 +57,6 @@ pub(super) struct Tables {
     halted: BTreeMap<Lane, HaltedLane>,
     tombstones: BTreeMap<(CanvasId, ObjectKey, i64), Tombstone>,
     next_pass_at: Timestamp,
-}
-
-#[derive(Clone, Debug)]
-struct Row {
-    address: HandlerAddress,
-    value: String,
-    traceparent: Option<Traceparent>,
-    enqueued_at: Timestamp,
-    delay_until: Timestamp,
-    notify_at: Option<Timestamp>,
-    locked_at: Option<Timestamp>,
-    worker: Option<Name>,
-    probes: i32,
-    claims: i32,
-    losses: i32,
-    retries: i32,
-    last_error: Option<String>,
-    place: Option<Place>,
 }
 
 #[derive(Clone, Debug)]
@@ -226,8 +209,4 @@ impl Tables {
         self.jobs.insert(self.last_job, Job { scope, lifted, created_at: self.now });
         self.last_job
     }
-}
-
-fn notification(id: EventId, row: &Row) -> Notification {
-    Notification { id, canvas: row.address.scope.canvas }
 }

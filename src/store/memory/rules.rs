@@ -72,7 +72,7 @@ impl Tables {
 
     /// The outcome of a command, by whether the canvas has the event, and whether it is running.
     fn command_outcome(&self, canvas: CanvasId, id: EventId) -> CommandOutcome {
-        match self.events.get(&id).filter(|row| row.address.scope.canvas == canvas) {
+        match self.events.get(&id).filter(|row| row.address().scope.canvas == canvas) {
             Some(row) => CommandOutcome::of(self.is_free(row), true),
             None => CommandOutcome::Missing,
         }
@@ -112,7 +112,7 @@ impl Tables {
     /// before.
     fn free_of(&self, scope: &HandlerScope, before: Timestamp, limit: u64) -> Vec<EventId> {
         let meant =
-            self.events.iter().filter(|(_, row)| row.address.scope == *scope && row.enqueued_at <= before);
+            self.events.iter().filter(|(_, row)| row.address().scope == *scope && row.enqueued_at <= before);
         let free = meant.filter(|(_, row)| self.is_free(row));
         free.map(|(id, _)| *id).take(usize::try_from(limit).unwrap_or(usize::MAX)).collect()
     }

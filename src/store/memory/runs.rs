@@ -12,28 +12,14 @@ impl Tables {
     }
 
     fn loaded(&self, row: &Row) -> LoadedEvent {
-        LoadedEvent {
-            address: row.address.clone(),
-            schedule: Schedule {
-                delay_until: row.delay_until,
-                locked_at: row.locked_at,
-                rule: self.rule_on(&row.address.scope),
-                turn: self.turn(row),
-                now: self.now,
-            },
-            enqueued_at: row.enqueued_at,
-            notify_at: row.notify_at,
-            retries: row.retries,
-            claims: row.claims,
-            losses: row.losses,
-            last_error: row.last_error.clone(),
-            traceparent: row.traceparent.as_ref().map(ToString::to_string),
-            worker: row.worker.clone().filter(|_| !self.is_free(row)),
-            place: row.place.clone(),
-            copy_of: None,
-            pulled: false,
-            value_bytes: bytes(row),
-        }
+        let schedule = Schedule {
+            delay_until: row.delay_until,
+            locked_at: row.locked_at,
+            rule: self.rule_on(&row.address().scope),
+            turn: self.turn(row),
+            now: self.now,
+        };
+        row.loaded(schedule, !self.is_free(row))
     }
 
     pub(in crate::store) fn claim(
@@ -52,14 +38,14 @@ impl Tables {
         worker: Option<&Name>,
     ) -> Option<ClaimedEvent> {
         let Notification { id, canvas } = notification;
-        let row = self.events.get(&id).filter(|row| row.address.scope.canvas == canvas)?;
+        let row = self.events.get(&id).filter(|row| row.address().scope.canvas == canvas)?;
         let losses = row.losses + i32::from(row.locked_at.is_some());
         let may = row.delay_until <= self.now
             && self.is_free(row)
             && losses < limits.losses_below
-            && bytes(row) <= limits.value_max
-            && knows(limits, &row.address)
-            && self.rule_on(&row.address.scope).is_none()
+            && row.value_bytes() <= limits.value_max
+            && knows(limits, row.address())
+            && self.rule_on(&row.address().scope).is_none()
             && self.turn(row) == Turn::First;
         if !may {
             return None;
@@ -71,21 +57,7 @@ impl Tables {
         row.worker = worker.cloned();
         row.claims += 1;
         row.losses = losses;
-        Some(ClaimedEvent {
-            claim: Claim { id, claims: row.claims },
-            address: row.address.clone(),
-            value: row.value.clone(),
-            retries: row.retries,
-            losses,
-            took_over,
-            delay_until: row.delay_until,
-            enqueued_at: row.enqueued_at,
-            locked_at: now,
-            traceparent: row.traceparent.clone(),
-            place: row.place.clone(),
-            copy_of: None,
-            is_limited: false,
-        })
+        Some(row.claimed(took_over, now))
     }
 
     /// The row that a claim stands on: the fence of every write by a worker.
@@ -163,7 +135,7 @@ impl Tables {
     }
 
     fn park_one(&mut self, id: EventId) -> Option<()> {
-        self.rule_on(&self.events.get(&id)?.address.scope)?;
+        self.rule_on(&self.events.get(&id)?.address().scope)?;
         self.events.get_mut(&id)?.notify_at = None;
         Some(())
     }
@@ -172,7 +144,7 @@ impl Tables {
         let now = self.now;
         for id in ids {
             let waits = self.events.get(id).filter(|row| row.delay_until <= now && self.is_free(row));
-            let Some((address, probes)) = waits.map(|row| (row.address.clone(), row.probes)) else {
+            let Some((address, probes)) = waits.map(|row| (row.address().clone(), row.probes)) else {
                 continue;
             };
             let later = now + self.timing.defer_for(probes.unsigned_abs());
@@ -206,10 +178,6 @@ impl Tables {
         }
         Ok(jobs)
     }
-}
-
-fn bytes(row: &Row) -> i32 {
-    i32::try_from(row.value.len()).unwrap_or(i32::MAX)
 }
 
 /// Whether a worker with these handlers has the handler of this address.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Row, Tables, notification};
+use super::{Row, Tables};
 use crate::event::{EventId, Notification, RuleKind, Timestamp};
 use crate::store::StoreError;
 use crate::store::chores::MinuteOutcome;
@@ -42,7 +42,7 @@ impl Tables {
             let moved = self.moved(row);
             recovered += usize::from(moved.counts);
             if moved.publish {
-                notifications.push(notification(id, row));
+                notifications.push(row.notification());
             }
             if let Some(row) = self.events.get_mut(&id) {
                 row.notify_at = Some(moved.notify_at);
@@ -160,7 +160,7 @@ impl Tables {
                 later && row.delay_until <= self.now && self.is_free(row)
             };
             let waits = |row: &Row| if job.lifted { row.notify_at.is_none() } else { deferred(row) };
-            let woken = self.events.iter().filter(|(_, row)| row.address.scope == job.scope && waits(row));
+            let woken = self.events.iter().filter(|(_, row)| row.address().scope == job.scope && waits(row));
             let woken: Vec<(EventId, Timestamp)> =
                 woken.map(|(id, row)| (*id, self.wake_at(row.delay_until, self.timing.grace))).collect();
             for (id, notify_at) in woken {
@@ -168,7 +168,7 @@ impl Tables {
                 (row.notify_at, row.probes) = (Some(notify_at), 0);
                 let row = row.clone();
                 if self.is_due_soon(&row) {
-                    notifications.push(notification(id, &row));
+                    notifications.push(row.notification());
                 }
             }
         }

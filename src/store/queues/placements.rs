@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use super::QueueRegistry;
-use crate::event::{EventId, Link};
-use crate::store::insert::{InsertOutcome, NewEvent};
+use crate::event::{EventId, NewEvent};
+use crate::store::InsertOutcome;
+use crate::store::rows::InsertedRows;
 
 /// The rows of each event, as columns for `unnest`: their ids and, at the same positions, the
 /// queues of those that are copies, each as the text of an array. So nothing has to be joined, and
@@ -26,10 +27,7 @@ struct QueueCopy {
 
 impl Placements {
     /// The rows of these events. Copies get new ids each time.
-    pub(in crate::store) fn of<'a>(
-        events: impl Iterator<Item = &'a NewEvent>,
-        registered: &QueueRegistry,
-    ) -> Self {
+    pub(in crate::store) fn of(events: &[&NewEvent], registered: &QueueRegistry) -> Self {
         let mut rows = Self::default();
         for event in events {
             let (mut ids, mut queues) = (String::from("{"), String::from("{"));
@@ -55,16 +53,16 @@ impl Placements {
         rows
     }
 
-    /// The outcome of the event at this position, from 1; with its link, if it is on an object.
-    pub(in crate::store) fn inserted(
-        &self,
-        position: i64,
-        due_soon: bool,
-        link: Option<Link>,
-    ) -> InsertOutcome {
-        let at = usize::try_from(position - 1).unwrap_or(usize::MAX);
-        let copies = self.copies.get(at).map(Vec::as_slice).unwrap_or_default();
-        let pulled = copies.iter().filter(|copy| copy.pulled).map(|copy| copy.id).collect();
-        InsertOutcome::New { due_soon, link, copies: copies.iter().map(|copy| copy.id).collect(), pulled }
+    /// The outcomes of so many events, after the answers to their insert.
+    pub(in crate::store) fn outcomes(&self, events: usize, inserted: &InsertedRows) -> Vec<InsertOutcome> {
+        let outcome = |(at, position): (usize, i64)| {
+            let Some((due_soon, link)) = inserted.get(&position).copied() else {
+                return InsertOutcome::Known;
+            };
+            let copies = self.copies.get(at).map(Vec::as_slice).unwrap_or_default();
+            let pulled = copies.iter().filter(|copy| copy.pulled).map(|copy| copy.id).collect();
+            InsertOutcome::New { due_soon, link, copies: copies.iter().map(|copy| copy.id).collect(), pulled }
+        };
+        (0..events).zip(1..).map(outcome).collect()
     }
 }

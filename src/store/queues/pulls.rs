@@ -9,11 +9,10 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::admin::milliseconds;
-use super::turns::Row;
 use crate::event::{
     CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
 };
-use crate::store::claims::ClaimedEvent;
+use crate::store::claims::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::load::address;
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
@@ -65,14 +64,9 @@ impl Store {
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
         let mut session = self.session().await?;
-        let query = sqlx::query!(
-            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
-                      retries as "retries!", delay_until as "delay_until!",
-                      enqueued_at as "enqueued_at!", locked_at as "locked_at!", claims as "claims!",
-                      losses as "losses!", took_over as "took_over!", traceparent, object, seq, prev, origin,
-                      is_limited as "is_limited!", token as "token!", locked_at + $4 as "until!"
-                 from wakeq.pull_turns($1, $2, $3, $4, $5, $6)"#,
+        let query = claimed_rows!(
+            r#"origin, is_limited as "is_limited!", token"#,
+            "wakeq.pull_turns($1, $2, $3, $4, $5, $6)",
             queue.as_str(),
             i32::try_from(most).unwrap_or(i32::MAX),
             interval(held_for),
@@ -82,34 +76,10 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("lease copies of a queue", rows)?;
-        let (mut events, mut left, mut leases) = (Vec::new(), Vec::new(), HashMap::new());
-        for row in rows {
-            let Ok(token) = row.token.parse::<LeaseToken>() else { continue };
-            leases.insert(EventId(row.id), (token, row.until));
-            let event = Row {
-                id: row.id,
-                canvas_id: row.canvas_id,
-                module: row.module,
-                name: row.name,
-                modifier: row.modifier,
-                value: row.value,
-                retries: row.retries,
-                delay_until: row.delay_until,
-                enqueued_at: row.enqueued_at,
-                locked_at: row.locked_at,
-                claims: row.claims,
-                losses: row.losses,
-                took_over: row.took_over,
-                traceparent: row.traceparent,
-                object: row.object,
-                seq: row.seq,
-                prev: row.prev,
-                origin: row.origin,
-                is_limited: row.is_limited,
-            };
-            left.extend(event.value.is_none().then(|| event.claim()));
-            events.extend(event.into_event(queue));
-        }
+        let token =
+            |row: &ClaimedRow| Some((EventId(row.id), row.token.as_ref()?.parse::<LeaseToken>().ok()?));
+        let mut tokens: HashMap<_, _> = rows.iter().filter_map(token).collect();
+        let (mut events, left) = ClaimedRow::into_events(rows, Some(queue));
         if let Some(error) = self.add_values(queue, &mut events, &left).await {
             if events.is_empty() {
                 return Err(error);
@@ -118,8 +88,8 @@ impl Store {
             tracing::warn!(error, %queue, copies = left.len(), "the values of copies could not be read: they are leased again");
         }
         let leased = events.into_iter().filter_map(|event| {
-            let (token, until) = leases.remove(&event.claim.id)?;
-            Some(LeasedRow { event, token, until })
+            let token = tokens.remove(&event.claim.id)?;
+            Some(LeasedRow { until: event.locked_at + lease, event, token })
         });
         Ok(leased.collect())
     }

@@ -4,9 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use crate::event::{CanvasId, Claim, CopyOf, EventId, Name, Notification, Place, Timestamp};
-use crate::store::claims::ClaimedEvent;
-use crate::store::load::address;
+use crate::event::{CanvasId, Claim, EventId, Name, Notification};
+use crate::store::claims::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 
@@ -26,29 +25,6 @@ pub(crate) struct TurnRequest {
 
 /// The outcome of a turn.
 pub(crate) type TurnOutcome = Result<Option<ClaimedEvent>, StoreError>;
-
-pub(super) struct Row {
-    pub(super) id: Uuid,
-    pub(super) canvas_id: Uuid,
-    pub(super) module: String,
-    pub(super) name: String,
-    pub(super) modifier: String,
-    /// `None`: it is too long for the answer.
-    pub(super) value: Option<String>,
-    pub(super) retries: i32,
-    pub(super) delay_until: Timestamp,
-    pub(super) enqueued_at: Timestamp,
-    pub(super) locked_at: Timestamp,
-    pub(super) claims: i32,
-    pub(super) losses: i32,
-    pub(super) took_over: bool,
-    pub(super) traceparent: Option<String>,
-    pub object: Option<String>,
-    pub(super) seq: Option<i64>,
-    pub(super) prev: Option<i64>,
-    pub(super) origin: Option<Uuid>,
-    pub(super) is_limited: bool,
-}
 
 impl Store {
     /// Takes a turn for each asker: the event that it claims, which need not be the one that asks;
@@ -92,8 +68,7 @@ impl Store {
             Ok(rows) => rows,
             Err(error) => return ClaimedTurns { events: Vec::new(), trouble: Some(error) },
         };
-        let left: Vec<Claim> = rows.iter().filter(|row| row.value.is_none()).map(Row::claim).collect();
-        let mut events = rows.into_iter().filter_map(|row| row.into_event(queue)).collect();
+        let (mut events, left) = ClaimedRow::into_events(rows, Some(queue));
         let trouble = self.add_values(queue, &mut events, &left).await;
         ClaimedTurns { events, trouble }
     }
@@ -117,17 +92,12 @@ impl Store {
         asked: &[EventId],
         alone: bool,
         (losses_below, value_max): (i32, i32),
-    ) -> Result<Vec<Row>, StoreError> {
+    ) -> Result<Vec<ClaimedRow>, StoreError> {
         let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
         let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            Row,
-            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
-                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
-                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
-                      traceparent, object, seq, prev, origin, is_limited as "is_limited!"
-                 from wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)"#,
+        let query = claimed_rows!(
+            r#"origin, is_limited as "is_limited!", null::text as token"#,
+            "wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)",
             queue.as_str(),
             &ids,
             i32::try_from(ids.len()).unwrap_or(i32::MAX),
@@ -271,29 +241,5 @@ impl ClaimedTurns {
             (None, Some(trouble)) => Err(trouble.clone()),
             (event, _) => Ok(event),
         }
-    }
-}
-
-impl Row {
-    pub(super) fn claim(&self) -> Claim {
-        Claim { id: EventId(self.id), claims: self.claims }
-    }
-
-    pub(super) fn into_event(self, queue: &Name) -> Option<ClaimedEvent> {
-        Some(ClaimedEvent {
-            claim: self.claim(),
-            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            value: self.value.unwrap_or_default(),
-            retries: self.retries,
-            losses: self.losses,
-            took_over: self.took_over,
-            delay_until: self.delay_until,
-            enqueued_at: self.enqueued_at,
-            locked_at: self.locked_at,
-            traceparent: self.traceparent.and_then(|text| text.parse().ok()),
-            place: Place::of(self.object.as_deref(), self.seq, self.prev),
-            copy_of: Some(CopyOf { queue: queue.clone(), origin: EventId(self.origin?) }),
-            is_limited: self.is_limited,
-        })
     }
 }

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use sqlx::postgres::PgConnection;
 use tokio::time::Instant;
 
-use super::{NewEvent, Store, StoreError};
-use crate::event::{CanvasId, ObjectKey, Quota, QuotaExceeded, StreamId};
+use super::{Store, StoreError};
+use crate::event::{CanvasId, NewEvent, ObjectKey, Quota, QuotaExceeded, StreamId};
 use headroom::{Headroom, Measurement, Pair, Verdict};
 pub use limits::QuotaUse;
 pub use measure::default_quota;

@@ -6,8 +6,8 @@ use uuid::Uuid;
 
 use super::queues::{canvas, complete, email, emails, register, take};
 use super::{Table, tester};
-use crate::event::{CanvasId, Cause, EventId, ObjectKey, Turn};
-use crate::store::{DeadFilter, FacetSettings, InsertOutcome, NewEvent, Retention};
+use crate::event::{CanvasId, Cause, EventId, NewEvent, ObjectKey, Turn};
+use crate::store::{DeadFilter, FacetSettings, InsertOutcome, Retention};
 
 /// A redriven copy is seen only by its queue: other consumers of the object's chain miss nothing,
 /// and those of the queue process it after what was there before.

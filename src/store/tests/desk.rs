@@ -7,9 +7,9 @@ use uuid::Uuid;
 
 use super::queues::{EMAILS, canvas, emails, event, events, queue};
 use super::{Table, tester};
-use crate::event::{CanvasId, EventId, HandlerScope, Lane, Notification, RuleKind, Turn};
+use crate::event::{CanvasId, EventId, HandlerScope, Lane, NewEvent, Notification, RuleKind, Turn};
 use crate::store::claims::ClaimedEvent;
-use crate::store::{DeadFilter, FacetSettings, InsertOutcome, LoadedEvent, NewEvent, TurnRequest};
+use crate::store::{DeadFilter, FacetSettings, InsertOutcome, LoadedEvent, TurnRequest};
 
 pub(super) const OPENED: &str = "opened";
 pub(super) const CLOSED: &str = "closed";

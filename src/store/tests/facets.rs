@@ -13,8 +13,8 @@ use uuid::Uuid;
 use super::desk::{CLOSED, Desk, Holder, OPENED, Run, scope};
 use super::queues::{canvas, event};
 use super::tester;
-use crate::event::{CanvasId, Cause, Due, EventId, Lane, Notification};
-use crate::store::{CommandOutcome, NewEvent, Retry};
+use crate::event::{CanvasId, Cause, Due, EventId, Lane, NewEvent, Notification};
+use crate::store::{CommandOutcome, Retry};
 
 const OBJECT: &str = "mail:1";
 /// Later than most of what may happen next, and before the next pass of the probe.

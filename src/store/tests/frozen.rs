@@ -116,6 +116,11 @@ async fn carry(client: TcpStream, server: TcpStream, last: [u8; 16]) {
     tokio::join!(back, forth);
 }
 
+/// One connection, whose statements may take long.
+fn patient() -> StoreConfig {
+    StoreConfig { statement_timeout: Duration::from_secs(60), max_connections: 1, ..StoreConfig::default() }
+}
+
 /// A claim does not keep its locks until its answer is read: the largest batch of large values is
 /// committed although nothing reads it, and rules and other claims proceed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,13 +133,8 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     let ids = table.add(250).await;
     let others = table.add_for(1, "known").await;
     table.run("update wakeq.events_v2 set value = to_json(repeat('x', 250000))::text").await;
-    let patient = StoreConfig {
-        statement_timeout: Duration::from_secs(60),
-        max_connections: 1,
-        ..StoreConfig::default()
-    };
     let url = that_stops_reading(table.database.url(), ids[0].0.into_bytes()).await;
-    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    let frozen = Store::connect(&url, fit(patient())).await.unwrap();
     // From then on its connection has the statement prepared.
     assert_eq!(
         frozen.claim(&told(&first), &limits()).await.unwrap()[0].as_ref().unwrap().value.len(),
@@ -142,12 +142,10 @@ async fn an_answer_that_nobody_reads_keeps_no_locks() {
     );
     let all = told(&ids);
     let freezing = tokio::spawn(async move { frozen.claim(&all, &limits()).await.map(drop) });
-    let committed = async {
-        while !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), committed).await.expect("the claim holds its locks");
+    wakeq_services::wait_while!(
+        !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await,
+        "the claim holds its locks"
+    );
     let other = super::HandlerScope { name: "other".parse().unwrap(), ..scope() };
     table.store.add_rule(RuleKind::Pause, &other, None, None, &tester()).await.unwrap();
     assert!(table.store.claim(&told(&others), &limits()).await.unwrap()[0].is_some());
@@ -165,13 +163,8 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     let first = emit_emails(&table.store, canvas(1), 1).await;
     let copies = emit_emails(&table.store, canvas(1), 250).await;
     table.run("update wakeq.events_v2 set value = to_json(repeat('x', 250000))::text").await;
-    let patient = StoreConfig {
-        statement_timeout: Duration::from_secs(60),
-        max_connections: 1,
-        ..StoreConfig::default()
-    };
     let url = that_stops_reading(table.database.url(), copies[0].0.into_bytes()).await;
-    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    let frozen = Store::connect(&url, fit(patient())).await.unwrap();
     let turns = |asks: &[EventId]| -> Vec<TurnRequest> {
         asks.iter().map(|id| TurnRequest { queue: queue(EMAILS), asks: *id }).collect()
     };
@@ -179,12 +172,10 @@ async fn an_answer_to_turns_that_nobody_reads_keeps_no_locks() {
     assert_eq!(events(frozen.take_turns(&turns(&first), 2, i32::MAX).await)[0].value.len(), 250_002);
     let all = turns(&copies);
     let freezing = tokio::spawn(async move { frozen.take_turns(&all, 2, i32::MAX).await.len() });
-    let committed = async {
-        while !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), committed).await.expect("the turns hold their locks");
+    wakeq_services::wait_while!(
+        !table.holds("select count(*) = 251 from wakeq.events_v2 where locked_at is not null").await,
+        "the turns hold their locks"
+    );
     let others = emit_emails(&table.store, canvas(2), 1).await;
     assert_eq!(take(&table.store, 5).await[0].claim.id, others[0]);
     freezing.abort();
@@ -202,26 +193,19 @@ async fn an_answer_to_a_lease_that_nobody_reads_keeps_no_locks() {
     table.run("update wakeq.queues set pulled = true, in_flight_max = 1000").await;
     emit_emails(&table.store, canvas(1), 250).await;
     table.run("update wakeq.events_v2 set value = to_json(repeat('x', 250000))::text").await;
-    let patient = StoreConfig {
-        statement_timeout: Duration::from_secs(60),
-        max_connections: 1,
-        ..StoreConfig::default()
-    };
     // An interval as Postgres reads it: microseconds, days, months.
     let mut last = [0; 16];
     last[..8].copy_from_slice(&61_234_567_u64.to_be_bytes());
     let url = that_stops_reading(table.database.url(), last).await;
-    let frozen = Store::connect(&url, fit(patient)).await.unwrap();
+    let frozen = Store::connect(&url, fit(patient())).await.unwrap();
     let freezing = tokio::spawn(async move {
         let held_for = Duration::from_micros(61_234_567);
         frozen.lease_copies(&queue(EMAILS), 250, held_for, i64::MAX).await.map(drop)
     });
-    let leased = async {
-        while !table.holds("select count(*) = 250 from wakeq.events_v2 where locked_at is not null").await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(20 * SECOND, leased).await.expect("the lease holds its locks");
+    wakeq_services::wait_while!(
+        !table.holds("select count(*) = 250 from wakeq.events_v2 where locked_at is not null").await,
+        "the lease holds its locks"
+    );
     let other = emit_emails(&table.store, canvas(2), 1).await[0];
     let mut leased = table.store.lease_copies(&queue(EMAILS), 10, 60 * SECOND, i64::MAX).await.unwrap();
     assert_eq!(leased.pop().unwrap().event.claim.id, other);

@@ -4,23 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Table, is_skipped, scope};
-use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, Timestamp, Traceparent};
-use crate::store::{Coalescer, InsertOutcome, NewEvent, StoreConfig};
+use crate::event::{CanvasId, Cause, Due, EventId, HandlerAddress, NewEvent, Timestamp};
+use crate::store::{Coalescer, InsertOutcome, StoreConfig};
 
 const NEW: InsertOutcome =
     InsertOutcome::New { due_soon: true, link: None, copies: Vec::new(), pulled: Vec::new() };
 
 fn event(due: Due) -> NewEvent {
-    NewEvent {
-        id: EventId::new(),
-        address: HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() },
-        value: "1".into(),
-        due,
-        traceparent: Traceparent::root(),
-        object: None,
-        only_queues: false,
-        logged: None,
-    }
+    let address = HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() };
+    NewEvent { due, ..NewEvent::new(address, "1".into()) }
 }
 
 /// If due within the horizon, the promise is the grace after the due time; if later, the horizon

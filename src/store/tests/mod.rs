@@ -28,13 +28,13 @@ mod strangers;
 mod ticks;
 mod turns;
 
-use std::io::Write;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
 use wakeq_services::TestDatabase;
+pub(crate) use wakeq_services::is_skipped;
 
 use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
@@ -179,12 +179,7 @@ impl Table {
 
     /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
-        let waiting = async {
-            while self.waiting().await < count {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
+        wakeq_services::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 
     /// Terminates every server process that waits for a lock, and returns once they are gone: a
@@ -220,17 +215,6 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
 /// What encrypts the signing secrets of the tests.
 pub(crate) fn secret_keys() -> crate::event::SecretKeys {
     "5e".repeat(32).parse().unwrap()
-}
-
-/// Whether a test that needs this can't run: the embedded Postgres has one session, which blocks
-/// all others while a transaction is open, and which nothing interrupts. Reports that outside of
-/// the captured output.
-pub(crate) fn is_skipped(needs: &str) -> bool {
-    if TestDatabase::is_embedded() {
-        let thread = std::thread::current();
-        let _ = writeln!(std::io::stderr(), "SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test"));
-    }
-    TestDatabase::is_embedded()
 }
 
 /// A row as a test describes it; times in milliseconds from the database's clock.

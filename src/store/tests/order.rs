@@ -6,27 +6,17 @@ use std::time::Duration;
 
 use super::{Table, is_skipped, limits, scope, tester, told};
 use crate::event::{
-    CanvasId, Cause, Due, EventId, HandlerAddress, Lane, Link, Notification, ObjectKey, Traceparent, Turn,
+    CanvasId, Cause, EventId, HandlerAddress, Lane, Link, NewEvent, Notification, ObjectKey, Turn,
 };
-use crate::store::{
-    CommandOutcome, DeadFilter, InsertOutcome, NewEvent, NewState, Retry, Store, StoreConfig,
-};
+use crate::store::{CommandOutcome, DeadFilter, InsertOutcome, NewState, Retry, Store, StoreConfig};
 
 fn key(object: &str) -> ObjectKey {
     object.parse().unwrap()
 }
 
 fn event(object: &str) -> NewEvent {
-    NewEvent {
-        id: EventId::new(),
-        address: HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() },
-        value: "1".into(),
-        due: Due::Now,
-        traceparent: Traceparent::root(),
-        object: Some(key(object)),
-        only_queues: false,
-        logged: None,
-    }
+    let address = HandlerAddress { scope: scope(), modifier: "_".parse().unwrap() };
+    NewEvent { object: Some(key(object)), ..NewEvent::new(address, "1".into()) }
 }
 
 fn lane(object: &str) -> Lane {

@@ -8,11 +8,11 @@ use std::time::Duration;
 use super::queues::{EMAILS, email, emit, event, queue};
 use super::{Table, limits, scope, shuffled, tester, told};
 use crate::event::{
-    CanvasId, Cause, Claim, EventId, HandlerScope, Lane, ObjectKey, QueuePattern, RuleKind, Timing,
+    CanvasId, Cause, Claim, EventId, HandlerScope, Lane, NewEvent, ObjectKey, QueuePattern, RuleKind, Timing,
 };
 use crate::store::claims::ClaimedEvent;
 use crate::store::{
-    ClaimLimits, FacetSettings, NewEvent, NewQueueRow, Retry, Store, StoreConfig, StoreError, TurnRequest,
+    ClaimLimits, FacetSettings, NewQueueRow, Retry, Store, StoreConfig, StoreError, TurnRequest,
 };
 
 /// How many kinds of batches there are.

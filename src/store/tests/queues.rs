@@ -8,13 +8,12 @@ use uuid::Uuid;
 
 use super::{Table, is_skipped, tester};
 use crate::event::{
-    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Name, ObjectKey, QueuePattern, RuleKind,
-    Traceparent, Turn,
+    CanvasId, EventId, HandlerAddress, HandlerScope, Name, NewEvent, ObjectKey, QueuePattern, RuleKind, Turn,
 };
 use crate::store::claims::ClaimedEvent;
 use crate::store::{
-    FacetSettings, InsertOutcome, NewEvent, NewQueueRow, QueuePut, Store, StoreConfig, StoreError,
-    TurnOutcome, TurnRequest,
+    FacetSettings, InsertOutcome, NewQueueRow, QueuePut, Store, StoreConfig, StoreError, TurnOutcome,
+    TurnRequest,
 };
 
 pub(super) const EMAILS: &str = "emails";
@@ -25,19 +24,9 @@ pub(super) fn canvas(number: u128) -> CanvasId {
 
 pub(super) fn event(canvas: CanvasId, module: &str, name: &str) -> NewEvent {
     let (module, name) = (module.parse().unwrap(), name.parse().unwrap());
-    NewEvent {
-        id: EventId::new(),
-        address: HandlerAddress {
-            scope: HandlerScope { canvas, module, name },
-            modifier: "_".parse().unwrap(),
-        },
-        value: "1".into(),
-        due: Due::Now,
-        traceparent: Traceparent::root(),
-        object: None,
-        only_queues: true,
-        logged: None,
-    }
+    let scope = HandlerScope { canvas, module, name };
+    let address = HandlerAddress { scope, modifier: "_".parse().unwrap() };
+    NewEvent { only_queues: true, ..NewEvent::new(address, "1".into()) }
 }
 
 pub(super) fn email(canvas: CanvasId) -> NewEvent {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::desk::{CLOSED, Desk, OPENED};
 use super::is_skipped;
 use super::queues::{canvas, emails, emit_emails, event, take};
-use crate::event::{Cause, Notification, Turn};
+use crate::event::{Cause, NewEvent, Notification, Turn};
+use crate::store::FacetSettings;
 use crate::store::claims::ClaimedEvent;
-use crate::store::{FacetSettings, NewEvent};
 
 /// A copy that turns passed while it was paused finds its facet full when the pause is lifted: its
 /// notification is acknowledged, and the run that makes room finds the copy.

@@ -11,8 +11,8 @@ use super::queues::{
     EMAILS, canvas, canvases, email, emails, emit, emit_emails, events, queue, register, take,
 };
 use super::{Table, is_skipped};
-use crate::event::{Due, EventId, Turn};
-use crate::store::{FacetSettings, InsertOutcome, NewEvent, TurnRequest};
+use crate::event::{Due, EventId, NewEvent, Turn};
+use crate::store::{FacetSettings, InsertOutcome, TurnRequest};
 
 /// Many copies wait for others of their object, in front of all others of their canvas: nothing
 /// else waits for them to be scanned.

@@ -2,21 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::sync::CancellationToken;
 
 use super::config::{Work, check_name};
 use super::reading::{End, Reading, Shared};
 use super::{
     ConsumerConfig, EventProcessor, EventProvider, EventSubscriber, Health, InvalidConsumer, PositionKey,
-    PositionStore, ReadBudget,
+    PositionStore, ReadBudget, Running,
 };
 use crate::event::SubscriberId;
 use wakeq::Name;
@@ -61,22 +59,6 @@ pub struct Consumer {
     budget: ReadBudget,
     health: Arc<watch::Sender<Health>>,
     running: Mutex<BTreeMap<EventSource, Running>>,
-}
-
-/// A source that is, or was, being read.
-struct Running {
-    epoch: i64,
-    /// Ends the task when it is dropped.
-    cancel: DropGuard,
-    task: JoinHandle<()>,
-    /// Whether the reading has ended, even if the task has not finished yet.
-    over: Arc<AtomicBool>,
-}
-
-impl Running {
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst) || self.task.is_finished()
-    }
 }
 
 impl Consumer {
@@ -169,22 +151,16 @@ impl Consumer {
         let (shared, budget) = (Arc::clone(&self.shared), self.budget.clone());
         let reading = Reading::new(key, epoch, shared, budget, cancel.clone());
         let (health, name) = (Arc::clone(&self.health), source.to_string());
-        let over = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&over);
-        let task = tokio::spawn(async move {
-            // The provider and the position store may be the user's own code, and panic.
-            let end = AssertUnwindSafe(reading.run()).catch_unwind().await;
-            // Before the health changes: a caller that then recovers the consumer must see that
-            // this reading has ended.
-            ended.store(true, Ordering::SeqCst);
+        // The provider and the position store may be the user's own code, and panic.
+        let work = AssertUnwindSafe(reading.run()).catch_unwind();
+        Running::start(epoch, cancel, work, move |end| {
             let why = match end {
                 Ok(End::Withdrawn | End::Fenced) => return,
                 Ok(End::Failed(why)) => why,
                 Err(_) => format!("the provider or the position store of {name} panicked"),
             };
             health.send_replace(Health::Unhealthy(why));
-        });
-        Running { epoch, cancel: cancel.drop_guard(), task, over }
+        })
     }
 }
 
@@ -204,10 +180,7 @@ impl EventSubscriber for Consumer {
 
     fn accept(&self, source: EventSource, epoch: i64) {
         let mut running = self.running();
-        // A reading that has ended, for example because it was fenced out, restarts only under a
-        // higher epoch: another owner may have had the source meanwhile.
-        let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
-        if running.get(&source).is_some_and(goes_on) {
+        if running.get(&source).is_some_and(|one| one.continues(epoch)) {
             return;
         }
         let started = self.start(&source, epoch);

@@ -16,7 +16,9 @@ mod positions;
 mod postgres;
 mod provider;
 mod reading;
+mod running;
 mod subscriber;
+mod waits;
 
 pub use budget::ReadBudget;
 pub use config::{ConsumerConfig, ErrorStrategy, GiveUp, InvalidConsumer};
@@ -25,4 +27,6 @@ pub use error::ConsumerError;
 pub use memory::{MemoryLog, MemoryPositions};
 pub use positions::{DeadLetter, PositionKey, PositionStore};
 pub use provider::{EventProcessor, EventProvider};
+pub(crate) use running::Running;
 pub use subscriber::{EventSubscriber, Health};
+pub(crate) use waits::Waits;

@@ -15,7 +15,7 @@ use super::budget::BudgetShare;
 use super::config::{FailureAction, GiveUp};
 use super::{
     ConsumerConfig, ConsumerError, DeadLetter, EventProcessor, EventProvider, PositionKey, PositionStore,
-    ReadBudget,
+    ReadBudget, Waits,
 };
 use crate::store::REDRIVEN_PAGE;
 use crate::telemetry::ConsumerMetrics;
@@ -23,11 +23,9 @@ use wakeq::Name;
 use wakeq::internals::telemetry::faults;
 use wakeq::log::{LogEvent, LogPage, PageLimit};
 
-/// Half the delay after a first failure of the provider or the position store; the delay doubles
-/// with each further failure, up to the poll interval.
+/// Half the delay after a first failure of the provider or the position store.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// Half the delay before a first look for what an open transaction holds back; the delay doubles
-/// with each further look, up to the poll interval.
+/// Half the delay before a first look for what an open transaction holds back.
 const FIRST_HELD: Duration = Duration::from_millis(10);
 
 /// The most by which a page is divided after reads have failed.
@@ -158,21 +156,15 @@ impl Reading {
     /// Consumes the source until it is withdrawn, gets another owner, or an event fails for the
     /// last time.
     pub(super) async fn run(mut self) -> End {
-        let mut grown = self.shared.provider.watch(&self.key.source);
-        let mut wait = FIRST_WAIT;
-        let mut held_wait = FIRST_HELD;
+        let (grown, poll) = (self.shared.provider.watch(&self.key.source), self.shared.config.poll_interval);
+        let mut waits = Waits::new(grown, poll, poll, (FIRST_WAIT, FIRST_HELD));
         loop {
-            // What is appended from here on is read below, or changes this again.
-            grown.mark_unchanged();
+            waits.looks();
             let consumed = self.consume_all().await;
             // What is left of a page is read again, so that nothing is held while waiting.
             self.page = Page::default();
             let pause = match consumed {
-                Ok(held) => {
-                    wait = FIRST_WAIT;
-                    held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
-                    if held { held_wait } else { self.shared.config.poll_interval }
-                }
+                Ok(held) => waits.after_all(held),
                 Err(Halt::End(end)) => return self.leave(end).await,
                 Err(Halt::Error(ConsumerError::Fenced { epoch, .. })) => {
                     self.shared.metrics.refused();
@@ -188,21 +180,14 @@ impl Reading {
                 Err(Halt::Error(error @ ConsumerError::Unavailable { .. })) => {
                     tracing::warn!(group = %self.key.group, source = %self.key.source,
                         error = &error as &dyn std::error::Error, "a consumer can't continue; retrying");
-                    wait = self.doubled(wait);
-                    wait
-                }
-            };
-            // Without a sender there are no signals, only the pause.
-            let changed = async {
-                if grown.changed().await.is_err() {
-                    std::future::pending::<()>().await;
+                    waits.after_failure()
                 }
             };
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return self.leave(End::Withdrawn).await,
                 () = tokio::time::sleep(pause) => self.look_again(),
-                () = changed => {}
+                () = waits.grown() => {}
             }
         }
     }
@@ -213,10 +198,6 @@ impl Reading {
         if self.committed == Some(self.done) {
             self.committed = None;
         }
-    }
-
-    fn doubled(&self, wait: Duration) -> Duration {
-        wait.saturating_mul(2).min(self.shared.config.poll_interval)
     }
 
     /// Reads new events, handles each, and writes the position. Returns whether an open transaction

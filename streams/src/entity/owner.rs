@@ -15,16 +15,14 @@ use super::halt::{Halt, is_time_out, refusal};
 use super::parts::Parts;
 use super::shard::{FatalError, Shard, Size};
 use super::warm::{LoadProgress, Loader};
-use crate::consumer::Health;
+use crate::consumer::{Health, Waits};
 use crate::store::{BatchEnd, EntityBatch, IsolatedStep, PositionMove};
 use wakeq::internals::{InsertOutcome, NewEvent};
 use wakeq::log::PageLimit;
 
-/// Half the delay after a first failure; the delay doubles with each further failure, up to the
-/// poll interval.
+/// Half the delay after a first failure.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// Half the delay before a first look for what an open transaction holds back; the delay doubles
-/// with each further look, up to the poll interval.
+/// Half the delay before a first look for what an open transaction holds back.
 const FIRST_HELD: Duration = Duration::from_millis(5);
 /// How far the position may lag, within a poll interval, behind what was read and was not for this
 /// type, in numbers of the log.
@@ -114,20 +112,17 @@ impl<E: Entity> Owner<E> {
     /// Owns the inbox until it is withdrawn or can't continue; then nothing is kept in memory.
     /// Returns the health of the processor, if it changes.
     pub(super) async fn run(mut self) -> Option<Health> {
-        let mut grown = self.parts.provider.watch(&self.parts.source);
-        let (mut wait, mut held_wait) = (FIRST_WAIT, FIRST_HELD);
+        let (grown, poll) = (self.parts.provider.watch(&self.parts.source), self.parts.config.poll_interval);
+        let mut waits = Waits::new(grown, poll, poll.max(FIRST_WAIT), (FIRST_WAIT, FIRST_HELD));
         let (mut health, tried) = (None, self.asides.tried());
         loop {
-            // What is appended from here on is read below, or changes this again.
-            grown.mark_unchanged();
+            waits.looks();
             let ended = self.process_all().await;
             let ended = self.unless_deposed(ended).await;
             let pause = match self.unless_for_ever(ended) {
                 Ok(held) => {
-                    wait = FIRST_WAIT;
                     self.is(Health::Healthy);
-                    held_wait = if held { self.doubled(held_wait) } else { FIRST_HELD };
-                    if held { held_wait } else { self.parts.config.poll_interval }
+                    waits.after_all(held)
                 }
                 Err(Halt::Unavailable(who, error)) => {
                     if is_time_out(&*error) {
@@ -140,8 +135,7 @@ impl<E: Entity> Owner<E> {
                         error = &*error as &dyn std::error::Error,
                         "{who} did not answer a processor of entities; retrying"
                     );
-                    wait = self.doubled(wait);
-                    wait
+                    waits.after_failure()
                 }
                 Err(Halt::Withdrawn) => break,
                 Err(Halt::Fenced) => {
@@ -162,16 +156,11 @@ impl<E: Entity> Owner<E> {
                     break;
                 }
             };
-            let changed = async {
-                if grown.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => break,
                 () = tokio::time::sleep(pause) => self.look_again().await,
-                () = changed => {}
+                () = waits.grown() => {}
                 () = tried.notified() => {}
             }
         }
@@ -253,10 +242,6 @@ impl<E: Entity> Owner<E> {
         {
             self.committed = None;
         }
-    }
-
-    fn doubled(&self, wait: Duration) -> Duration {
-        wait.saturating_mul(2).min(self.parts.config.poll_interval.max(FIRST_WAIT))
     }
 
     fn is(&self, health: Health) {

@@ -1,12 +1,11 @@
 //! The processor of a type: a subscriber of its inbox.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::{RwLock, watch};
-use tokio::task::{JoinError, JoinHandle};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinError;
+use tokio_util::sync::CancellationToken;
 
 use super::actors::Actors;
 use super::config::EntityConfig;
@@ -16,7 +15,7 @@ use super::parts::Parts;
 use super::run::AROUND_BYTES;
 use super::shard::{CacheLookup, Key, Limits};
 use super::warm::LoadReport;
-use crate::consumer::{EventProvider, EventSubscriber, Health};
+use crate::consumer::{EventProvider, EventSubscriber, Health, Running};
 use crate::event::{EntityType, InvalidEntityType, SubscriberId};
 use crate::store::Store;
 use crate::telemetry::EntityMetrics;
@@ -56,22 +55,6 @@ pub struct EntityProcessor<E: Entity> {
     parts: Arc<Parts<E>>,
     id: SubscriberId,
     running: Mutex<Option<Running>>,
-}
-
-/// An inbox that is, or was, owned.
-struct Running {
-    epoch: i64,
-    /// Ends the task when it is dropped.
-    cancel: DropGuard,
-    task: JoinHandle<()>,
-    /// Whether the owner has ended, even if the task has not finished yet.
-    over: Arc<AtomicBool>,
-}
-
-impl Running {
-    fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst) || self.task.is_finished()
-    }
 }
 
 impl<E: Entity> EntityProcessor<E> {
@@ -234,30 +217,19 @@ impl<E: Entity> EventSubscriber for EntityProcessor<E> {
             return;
         }
         let mut running = self.running();
-        // An owner that has ended, for example because it was fenced out, restarts only under a
-        // higher epoch: another process may have had the inbox meanwhile.
-        let goes_on = |one: &Running| one.epoch >= epoch || !one.is_over();
-        if running.as_ref().is_some_and(goes_on) {
+        if running.as_ref().is_some_and(|one| one.continues(epoch)) {
             return;
         }
         self.parts.health.send_replace(Health::Healthy);
         let cancel = CancellationToken::new();
         let owner = Owner::new(Arc::clone(&self.parts), epoch, cancel.clone());
         let parts = Arc::clone(&self.parts);
-        let over = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&over);
-        let task = tokio::spawn(async move {
-            let end = tokio::spawn(owner.run()).await;
-            // Before the health changes: a caller that then recovers the processor must see that
-            // this owner has ended.
-            ended.store(true, Ordering::SeqCst);
-            match end {
-                Ok(None) => {}
-                Ok(Some(health)) => drop(parts.health.send_replace(health)),
-                Err(defect) => cut_short(&parts, &defect),
-            }
-        });
-        *running = Some(Running { epoch, cancel: cancel.drop_guard(), task, over });
+        let work = async { tokio::spawn(owner.run()).await };
+        *running = Some(Running::start(epoch, cancel, work, move |end| match end {
+            Ok(None) => {}
+            Ok(Some(health)) => drop(parts.health.send_replace(health)),
+            Err(defect) => cut_short(&parts, &defect),
+        }));
     }
 
     async fn withdraw(&self, source: &EventSource) {

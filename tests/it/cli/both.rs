@@ -207,7 +207,5 @@ async fn of_server(service: &Service) -> Terminal {
     let key = service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await;
     // The table must not see the records of this test's keys.
     sqlx::query("delete from wakeq.audit_log").execute(&service.stage.pool).await.unwrap();
-    Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", &key)
+    Terminal::with_key(service, &key)
 }

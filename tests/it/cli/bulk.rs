@@ -13,9 +13,7 @@ const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 /// A terminal on the database, and one against a server with a key for every canvas.
 pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {
     let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let server = Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", &key);
+    let server = Terminal::with_key(service, &key);
     [Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local"), server]
 }
 

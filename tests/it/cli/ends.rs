@@ -179,9 +179,7 @@ async fn a_list_says_where_it_goes_on() {
 #[tokio::test]
 async fn a_server_makes_and_revokes_keys() {
     let service = Service::start().await;
-    let terminal = Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", &service.key);
+    let terminal = Terminal::with_key(&service, &service.key);
     let created = terminal.run(&["keys", "create", "bot", "--scope", "read", "--json"]).await;
     assert!(
         created.err.contains(" for bot, on canvas ") && created.err.contains(": read, until "),

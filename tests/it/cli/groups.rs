@@ -189,9 +189,7 @@ async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     }
     let (third, last) = (numbers[2], numbers[7]);
     let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let server = Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", &key);
+    let server = Terminal::with_key(&service, &key);
     let (source, to) = ("category/companies/1-of-2", third.to_string());
     server.prints(&["groups", "reset", "projection", "--to", &to, "--source", source]).await;
     let database = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
@@ -215,11 +213,7 @@ async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
 #[tokio::test]
 async fn groups_are_shown_and_reset_by_a_server() {
     let service = filled().await;
-    let of = |key: &str| {
-        Terminal::without_variables()
-            .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-            .set("WAKEQ_KEY", key)
-    };
+    let of = |key: &str| Terminal::with_key(&service, key);
     plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
     let of_one = of(&service.key("ada", wakeq::CanvasId(Uuid::nil()), &Scope::ALL).await);
     let complaint = of_one.complains(4, &["groups", "list"]).await;

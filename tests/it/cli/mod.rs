@@ -18,6 +18,7 @@ use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
 use wakeq_services::TestDatabase;
 
+use crate::service::Service;
 use crate::support::{SECRET_KEY, database, durability};
 
 /// A terminal with the variables that `wakeq` reads.
@@ -42,6 +43,13 @@ impl Terminal {
             .set("DATABASE_URL", database.url())
             .set(durability().0, durability().1)
             .set(SECRET_KEY.0, SECRET_KEY.1)
+    }
+
+    /// Of a server, with a key.
+    fn with_key(service: &Service, key: &str) -> Self {
+        Self::without_variables()
+            .set("WAKEQ_SERVER", &format!("http://{}", service.address))
+            .set("WAKEQ_KEY", key)
     }
 
     pub(crate) fn with_pubsub(self, config: &PubSubConfig) -> Self {

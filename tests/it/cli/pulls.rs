@@ -73,9 +73,7 @@ async fn copies_are_pulled_on_the_database() {
 async fn copies_are_pulled_from_a_server() {
     let service = Service::start().await;
     let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let terminal = Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", &key);
+    let terminal = Terminal::with_key(&service, &key);
     plays(&terminal).await;
     service.stop().await;
 }

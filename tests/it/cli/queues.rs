@@ -91,11 +91,7 @@ async fn queues_are_registered_on_the_database() {
 #[tokio::test]
 async fn queues_are_registered_by_a_server() {
     let service = Service::start().await;
-    let of = |key: &str| {
-        Terminal::without_variables()
-            .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-            .set("WAKEQ_KEY", key)
-    };
+    let of = |key: &str| Terminal::with_key(&service, key);
     plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
     let of_one = of(&service.key("ada", wakeq::CanvasId(Uuid::nil()), &Scope::ALL).await);
     let complaint = of_one.complains(4, &["queues", "list"]).await;

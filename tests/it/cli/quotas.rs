@@ -59,11 +59,7 @@ async fn quotas_are_set_on_the_database() {
 #[tokio::test]
 async fn a_server_sets_quotas_only_for_keys_of_every_canvas() {
     let service = Service::start().await;
-    let of = |key: &str| {
-        Terminal::without_variables()
-            .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-            .set("WAKEQ_KEY", key)
-    };
+    let of = |key: &str| Terminal::with_key(&service, key);
     plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
     let tenant = of(&service.key);
     for arguments in [&["quotas", "set", "crons", "5000"][..], &["quotas", "unset", "crons"]] {
@@ -79,9 +75,7 @@ async fn a_server_sets_quotas_only_for_keys_of_every_canvas() {
 
 /// The other canvas has the default quotas.
 async fn tenant_of_another(service: &Service, key: &str) {
-    let terminal = Terminal::without_variables()
-        .set("WAKEQ_SERVER", &format!("http://{}", service.address))
-        .set("WAKEQ_KEY", key);
+    let terminal = Terminal::with_key(service, key);
     let canvas = uuid::Uuid::from_u128(7).to_string();
     let shown = terminal.prints(&["quotas", "show", "--canvas", &canvas]).await;
     assert!(!shown.contains("for this canvas"), "{shown}");

@@ -14,7 +14,7 @@ use wakeq_streams::{
     EventSubscriber, GroupError, Groups, Health,
 };
 
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, wait_while};
 
 use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, woken};
 
@@ -144,12 +144,10 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             };
             tokio::time::timeout(TIMEOUT, asked).await.expect("it is tried again");
         }
-        let gone = async {
-            while stage.groups().group(&names[0]).await.unwrap().sources[0].failing.is_some() {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, gone).await.expect("it fails no more");
+        wait_while!(
+            stage.groups().group(&names[0]).await.unwrap().sources[0].failing.is_some(),
+            "it fails no more"
+        );
         let busy = stage.groups().remove_group(&names[0], None, &operator).await.unwrap_err();
         assert!(matches!(busy, GroupError::GroupInUse(_)), "{busy}");
         stop.cancel();
@@ -294,12 +292,7 @@ async fn dead_events_are_retried_on_request() {
         dead.items.into_iter().map(|one| (one.seq, one.attempts)).collect::<Vec<_>>()
     };
     let until = async |name: &Name, expected: &[(i64, u32)]| {
-        let settled = async {
-            while dead(name).await != expected {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, settled).await.expect("it is noted");
+        wait_while!(dead(name).await != expected, "it is noted");
     };
     until(&names[0], &[(seqs[1], 1), (seqs[0], 1)]).await;
     let cursor = GroupDeadCursor { seq: seqs[1], source: category() };
@@ -366,12 +359,7 @@ async fn several_pages_of_dead_events_are_retried_at_once() {
     // The last one may come once more from the log, if its owner was withdrawn before the failure
     // was recorded.
     assert_eq!(handed.take(given_up).await.len(), given_up);
-    let emptied = async {
-        while dead(&names[0]).await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, emptied).await.expect("all are tried again");
+    wait_while!(dead(&names[0]).await > 0, "all are tried again");
     assert!(given_up > 200 && dead(&names[1]).await > 200);
 }
 

@@ -8,7 +8,7 @@ use wakeq_streams::{ConsumerConfig, ErrorStrategy, EventSubscriber};
 
 use super::scene::{Kind, Scene, Trouble, category, woken};
 use crate::entities::measured::gathered;
-use crate::support::TIMEOUT;
+use crate::support::wait_while;
 
 /// The series of a group, by name; those of failures are separate.
 fn series(group: &str) -> BTreeMap<String, f64> {
@@ -42,23 +42,13 @@ async fn attempts_deaths_and_refusals_are_counted() {
         consumer.accept(category(), 1);
         let last = handed.take(2).await[1];
         let key = PositionKey { group: name.clone(), source: category() };
-        let settled = async {
-            while scene.positions.open(&key, 1).await.unwrap() < last {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, settled).await.expect("it is given up");
+        wait_while!(scene.positions.open(&key, 1).await.unwrap() < last, "it is given up");
         if at == 0 {
             // Another owner has it by now.
             scene.positions.open(&key, 2).await.unwrap();
             scene.append("one", 3).await;
             handed.take(1).await;
-            let reported = async {
-                while !consumer.sources().is_empty() {
-                    tokio::task::yield_now().await;
-                }
-            };
-            tokio::time::timeout(TIMEOUT, reported).await.expect("it stops");
+            wait_while!(!consumer.sources().is_empty(), "it stops");
         }
         consumer.withdraw(&category()).await;
     }

@@ -11,7 +11,7 @@ use wakeq::{CanvasId, Timing};
 use wakeq_streams::{Entities, EntityEvent, EntityId, EntityStatus};
 
 use super::{Bank, Change, accept, config};
-use crate::support::{Stage, TIMEOUT, database};
+use crate::support::{Stage, database, wait_while};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 
@@ -76,12 +76,7 @@ async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
     for (sent, canvas) in sent.iter().zip([CanvasId::DEFAULT, OTHER]) {
         assert_eq!(bank.ended_on(canvas, sent.id.0).await.status, EntityStatus::Completed);
     }
-    let announced = async {
-        while notifier.published().len() < 2 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, announced).await.expect("the answers are announced");
+    wait_while!(notifier.published().len() < 2, "the answers are announced");
     assert!(lost.load(Ordering::SeqCst));
     let mut published: Vec<uuid::Uuid> =
         notifier.published().iter().map(|notification| notification.id.0).collect();

@@ -14,7 +14,7 @@ use wakeq_streams::{
 };
 
 use super::{Account, Balance, Bank, Change, accept, config, withdraw};
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, wait_while};
 
 /// SUB-55 for entities: a deposed owner commits nothing, forgets what it has, and does nothing
 /// until it is given the type again; its successor does what it had begun, once.
@@ -66,26 +66,21 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
         let owner = &owners[usize::try_from(epoch).unwrap() % 2];
         accept(owner, epoch).await;
         let stored = bank.count("select count(*) from wakeq.log where category = 'entities:account'").await;
-        let goes_on = async {
-            while !sending.is_finished()
+        wait_while!(
+            !sending.is_finished()
                 && bank.count("select count(*) from wakeq.log where category = 'entities:account'").await
-                    == stored
-            {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, goes_on).await.expect("it goes on");
+                    == stored,
+            "it goes on"
+        );
         withdraw(owner).await;
     }
     sending.await.unwrap();
     let last = &owners[0];
     accept(last, 21).await;
-    let decided = async {
-        while bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, decided).await.expect("all are decided upon");
+    wait_while!(
+        bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0,
+        "all are decided upon"
+    );
     let mut cents = 0;
     for name in 0..7 {
         cents += last.state(CanvasId::DEFAULT, &format!("a{name}")).await.unwrap().0.cents;
@@ -102,12 +97,7 @@ async fn an_idle_owner_notices_that_its_position_was_moved() {
     const POSITION: &str = "select position from wakeq.consumer_positions";
     let stood = bank.count(POSITION).await;
     sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
-    let noticed = async {
-        while bank.count(POSITION).await < stood {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, noticed).await.expect("it looks through the inbox again");
+    wait_while!(bank.count(POSITION).await < stood, "it looks through the inbox again");
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing counts twice");
     withdraw(&owner).await;
 }

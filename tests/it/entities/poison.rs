@@ -15,7 +15,7 @@ use wakeq_streams::{
 
 use super::{Bank, Change, accept, config, withdraw};
 use crate::children::{Durations, Role};
-use crate::support::TIMEOUT;
+use crate::support::wait_while;
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// The other canvas, which has the poison.
@@ -107,12 +107,10 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
         bank.ended_on(SECOND, event.id.0).await;
     }
     // An event that panics is dead before those that were sent later.
-    let all_ended = async {
-        while bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, all_ended).await.expect("the others are done");
+    wait_while!(
+        bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0,
+        "the others are done"
+    );
     let dead = status_of(&bank.entities, &sent).await;
     assert_eq!(dead.status, EntityStatus::Failed);
     assert_eq!(

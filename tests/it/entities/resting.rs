@@ -15,7 +15,7 @@ use wakeq_streams::{
 };
 
 use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, wait_while};
 
 /// An idle type does not lag: events for others are passed over within a poll interval or two.
 // Shows: SUB-49
@@ -29,12 +29,7 @@ async fn an_owner_with_nothing_to_do_is_not_behind() {
         let stream = StreamId::new(canvas, "companies", "acme").unwrap();
         let event = NewLogEvent::new("changed", &1).unwrap();
         let appended = bank.log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
-        let caught_up = async {
-            while bank.stage.groups().group(&group).await.unwrap().lag() > 0 {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, caught_up).await.expect("it lags for ever");
+        wait_while!(bank.stage.groups().group(&group).await.unwrap().lag() > 0, "it lags for ever");
         let position = bank.stage.groups().group(&group).await.unwrap().sources[0].position;
         assert!(position >= appended[0].seq);
     }

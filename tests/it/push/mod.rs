@@ -29,7 +29,7 @@ use wakeq_service::http::{HttpConfig, HttpServer};
 use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
 use crate::receiver::to_loopback;
 use crate::service::{Answer, make_key};
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, TIMEOUT, wait_while};
 
 pub(super) const PUSH_AUDIENCE: &str = "project/wakeq/push";
 pub(super) const PUSHER: &str = "pusher@project.iam.gserviceaccount.com";
@@ -194,10 +194,5 @@ pub(super) async fn set(stage: &Stage, id: EventId, change: &str) {
 
 /// Waits until the queue is empty.
 pub(super) async fn empty(stage: &Stage) {
-    let emptied = async {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, emptied).await.expect("events are left");
+    wait_while!(stage.rows().await > 0, "events are left");
 }

@@ -21,7 +21,7 @@ use wakeq_service::http::{HttpConfig, HttpServer};
 use super::{PUSH_AUDIENCE, PUSHER, callers, empty, runner, timing};
 use crate::receiver::{Receiver, to_loopback};
 use crate::service::{Answer, make_key};
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, TIMEOUT, wait_while};
 
 const TOPIC: &str = "projects/tests/topics/wakeq";
 const SUBSCRIPTION: &str = "projects/tests/subscriptions/wakeq";
@@ -126,12 +126,7 @@ impl EmulatedDeployment {
     }
 
     async fn until(&self, done: impl Fn(&Self) -> bool) {
-        let waiting = async {
-            while !done(self) {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(TIMEOUT, waiting).await.expect("it did not happen in time");
+        wait_while!(!done(self), "it did not happen in time");
     }
 
     async fn stop(self) {

@@ -130,7 +130,7 @@ const CONFINED: &[(&str, &[&str])] = &[
 
 /// The pure modules, and the crates that each may name besides the standard library.
 const PURE: &[(&str, &[&str])] =
-    &[("machine", &["thiserror"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
+    &[("machine", &["thiserror", "wakeq"]), ("cron", &["thiserror", "chrono", "chrono_tz", "croner"])];
 
 /// Public modules with files of their own, which also name what others define.
 const PUBLIC: [&str; 3] = ["src/log/mod.rs", "src/machine/mod.rs", "src/notify/mod.rs"];

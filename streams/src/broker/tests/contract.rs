@@ -78,12 +78,10 @@ fn name(text: &str) -> Name {
 
 /// Returns when its lease of a microsecond has run out, by the clock of the store.
 async fn until_lapsed(groups: &impl Groups, id: SubscriberId) {
-    let lapsed = async {
-        while !groups.states().await.unwrap().iter().any(|state| state.id == id && state.lapsed) {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), lapsed).await.expect("its lease does not run out");
+    wakeq_services::wait_while!(
+        !groups.states().await.unwrap().iter().any(|state| state.id == id && state.lapsed),
+        "its lease does not run out"
+    );
 }
 
 async fn lead(groups: &impl Groups) -> Lead {

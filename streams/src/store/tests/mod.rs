@@ -5,14 +5,13 @@ mod entities;
 mod groups;
 mod isolated;
 
-use std::io::Write;
 use std::time::Duration;
 
 use sqlx::PgPool;
 use sqlx::postgres::PgPoolOptions;
 use wakeq::database::TimingMode;
 use wakeq::{Actor, StoreConfig};
-use wakeq_services::TestDatabase;
+use wakeq_services::{TestDatabase, is_skipped};
 
 use super::Store;
 
@@ -79,12 +78,7 @@ impl Table {
 
     /// Returns once this many statements wait for a lock.
     async fn until_waiting(&self, count: i64) {
-        let waiting = async {
-            while self.waiting().await < count {
-                tokio::task::yield_now().await;
-            }
-        };
-        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("nothing waits for a lock");
+        wakeq_services::wait_while!(self.waiting().await < count, "nothing waits for a lock");
     }
 }
 
@@ -97,17 +91,6 @@ fn fit(config: StoreConfig) -> StoreConfig {
         allow_unsafe_durability: config.allow_unsafe_durability || TestDatabase::is_embedded(),
         ..config
     }
-}
-
-/// Whether a test that needs this can't run: the embedded Postgres has one session, which blocks
-/// all others while a transaction is open, and which nothing interrupts. Reports that outside of
-/// the captured output.
-fn is_skipped(needs: &str) -> bool {
-    if TestDatabase::is_embedded() {
-        let thread = std::thread::current();
-        let _ = writeln!(std::io::stderr(), "SKIPPED {}: needs {needs}", thread.name().unwrap_or("a test"));
-    }
-    TestDatabase::is_embedded()
 }
 
 fn tester() -> Actor {

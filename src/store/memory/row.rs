@@ -1,0 +1,95 @@
+//! The row of an event, and what is read of it.
+
+use super::Dead;
+use crate::event::{Claim, HandlerAddress, Name, NewEvent, Notification, Place, Schedule, Timestamp};
+use crate::store::{ClaimedEvent, DeadEvent, LoadedEvent};
+
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) event: NewEvent,
+    pub(super) place: Option<Place>,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) delay_until: Timestamp,
+    pub(super) notify_at: Option<Timestamp>,
+    pub(super) locked_at: Option<Timestamp>,
+    pub(super) worker: Option<Name>,
+    pub(super) probes: i32,
+    pub(super) claims: i32,
+    pub(super) losses: i32,
+    pub(super) retries: i32,
+    pub(super) last_error: Option<String>,
+}
+
+impl Row {
+    pub(super) fn address(&self) -> &HandlerAddress {
+        &self.event.address
+    }
+
+    pub(super) fn value_bytes(&self) -> i32 {
+        i32::try_from(self.event.value.len()).unwrap_or(i32::MAX)
+    }
+
+    pub(super) fn notification(&self) -> Notification {
+        Notification { id: self.event.id, canvas: self.address().scope.canvas }
+    }
+
+    /// As a load finds it; `runs` while its lease stands.
+    pub(super) fn loaded(&self, schedule: Schedule, runs: bool) -> LoadedEvent {
+        LoadedEvent {
+            address: self.address().clone(),
+            schedule,
+            enqueued_at: self.enqueued_at,
+            notify_at: self.notify_at,
+            retries: self.retries,
+            claims: self.claims,
+            losses: self.losses,
+            last_error: self.last_error.clone(),
+            traceparent: Some(self.event.traceparent.to_string()),
+            worker: self.worker.clone().filter(|_| runs),
+            place: self.place.clone(),
+            copy_of: None,
+            pulled: false,
+            value_bytes: self.value_bytes(),
+        }
+    }
+
+    /// As its new owner gets it.
+    pub(super) fn claimed(&self, took_over: bool, locked_at: Timestamp) -> ClaimedEvent {
+        ClaimedEvent {
+            claim: Claim { id: self.event.id, claims: self.claims },
+            address: self.address().clone(),
+            value: self.event.value.clone(),
+            retries: self.retries,
+            losses: self.losses,
+            took_over,
+            delay_until: self.delay_until,
+            enqueued_at: self.enqueued_at,
+            locked_at,
+            traceparent: Some(self.event.traceparent.clone()),
+            place: self.place.clone(),
+            copy_of: None,
+            is_limited: false,
+        }
+    }
+}
+
+impl Dead {
+    /// As it is listed; `halts` while its lane is halted by it.
+    pub(super) fn shown(&self, halts: bool) -> DeadEvent {
+        let Self { row, cause, died_at } = self;
+        DeadEvent {
+            id: row.event.id,
+            address: row.address().clone(),
+            cause: (*cause).into(),
+            retries: row.retries,
+            losses: row.losses,
+            last_error: row.last_error.clone(),
+            enqueued_at: row.enqueued_at,
+            died_at: *died_at,
+            traceparent: Some(row.event.traceparent.to_string()),
+            place: row.place.clone(),
+            copy_of: None,
+            halts,
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The rows of new events: the only statements that insert into `events_v2` what is emitted. Which
+//! events they get, and in which order, is decided elsewhere.
+
+use std::collections::HashMap;
+
+use sqlx::postgres::PgConnection;
+use uuid::Uuid;
+
+use super::InsertOutcome;
+use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
+use super::session::interval;
+use crate::event::{Due, HandlerAddress, Link, NewEvent, Timestamp};
+
+/// By the position of an event, from 1: whether it is due soon, and its link.
+pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
+
+/// What a statement answers; `None` if the registered queues have changed: nothing was inserted.
+type Answer = Result<Option<InsertedRows>, sqlx::Error>;
+
+/// A query whose first parameters are the columns of events, the horizon and the grace.
+macro_rules! query_rows {
+    ($new:ident, $emission:ident, $text:literal, $($more:expr),+ $(,)?) => {
+        sqlx::query!(
+            $text,
+            &$new.ids,
+            &$new.canvases,
+            &$new.modules,
+            &$new.names,
+            &$new.modifiers,
+            &$new.values,
+            $new.moments.as_slice() as &[Option<Timestamp>],
+            &$new.delays_s,
+            &$new.traces,
+            interval($emission.timing.horizon),
+            interval($emission.timing.grace),
+            $($more),+
+        )
+    };
+}
+
+/// Inserts events that are not on objects, on any connection: also inside a caller's transaction.
+/// With `chosen`, the callers chose their ids, which all differ, and those that are known are left
+/// out.
+///
+/// An event may outlive its row in `emitted_ids` (it still waits, or is dead and may be redriven),
+/// so `events_v2` and `dead_events` are checked as well. Several chosen events need a transaction
+/// that is all or nothing: a concurrent emit of any of the ids makes all of them wait.
+pub(super) async fn insert_rows(
+    connection: &mut PgConnection,
+    events: &[&NewEvent],
+    chosen: bool,
+    emission: Emission<'_>,
+) -> Result<Vec<InsertOutcome>, sqlx::Error> {
+    let new = Columns::of(events.iter().copied());
+    let mut registered = emission.registered();
+    for _ in 0..STALE_TRIES {
+        let mut rows = Placements::default();
+        let answers = if !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues) {
+            insert_uncopied(&mut *connection, &new, &registered, emission).await?
+        } else {
+            rows = Placements::of(events, &registered);
+            let insert = (&new, &rows, &*registered);
+            if chosen {
+                insert_chosen(&mut *connection, insert, emission).await?
+            } else {
+                insert_copied(&mut *connection, insert, emission).await?
+            }
+        };
+        match answers {
+            Some(answers) => return Ok(rows.outcomes(events.len(), &answers)),
+            None => registered = emission.read(&mut *connection).await?,
+        }
+    }
+    Err(too_busy())
+}
+
+/// Inserts events while no queue is registered.
+async fn insert_uncopied(
+    connection: &mut PgConnection,
+    new: &Columns,
+    registered: &QueueRegistry,
+    emission: Emission<'_>,
+) -> Answer {
+    let rows = query_rows!(
+        new,
+        emission,
+        r#"insert into wakeq.events_v2
+               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
+           select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
+                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), new.traceparent
+             from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                         $7::timestamptz[], $8::float8[], $9::text[])
+                  as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
+                  lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+            where (select version from wakeq.queue_registry) = $12
+        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
+        registered.version,
+    )
+    .fetch_all(connection)
+    .await?;
+    if rows.is_empty() && !new.ids.is_empty() {
+        return Ok(None);
+    }
+    let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
+    let answer = |id: &Uuid| (due_soon.get(id).copied().unwrap_or(true), None);
+    Ok(Some((1..).zip(new.ids.iter().map(answer)).collect()))
+}
+
+/// Inserts events and their copies.
+async fn insert_copied(
+    connection: &mut PgConnection,
+    (new, rows, registered): (&Columns, &Placements, &QueueRegistry),
+    emission: Emission<'_>,
+) -> Answer {
+    let answers = query_rows!(
+        new,
+        emission,
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $12
+           ), new as (
+               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
+                              position),
+                      registry
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+               select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
+                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      case when r.queue is not null then new.id end
+                 from new, unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
+           )
+           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!" from new"#,
+        registered.version,
+        &rows.ids,
+        &rows.queues,
+    )
+    .fetch_all(connection)
+    .await?;
+    if answers.is_empty() && !new.ids.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(answers.into_iter().map(|row| (row.position, (row.due_soon, None))).collect()))
+}
+
+/// Inserts those events whose chosen ids are new, with their copies.
+async fn insert_chosen(
+    connection: &mut PgConnection,
+    (new, rows, registered): (&Columns, &Placements, &QueueRegistry),
+    emission: Emission<'_>,
+) -> Answer {
+    let answers = query_rows!(
+        new,
+        emission,
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $12
+           ), new as (
+               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
+                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
+                              position),
+                      registry
+           ), known as (
+               insert into wakeq.emitted_ids (id, canvas_id, due_at)
+               select id, canvas_id, greatest(now(), due) from new
+                where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
+                  and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
+                order by id
+                   on conflict do nothing returning id
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
+               select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
+                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      case when r.queue is not null then new.id end
+                 from new join known on known.id = new.id,
+                      unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
+           )
+           select new.position, new.due <= clock_timestamp() + $10 as due_soon
+             from registry left join (new join known on known.id = new.id) on true"#,
+        registered.version,
+        &rows.ids,
+        &rows.queues,
+    )
+    .fetch_all(connection)
+    .await?;
+    if answers.is_empty() {
+        return Ok(None);
+    }
+    let known = answers.into_iter().filter_map(|row| Some((row.position?, (row.due_soon?, None))));
+    Ok(Some(known.collect()))
+}
+
+/// Appends events to the chains of their objects, whose rows are locked.
+pub(super) async fn insert_linked_rows(
+    transaction: &mut PgConnection,
+    events: &[&NewEvent],
+    (rows, registered): (&Placements, &QueueRegistry),
+    emission: Emission<'_>,
+) -> Answer {
+    let new = Columns::of(events.iter().copied());
+    let objects: Vec<String> =
+        events.iter().filter_map(|event| Some(event.object.as_ref()?.to_string())).collect();
+    let answers = query_rows!(
+        new,
+        emission,
+        r#"with numbered as materialized (
+               select new.*, nextval('wakeq.event_seq') as seq
+                 from (select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
+                         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
+                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[], $14::text[],
+                                     $15::text[]) with ordinality
+                              as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
+                                      ids, queues, position),
+                              wakeq.queue_registry
+                        where version = $13
+                        order by position) as new
+           ), linked as (
+               select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
+                                    o.last_seq) as prev
+                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+           ), moved as (
+               update wakeq.objects o set last_seq = latest.seq
+                 from (select canvas_id, object, max(seq) as seq from linked group by canvas_id, object) as latest
+                where o.canvas_id = latest.canvas_id and o.object = latest.object
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
+                    queue, origin)
+               select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
+                      wakeq.wake_at(l.due, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev, r.queue,
+                      case when r.queue is not null then l.id end
+                 from linked l, unnest(l.ids::uuid[], l.queues::text[]) as r (id, queue)
+           )
+           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!"
+             from linked"#,
+        &objects,
+        registered.version,
+        &rows.ids,
+        &rows.queues,
+    )
+    .fetch_all(transaction)
+    .await?;
+    if answers.is_empty() {
+        return Ok(None);
+    }
+    let linked = answers.into_iter();
+    let linked = linked.map(|row| (row.position, (row.due_soon, Some(Link { id: row.seq, prev: row.prev }))));
+    Ok(Some(linked.collect()))
+}
+
+/// Events as columns, for `unnest`.
+#[derive(Default)]
+pub(super) struct Columns {
+    pub(super) ids: Vec<Uuid>,
+    pub(super) canvases: Vec<Uuid>,
+    pub(super) modules: Vec<String>,
+    pub(super) names: Vec<String>,
+    pub(super) modifiers: Vec<String>,
+    pub(super) values: Vec<String>,
+    pub(super) moments: Vec<Option<Timestamp>>,
+    pub(super) delays_s: Vec<f64>,
+    pub(super) traces: Vec<String>,
+}
+
+impl Columns {
+    pub(super) fn of<'a>(events: impl Iterator<Item = &'a NewEvent>) -> Self {
+        let mut columns = Self::default();
+        for event in events {
+            let HandlerAddress { scope, modifier } = &event.address;
+            columns.ids.push(event.id.0);
+            columns.canvases.push(scope.canvas.0);
+            columns.modules.push(scope.module.to_string());
+            columns.names.push(scope.name.to_string());
+            columns.modifiers.push(modifier.to_string());
+            columns.values.push(event.value.clone());
+            columns.moments.push(moment(event.due));
+            columns.delays_s.push(delay_s(event.due));
+            columns.traces.push(event.traceparent.to_string());
+        }
+        columns
+    }
+}
+
+fn moment(due: Due) -> Option<Timestamp> {
+    match due {
+        Due::At(moment) => Some(moment),
+        Due::Now | Due::After(_) => None,
+    }
+}
+
+fn delay_s(due: Due) -> f64 {
+    match due {
+        Due::After(delay) => delay.as_secs_f64(),
+        Due::Now | Due::At(_) => 0.0,
+    }
+}

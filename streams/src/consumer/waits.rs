@@ -1,0 +1,57 @@
+//! The waits of a reader that follows a source: until the source has grown, or it is time to look
+//! again. What is read, and what an error means, is decided by the reader.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+/// The waits of a reader. Delays after failures, and before looks for what an open transaction
+/// holds back, double each time, up to the longest one.
+pub(crate) struct Waits {
+    grown: watch::Receiver<u64>,
+    poll_interval: Duration,
+    longest: Duration,
+    /// Half the first delay after a failure, and before a look for what is held back.
+    first: (Duration, Duration),
+    last: (Duration, Duration),
+}
+
+impl Waits {
+    pub(crate) fn new(
+        grown: watch::Receiver<u64>,
+        poll_interval: Duration,
+        longest: Duration,
+        first: (Duration, Duration),
+    ) -> Self {
+        Self { grown, poll_interval, longest, first, last: first }
+    }
+
+    /// Begins a look: what is appended from here on is read by it, or ends the next wait.
+    pub(crate) fn looks(&mut self) {
+        self.grown.mark_unchanged();
+    }
+
+    /// The wait after everything was read, but for what an open transaction holds back.
+    pub(crate) fn after_all(&mut self, held: bool) -> Duration {
+        let doubled = self.doubled(self.last.1);
+        self.last = (self.first.0, if held { doubled } else { self.first.1 });
+        if held { doubled } else { self.poll_interval }
+    }
+
+    /// The wait after a failure.
+    pub(crate) fn after_failure(&mut self) -> Duration {
+        self.last.0 = self.doubled(self.last.0);
+        self.last.0
+    }
+
+    fn doubled(&self, wait: Duration) -> Duration {
+        wait.saturating_mul(2).min(self.longest)
+    }
+
+    /// Returns once the source has grown. Without a sender there are no signals.
+    pub(crate) async fn grown(&mut self) {
+        if self.grown.changed().await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
