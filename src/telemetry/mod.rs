@@ -1,8 +1,8 @@
 //! The names of spans, metrics and fields, and the trace that the current task works for. It knows
 //! nothing of the other modules.
 //!
-//! Spans and metrics go to the program's OpenTelemetry providers; without providers they go nowhere.
-//! Nothing here exports, and nothing here may fail or slow down what it measures.
+//! Spans and metrics go to the program's OpenTelemetry providers, if there are any. Nothing here
+//! exports, and nothing here may fail or slow down what it measures.
 
 mod keeping;
 mod labels;

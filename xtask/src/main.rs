@@ -59,8 +59,8 @@ enum Verb {
     },
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
-    /// Describe every query of the packages against the migrations in a private Postgres, and bring .sqlx
-    /// up to date.
+    /// Describe every query against the migrations in a private Postgres, and bring .sqlx up to
+    /// date.
     Prepare {
         /// Change nothing; fail if .sqlx is not up to date.
         #[arg(long)]

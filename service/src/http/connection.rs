@@ -1,5 +1,5 @@
 //! Wraps a connection for hyper: limits how long headers, idle times and receiving an answer may
-//! take. Only passes bytes on and measures time; of a request, it only knows when it begins and ends.
+//! take. Passes bytes on and measures time; of a request, it only knows when it begins and ends.
 
 use std::convert::Infallible;
 use std::io;

@@ -1,8 +1,8 @@
 //! The metrics of consumers, brokers and processors of entities. It knows nothing of the other
 //! modules.
 //!
-//! They go to the program's OpenTelemetry provider; without a provider they go nowhere. Nothing here
-//! exports, and nothing here may fail or slow down what it measures.
+//! They go to the program's OpenTelemetry provider, if there is one. Nothing here exports, and
+//! nothing here may fail or slow down what it measures.
 
 mod brokering;
 mod consuming;
