@@ -135,6 +135,26 @@ fn the_top_level_holds_what_was_agreed() {
     }
 }
 
+/// The queue knows neither streams nor service, and the streams no service, not even in tests.
+#[test]
+fn packages_depend_downwards_only() {
+    let above: [(&str, &[&str]); 2] =
+        [("Cargo.toml", &["wakeq-streams", "wakeq-service"]), ("streams/Cargo.toml", &["wakeq-service"])];
+    for (name, above) in above {
+        let manifest = read(&root().join(name));
+        let of_package = ["dependencies]", "dev-dependencies]", "build-dependencies]"];
+        let sections: Vec<_> = manifest
+            .split("\n[")
+            .filter(|section| of_package.iter().any(|header| section.starts_with(header)))
+            .collect();
+        assert!(sections.len() >= 2, "{name}: {sections:?}");
+        for line in sections.iter().flat_map(|section| section.lines()) {
+            let dependency = line.split(['.', ' ', '=']).next().unwrap_or_default();
+            assert!(!above.contains(&dependency), "{name}: {dependency} is above it");
+        }
+    }
+}
+
 /// `WAKEQ_FAULT` means nothing in a build for users.
 #[test]
 fn what_ends_a_process_is_in_builds_for_tests_only() {
