@@ -1,4 +1,4 @@
-//! The service of [wakeq](wakeq): its HTTP API, its command, and HTTP targets of events.
+//! The service of [`wakeq`]: its HTTP API, its command, and HTTP targets of events.
 //!
 //! A program with handlers of its own is one line more than the list of its handlers:
 //!

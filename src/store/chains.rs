@@ -112,7 +112,7 @@ async fn insert_in_one_transaction(
     Ok(inserted)
 }
 
-/// The statements of [`Store::insert_on`], in a transaction that the caller ends.
+/// The statements of `Store::insert_on`, in a transaction that the caller ends.
 pub async fn insert_with_state(
     transaction: &mut PgConnection,
     events: &[NewEvent],

@@ -1,4 +1,4 @@
-//! The streams of [wakeq](wakeq): consumers and brokers of its log, and entities whose state is
+//! The streams of [`wakeq`]: consumers and brokers of its log, and entities whose state is
 //! kept in memory.
 //!
 //! A [`Consumer`] reads sources of the log in order and keeps its positions; an [`EventBroker`]

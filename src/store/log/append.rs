@@ -130,7 +130,7 @@ pub fn lacks_partition(error: &StoreError) -> bool {
         && error.code().as_deref() == Some("23514")
 }
 
-/// The statements of [`Store::append_to_log`], on any connection: also inside a caller's
+/// The statements of `Store::append_to_log`, on any connection: also inside a caller's
 /// transaction. Nearly always it is one statement, since streams are rarely new.
 pub async fn append_batch(
     connection: &mut PgConnection,
