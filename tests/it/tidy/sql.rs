@@ -18,7 +18,7 @@ struct Function<'a> {
     name: &'a str,
     /// The line of its `create function`, from 1.
     line: usize,
-    /// Lines up to its last, which ends with the closing `$$`, or with a `;` if its body is a single
+    /// Lines up to its last, which ends with the closing `$$`, or with a `;` if its body is one
     /// `return`.
     lines: usize,
     has_header: bool,
