@@ -25,8 +25,8 @@ const GAP_TIMES: u32 = 5;
 /// The least time after a measurement that saw no room at all.
 const GAP_WHEN_FULL: Duration = Duration::from_secs(1);
 
-/// A caller waits no longer than this for the next measurement: one that took 1 s is followed by the
-/// next. With a slower one, half of the room counts as used.
+/// A caller waits no longer than this for the next measurement, which is enough after one that took
+/// a second. After a slower one, half of the room counts as used.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// A measurement.
