@@ -51,7 +51,7 @@ impl Problem {
             | EventError::ReservedCategory(_)
             | EventError::ReservedModule(_)
             | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
-            _ => Self::internal(),
+            _ => Self::bad_request(error.to_string()),
         }
     }
 }
