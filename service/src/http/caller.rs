@@ -30,7 +30,7 @@ pub(crate) struct Caller {
     pub(crate) canvas: CanvasId,
     /// The keys that the request and its bytes count for.
     pub(super) limit_keys: Arc<[LimitKey]>,
-    /// `None` for the operator of a command, who sends no request.
+    /// `None` for the operator of a command: there is no HTTP request.
     pub(super) request: Option<RequestId>,
     pub(super) client: Client,
 }
