@@ -94,6 +94,6 @@ create table wakeq.cron_records (
 );
 
 comment on column wakeq.cron_records.next_at is
-    'The first tick that was not emitted; whoever emits it moves this in the same transaction';
+    'The first tick that was not emitted; the process that emits it moves this in the same transaction';
 
 create index cron_records_due on wakeq.cron_records (next_at) where next_at is not null;

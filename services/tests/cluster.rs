@@ -66,7 +66,7 @@ async fn a_kept_folder_is_used_again_but_not_by_two() {
     let Some(first) = cluster(options.clone()).await else { return };
     answer(&first.url("postgres"), "create table kept as select 'here' as word").await;
     let stranger = format!("postgres://postgres@127.0.0.1:{}/postgres", first.port());
-    assert!(PgConnection::connect(&stranger).await.is_err(), "whoever has no password is kept out");
+    assert!(PgConnection::connect(&stranger).await.is_err(), "a client without the password is kept out");
     let password = first.data_folder().join("wakeq.password");
     assert_eq!(std::fs::metadata(password).unwrap().permissions().mode() & 0o777, 0o600);
     let refused = Cluster::start(options.clone()).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Registered queues: what is copied into them, who processes them, and what each canvas gets.
+//! Registered queues: what is copied into them, what processes them, and what each canvas gets.
 //!
 //! Queues span all canvases: callers check the authorization.
 

@@ -3,7 +3,7 @@
 //!
 //! What is appended never changes, except that the events of entities can be erased. A reader never
 //! gets an event while an earlier one may still appear. Nothing here decides what an event means,
-//! or who reads it.
+//! or what reads it.
 
 mod error;
 

@@ -167,7 +167,7 @@ mod tests {
         held.push(take(&permits, 4).now_or_never().flatten().unwrap());
         drop(held);
         drop(take(&permits, 1).await);
-        assert_eq!(permits.canvases.lock().unwrap().len(), 1, "who left is forgotten");
+        assert_eq!(permits.canvases.lock().unwrap().len(), 1, "a canvas without permits is forgotten");
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,7 +18,7 @@ pub(crate) struct Recording<T>(mpsc::Receiver<T>);
 impl<T> Recording<T> {
     pub(crate) async fn next(&mut self) -> T {
         let next = tokio::time::timeout(TIMEOUT, self.0.recv()).await;
-        next.expect("it did not happen in time").expect("nobody is left who could tell")
+        next.expect("it did not happen in time").expect("nothing is left that could tell")
     }
 
     pub(crate) async fn take(&mut self, count: usize) -> Vec<T> {

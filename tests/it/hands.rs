@@ -197,7 +197,7 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     assert_eq!(theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
 
-/// A canvas sees who works on its own object of that name, but not on another's; copies only if
+/// A canvas sees which worker works on its own object of that name, but not on another's; copies only if
 /// their queue shows them.
 // Shows: ORD-12
 #[tokio::test]

@@ -202,7 +202,7 @@ async fn dead_events_are_listed_and_brought_back() {
     assert_eq!(count(&all).await, 1);
     stage.sql("update wakeq.dead_events set died_at = now() - interval '31 days'").await;
     stage.admin.wake(false).await.unwrap();
-    assert_eq!(count(&all).await, 1, "who wakes by hand does not know how long they are kept");
+    assert_eq!(count(&all).await, 1, "a wake by hand ignores how long they are kept");
     stage.sql("update wakeq.chores set next_at = now() where name = 'minute'").await;
     let worker = stage.worker(wakeq::Handlers::new());
     let deadline = tokio::time::Instant::now() + TIMEOUT;

@@ -252,7 +252,7 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let second = start();
     let again = receiver.next().await;
     assert_eq!((again.header("webhook-id"), again.signed_by(&secret)), (id.as_str(), (1, Some(0))));
-    assert_eq!(again.header("wakeq-attempt"), "1", "who died did not fail");
+    assert_eq!(again.header("wakeq-attempt"), "1", "a killed process is no failed attempt");
     again.answer("200 OK", &[]);
     wait_while!(stage.rows().await > 0, "it did not complete");
     assert_eq!(second.stop().await, Some(0));

@@ -264,7 +264,7 @@ mod tests {
         let refused = lookup.find(&9, async { Ok(Some("value")) }).await.map(|_| ());
         assert!(matches!(refused, Err(StoreError::Overloaded)));
         drop(pending);
-        assert_eq!(finds(&lookup, 9, Some("value")).await, Some("value"), "those who left make room");
+        assert_eq!(finds(&lookup, 9, Some("value")).await, Some("value"), "entries that left make room");
     }
 
     impl Lookup<u32, &'static str> {

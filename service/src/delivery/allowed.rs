@@ -67,7 +67,7 @@ impl CanvasFilter {
 /// for text in ["*=10.0.0.0/8", "queues=[fd00::/8]:8080", "*=orders.internal:9000-9010"] {
 ///     assert!(text.parse::<AllowedPlace>().is_ok());
 /// }
-/// assert_eq!("10.0.0.0/8".parse::<AllowedPlace>(), Err(InvalidAllowedPlace), "for whom?");
+/// assert_eq!("10.0.0.0/8".parse::<AllowedPlace>(), Err(InvalidAllowedPlace), "it lacks `CANVAS=`");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AllowedPlace {

@@ -212,7 +212,7 @@ mod tests {
         gate.answers.add_permits(2);
         assert!(slow.addresses().await.is_ok());
         assert!(healthy.await.addresses().await.is_ok());
-        assert_eq!(gate.asked(), ["slow", "healthy"], "nobody is asked for those who have left");
+        assert_eq!(gate.asked(), ["slow", "healthy"], "no lookup is made for callers that left");
         assert!(lookups.inner.in_flight().is_empty());
     }
 

@@ -23,7 +23,7 @@ const SMALL: u64 = 32 * 1024;
 /// How many bytes of an answer are passed to its connection at a time; the connection copies them.
 const SLICE: usize = 16 * 1024;
 
-/// A limit on bytes, and who holds how many of them.
+/// A limit on bytes, and how many of them each holder has.
 #[derive(Debug)]
 pub(super) struct Budget {
     most: usize,

@@ -321,7 +321,7 @@ mod tests {
         assert!(acquire("e", None).is_err(), "the same credential");
         held.push(acquire("f", Some(&other)).ok().unwrap());
         assert!(acquire("g", Some(&other)).is_err(), "no room for anybody");
-        assert_eq!(listeners.shares.len(), 6, "who was refused has taken nothing");
+        assert_eq!(listeners.shares.len(), 6, "a refused listener has taken nothing");
         held.remove(0);
         held.push(acquire("c", Some(&own)).ok().unwrap());
         drop(held);

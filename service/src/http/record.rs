@@ -328,9 +328,6 @@ mod tests {
             batch.add(refused(None, canvas, canvas as u8, "noise".into()), "r");
         }
         assert_eq!(batch.rows.len(), STRANGER_LINES_MAX);
-        assert!(
-            batch.add(refused(Some("key:a"), 1, 1, "known".into()), "r"),
-            "those who are known have room"
-        );
+        assert!(batch.add(refused(Some("key:a"), 1, 1, "known".into()), "r"), "known callers have room");
     }
 }

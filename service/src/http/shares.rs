@@ -380,6 +380,6 @@ mod tests {
         assert_eq!(rates.take(u32::MAX, 1, start), Ok(()), "it has its own");
         let later = start + Duration::from_secs(10);
         assert_eq!(rates.take(1_000_000, 1, later), Ok(()));
-        assert_eq!(rates.state.lock().unwrap().at.len(), 1, "those who left are forgotten");
+        assert_eq!(rates.state.lock().unwrap().at.len(), 1, "callers that left are forgotten");
     }
 }

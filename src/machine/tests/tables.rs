@@ -186,7 +186,7 @@ fn an_event_that_its_facet_has_passed_is_recalled_first() {
 
 // Shows: ORD-22
 #[test]
-fn whoever_removes_an_event_of_an_object_hands_over_and_only_then_acknowledges() {
+fn every_removal_of_an_event_of_an_object_hands_over_before_it_acknowledges() {
     for removal in [Removal::Completed, Removal::Dead(Cause::Retries), Removal::Dead(Cause::Poison)] {
         let delete = State::Delete(claim(), removal);
         check(delete, Input::LinkRemoved, Outcome::Deleted, State::HandOver);

@@ -257,7 +257,7 @@ async fn weights_are_events_a_round_and_none_is_a_pause() {
     weigh(3, 1).await;
     assert_eq!(table.store.wake_page(Some(&queue("other"))).await.unwrap(), None);
     let woken = table.store.wake_page(None).await.unwrap().unwrap();
-    assert_eq!(woken.len(), 20, "whoever comes first, should the one die that said so");
+    assert_eq!(woken.len(), 20, "any worker may be first, should the one that asked die");
     assert!(woken.iter().all(|told| told.canvas == canvas(3)));
     assert_eq!(table.store.wake_page(None).await.unwrap(), None);
     let asks = TurnRequest { queue: queue(EMAILS), asks: copies[59] };

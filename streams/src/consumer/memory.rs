@@ -112,7 +112,7 @@ impl MemoryPositions {
         locked(&self.positions).get(key).map(|stored| stored.dead.clone()).unwrap_or_default()
     }
 
-    /// Moves a position, whoever owns it; its owner continues from there.
+    /// Moves a position, owned or not; its owner continues from there.
     pub fn reset(&self, key: &PositionKey, position: i64) {
         locked(&self.positions).entry(key.clone()).or_default().position = position;
     }

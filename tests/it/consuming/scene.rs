@@ -118,7 +118,7 @@ impl Scene {
         (consumer.unwrap(), recorder, HandledEvents(handed))
     }
 
-    /// As an operator does: moves the position of `companies`, whoever owns it.
+    /// As an operator does: moves the position of `companies`, owned or not.
     pub(super) async fn reset(&self, position: i64) {
         match &self.position_backend {
             PositionBackend::Memory(positions) => {

@@ -194,7 +194,7 @@ async fn tls_requires_a_certificate_for_the_host() {
     let plain = Server::start(Answer::Greeting("SSH-2.0-OpenSSH_9.2\r\n")).await;
     check(&trusting, format!("https://target.example:{}/", plain.address.port()), "its answer is not TLS")
         .await;
-    assert_eq!(server.requests().len(), 2, "nothing was said to whom was not trusted");
+    assert_eq!(server.requests().len(), 2, "nothing was sent to a server that is not trusted");
 
     let unreadable = DeliveryConfig { authorities: vec![vec![1, 2, 3]], ..config(&names) };
     assert!(Deliverer::new(unreadable).unwrap_err().to_string().contains("give it as DER"));

@@ -75,7 +75,7 @@ async fn what_can_not_be_read_is_rejected_in_words() {
     assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
 }
 
-/// The repository is append-only, whoever tries.
+/// The repository is append-only for every role.
 // Shows: ENT-11
 #[tokio::test]
 async fn what_is_stored_is_never_changed() {

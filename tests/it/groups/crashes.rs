@@ -23,7 +23,7 @@ async fn stop(stage: &Stage, node: Node) {
         .fetch_one(&stage.theatre.pool)
         .await
         .unwrap();
-    assert_eq!(left, 0, "who stops in good order leaves nothing");
+    assert_eq!(left, 0, "a node that shuts down leaves nothing");
 }
 
 // Shows: SUB-04, SUB-05, SUB-06, SUB-22, SUB-31, SUB-36, SUB-55
@@ -92,7 +92,7 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     let of_two = "select count(*) from refusals where pid = (select min(pid) from refusals)";
     figure("commits that were refused when the stopped one went on", stage.theatre.count(of_two).await);
     let looks = stage.check().await;
-    figure("looks at who has what, none with two owners of a source", looks);
+    figure("looks at the assignment, none with two owners of a source", looks);
 }
 
 /// TELEMETRY-02: the coordinator is stopped with a write in flight.

@@ -1,4 +1,4 @@
-//! Leases: how long they last, what their tokens allow, and who may have them.
+//! Leases: how long they last, what their tokens allow, and which callers may have them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -181,7 +181,7 @@ async fn a_key_of_single_canvases_gets_nothing() {
     }
     let leasing = format!("/admin/queues/{QUEUE}/copies/lease");
     let answer = puller.service.ask(&operator, Method::POST, &leasing, json!({})).await;
-    assert_eq!(answer.problem(), (403, "forbidden".into()), "who takes copies reads them");
+    assert_eq!(answer.problem(), (403, "forbidden".into()), "a caller that takes copies reads them");
     assert_eq!(rows(&puller).await, before);
     puller.stop().await;
 }

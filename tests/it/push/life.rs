@@ -34,7 +34,7 @@ async fn a_run_completes_even_if_the_caller_disconnects() {
     door.arrived.next().await;
     push.abort();
     assert!(push.await.unwrap_err().is_cancelled());
-    assert_eq!(pushed.pushed(id).await, 204, "who comes next finds it locked");
+    assert_eq!(pushed.pushed(id).await, 204, "the next caller finds it locked");
     assert_eq!(pushed.counters.outcome(Outcome::IsLocked), 1);
     door.open(1);
     assert!(door.left.next().await, "it was not cut off");

@@ -125,7 +125,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 51] = [
     (
         "src/store/ticks.rs",
         "$2::uuid is null",
-        WithoutEffect("what is due ticks at the next pass, whoever made it"),
+        WithoutEffect("what is due ticks at the next pass, whichever process made it"),
     ),
     ("src/store/idle.rs", "l.canvas_id", WithoutEffect("the object itself is asked the same")),
     (

@@ -235,7 +235,7 @@ fn a_topic_s_subscriptions_are_those_that_are_attached() {
 }
 
 #[test]
-fn a_retention_of_the_topic_brings_messages_to_whoever_seeks_back() {
+fn a_retention_of_the_topic_brings_messages_to_a_subscription_that_seeks_back() {
     let mut world = World::new();
     world.create_topic(pubsub::Topic { message_retention_duration: Some(seconds(HOUR)), ..topic() }).unwrap();
     let begin = world.now;

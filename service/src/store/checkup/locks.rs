@@ -24,7 +24,7 @@ pub(crate) struct HeldLock {
 
 impl ServiceStore {
     /// The locks on the schema's tables that claims and appends wait for, the gate of claims
-    /// whoever holds it, and advisory locks with keys of the log's floors but without the gate of
+    /// whatever holds it, and advisory locks with keys of the log's floors but without the gate of
     /// the log. The longest open first.
     pub(crate) async fn held_locks(&self) -> Result<Vec<HeldLock>, StoreError> {
         let mut session = self.session().await?;

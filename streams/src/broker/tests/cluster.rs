@@ -163,7 +163,7 @@ async fn two_nodes_share_sources_as_in_the_example() {
             r#"[{"type":"category","category":"companies","partitions":["9","a","b","c","d","e","f"],"of":15}]"#
         ]
     );
-    assert_eq!(other[1].health.borrow().clone(), Health::Healthy, "who has nothing is well");
+    assert_eq!(other[1].health.borrow().clone(), Health::Healthy, "a broker without sources is healthy");
     first.stop().await;
     second.stop().await;
 }

@@ -87,7 +87,7 @@ async fn heartbeats_and_rounds_are_small() {
             .await;
     assert!(observed <= 160);
     let arguments = format!("'coordinator', '{}', {}", lead.owner, lead.term);
-    let lapsed = of("a look for who was not heard of", "lapsed as", &arguments, "").await;
+    let lapsed = of("a look for lapsed nodes", "lapsed as", &arguments, "").await;
     let states = of("150 subscribers read", "requests::text", "null, 1000", "").await;
     let allocations =
         of("150 subscriptions read", "from wakeq.subscriptions where $1", "null, 1000", "").await;
