@@ -71,9 +71,12 @@ const PASSES: &str = "select passes from wakeq.chores where name = 'minute'";
 const READ: &str = "select coalesce(sum(shared_blks_hit + shared_blks_read), 0)::int8 from pg_stat_statements
                      where query like 'with gate as (%update wakeq.chores%'";
 
-/// How often a process has looked for old rows since the last reset.
-const EXPIRIES: &str =
-    "select coalesce(sum(calls), 0)::int8 from pg_stat_statements where query like '%wakeq.expire_audit(%'";
+/// How often a process has looked for old rows since the last reset. Only in the database of the
+/// workers: after a reset, a prepared statement is listed with its literals, and this one would
+/// count itself.
+const EXPIRIES: &str = "select coalesce(sum(calls), 0)::int8
+                          from pg_stat_statements join pg_database on oid = dbid
+                         where datname = 'postgres' and query like '%wakeq.expire_audit(%'";
 
 struct Window {
     length: Duration,
