@@ -228,8 +228,8 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
     worker.stop().await;
 }
 
-/// The last answer never comes: the claim runs out, and the run knows nothing, except that the next
-/// event may have its turn.
+/// In the last case the answer never comes: the claim runs out, and the run knows nothing, except
+/// that the next event may have its turn.
 // Shows: ORD-22
 #[tokio::test]
 async fn the_next_of_an_object_is_woken_though_an_answer_is_late_or_lost() {

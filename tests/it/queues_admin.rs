@@ -186,8 +186,7 @@ async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (name, queue, ada) = (name(), of(&[r"\pL{5}"]), ada());
     let put = admin.put_queue(&name, &queue, &ada);
     let meanwhile = async {
-        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        while stage.count(waiting).await == 0 {}
+        while stage.waiting_for_locks().await == 0 {}
         others.commit().await.unwrap();
     };
     let (put, ()) = tokio::join!(put, meanwhile);
