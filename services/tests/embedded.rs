@@ -119,8 +119,7 @@ async fn users_are_each_clients_own() {
         assert_eq!(text(&mut app, who).await, "app app");
         assert_eq!(text(&mut one, who).await, "postgres postgres");
     }
-    let denied = run(&mut app, "create role another").await.unwrap_err();
-    assert_eq!(code(&denied).as_deref(), Some("42501"));
+    assert_eq!(code(&run(&mut app, "create role another").await.unwrap_err()).as_deref(), Some("42501"));
 }
 
 #[tokio::test]
@@ -142,8 +141,7 @@ async fn a_waiting_statement_ends_with_its_timeout() {
     let (mut one, mut other) = (connect(&server, "postgres").await, connect(&server, "postgres").await);
     run(&mut other, "set statement_timeout = '200ms'").await.unwrap();
     run(&mut one, "begin").await.unwrap();
-    let error = run(&mut other, "select 1").await.unwrap_err();
-    assert_eq!(code(&error).as_deref(), Some("57014"));
+    assert_eq!(code(&run(&mut other, "select 1").await.unwrap_err()).as_deref(), Some("57014"));
     run(&mut one, "commit").await.unwrap();
     run(&mut other, "select 1").await.unwrap();
 }

@@ -45,8 +45,7 @@ async fn holds_child_processes_until_it_is_killed() {
     let guard = Guard::new(Some(folder.as_ref())).unwrap();
     let family = Launch::new("sh").argument("-c").argument("sh -c 'sleep 1000 & echo $$ $!; wait'; true");
     let say = |pids: &str| writeln!(std::io::stderr(), "{pids}").unwrap();
-    let child = guard.start(family.current_folder(&folder).on_line(say)).unwrap();
-    child.ended().await;
+    guard.start(family.current_folder(&folder).on_line(say)).unwrap().ended().await;
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wakeq::events::{IdempotencyKey, Idempotent};
 use wakeq::{CanvasId, EmitError, Emitted, Event, EventId, Queue, QueueConfig, Store, StoreConfig};
 
-use crate::support::{Stage, fit, is_skipped};
+use crate::support::{Stage, fit};
 
 fn key(holder: &str, key: &str, fingerprint: &str) -> IdempotencyKey {
     IdempotencyKey::new(CanvasId::DEFAULT, holder, key, fingerprint.as_bytes()).unwrap()
@@ -24,30 +24,38 @@ async fn emit(stage: &Stage, key: &IdempotencyKey, count: usize) -> Result<Idemp
     stage.queue.emit_idempotent(key, events(count), answer).await
 }
 
-/// A request with the key `k` that is in progress.
-async fn in_progress(stage: &Stage) -> sqlx::Transaction<'static, sqlx::Postgres> {
+/// Emits for the first time under the key.
+async fn emit_first(stage: &Stage, key: &IdempotencyKey, events: Vec<Event>) -> (Vec<Emitted>, String) {
+    match stage.queue.emit_idempotent(key, events, answer).await.unwrap() {
+        Idempotent::First { emitted, answer } => (emitted, answer),
+        Idempotent::Replayed { answer } => panic!("it was emitted before: {answer}"),
+    }
+}
+
+/// Asserts that the queue reports a request as in progress while the first is, and that the first,
+/// which dies, leaves nothing behind.
+async fn check_in_progress(stage: &Stage, queue: &Queue) {
     let mut first = stage.pool.begin().await.unwrap();
-    sqlx::query(
-        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer) values ($1, 'ada', 'k', 'body', '')",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&mut *first)
-    .await
-    .unwrap();
-    first
+    let begun = "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
+                 values ($1, 'ada', 'k', 'body', '')";
+    sqlx::query(begun).bind(CanvasId::DEFAULT.0).execute(&mut *first).await.unwrap();
+    let one = key("ada", "k", "body");
+    let second = queue.emit_idempotent(&one, events(1), answer).await;
+    assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
+    first.rollback().await.unwrap();
+    emit_first(stage, &one, events(1)).await;
+    assert_eq!((stage.rows().await, keys(stage).await), (1, 1));
 }
 
 async fn keys(stage: &Stage) -> i64 {
-    sqlx::query_scalar("select count(*) from wakeq.idempotency_keys").fetch_one(&stage.pool).await.unwrap()
+    stage.count("select count(*) from wakeq.idempotency_keys").await
 }
 
 #[tokio::test]
 async fn a_repeated_request_is_answered_again_and_adds_nothing() {
     let (stage, notifier) = Stage::memory().await;
     let one = key("ada", "k", "body");
-    let Idempotent::First { emitted, answer: first } = emit(&stage, &one, 3).await.unwrap() else {
-        panic!("it is the first")
-    };
+    let (emitted, first) = emit_first(&stage, &one, events(3)).await;
     assert!(emitted.iter().all(|one| one.notified && !one.duplicate));
     assert_eq!((first.clone(), notifier.published().len()), (answer(&emitted), 3));
     assert_eq!(emit(&stage, &one, 3).await.unwrap(), Idempotent::Replayed { answer: first });
@@ -74,18 +82,10 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
     stage.queue.emit(Event::new("h", "x").unwrap().id(foreign).canvas(canvas)).await.unwrap();
     let with = |id| vec![Event::new("h", "x").unwrap(), Event::new("h", "x").unwrap().id(id)];
     let one = key("ada", "k", "body");
-    let other =
-        stage.queue.emit_idempotent(&key("ada", "other", "body"), with(foreign), answer).await.unwrap();
-    assert!(
-        matches!(&other, Idempotent::First { emitted, .. } if emitted.iter().all(|one| !one.duplicate)),
-        "{other:?}"
-    );
+    let (other, _) = emit_first(&stage, &key("ada", "other", "body"), with(foreign)).await;
+    assert!(other.iter().all(|one| !one.duplicate), "{other:?}");
     assert_eq!((stage.rows().await, keys(&stage).await), (4, 1));
-    let Idempotent::First { emitted, answer: first } =
-        stage.queue.emit_idempotent(&one, with(known), answer).await.unwrap()
-    else {
-        panic!("the key is new")
-    };
+    let (emitted, first) = emit_first(&stage, &one, with(known)).await;
     assert_eq!(emitted.iter().map(|one| one.duplicate).collect::<Vec<_>>(), [false, true]);
     assert!(first.contains(&format!("{}:true", EventId::chosen(CanvasId::DEFAULT, known))), "{first}");
     let again = stage.queue.emit_idempotent(&one, with(known), answer).await.unwrap();
@@ -96,41 +96,22 @@ async fn chosen_ids_are_told_in_the_kept_answer() {
 /// nothing behind.
 #[tokio::test]
 async fn a_concurrent_request_gets_in_progress_and_leaves_nothing_behind() {
-    let (stage, _) = Stage::memory().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
-    let one = key("ada", "k", "body");
-    let first = in_progress(&stage).await;
-    let second = emit(&stage, &one, 1).await;
-    assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
-    first.rollback().await.unwrap();
-    assert!(matches!(emit(&stage, &one, 1).await.unwrap(), Idempotent::First { .. }));
-    assert_eq!((stage.rows().await, keys(&stage).await), (1, 1));
+    let Some((stage, _)) = Stage::beside_others().await else { return };
+    check_in_progress(&stage, &stage.queue).await;
 }
 
 /// If the server ends statements before it ends waits for locks, the second one gets the same
 /// answer.
 #[tokio::test]
 async fn a_statement_timeout_also_reports_a_request_in_progress() {
-    let (stage, notifier) = Stage::memory().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some((stage, notifier)) = Stage::beside_others().await else { return };
     let config = StoreConfig {
         statement_timeout: Duration::from_millis(300),
         lock_timeout: Duration::from_secs(30),
         ..StoreConfig::default()
     };
     let store = Store::connect(stage.database.url(), fit(config)).await.unwrap();
-    let queue = Queue::new(store, notifier, QueueConfig::default());
-    let first = in_progress(&stage).await;
-    let one = key("ada", "k", "body");
-    let second = queue.emit_idempotent(&one, events(1), answer).await;
-    assert!(matches!(second, Err(EmitError::IdempotencyInProgress)), "{second:?}");
-    first.rollback().await.unwrap();
-    assert!(matches!(emit(&stage, &one, 1).await.unwrap(), Idempotent::First { .. }));
-    assert_eq!((stage.rows().await, keys(&stage).await), (1, 1));
+    check_in_progress(&stage, &Queue::new(store, notifier, QueueConfig::default())).await;
 }
 
 /// Twenty at once: one is the first, the others get its answer, or that it is in progress.
@@ -158,9 +139,7 @@ async fn a_key_is_kept_for_a_day() {
     let other = key("ada", "k", "other body");
     assert!(matches!(emit(&stage, &other, 1).await, Err(EmitError::IdempotencyMismatch)));
     age(24.1).await;
-    let Idempotent::First { answer, .. } = emit(&stage, &other, 1).await.unwrap() else {
-        panic!("it is new")
-    };
+    let (_, answer) = emit_first(&stage, &other, events(1)).await;
     assert_eq!(emit(&stage, &other, 1).await.unwrap(), Idempotent::Replayed { answer });
     assert_eq!((stage.rows().await, keys(&stage).await), (2, 1));
 }

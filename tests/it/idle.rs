@@ -19,10 +19,8 @@ async fn an_idle_queue_asks_one_small_statement_a_period() {
     let theatre = Theatre::on("idle", timing, Some(&cluster), None).await;
     let mut observer = observer(&cluster).await;
     park(&theatre, size(20_000, 1_000_000) as i64).await;
-    figure(
-        "paused events",
-        theatre.count("select count(*) from wakeq.events_v2 where notify_at is null").await,
-    );
+    let paused = theatre.count("select count(*) from wakeq.events_v2 where notify_at is null").await;
+    figure("paused events", paused);
     let window = Window {
         length: Duration::from_secs(if is_full() { 120 } else { 4 }),
         period: Duration::from_millis(timing.probe_ms),
@@ -50,16 +48,10 @@ async fn observer(cluster: &Cluster) -> sqlx::PgConnection {
 async fn park(theatre: &Theatre, count: i64) {
     use wakeq::{Actor, Stop};
     theatre.admin.pause(&crate::support::scope(WORK), &Actor::user("test"), &Stop::default()).await.unwrap();
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
-         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_', '{}', null
-           from generate_series(1, $2)",
-    )
-    .bind(WORK)
-    .bind(count)
-    .execute(&theatre.pool)
-    .await
-    .unwrap();
+    let waiting = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+                   select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_', '{}', null
+                     from generate_series(1, $2)";
+    sqlx::query(waiting).bind(WORK).bind(count).execute(&theatre.pool).await.unwrap();
     sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&theatre.pool).await.unwrap();
     // Its connections are idle from here on.
     theatre.count("select count(*) from wakeq.events_v2").await;
@@ -118,13 +110,11 @@ impl Window {
         sqlx::raw_sql("select pg_stat_statements_reset()").execute(&mut *observer).await.unwrap();
         // Measures a window in which nothing happens.
         tokio::time::sleep(self.length).await;
-        let statements: Vec<(String, i64, i64)> = sqlx::query_as(
-            "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read
-               from pg_stat_statements join pg_database on oid = dbid where datname = 'postgres' order by calls desc",
-        )
-        .fetch_all(&mut *observer)
-        .await
-        .unwrap();
+        let made = "select regexp_replace(left(query, 40), '\\s+', ' ', 'g'), calls, shared_blks_hit + shared_blks_read
+                      from pg_stat_statements join pg_database on oid = dbid
+                     where datname = 'postgres' order by calls desc";
+        let statements: Vec<(String, i64, i64)> =
+            sqlx::query_as(made).fetch_all(&mut *observer).await.unwrap();
         let passed = theatre.count(PASSES).await - before;
         let calls: i64 = statements.iter().map(|(_, calls, _)| calls).sum();
         figure(condition, format!("{passed} passes in {:?}, every {:?}", self.length, self.period));

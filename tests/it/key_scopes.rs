@@ -54,8 +54,7 @@ async fn a_key_for_a_module_emits_for_it_and_for_nothing_else() {
     assert_eq!(Answer::of(request.body(cloud.to_string())).await.problem(), refused);
     let stage = service.stop().await;
     let others = "select count(*) from wakeq.events_v2 where module <> 'image' and (module, name) <> ('WORKER', 'resize')";
-    let others: i64 = sqlx::query_scalar(others).fetch_one(&stage.pool).await.unwrap();
-    assert_eq!(others, 0);
+    assert_eq!(stage.count(others).await, 0);
 }
 
 #[tokio::test]

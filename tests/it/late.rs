@@ -8,16 +8,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
 use wakeq::machine::Outcome;
-use wakeq::queues::{LeasedCopy, NewQueue, PullPolicy, Release, ReleaseResult};
+use wakeq::queues::{NewQueue, PullPolicy, Release, ReleaseResult};
 use wakeq::workers::Verdict;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, HandlerError, HandlerResult, Handlers, RetryPolicy, Route,
-    Store, StoreConfig, Timing, WorkerConfig,
+    Timing, WorkerConfig,
 };
 
 use crate::door::{Door, answering, recording};
 use crate::queues;
-use crate::support::{RunningWorker, Stage, TIMEOUT, connect, fit, is_skipped, quick};
+use crate::support::{RunningWorker, Stage, connect, is_skipped, once, quick};
 
 /// What happens to the answer.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,10 @@ impl AnswerProxy {
     async fn worker(&self, stage: &Stage, timing: Timing, handlers: Handlers) -> RunningWorker {
         let store = connect(&self.url, timing).await;
         RunningWorker::start(store, stage.notifier.clone(), handlers, WorkerConfig::default())
+    }
+
+    async fn admin(&self, stage: &Stage, timing: Timing) -> Admin {
+        Admin::new(connect(&self.url, timing).await, stage.notifier.clone())
     }
 }
 
@@ -145,30 +149,19 @@ async fn check(text: &'static str, answer: Answer, retries: u32, fails: bool) ->
     outcome
 }
 
-/// The deletion was committed, and a renewal finds no claim before the deletion's answer arrives.
+/// The statement took effect, and a renewal finds no claim before its answer arrives, or the answer
+/// is lost.
 #[tokio::test]
-async fn a_completion_overtaken_by_a_renewal_is_recognized() {
-    assert_eq!(check(COMPLETION, Answer::AfterARenewal, 2, false).await, Outcome::Deleted);
-}
-
-#[tokio::test]
-async fn a_retry_overtaken_by_a_renewal_is_recognized() {
-    assert_eq!(check(RETRY, Answer::AfterARenewal, 2, true).await, Outcome::RetryAllowed);
-}
-
-#[tokio::test]
-async fn a_death_overtaken_by_a_renewal_is_recognized() {
-    assert_eq!(check(DEATH, Answer::AfterARenewal, 0, true).await, Outcome::Deleted);
-}
-
-#[tokio::test]
-async fn a_completion_with_a_lost_answer_is_recognized() {
-    assert_eq!(check(COMPLETION, Answer::Lost, 2, false).await, Outcome::Deleted);
-}
-
-#[tokio::test]
-async fn a_death_with_a_lost_answer_is_recognized() {
-    assert_eq!(check(DEATH, Answer::Lost, 0, true).await, Outcome::Deleted);
+async fn an_end_with_a_late_or_lost_answer_is_recognized() {
+    for (text, answer, retries, fails, outcome) in [
+        (COMPLETION, Answer::AfterARenewal, 2, false, Outcome::Deleted),
+        (RETRY, Answer::AfterARenewal, 2, true, Outcome::RetryAllowed),
+        (DEATH, Answer::AfterARenewal, 0, true, Outcome::Deleted),
+        (COMPLETION, Answer::Lost, 2, false, Outcome::Deleted),
+        (DEATH, Answer::Lost, 0, true, Outcome::Deleted),
+    ] {
+        assert_eq!(check(text, answer, retries, fails).await, outcome, "{text}: {answer:?}");
+    }
 }
 
 /// The worker learns that the retry was saved, and it counts once, although a repeat of the
@@ -213,13 +206,12 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     let proxy = AnswerProxy::new(&stage, text, answer).await;
     let (handler, mut door) = Door::new();
-    let route = Route::new("greet").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
     let waits = match answer {
         Answer::AfterARenewal => timing.lease / 3,
         Answer::Lost => Duration::ZERO,
         Answer::Never => timing.lease,
     };
-    let mut worker = proxy.worker(&stage, timing, Handlers::new().on(route, handler)).await;
+    let mut worker = proxy.worker(&stage, timing, Handlers::new().on(once("greet"), handler)).await;
     let events = (0..2).map(|at| Event::new("greet", &at).unwrap().on("lamp").unwrap()).collect();
     let emitted = stage.queue.emit_all(events).await.unwrap();
     door.arrived.next().await;
@@ -236,35 +228,23 @@ async fn check_chain(text: &'static str, answer: Answer, verdict: HandlerResult,
     worker.stop().await;
 }
 
-#[tokio::test]
-async fn the_next_of_an_object_is_woken_though_a_renewal_overtakes() {
-    check_chain(LINK_COMPLETION, Answer::AfterARenewal, Ok(()), Outcome::HandedOver).await;
-}
-
-#[tokio::test]
-async fn the_next_of_an_object_is_woken_though_an_answer_is_lost() {
-    check_chain(LINK_COMPLETION, Answer::Lost, Ok(()), Outcome::HandedOver).await;
-}
-
+/// In the last case the answer never comes: the claim runs out, and the run knows nothing, except
+/// that the next event may have its turn.
 // Shows: ORD-22
 #[tokio::test]
-async fn the_next_of_an_object_is_woken_though_the_look_for_it_gets_no_answer() {
-    check_chain(FIRSTS, Answer::Lost, Ok(()), Outcome::HandedOver).await;
-}
-
-#[tokio::test]
-async fn the_next_of_an_object_is_woken_though_the_answer_to_a_death_is_lost() {
-    let fails = || Err(HandlerError::operational("no"));
-    check_chain(DEATH, Answer::Lost, fails(), Outcome::HandedOver).await;
-    check_chain(DEATH, Answer::AfterARenewal, fails(), Outcome::HandedOver).await;
-}
-
-/// The claim runs out while the answer is awaited: the run knows nothing, except that the next
-/// event may have its turn.
-// Shows: ORD-22
-#[tokio::test]
-async fn the_next_of_an_object_is_woken_though_its_run_was_fenced_out() {
-    check_chain(LINK_COMPLETION, Answer::Never, Ok(()), Outcome::FencedOut).await;
+async fn the_next_of_an_object_is_woken_though_an_answer_is_late_or_lost() {
+    let dies = || Err(HandlerError::operational("no"));
+    for (text, answer, verdict, outcome) in [
+        (LINK_COMPLETION, Answer::AfterARenewal, Ok(()), Outcome::HandedOver),
+        (LINK_COMPLETION, Answer::Lost, Ok(()), Outcome::HandedOver),
+        (FIRSTS, Answer::Lost, Ok(()), Outcome::HandedOver),
+        (DEATH, Answer::Lost, dies(), Outcome::HandedOver),
+        (DEATH, Answer::AfterARenewal, dies(), Outcome::HandedOver),
+        (LINK_COMPLETION, Answer::Never, Ok(()), Outcome::FencedOut),
+    ] {
+        println!("{text}: {answer:?}");
+        check_chain(text, answer, verdict, outcome).await;
+    }
 }
 
 /// Each of two canvases may have one copy of a queue in flight, and another one waits: whichever
@@ -294,10 +274,7 @@ async fn the_next_of_a_facet_is_woken_though_the_look_for_it_gets_no_answer() {
 
 /// What services and operators end, on two canvases, is removed although the answer is lost; and
 /// the next event of its object has its turn.
-async fn check_ended<F>(text: &'static str, end: impl Fn(Admin, LeasedCopy) -> F)
-where
-    F: Future<Output = Result<(), AdminError>>,
-{
+async fn check_ended(text: &'static str, dies: bool) {
     let timing = promised_late();
     let (stage, _) = Stage::memory_with(timing.clone()).await;
     let (queue, operator) = (queues::QUEUE.parse().unwrap(), Actor::user("test"));
@@ -309,41 +286,35 @@ where
     stage.admin.put_queue(&queue, &pulled, &operator).await.unwrap();
     let on_object = |at: u64| queues::email(queues::canvas(u128::from(1 + at % 2)), at).on("lamp").unwrap();
     stage.queue.emit_all((0..4).map(on_object).collect()).await.unwrap();
-    let lease = async || {
+    let lease = async |values: [&str; 2]| {
         let mut copies = stage.admin.lease_copies(&queue, 10, timing.lease, Duration::ZERO).await.unwrap();
         copies.sort_by(|one, other| one.value.cmp(&other.value));
+        assert_eq!(copies.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), values);
         copies
     };
-    let first = lease().await;
-    assert_eq!(first.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["0", "1"]);
-    for copy in first {
+    for copy in lease(["0", "1"]).await {
         let proxy = AnswerProxy::new(&stage, text, Answer::Lost).await;
-        let store = connect(&proxy.url, timing.clone()).await;
-        end(Admin::new(store, stage.notifier.clone()), copy).await.unwrap();
+        let admin = proxy.admin(&stage, timing.clone()).await;
+        if dies {
+            let failed = Release { error: Some("no".into()), retry: None };
+            let released = admin.release_copy(&queue, copy.id, &copy.lease, &failed).await.unwrap();
+            assert_eq!(released, ReleaseResult::Died);
+        } else {
+            admin.complete_copy(&queue, copy.id, &copy.lease).await.unwrap();
+        }
         proxy.assert_found();
     }
-    let next = lease().await;
-    assert_eq!(next.iter().map(|copy| &*copy.value).collect::<Vec<_>>(), ["2", "3"]);
+    lease(["2", "3"]).await;
 }
 
 #[tokio::test]
 async fn a_copy_whose_completion_gets_no_answer_makes_room() {
-    check_ended(LINK_COMPLETION, async |admin, copy| {
-        admin.complete_copy(&queues::QUEUE.parse().unwrap(), copy.id, &copy.lease).await
-    })
-    .await;
+    check_ended(LINK_COMPLETION, false).await;
 }
 
 #[tokio::test]
 async fn a_copy_whose_death_gets_no_answer_makes_room() {
-    check_ended(DEATH, async |admin, copy| {
-        let failed = Release { error: Some("no".into()), retry: None };
-        let queue = queues::QUEUE.parse().unwrap();
-        let released = admin.release_copy(&queue, copy.id, &copy.lease, &failed).await?;
-        assert_eq!(released, ReleaseResult::Died);
-        Ok(())
-    })
-    .await;
+    check_ended(DEATH, true).await;
 }
 
 /// A cancel succeeds although the answer is lost, and the next event of its object is woken.
@@ -362,8 +333,7 @@ async fn the_next_of_an_object_is_woken_though_the_answer_to_a_cancel_is_lost() 
     worker.until_count(2, Outcome::EarlierLeft).await;
     for (at, canvas) in canvases.into_iter().enumerate() {
         let proxy = AnswerProxy::new(&stage, "'cancel'", Answer::Lost).await;
-        let store = connect(&proxy.url, timing.clone()).await;
-        let admin = Admin::new(store, stage.notifier.clone());
+        let admin = proxy.admin(&stage, timing.clone()).await;
         let (id, operator) = (emitted[at].id, Actor::user("test"));
         let elsewhere = admin.cancel(canvases[1 - at], id, &operator).await;
         assert!(matches!(elsewhere, Err(AdminError::NotFound(_))), "{elsewhere:?}");
@@ -386,13 +356,7 @@ async fn a_claim_that_is_revived_after_it_was_given_up_is_released() {
     }
     let timing = Timing { lease: Duration::from_secs(3), ..quick() };
     let (stage, _) = Stage::memory_with(timing.clone()).await;
-    let patient = StoreConfig {
-        timing: timing.clone(),
-        lock_timeout: TIMEOUT,
-        statement_timeout: TIMEOUT,
-        ..StoreConfig::default()
-    };
-    let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
+    let store = stage.patient(timing.clone()).await;
     let (handler, mut door) = Door::new();
     let handlers = Handlers::new().on("greet", handler);
     let worker = RunningWorker::start(store, stage.notifier.clone(), handlers, WorkerConfig::default());

@@ -80,8 +80,7 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
     let timing = Durations { lease_ms: 1_500, grace_ms: 200, probe_ms: 200, backoff_ms: 200 };
     let theatre = Theatre::new("pill", timing).await;
     let innocents = 63;
-    let work = Work { first_ms: 300, later_ms: 50, first_fails: false };
-    theatre.emit_many(WORK, innocents, work).await;
+    theatre.emit_many(WORK, innocents, Work { first_ms: 300, later_ms: 50, first_fails: false }).await;
     let pill = theatre.emit(PILL, Work::default()).await;
     let mut deaths = 0;
     // A supervisor: a worker that dies is started again.
@@ -98,12 +97,9 @@ async fn an_event_that_kills_its_process_ends_among_the_dead() {
             _ = theatre.until_empty() => break,
         }
     }
+    let died = "select cause, losses from wakeq.dead_events where id = $1";
     let (cause, losses): (String, i32) =
-        sqlx::query_as("select cause, losses from wakeq.dead_events where id = $1")
-            .bind(pill.0)
-            .fetch_one(&theatre.pool)
-            .await
-            .unwrap();
+        sqlx::query_as(died).bind(pill.0).fetch_one(&theatre.pool).await.unwrap();
     assert_eq!((cause.as_str(), losses, deaths), ("poison", 5, 5));
     assert_eq!(theatre.completed().await, i64::try_from(innocents).unwrap());
     figure("deaths of the worker", deaths);
@@ -131,21 +127,15 @@ async fn sigterm_lets_short_handlers_end_and_cuts_the_long_one() {
     let heir = theatre.worker(8).await;
     theatre.until_empty().await;
     assert_eq!(theatre.completed().await, 4);
+    let last = "select attempt, pid from runs where event = $1 order by claimed_at desc limit 1";
     let (attempt, pid): (i32, i32) =
-        sqlx::query_as("select attempt, pid from runs where event = $1 order by claimed_at desc limit 1")
-            .bind(long.0)
-            .fetch_one(&theatre.pool)
-            .await
-            .unwrap();
+        sqlx::query_as(last).bind(long.0).fetch_one(&theatre.pool).await.unwrap();
     assert_eq!((attempt, pid), (1, heir.pid()), "run elsewhere, without a retry counted");
     figure("exit after SIGTERM", format!("{took:.2?}; the grace is 3 s"));
 }
 
 /// Locked, retries, losses, claims.
 async fn counts(theatre: &Theatre, id: EventId) -> (bool, i32, i32, i32) {
-    sqlx::query_as("select locked_at is not null, retries, losses, claims from wakeq.events_v2 where id = $1")
-        .bind(id.0)
-        .fetch_one(&theatre.pool)
-        .await
-        .unwrap()
+    let counts = "select locked_at is not null, retries, losses, claims from wakeq.events_v2 where id = $1";
+    sqlx::query_as(counts).bind(id.0).fetch_one(&theatre.pool).await.unwrap()
 }

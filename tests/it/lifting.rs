@@ -32,8 +32,7 @@ async fn waking_goes_on_after_the_callers_patience() {
         stage.admin.clone().patience(Duration::ZERO).unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
     assert!(resumed.lifted && resumed.waking && resumed.woken < 2500, "{resumed:?}");
     until_published(&notifier, before + 2500).await;
-    let patient = stage.admin.patience(TIMEOUT);
-    let again = patient.unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
+    let again = stage.admin.patience(TIMEOUT).unpause(&scope("h"), &Actor::user("ada")).await.unwrap();
     assert!(!again.lifted && !again.waking, "{again:?}");
 }
 

@@ -4,16 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sqlx::{PgPool, Postgres, Transaction};
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
 use crate::cli::Terminal;
-use crate::processes::Process;
+use crate::processes::{LOCK, Process};
 use crate::service::make_key;
-use crate::support::{Stage, TIMEOUT, connect, database, is_skipped, quick};
+use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
 
 /// No broker is configured, so any call to one would fail.
 const LOCAL: [(&str, &str); 8] = [
@@ -57,13 +56,6 @@ impl Client {
     }
 }
 
-/// Keeps the handlers from ending.
-async fn hold(pool: &PgPool) -> Transaction<'static, Postgres> {
-    let mut held = pool.begin().await.unwrap();
-    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&mut *held).await.unwrap();
-    held
-}
-
 /// Waits until this many runs have deleted their events.
 async fn deleted(process: &mut Process, count: usize) {
     for _ in 0..count {
@@ -87,7 +79,8 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     process.says(&format!("begun {first}")).await;
     deleted(&mut process, 1).await;
 
-    let held = hold(&stage.pool).await;
+    // Keeps the handlers from ending.
+    let held = stage.hold(LOCK).await;
     let mut waiting = HashSet::new();
     for _ in 0..20 {
         waiting.insert(client.emit(json!({})).await);
@@ -153,12 +146,9 @@ async fn a_process_that_wakes_no_worker_leaves_the_minutes_pass_alone() {
     let mut server = Process::stock("serve", stage.database.url(), None, &LOCAL);
     server.says("serving the API").await;
     assert_eq!(server.stop().await, Some(0));
-    let (due, probes, passes): (bool, i32, i64) = sqlx::query_as(
-        "select notify_at <= now(), probes, (select passes from wakeq.chores where name = 'minute') from wakeq.events_v2",
-    )
-    .fetch_one(&stage.pool)
-    .await
-    .unwrap();
+    let woken = "select notify_at <= now(), probes, (select passes from wakeq.chores where name = 'minute')
+                   from wakeq.events_v2";
+    let (due, probes, passes): (bool, i32, i64) = stage.pool.row(woken).await;
     assert_eq!((due, probes, passes), (true, 0, 0));
 }
 

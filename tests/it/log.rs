@@ -15,7 +15,7 @@ use wakeq_service::access::Scope;
 use wakeq_streams::EventProvider;
 
 use crate::service::{Answer, Service};
-use crate::support::{Stage, TIMEOUT, is_skipped};
+use crate::support::{Stage, TIMEOUT};
 
 fn stream(name: &str) -> StreamId {
     StreamId::new(CanvasId::DEFAULT, "accounts", name).unwrap()
@@ -69,21 +69,10 @@ async fn every_way_to_emit_logs_in_its_transaction() {
     let id = EventId::chosen(CanvasId::DEFAULT, id);
     let nobody = queue.emit(paid(9).only_to_queues().logged()).await.unwrap();
     let read = logged(&stage).await;
-    let seen: Vec<(String, &str)> =
-        read.iter().map(|event| (event.stream.to_string(), event.payload.as_str())).collect();
-    let at = |stream: &str, payload| (stream.to_owned(), payload);
-    let expected = [
-        at("orders/paid", "1"),
-        at("orders/paid", "2"),
-        at("orders/special", "3"),
-        at("orders/paid", "4"),
-        at("orders/order:7", "5"),
-        at("orders/order:7", "6"),
-        at("orders/paid", "7"),
-        at("orders/paid", "8"),
-        at("orders/paid", "9"),
-    ];
-    assert_eq!(seen, expected);
+    let seen: Vec<_> = read.iter().map(|event| format!("{} {}", event.stream, event.payload)).collect();
+    let expected = "orders/paid 1, orders/paid 2, orders/special 3, orders/paid 4, orders/order:7 5, \
+                    orders/order:7 6, orders/paid 7, orders/paid 8, orders/paid 9";
+    assert_eq!(seen.join(", "), expected);
     let ids = [0, 1, 2, 3, 4, 7, 8].map(|at| read[at].id);
     assert_eq!(ids, [alone.id, in_batch[0].id, in_batch[2].id, own.id, change[0].id, id, nobody.id]);
     let links = [4, 5].map(|at| read[at].place.as_ref().map(|place| (place.object.to_string(), place.link)));
@@ -111,14 +100,10 @@ async fn what_is_not_emitted_is_not_logged() {
 /// An append waits for an open transaction on the stream as for an object, and then fails as busy.
 #[tokio::test]
 async fn a_stream_that_others_hold_is_busy() {
-    if is_skipped("a transaction beside others") {
-        return;
-    }
-    let (stage, _) = Stage::memory().await;
+    let Some((stage, _)) = Stage::beside_others().await else { return };
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     let mut open = stage.pool.begin().await.unwrap();
-    let appends = [StreamAppend::new(stream("a"), events(1))];
-    let receipt = log.append_in(&mut open, &appends).await.unwrap();
+    let receipt = log.append_in(&mut open, &[StreamAppend::new(stream("a"), events(1))]).await.unwrap();
     assert_eq!((receipt.appended()[0].position, receipt.appended()[0].prev), (0, 0));
     let busy = log.append(&stream("a"), events(1), AppendCondition::None).await.unwrap_err();
     assert!(matches!(busy, LogError::Busy(_)), "{busy}");
@@ -189,15 +174,11 @@ async fn the_log_is_appended_to_and_read_over_http() {
     let first = service.post("/log", append(json!("empty"), &["opened", "paid"])).await;
     assert_eq!(first.status, StatusCode::CREATED);
     let first = first.json();
-    assert_eq!(
-        (&first["events"][0]["position"], &first["events"][1]["prev"]),
-        (&json!(0), &first["events"][0]["seq"])
-    );
+    let [opened, paid] = [0, 1].map(|at| &first["events"][at]);
+    assert_eq!((&opened["position"], &paid["prev"]), (&json!(0), &opened["seq"]));
     for expect in [json!("empty"), json!(0), json!(2)] {
-        assert_eq!(
-            service.post("/log", append(expect, &["paid"])).await.problem(),
-            (409, "condition-failed".into())
-        );
+        let problem = service.post("/log", append(expect, &["paid"])).await.problem();
+        assert_eq!(problem, (409, "condition-failed".into()));
     }
     assert_eq!(service.post("/log", append(json!(1), &["paid"])).await.status, StatusCode::CREATED);
     assert_eq!(service.post("/log", append(Value::Null, &[])).await.json(), json!({"events": []}));
@@ -205,11 +186,9 @@ async fn the_log_is_appended_to_and_read_over_http() {
         assert_eq!(service.post("/log", append(bad, &["paid"])).await.problem(), (400, "bad-request".into()));
     }
     let emitted = json!({"name": "greet", "value": 7, "logged": {"category": "accounts", "stream": "b"}});
-    assert_eq!(service.post("/events", emitted).await.status, StatusCode::ACCEPTED);
-    assert_eq!(
-        service.post("/events", json!({"name": "greet", "logged": true})).await.status,
-        StatusCode::ACCEPTED
-    );
+    for emitted in [emitted, json!({"name": "greet", "logged": true})] {
+        assert_eq!(service.post("/events", emitted).await.status, StatusCode::ACCEPTED);
+    }
     for bad in [json!(1), json!({"category": "accounts"}), json!({"category": "a b", "stream": "s"})] {
         let bad = json!({"name": "greet", "logged": bad});
         assert_eq!(service.post("/events", bad).await.problem(), (400, "bad-request".into()));
@@ -246,10 +225,7 @@ async fn the_log_is_appended_to_and_read_over_http() {
 /// The doctor reports which open transaction holds readers back, for how long, and what to do.
 #[tokio::test]
 async fn names_transactions_that_hold_back_readers() {
-    if is_skipped("a transaction beside others") {
-        return;
-    }
-    let (stage, _) = Stage::memory().await;
+    let Some((stage, _)) = Stage::beside_others().await else { return };
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
     log.append(&stream("a"), events(1), AppendCondition::None).await.unwrap();
     let options = (*stage.pool.connect_options()).clone().application_name("billing");
@@ -262,10 +238,8 @@ async fn names_transactions_that_hold_back_readers() {
     let appenders = log.appenders().await.unwrap();
     let pid: i32 = sqlx::query_scalar("select pg_backend_pid()").fetch_one(&mut *open).await.unwrap();
     assert_eq!((appenders.len(), appenders[0].pid, appenders[0].floor), (1, Some(pid), 1));
-    assert!(
-        appenders[0].session.starts_with("billing of ")
-            && appenders[0].session.ends_with("(idle in transaction)")
-    );
+    let session = &appenders[0].session;
+    assert!(session.starts_with("billing of ") && session.ends_with("(idle in transaction)"));
     assert!(appenders[0].open_for.unwrap() < Duration::from_secs(60));
     open.rollback().await.unwrap();
     assert_eq!(log.appenders().await.unwrap(), []);

@@ -9,7 +9,7 @@ use wakeq::{Actor, CanvasId, Handlers, QueueWorker, Stop, Timestamp, WorkerConfi
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Role, WORK, Work, all_seen};
-use crate::support::{Stage, TIMEOUT, quick, scope};
+use crate::support::{Stage, Statements, TIMEOUT, quick, scope};
 use crate::theatre::{Theatre, figure, pace, size};
 
 // Shows: EV2-06
@@ -22,10 +22,7 @@ async fn an_emitter_and_two_workers_are_three_processes() {
     theatre.until_at_least("select count(*) from runs where ended_at is not null", 200).await;
     theatre.until_empty().await;
     let by_process: Vec<(i32, i64)> =
-        sqlx::query_as("select pid, count(*) from runs group by pid order by pid")
-            .fetch_all(&theatre.pool)
-            .await
-            .unwrap();
+        theatre.pool.table("select pid, count(*) from runs group by pid order by pid").await;
     let mut pids = workers.each_ref().map(crate::children::Process::pid);
     pids.sort_unstable();
     assert_eq!(by_process.iter().map(|(pid, _)| *pid).collect::<Vec<_>>(), pids);
@@ -90,15 +87,10 @@ async fn no_event_is_claimed_after_a_pause_has_returned() {
     load.await.unwrap();
     theatre.until_empty().await;
     let (since, until): (Vec<_>, Vec<_>) = stopped.into_iter().unzip();
-    let late: i64 = sqlx::query_scalar(
-        "select count(*) from runs join unnest($1::timestamptz[], $2::timestamptz[]) as stopped (since, until)
-                   on claimed_at > since and claimed_at < until",
-    )
-    .bind(&since)
-    .bind(&until)
-    .fetch_one(&theatre.pool)
-    .await
-    .unwrap();
+    let late = "select count(*) from runs join unnest($1::timestamptz[], $2::timestamptz[]) as stopped (since, until)
+                    on claimed_at > since and claimed_at < until";
+    let late: i64 =
+        sqlx::query_scalar(late).bind(&since).bind(&until).fetch_one(&theatre.pool).await.unwrap();
     assert_eq!(late, 0, "claims under a pause");
     figure("pauses", pauses);
     figure("events run", theatre.completed().await);
@@ -110,10 +102,7 @@ const PARKED: &str = "select count(*) from wakeq.events_v2 where notify_at is nu
 
 /// The claims that stand.
 async fn claims(theatre: &Theatre) -> Vec<(uuid::Uuid, i32)> {
-    sqlx::query_as("select id, claims from wakeq.events_v2 where locked_at is not null")
-        .fetch_all(&theatre.pool)
-        .await
-        .unwrap()
+    theatre.pool.table("select id, claims from wakeq.events_v2 where locked_at is not null").await
 }
 
 /// In production nothing is created automatically: the worker is not ready, reports what to do, and
@@ -135,14 +124,7 @@ async fn without_its_topic_a_worker_says_what_to_create() {
     create_topics(&config).await.unwrap();
     tokio::time::timeout(TIMEOUT, trouble.wait_for(Option::is_none)).await.expect("not ready").unwrap();
     stage.emit("greet").await;
-    let emptied = async {
-        // no signal says when a row is gone
-        let mut ticks = tokio::time::interval(Duration::from_millis(50));
-        while stage.rows().await > 0 {
-            ticks.tick().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, emptied).await.expect("the event did not run");
+    stage.until_empty().await;
     stop.cancel();
     task.await.unwrap().unwrap();
 }

@@ -73,6 +73,13 @@ async fn next_delivery(subscription: &mut dyn Subscription) -> Delivery {
     delivery.expect("the subscription is open")
 }
 
+/// Acknowledges the next delivery; returns its event.
+pub(crate) async fn acknowledge_next(subscription: &mut dyn Subscription) -> EventId {
+    let (id, delivery) = next(subscription).await;
+    delivery.acknowledge();
+    id
+}
+
 fn ids(notifications: &[Notification]) -> HashSet<EventId> {
     notifications.iter().map(|notification| notification.id).collect()
 }
@@ -85,9 +92,7 @@ async fn carries_2500_notifications(broker: Broker) {
     let published_ms = started.elapsed().as_millis();
     let mut received = HashSet::new();
     while received.len() < sent.len() {
-        let (id, delivery) = next(&mut *subscription).await;
-        received.insert(id);
-        delivery.acknowledge();
+        received.insert(acknowledge_next(&mut *subscription).await);
     }
     let all_ms = started.elapsed().as_millis();
     println!("{}: 2,500 published in {published_ms} ms, received after {all_ms} ms", broker.name);
@@ -134,9 +139,7 @@ async fn comes_again(broker: Broker, give_back: fn(Delivery)) {
     let sent = notifications(1);
     broker.notifier.publish(&sent).await.unwrap();
     give_back(next(&mut *subscription).await.1);
-    let (id, delivery) = next(&mut *subscription).await;
-    assert_eq!(id, sent[0].id);
-    delivery.acknowledge();
+    assert_eq!(acknowledge_next(&mut *subscription).await, sent[0].id);
     subscription.close(TIMEOUT).await;
 }
 
@@ -229,9 +232,7 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
     let mut second = broker.notifier.subscribe(100).await.unwrap();
     let expected = if broker.forgets_closed_streams_late() { received.len() } else { sent.len() };
     while received.len() < expected {
-        let (id, delivery) = next(&mut *second).await;
-        assert!(received.insert(id), "it was acknowledged");
-        delivery.acknowledge();
+        assert!(received.insert(acknowledge_next(&mut *second).await), "it was acknowledged");
     }
     assert!(received.is_subset(&ids(&sent)));
     second.close(TIMEOUT).await;
@@ -243,8 +244,7 @@ async fn a_stopped_subscription_hands_out_what_it_was_sent(broker: Broker) {
 /// all of it goes to an open stream at once.
 async fn close_gives_back_what_was_not_handed_out(broker: Broker) {
     let mut first = broker.notifier.subscribe(100).await.unwrap();
-    let sent = notifications(100);
-    broker.notifier.publish(&sent).await.unwrap();
+    broker.notifier.publish(&notifications(100)).await.unwrap();
     let mut held = HashSet::new();
     let mut deliveries = Vec::new();
     while deliveries.len() < 10 {

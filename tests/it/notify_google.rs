@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::Subscriber;
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 use wakeq::notify::{Notifier, PubSub, TopicState, create_topics, describe_topics};
-use wakeq_services::GoogleEmulator;
+use wakeq_services::{GoogleEmulator, wait_while};
 
 use crate::brokers::Broker;
 use crate::notify::{TIMEOUT, next, notifications};
@@ -18,12 +18,8 @@ async fn the_body_on_the_wire_is_as_agreed() {
     let sent = notifications(1);
     PubSub::connect(config.clone()).await.unwrap().publish(&sent).await.unwrap();
 
-    let subscriber = Subscriber::builder()
-        .with_endpoint(format!("http://{}", config.emulator_host.unwrap()))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
-        .await
-        .unwrap();
+    let subscriber = Subscriber::builder().with_endpoint(format!("http://{}", config.emulator_host.unwrap()));
+    let subscriber = subscriber.with_credentials(anonymous::Builder::new().build()).build().await.unwrap();
     let path = format!("projects/{}/subscriptions/{}", config.project, config.subscription);
     let mut stream = subscriber.subscribe(path).build();
     let (message, handler) = timeout(TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
@@ -93,11 +89,8 @@ async fn publishing_creates_what_is_missing_where_that_is_allowed() {
 // Shows: CARD-07
 #[tokio::test]
 async fn a_broker_killed_and_restarted_is_used_again() {
-    let Some(mut emulator) =
-        GoogleEmulator::start_if_installed("a test that kills Google's emulator").await.unwrap()
-    else {
-        return;
-    };
+    let skipped = "a test that kills Google's emulator";
+    let Some(mut emulator) = GoogleEmulator::start_if_installed(skipped).await.unwrap() else { return };
     let mut config = Broker::config_at(emulator.host(), "killed");
     config.create_missing = true;
     config.publish_timeout = Duration::from_secs(1);
@@ -110,23 +103,22 @@ async fn a_broker_killed_and_restarted_is_used_again() {
     emulator.kill_9().await.unwrap();
     let error = notifier.publish(&notifications(1)).await.unwrap_err().to_string();
     assert!(error.contains("cannot be reached") && error.contains(&emulator.host()), "{error}");
-    until(|| subscription.trouble().is_some_and(|words| words.contains("cannot be reached"))).await;
+    let is_away = |words: String| words.contains("cannot be reached");
+    wait_while!(!subscription.trouble().is_some_and(is_away), "the trouble is not noticed");
 
     emulator.restart().await.unwrap();
     let started = Instant::now();
     // It has forgotten the subscription, which misses anything published before it is created
     // again.
-    until(|| subscription.trouble().is_none()).await;
+    wait_while!(subscription.trouble().is_some(), "the trouble does not end");
     let sent = notifications(1);
     notifier.publish(&sent).await.unwrap();
     let published_ms = started.elapsed().as_millis();
     let (id, delivery) = next(&mut *subscription).await;
-    println!(
-        "after kill -9: published after {published_ms} ms, received after {} ms",
-        started.elapsed().as_millis()
-    );
+    let received_ms = started.elapsed().as_millis();
+    println!("after kill -9: published after {published_ms} ms, received after {received_ms} ms");
     assert_eq!(id, sent[0].id);
-    until(|| subscription.trouble().is_none()).await;
+    wait_while!(subscription.trouble().is_some(), "the trouble does not end");
     delivery.acknowledge();
     held.acknowledge();
     subscription.close(TIMEOUT).await;
@@ -143,28 +135,9 @@ async fn a_subscription_deleted_under_an_open_stream_is_noticed() {
     next(&mut *subscription).await.1.acknowledge();
 
     Broker::delete_subscription(&config).await;
-    until_created(&config).await;
+    let state = async || describe_topics(&config).await.unwrap().subscription_state;
+    wait_while!(state().await == TopicState::Missing, "it was not created again");
     notifier.publish(&notifications(1)).await.unwrap();
     next(&mut *subscription).await.1.acknowledge();
     subscription.close(TIMEOUT).await;
-}
-
-async fn until(condition: impl Fn() -> bool) {
-    let mut ticks = interval(Duration::from_millis(10));
-    let reached = async {
-        while !condition() {
-            ticks.tick().await;
-        }
-    };
-    timeout(TIMEOUT, reached).await.expect("it did not happen");
-}
-
-async fn until_created(config: &wakeq::notify::PubSubConfig) {
-    let mut ticks = interval(Duration::from_millis(50));
-    let created = async {
-        while describe_topics(config).await.unwrap().subscription_state == TopicState::Missing {
-            ticks.tick().await;
-        }
-    };
-    timeout(TIMEOUT, created).await.expect("it was not created again");
 }

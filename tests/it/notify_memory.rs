@@ -138,8 +138,7 @@ async fn a_broken_notifier_reports_trouble_and_recovers() {
     let notifier = MemoryNotifier::new();
     let mut subscription = notifier.subscribe(10).await.unwrap();
     notifier.break_down("the broker is away");
-    let error = notifier.publish(&notifications(1)).await.unwrap_err();
-    assert_eq!(error.to_string(), "the broker is away");
+    assert_eq!(notifier.publish(&notifications(1)).await.unwrap_err().to_string(), "the broker is away");
     assert_eq!(subscription.trouble().as_deref(), Some("the broker is away"));
     notifier.mend();
     assert_eq!(subscription.trouble(), None);

@@ -4,16 +4,10 @@ use std::time::Duration;
 
 use wakeq::control::{DeadEvent, DeadFilter};
 use wakeq::machine::Outcome;
-use wakeq::{
-    Actor, AdminError, CanvasId, Event, EventId, HandlerError, HandlerScope, Handlers, RetryPolicy, Route,
-};
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerError, HandlerScope, Handlers};
 
-use crate::door::{Door, answering, recording};
-use crate::support::{RunningWorker, Stage, is_skipped, scope};
-
-fn once(name: &str) -> Route {
-    Route::new(name).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() })
-}
+use crate::door::recording;
+use crate::support::{RunningWorker, Stage, once, scope};
 
 fn ada() -> Actor {
     Actor::user("ada")
@@ -42,8 +36,7 @@ async fn emit_later(stage: &Stage, name: &str) -> EventId {
 
 /// A worker under which this many events of the handler died.
 async fn dying(stage: &Stage, name: &str, count: usize) -> (RunningWorker, Vec<EventId>) {
-    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
-    let mut worker = stage.worker(Handlers::new().on(once(name), handler));
+    let (mut worker, _seen) = stage.answering(once(name), |_| Err(HandlerError::operational("no")));
     let ids = stage.emit_many(name, count).await;
     worker.until_count(count, Outcome::Deleted).await;
     (worker, ids)
@@ -52,8 +45,7 @@ async fn dying(stage: &Stage, name: &str, count: usize) -> (RunningWorker, Vec<E
 #[tokio::test]
 async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let delayed = emit_later(&stage, "greet").await;
     worker.until(delayed, Outcome::DelayNotYet).await;
     cancel(&stage, delayed).await.unwrap();
@@ -71,11 +63,8 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
     door.open(1);
     worker.until(running, Outcome::Deleted).await;
     // EV2-15: the row is gone, so the notification in the parking lot does nothing.
-    stage
-        .notifier
-        .publish(&[wakeq::notify::Notification { id: delayed, canvas: CanvasId::DEFAULT }])
-        .await
-        .unwrap();
+    let lot = [wakeq::notify::Notification { id: delayed, canvas: CanvasId::DEFAULT }];
+    stage.notifier.publish(&lot).await.unwrap();
     worker.until(delayed, Outcome::EventMissing).await;
     notifier.drained().await;
     assert!(door.arrived.rest().is_empty());
@@ -85,8 +74,7 @@ async fn a_waiting_event_can_be_cancelled_and_a_running_one_not() {
 #[tokio::test]
 async fn a_purge_deletes_what_nobody_runs_of_one_handler() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let running = stage.emit("greet").await;
     door.arrived.next().await;
     for _ in 0..3 {
@@ -126,10 +114,7 @@ async fn add_dead(stage: &Stage, count: i32) {
 /// Rows that others hold at that moment are left, and the answer says so.
 #[tokio::test]
 async fn what_others_hold_is_more() {
-    let (stage, _) = Stage::memory().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some((stage, _)) = Stage::beside_others().await else { return };
     stage.emit_many("greet", 5).await;
     add_dead(&stage, 5).await;
     let mut other = stage.pool.begin().await.unwrap();
@@ -155,10 +140,7 @@ async fn what_others_hold_is_more() {
 /// it.
 #[tokio::test]
 async fn a_redrive_passes_ids_that_are_being_emitted() {
-    let (stage, _) = Stage::memory().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some((stage, _)) = Stage::beside_others().await else { return };
     add_dead(&stage, 1200).await;
     let mut other = stage.pool.begin().await.unwrap();
     let emitted = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
@@ -182,16 +164,13 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
     let (stage, _) = Stage::memory().await;
     let (worker, ids) = dying(&stage, "greet", 3).await;
     worker.stop().await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let nobody = DeadFilter { scope: Some(scope("other")), ..DeadFilter::default() };
     assert_eq!(redrive(&stage, &nobody).await, 0);
     let elsewhere = DeadFilter { canvas: CanvasId(uuid::Uuid::new_v4()), ..DeadFilter::default() };
     assert_eq!(redrive(&stage, &elsewhere).await, 0);
-    let one = DeadFilter { id: Some(ids[1]), ..DeadFilter::default() };
-    assert_eq!(redrive(&stage, &one).await, 1);
-    let report = worker.until(ids[1], Outcome::Deleted).await;
-    assert_eq!(report.attempt, Some(1));
+    assert_eq!(redrive(&stage, &DeadFilter { id: Some(ids[1]), ..DeadFilter::default() }).await, 1);
+    assert_eq!(worker.until(ids[1], Outcome::Deleted).await.attempt, Some(1));
     let all = DeadFilter { scope: Some(scope("greet")), ..DeadFilter::default() };
     assert_eq!(redrive(&stage, &all).await, 2);
     worker.until_count(2, Outcome::Deleted).await;
@@ -205,11 +184,7 @@ async fn dead_events_are_brought_back_by_id_and_by_handler() {
 #[tokio::test]
 async fn a_redrive_reaches_its_end_without_a_broker() {
     let (stage, notifier) = Stage::memory().await;
-    let dead = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                                               losses, cause)
-                select gen_random_uuid(), $1, 'WORKER', 'greet', '_', '1', 2, now(), 3, 0, 'retries'
-                  from generate_series(1, 2500)";
-    sqlx::query(dead).bind(CanvasId::DEFAULT.0).execute(&stage.pool).await.unwrap();
+    add_dead(&stage, 2500).await;
     notifier.break_down("away");
     let redriven = stage.admin.redrive(&DeadFilter::default(), &ada(), false).await.unwrap();
     assert_eq!((redriven.count, redriven.more), (2500, false));
@@ -224,11 +199,9 @@ async fn a_redrive_ends_though_its_events_die_again() {
     let (stage, _) = Stage::memory().await;
     let (mut worker, ids) = dying(&stage, "greet", 5).await;
     let future = stage.admin.clock().await.unwrap() + Duration::from_secs(3600);
-    let all = DeadFilter { before: Some(future), ..DeadFilter::default() };
-    assert_eq!(redrive(&stage, &all).await, 5);
+    assert_eq!(redrive(&stage, &DeadFilter { before: Some(future), ..DeadFilter::default() }).await, 5);
     worker.until_count(5, Outcome::Deleted).await;
-    let dead = dead_of(&stage, &DeadFilter::default(), 100).await;
-    assert_eq!(dead.len(), ids.len());
+    assert_eq!(dead_of(&stage, &DeadFilter::default(), 100).await.len(), ids.len());
     let claims: Vec<i32> =
         sqlx::query_scalar("select claims from wakeq.dead_events").fetch_all(&stage.pool).await.unwrap();
     assert_eq!(claims, [2; 5], "the fencing token is never reset");
@@ -258,8 +231,7 @@ async fn waking_all_replaces_every_lost_message() {
     let ids = stage.emit_many("greet", 1200).await;
     notifier.forget_everything();
     let (handler, mut seen) = recording();
-    let pass = stage.admin.wake(true).await.unwrap();
-    assert_eq!(pass.woken, 1200);
+    assert_eq!(stage.admin.wake(true).await.unwrap().woken, 1200);
     let worker = stage.worker(Handlers::new().on("greet", handler));
     let mut ran: Vec<_> = seen.take(1200).await.into_iter().map(|event| event.id).collect();
     ran.sort();
@@ -276,14 +248,9 @@ async fn a_pass_without_a_broker_promises_again() {
     stage.emit_many("greet", 3).await;
     notifier.break_down("away");
     stage.admin.wake(true).await.unwrap_err();
-    let soon: i64 = sqlx::query_scalar(
-        "select count(*) from wakeq.events_v2
-          where notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0",
-    )
-    .fetch_one(&stage.pool)
-    .await
-    .unwrap();
-    assert_eq!(soon, 3);
+    let soon = "select count(*) from wakeq.events_v2
+                 where notify_at between now() + interval '20 s' and now() + interval '30 s' and probes = 0";
+    assert_eq!(stage.count(soon).await, 3);
 }
 
 /// `wake` does not wait for the minute.
@@ -293,8 +260,7 @@ async fn waking_publishes_the_overdue_at_once() {
     stage.admin.wake(false).await.unwrap();
     stage.emit_many("greet", 3).await;
     let published = notifier.published().len();
-    let none = stage.admin.wake(false).await.unwrap();
-    assert_eq!(none.woken, 0, "their promises still stand");
+    assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "their promises still stand");
     sqlx::query("update wakeq.events_v2 set notify_at = now()").execute(&stage.pool).await.unwrap();
     let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!((pass.woken, notifier.published().len() - published), (3, 3));

@@ -11,7 +11,7 @@ use wakeq::order::Lane;
 use wakeq::{Actor, CanvasId, Event, EventId};
 
 use crate::children::{Durations, Process, Role, WORK, WORK_OR_HALT, Work};
-use crate::support::{TIMEOUT, scope};
+use crate::support::{Statements, TIMEOUT, scope};
 use crate::theatre::{Theatre, figure, list, size};
 
 const ENDED: &str =
@@ -93,10 +93,7 @@ async fn order_outlives_the_processes() {
     sqlx::query("create table killed (pid integer)").execute(&theatre.pool).await.unwrap();
     let (objects, each, kills) = (size(10, 50), size(5, 50), size(2, 8));
     let count = 4 * objects * each;
-    let mut workers = Vec::new();
-    for _ in 0..4 {
-        workers.push(theatre.worker(8).await);
-    }
+    let mut workers = theatre.workers(4, 8).await;
     let stop = CancellationToken::new();
     let samples = tokio::spawn(sample(theatre.pool.clone(), stop.clone()));
     let stays = beside(&theatre, each).await;
@@ -117,8 +114,7 @@ async fn order_outlives_the_processes() {
     stop.cancel();
     let samples = samples.await.unwrap();
     assert!(samples > 0);
-    let consumed = consumers(&theatre.pool).await;
-    assert_eq!(consumed.values().map(Vec::len).sum::<usize>(), count);
+    assert_eq!(consumers(&theatre.pool).await.values().map(Vec::len).sum::<usize>(), count);
     figure("events on objects", format!("{count} on {objects}"));
     figure("workers killed", kills);
     figure("emitters killed amid their emits", emitters_killed);
@@ -223,12 +219,14 @@ async fn kill_workers(theatre: &Theatre, workers: &mut Vec<Process>, count: usiz
         theatre.until_at_least(ENDED, (count * kill / (kills + 2)) as i64).await;
         let victim = workers.remove(kill % workers.len());
         theatre.kill_9(&victim).await;
-        let dead = sqlx::query("insert into killed values ($1)").bind(victim.pid());
-        dead.execute(&theatre.pool).await.unwrap();
-        let live =
-            sqlx::query_scalar("select id from wakeq.events_v2 limit 1000").fetch_all(&theatre.pool).await;
+        sqlx::query("insert into killed values ($1)")
+            .bind(victim.pid())
+            .execute(&theatre.pool)
+            .await
+            .unwrap();
+        let live: Vec<uuid::Uuid> = theatre.pool.values("select id from wakeq.events_v2 limit 1000").await;
         let notification = |id| Notification { id: EventId(id), canvas: CanvasId::DEFAULT };
-        let again: Vec<Notification> = live.unwrap().into_iter().map(notification).collect();
+        let again: Vec<Notification> = live.into_iter().map(notification).collect();
         theatre.notifier.publish(&again).await.unwrap();
         workers.push(theatre.worker(8).await);
     }
@@ -238,14 +236,10 @@ async fn kill_workers(theatre: &Theatre, workers: &mut Vec<Process>, count: usiz
 /// same.
 async fn consumers(pool: &PgPool) -> BTreeMap<String, Vec<i64>> {
     let logs = [1, 2].map(|consumer| async move {
-        let sent: Vec<(String, i64, i64)> = sqlx::query_as(
-            "select object, link, prev from runs, generate_series(1, 2) as time
-              where object like 'work:%' order by md5(event::text || time || $1)",
-        )
-        .bind(consumer.to_string())
-        .fetch_all(pool)
-        .await
-        .unwrap();
+        let sent = "select object, link, prev from runs, generate_series(1, 2) as time
+                     where object like 'work:%' order by md5(event::text || time || $1)";
+        let sent: Vec<(String, i64, i64)> =
+            sqlx::query_as(sent).bind(consumer.to_string()).fetch_all(pool).await.unwrap();
         let (mut sent, mut consumed) = (VecDeque::from(sent), BTreeMap::<String, Vec<i64>>::new());
         while let Some((object, id, prev)) = sent.pop_front() {
             let log = consumed.entry(object.clone()).or_default();
@@ -306,12 +300,8 @@ async fn a_worker_dies_before_it_records_the_end() {
     theatre.died(victim.pid()).await;
     let _heir = theatre.worker(8).await;
     theatre.until_empty().await;
-    let ran: Vec<(i64, i64)> = sqlx::query_as("select link, prev from runs order by started_at")
-        .fetch_all(&theatre.pool)
-        .await
-        .unwrap();
-    let wanted = [links[0], links[0], links[1]].map(|link| (link.id, link.prev));
-    assert_eq!(ran, wanted);
+    let ran: Vec<(i64, i64)> = theatre.pool.table("select link, prev from runs order by started_at").await;
+    assert_eq!(ran, [links[0], links[0], links[1]].map(|link| (link.id, link.prev)));
     assert_eq!(theatre.count(OUT_OF_ORDER).await, 0);
 }
 

@@ -18,8 +18,7 @@ fn code_under(folder: &Path) -> String {
                 code.push_str(&code_under(&path));
             }
         } else {
-            let text = fs::read_to_string(&path).unwrap();
-            code.push_str(text.split("#[cfg(test)]").next().unwrap());
+            code.push_str(fs::read_to_string(&path).unwrap().split("#[cfg(test)]").next().unwrap());
         }
     }
     code

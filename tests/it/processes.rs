@@ -20,10 +20,18 @@ use wakeq_streams::{
 use crate::brokers::Broker;
 use crate::cli::Terminal;
 use crate::receiver::Receiver;
-use crate::support::{SECRET_KEY, Stage, TIMEOUT, database, durability, is_skipped, quick, wait_while};
+use crate::support::{
+    SECRET_KEY, Stage, Statements, TIMEOUT, database, durability, is_skipped, quick, wait_while,
+};
 
 /// Tells the child below which arguments its program was given.
 const ARGUMENTS: &str = "WAKEQ_TEST_ARGUMENTS";
+
+/// What the handler of the program below waits for.
+pub(crate) const LOCK: &str = "select pg_advisory_xact_lock(4711)";
+
+/// Variables of a process, and their values.
+type Settings<'a> = &'a [(&'a str, &'a str)];
 
 /// A process, and the lines that it prints.
 pub(crate) struct Process {
@@ -34,41 +42,31 @@ pub(crate) struct Process {
 
 impl Process {
     /// The stock binary, which has no handlers of its own.
-    pub(crate) fn stock(
-        command: &str,
-        url: &str,
-        pubsub: Option<&PubSubConfig>,
-        more: &[(&str, &str)],
-    ) -> Self {
+    pub(crate) fn stock(command: &str, url: &str, pubsub: Option<&PubSubConfig>, more: Settings) -> Self {
         let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq")).argument(command);
         Self::start(launch, url, pubsub, more)
     }
 
     /// The same with several arguments.
     pub(crate) fn stock_with(
-        arguments: &[&str],
+        args: &[&str],
         url: &str,
         pubsub: Option<&PubSubConfig>,
-        more: &[(&str, &str)],
+        more: Settings,
     ) -> Self {
-        let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq")).arguments(arguments);
+        let launch = Launch::new(env!("CARGO_BIN_EXE_wakeq")).arguments(args);
         Self::start(launch, url, pubsub, more)
     }
 
     /// A program with handlers of its own.
-    pub(crate) fn own(
-        command: &str,
-        url: &str,
-        pubsub: Option<&PubSubConfig>,
-        more: &[(&str, &str)],
-    ) -> Self {
+    pub(crate) fn own(command: &str, url: &str, pubsub: Option<&PubSubConfig>, more: Settings) -> Self {
         let launch = Launch::new(std::env::current_exe().unwrap())
             .arguments(["--exact", "processes::own_program", "--ignored", "--nocapture"])
             .environment(ARGUMENTS, command);
         Self::start(launch, url, pubsub, more)
     }
 
-    fn start(launch: Launch, url: &str, pubsub: Option<&PubSubConfig>, more: &[(&str, &str)]) -> Self {
+    fn start(launch: Launch, url: &str, pubsub: Option<&PubSubConfig>, more: Settings) -> Self {
         let nowhere =
             PubSubConfig { emulator_host: Some("127.0.0.1:1".into()), ..PubSubConfig::new("tests") };
         let pubsub = pubsub.unwrap_or(&nowhere);
@@ -114,6 +112,11 @@ impl Process {
             count += usize::from(line.contains(words));
         }
         (status.code(), count)
+    }
+
+    /// Sends it a signal.
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.child.pid().to_string()]).status().unwrap().success());
     }
 
     pub(crate) async fn stop(self) -> Option<i32> {
@@ -182,11 +185,15 @@ impl EventProcessor for FailingProcessor {
 /// Prints that it has begun, and ends when the test releases its lock.
 async fn slow(pool: PgPool, event: Execution) -> HandlerResult {
     println!("\nbegun {}", event.id);
-    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&pool).await?;
+    sqlx::query(LOCK).execute(&pool).await?;
     Ok(())
 }
 
 const NO_HANDLERS: &str = "this program has no handlers, so it receives no notifications";
+
+/// An event that nobody was notified of.
+const SILENT: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+    values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1') returning id";
 
 /// Without handlers and targets, a process keeps the promises of the rows and leaves every
 /// notification to processes that have some.
@@ -196,27 +203,19 @@ async fn a_process_without_handlers_only_wakes() {
     let config = broker.config().clone();
     create_topics(&config).await.unwrap();
     let stage = Stage::with(broker.notifier.clone(), quick()).await;
-    let mut process = Process::stock(
-        "work",
-        stage.database.url(),
-        Some(&config),
-        &[("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_NO_TARGETS", "1")],
-    );
+    let settings = [("WAKEQ_PROBE_PERIOD", "1s"), NO_TARGETS];
+    let mut process = Process::stock("work", stage.database.url(), Some(&config), &settings);
     process.says(NO_HANDLERS).await;
     let mut subscription = broker.notifier.subscribe(100).await.unwrap();
     let mut expected: HashSet<_> = stage.emit_many("h", 20).await.into_iter().collect();
-    let silent = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
-                  values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1') returning id";
-    let silent: uuid::Uuid = sqlx::query_scalar(silent).fetch_one(&stage.pool).await.unwrap();
-    expected.insert(wakeq::EventId(silent));
+    expected.insert(wakeq::EventId(stage.pool.value(SILENT).await));
     while !expected.is_empty() {
         let delivery = tokio::time::timeout(TIMEOUT, subscription.next()).await.expect("nothing more comes");
         let delivery = delivery.unwrap();
         expected.remove(&delivery.notification.as_ref().unwrap().id);
         delivery.acknowledge();
     }
-    let noted = "select count(*) from wakeq.unknown_handlers";
-    let noted: i64 = sqlx::query_scalar(noted).fetch_one(&stage.pool).await.unwrap();
+    let noted = stage.count("select count(*) from wakeq.unknown_handlers").await;
     assert_eq!((noted, process.stop().await), (0, Some(0)));
 }
 
@@ -245,8 +244,7 @@ async fn a_delivery_whose_worker_is_killed_is_made_again() {
     let first = start();
     let arrived = receiver.next().await;
     assert_eq!(arrived.header("webhook-id"), id);
-    let killed = Command::new("kill").args(["-KILL", &first.child.pid().to_string()]).status().unwrap();
-    assert!(killed.success());
+    first.signal("-KILL");
     assert_eq!(first.ends("").await.0, None, "it died of the signal");
     drop(arrived);
     let second = start();
@@ -266,14 +264,11 @@ async fn an_own_program_works_and_ends_in_good_order() {
     if is_skipped("another session while a transaction is open") {
         return;
     }
-    let mut held = stage.pool.begin().await.unwrap();
-    sqlx::query("select pg_advisory_xact_lock(4711)").execute(&mut *held).await.unwrap();
+    let held = stage.hold(LOCK).await;
     let id = stage.emit("slow").await;
     let mut process = Process::own("work", stage.database.url(), None, &[("WAKEQ_NOTIFIER", "local")]);
     process.says(&format!("begun {id}")).await;
-    let asked =
-        Command::new("sh").args(["-c", "kill -TERM $0", &process.child.pid().to_string()]).status().unwrap();
-    assert!(asked.success());
+    process.signal("-TERM");
     process.says("shutting down").await;
     assert_eq!(stage.rows().await, 1, "its handler runs on");
     held.rollback().await.unwrap();
@@ -292,18 +287,11 @@ async fn consumers_live_beside_handlers() {
     let appended = log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
     let mut process = Process::own("work", stage.database.url(), None, &[("WAKEQ_NOTIFIER", "local")]);
     process.says("consumed ").await;
-    let asked =
-        Command::new("sh").args(["-c", "kill -TERM $0", &process.child.pid().to_string()]).status().unwrap();
-    assert!(asked.success());
+    process.signal("-TERM");
     assert_eq!(process.ends("its own part ends").await, (Some(0), 1));
-    let position: i64 =
-        sqlx::query_scalar("select position from wakeq.consumer_positions where consumer_group = 'printed'")
-            .fetch_one(&stage.pool)
-            .await
-            .unwrap();
-    assert_eq!(position, appended[0].seq);
-    let held: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.single_groups").fetch_one(&stage.pool).await.unwrap();
+    let position = "select position from wakeq.consumer_positions where consumer_group = 'printed'";
+    assert_eq!(stage.count(position).await, appended[0].seq);
+    let held = stage.count("select count(*) from wakeq.single_groups").await;
     assert_eq!(held, 0, "the next one begins at once");
 }
 
@@ -331,21 +319,10 @@ async fn a_process_that_cannot_begin_says_why() {
 #[tokio::test]
 async fn a_process_outlives_its_broker() {
     let database = database().await;
-    let mut process = Process::stock(
-        "work",
-        database.url(),
-        None,
-        &[NO_TARGETS, ("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")],
-    );
+    let settings = [NO_TARGETS, ("WAKEQ_PROBE_PERIOD", "1s"), ("WAKEQ_GRACE", "1s")];
+    let mut process = Process::stock("work", database.url(), None, &settings);
     process.says(NO_HANDLERS).await;
-    let pool = PgPool::connect(database.url()).await.unwrap();
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
-         values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1')",
-    )
-    .execute(&pool)
-    .await
-    .unwrap();
+    PgPool::connect(database.url()).await.unwrap().run(SILENT).await;
     process.says("the minute's pass failed").await;
     process.says("the minute's pass failed").await;
     process.child.stop(Duration::from_secs(20)).await.unwrap();
@@ -394,12 +371,9 @@ async fn only_processes_with_a_retention_delete_expired_rows() {
         process.says(begun).await;
         // A stop takes effect only after the first pass.
         assert_eq!(process.stop().await, Some(0));
-        let (passes, dead): (i64, i64) = sqlx::query_as(
-            "select passes, (select count(*) from wakeq.dead_events) from wakeq.chores where name = 'minute'",
-        )
-        .fetch_one(&pool)
-        .await
-        .unwrap();
+        let seen = "select passes, (select count(*) from wakeq.dead_events)
+                      from wakeq.chores where name = 'minute'";
+        let (passes, dead): (i64, i64) = pool.row(seen).await;
         assert!(passes > step as i64, "{command} makes the minute's pass");
         assert_eq!(dead, left, "{command} {settings:?}");
     }
@@ -418,28 +392,19 @@ async fn expiry_holds_up_no_jobs() {
     let many = "insert into wakeq.emitted_ids (id, canvas_id, due_at)
                 select gen_random_uuid(), gen_random_uuid(), now() - interval '8 days' from generate_series(1, 100500)";
     for (statement, rows) in [(job, 1), (many, 100_500), (DEAD_FOR_40_DAYS, 1)] {
-        assert_eq!(sqlx::query(statement).execute(&pool).await.unwrap().rows_affected(), rows);
+        assert_eq!(pool.run(statement).await, rows);
     }
-    let left = async || -> (i64, i64, i64, bool) {
-        sqlx::query_as(
-            "select (select count(*) from wakeq.resume_jobs), (select count(*) from wakeq.emitted_ids),
-                    (select count(*) from wakeq.dead_events), next_at <= now()
-               from wakeq.chores where name = 'expire'",
-        )
-        .fetch_one(&pool)
-        .await
-        .unwrap()
-    };
-    let rename = async |statement: &'static str| {
-        sqlx::query(statement).execute(&pool).await.unwrap();
-    };
-    rename("alter table wakeq.idempotency_keys rename to away").await;
+    let left = "select (select count(*) from wakeq.resume_jobs), (select count(*) from wakeq.emitted_ids),
+                       (select count(*) from wakeq.dead_events), next_at <= now()
+                  from wakeq.chores where name = 'expire'";
+    let left = async || -> (i64, i64, i64, bool) { pool.row(left).await };
+    pool.run("alter table wakeq.idempotency_keys rename to away").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says("expired rows were not deleted").await;
     assert_eq!(process.stop().await, Some(0));
     assert_eq!(left().await, (0, 100_500, 1, true), "the jobs were carried on");
-    rename("alter table wakeq.away rename to idempotency_keys").await;
-    rename("update wakeq.chores set next_at = now() where name = 'minute'").await;
+    pool.run("alter table wakeq.away rename to idempotency_keys").await;
+    pool.run("update wakeq.chores set next_at = now() where name = 'minute'").await;
     let mut process = Process::stock("work", database.url(), None, &[NO_TARGETS]);
     process.says(NO_HANDLERS).await;
     assert_eq!(process.stop().await, Some(0));

@@ -4,7 +4,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
-use wakeq::control::{Explanation, RuleKind};
+use wakeq::control::RuleKind;
 use wakeq::machine::{CheckResult, Outcome};
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Name, Stop};
@@ -43,9 +43,9 @@ impl Callers {
     async fn start() -> Self {
         let service = Service::start().await;
         let root = make_key(&service.access, "root", Reach::EveryCanvas, &Scope::ALL).await;
-        let queue = json!({"patterns": [":usage:"]});
-        service.ask(&root, Method::PUT, "/admin/queues/billing", queue).await.json();
-        Self { service, root }
+        let callers = Self { service, root };
+        callers.show(false).await;
+        callers
     }
 
     async fn of_root(&self, method: Method, path: &str, body: Value) -> crate::service::Answer {
@@ -68,12 +68,7 @@ impl Callers {
     async fn copy(&self) -> String {
         self.service.stage.queue.emit(usage(OTHER, 1)).await.unwrap();
         let origin = self.service.stage.queue.emit(usage(CanvasId::DEFAULT, 2)).await.unwrap().id;
-        let id: Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where origin = $1")
-            .bind(origin.0)
-            .fetch_one(&self.service.stage.pool)
-            .await
-            .unwrap();
-        id.to_string()
+        copy_of(&self.service.stage, origin).await.to_string()
     }
 
     async fn dies(&self, copy: &str) {
@@ -116,11 +111,10 @@ async fn a_tenant_neither_sees_nor_moves_a_copy() {
     assert_eq!(purged["purged"], 0, "{purged}");
     assert_eq!(callers.service.stage.rows().await, 2);
     assert_eq!(callers.of_root(Method::GET, &one, NONE).await.json()["copy_of"]["queue"], "billing");
-    assert_eq!(
-        callers.of_root(Method::POST, &format!("{one}/run-now"), NONE).await.json()["id"],
-        json!(copy)
-    );
-    assert_eq!(callers.of_root(Method::POST, &format!("{one}/cancel"), NONE).await.json()["id"], json!(copy));
+    for call in ["run-now", "cancel"] {
+        let moved = callers.of_root(Method::POST, &format!("{one}/{call}"), NONE).await.json();
+        assert_eq!(moved["id"], json!(copy));
+    }
     assert_eq!(callers.service.stop().await.rows().await, 1, "that of the other canvas");
 }
 
@@ -131,8 +125,7 @@ async fn a_tenant_neither_sees_nor_moves_a_dead_copy() {
     let copy = callers.copy().await;
     callers.dies(&copy).await;
     let dead = "/dead-events";
-    let listed = callers.of_tenant(Method::GET, dead, NONE).await;
-    assert_eq!(listed.json()["items"], json!([]));
+    assert_eq!(callers.of_tenant(Method::GET, dead, NONE).await.json()["items"], json!([]));
     assert_eq!(callers.of_tenant(Method::GET, &format!("/events/{copy}"), NONE).await.problem().0, 404);
     let one = format!("{dead}/{copy}/redrive");
     assert_eq!(callers.of_tenant(Method::POST, &one, NONE).await.problem().0, 404);
@@ -194,9 +187,7 @@ async fn rules_of_a_canvas_hold_no_copies() {
     stage.admin.block(&rules_about(), &ada(), &Stop::default()).await.unwrap();
     let origin = stage.queue.emit(usage(CanvasId::DEFAULT, 1)).await.unwrap().id;
     let copy = copy_of(&stage, origin).await;
-    let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, copy).await.unwrap() else {
-        panic!("it waits");
-    };
+    let live = stage.live(CanvasId::DEFAULT, copy).await;
     assert_eq!((live.state, live.rule), (CheckResult::Ready, None));
     let done = |_: Execution| async { Ok(()) };
     let mut worker = stage.worker(Handlers::new().on_queue("billing", done));
@@ -219,11 +210,8 @@ async fn a_queue_that_takes_its_copies_back_wakes_them() {
     let mut worker = stage.worker(Handlers::new().on_queue("billing", done));
     worker.until(copy, Outcome::RulePaused).await;
     stage.queue.emit(usage(OTHER, 1)).await.unwrap();
-    let ran = worker.until_count(1, Outcome::Deleted).await;
-    assert_eq!(ran[0].notification.canvas, OTHER);
-    let Explanation::Live(live) = stage.admin.explain(CanvasId::DEFAULT, copy).await.unwrap() else {
-        panic!("it is held");
-    };
+    assert_eq!(worker.until_count(1, Outcome::Deleted).await[0].notification.canvas, OTHER);
+    let live = stage.live(CanvasId::DEFAULT, copy).await;
     assert_eq!((live.state, live.notify_at), (CheckResult::Held(RuleKind::Pause), None));
     stage.admin.put_queue(&billing(), &queue(false), &ada()).await.unwrap();
     stage.admin.wake(true).await.unwrap();

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use uuid::Uuid;
-use wakeq::control::Explanation;
 use wakeq::machine::{CheckResult, Outcome};
 use wakeq::notify::Notifier;
 use wakeq::order::Place;
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route};
 
-use crate::support::{Stage, quick, wait_while};
+use crate::door::{Door, answering};
+use crate::support::{Stage, Statements, capacity, quick, stop_all, wait_while};
 
 pub(crate) const QUEUE: &str = "emails";
 
@@ -26,20 +26,12 @@ pub(crate) fn email(of: CanvasId, value: u64) -> Event {
 
 /// Registers the queue by plain SQL, as the statement of a registration does.
 pub(crate) async fn register(stage: &Stage, weight: i32, in_flight_max: Option<i32>) {
-    let pool = &stage.pool;
-    sqlx::query("insert into wakeq.queues (name, weight, in_flight_max, created_by, updated_by) values ($1, $2, $3, 'test', 'test')")
-        .bind(QUEUE)
-        .bind(weight)
-        .bind(in_flight_max)
-        .execute(pool)
-        .await
-        .unwrap();
-    sqlx::query("insert into wakeq.queue_patterns (queue, pattern) values ($1, '.*:email_event:.*')")
-        .bind(QUEUE)
-        .execute(pool)
-        .await
-        .unwrap();
-    sqlx::query("update wakeq.queue_registry set version = version + 1").execute(pool).await.unwrap();
+    let queue = "insert into wakeq.queues (name, weight, in_flight_max, created_by, updated_by)
+                 values ($1, $2, $3, 'test', 'test')";
+    sqlx::query(queue).bind(QUEUE).bind(weight).bind(in_flight_max).execute(&stage.pool).await.unwrap();
+    let pattern = "insert into wakeq.queue_patterns (queue, pattern) values ($1, '.*:email_event:.*')";
+    sqlx::query(pattern).bind(QUEUE).execute(&stage.pool).await.unwrap();
+    stage.pool.run("update wakeq.queue_registry set version = version + 1").await;
 }
 
 /// What was run, in order: canvas and value.
@@ -49,22 +41,16 @@ struct Log(Arc<Mutex<Vec<(u128, u64)>>>);
 impl Log {
     fn handler(&self) -> Handlers {
         let log = self.clone();
-        Handlers::new().on_queue(QUEUE, move |event: Execution| {
-            let log = log.clone();
-            async move {
-                log.0.lock().unwrap().push((event.address.scope.canvas.0.as_u128(), event.value()?));
-                Ok(())
-            }
-        })
+        let (handler, _) = answering(move |event| {
+            log.0.lock().unwrap().push((event.address.scope.canvas.0.as_u128(), event.value()?));
+            Ok(())
+        });
+        Handlers::new().on_queue(QUEUE, handler)
     }
 
     fn ran(&self) -> Vec<(u128, u64)> {
         self.0.lock().unwrap().clone()
     }
-}
-
-async fn until_empty(stage: &Stage) {
-    wait_while!(stage.rows().await > 0, "all of them run");
 }
 
 /// Events that match a registered queue are copied, and its workers run them, each copy once; an
@@ -83,13 +69,11 @@ async fn workers_run_what_is_copied_into_their_queue() {
     let mut again = notifier.published();
     again.reverse();
     notifier.publish(&again).await.unwrap();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     let mut ran: Vec<u64> = log.ran().into_iter().map(|(_, value)| value).collect();
     ran.sort_unstable();
     assert_eq!(ran, (0..200).collect::<Vec<_>>());
-    for worker in workers {
-        worker.stop().await;
-    }
+    stop_all(workers).await;
 }
 
 /// Events that others emit later overtake the waiting ones of a busy canvas, although its
@@ -99,16 +83,13 @@ async fn workers_run_what_is_copied_into_their_queue() {
 async fn a_busy_canvas_delays_the_others_by_a_round() {
     let (stage, _) = Stage::memory().await;
     register(&stage, 1, None).await;
-    let busy = (0..500).map(|value| email(canvas(1), value)).collect();
-    stage.queue.emit_all(busy).await.unwrap();
+    stage.queue.emit_all((0..500).map(|value| email(canvas(1), value)).collect()).await.unwrap();
     for number in 2..=20 {
-        let quiet = (0..5).map(|value| email(canvas(number), value)).collect();
-        stage.queue.emit_all(quiet).await.unwrap();
+        stage.queue.emit_all((0..5).map(|value| email(canvas(number), value)).collect()).await.unwrap();
     }
     let log = Log::default();
-    let worker = stage
-        .worker_with(log.handler(), wakeq::WorkerConfig { capacity: 4, ..wakeq::WorkerConfig::default() });
-    until_empty(&stage).await;
+    let worker = stage.worker_with(log.handler(), capacity(4));
+    stage.until_empty().await;
     let ran = log.ran();
     assert_eq!(ran.len(), 500 + 19 * 5);
     let last_quiet = ran.iter().rposition(|(canvas, _)| *canvas != 1).unwrap();
@@ -130,29 +111,23 @@ async fn a_copy_that_fails_is_tried_again_in_its_queue() {
     let attempts = Arc::new(Mutex::new(BTreeMap::<u64, u32>::new()));
     let counted = Arc::clone(&attempts);
     let retry = RetryPolicy { retries: 2, delay: std::time::Duration::ZERO, ..RetryPolicy::default() };
-    let handlers = Handlers::new().on_queue(Route::new(QUEUE).retry(retry), move |event: Execution| {
-        let attempts = Arc::clone(&counted);
-        async move {
-            let value: u64 = event.value()?;
-            *attempts.lock().unwrap().entry(value).or_default() += 1;
-            match (value, event.attempt) {
-                (7, _) | (8, 1) => Err(HandlerError::operational("not now")),
-                _ => Ok(()),
-            }
+    let (handler, _) = answering(move |event| {
+        let value: u64 = event.value()?;
+        *counted.lock().unwrap().entry(value).or_default() += 1;
+        match (value, event.attempt) {
+            (7, _) | (8, 1) => Err(HandlerError::operational("not now")),
+            _ => Ok(()),
         }
     });
-    let worker = stage.worker(handlers);
+    let worker = stage.worker(Handlers::new().on_queue(Route::new(QUEUE).retry(retry), handler));
     stage.queue.emit_all((0..20).map(|value| email(canvas(1), value)).collect()).await.unwrap();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     let attempts = attempts.lock().unwrap().clone();
     let more: BTreeMap<_, _> = attempts.iter().filter(|(_, count)| **count > 1).collect();
     assert_eq!(more, BTreeMap::from([(&7, &3), (&8, &2)]));
     assert_eq!(attempts.len(), 20);
     let dead: Vec<(Option<String>, String)> =
-        sqlx::query_as("select queue::text, cause::text from wakeq.dead_events")
-            .fetch_all(&stage.pool)
-            .await
-            .unwrap();
+        stage.pool.table("select queue::text, cause::text from wakeq.dead_events").await;
     assert_eq!(dead, [(Some(QUEUE.to_owned()), "retries".to_owned())]);
     worker.stop().await;
 }
@@ -162,28 +137,20 @@ async fn a_copy_that_fails_is_tried_again_in_its_queue() {
 async fn a_facet_with_a_limit_goes_on_by_itself() {
     let (stage, _) = Stage::memory().await;
     register(&stage, 1, Some(2)).await;
-    let (gate, (started, mut starts)) = (Arc::new(Semaphore::new(0)), mpsc::channel(100));
-    let open = Arc::clone(&gate);
-    let handlers = Handlers::new().on_queue(QUEUE, move |event: Execution| {
-        let (gate, started) = (Arc::clone(&open), started.clone());
-        async move {
-            started.send(event.value::<u64>()?).await?;
-            gate.acquire().await?.forget();
-            Ok(())
-        }
-    });
-    let worker = stage.worker(handlers);
+    let (handler, mut door) = Door::new();
+    let worker = stage.worker(Handlers::new().on_queue(QUEUE, handler));
     let emitted = stage.queue.emit_all((0..10).map(|value| email(canvas(1), value)).collect()).await.unwrap();
     assert_eq!(emitted.len(), 10);
-    let firsts = BTreeSet::from([starts.recv().await.unwrap(), starts.recv().await.unwrap()]);
+    let firsts = door.arrived.take(2).await;
+    let firsts: BTreeSet<u64> = firsts.iter().map(|event| event.value().unwrap()).collect();
     assert_eq!(firsts, BTreeSet::from([0, 1]));
     for next in 2..10 {
-        assert!(starts.try_recv().is_err(), "a third one runs");
-        gate.add_permits(1);
-        assert_eq!(starts.recv().await, Some(next));
+        assert!(door.arrived.rest().is_empty(), "a third one runs");
+        door.open(1);
+        assert_eq!(door.arrived.next().await.value::<u64>().unwrap(), next);
     }
-    gate.add_permits(2);
-    until_empty(&stage).await;
+    door.open(2);
+    stage.until_empty().await;
     worker.stop().await;
 }
 
@@ -194,12 +161,9 @@ async fn a_worker_without_the_queues_handler_leaves_its_copies_alone() {
     register(&stage, 1, None).await;
     let mut worker = stage.worker(Handlers::new().on("other", |_: Execution| async { Ok(()) }));
     stage.queue.emit(email(canvas(1), 1)).await.unwrap();
-    let copy: Uuid =
-        sqlx::query_scalar("select id from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
-    worker.until(EventId(copy), Outcome::Deferred).await;
-    let Explanation::Live(live) = stage.admin.explain(canvas(1), EventId(copy)).await.unwrap() else {
-        panic!("it is there")
-    };
+    let copy = EventId(stage.pool.value("select id from wakeq.events_v2").await);
+    worker.until(copy, Outcome::Deferred).await;
+    let live = stage.live(canvas(1), copy).await;
     assert_eq!((live.state, live.copy_of.unwrap().queue.as_str()), (CheckResult::Ready, QUEUE));
     worker.stop().await;
 }
@@ -248,11 +212,9 @@ async fn consumers_beside_one_another_see_the_same_order() {
     wait_while!(seen[..2].iter().any(|seen| *seen.lock().unwrap() != expected), "nobody waits for the third");
     assert!(seen[2].lock().unwrap().is_empty());
     gate.close();
-    until_empty(&stage).await;
+    stage.until_empty().await;
     for seen in &seen {
         assert_eq!(*seen.lock().unwrap(), expected);
     }
-    for worker in workers {
-        worker.stop().await;
-    }
+    stop_all(workers).await;
 }

@@ -2,27 +2,19 @@
 //! for waiting copies.
 
 use uuid::Uuid;
+use wakeq::control::{DeadFilter, EventFilter};
 use wakeq::machine::Outcome;
 use wakeq::queues::{FacetSettings, NewQueue, WaitingCopies};
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::targets::{NewTarget, TargetPolicy};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{
     Actor, Admin, AdminError, CanvasId, Event, Execution, HandlerAddress, HandlerError, Handlers, Name,
-    QueueWorker, RetryPolicy, Route, Store, StoreConfig, WorkerConfig,
+    Timing, WorkerConfig,
 };
-use wakeq_service::delivery::{Deliverer, Targets};
 use wiremock::ResponseTemplate;
 
-use crate::receiver::{Receiver, answering, to_loopback};
-use crate::support::{RunningWorker, Stage, TIMEOUT, fit, quick};
-
-/// A worker that only sends to targets.
-fn with_targets(stage: &Stage) -> RunningWorker {
-    let (store, notifier) = (stage.store.clone(), stage.notifier.clone());
-    let worker = QueueWorker::new(store, notifier, Handlers::new(), WorkerConfig::default()).unwrap();
-    let targets = Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap());
-    RunningWorker::of(worker.remote_handlers(targets))
-}
+use crate::receiver::{Receiver, answering, calling, target};
+use crate::support::{Stage, Statements, once, quick};
 
 fn name() -> Name {
     "email_events".parse().unwrap()
@@ -49,11 +41,6 @@ fn weighing(weight: u32, in_flight_max: Option<u32>) -> FacetSettings {
     FacetSettings { weight: Some(weight), in_flight_max }
 }
 
-fn to(url: &str) -> NewTarget {
-    let url = url.parse().unwrap();
-    NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep }
-}
-
 /// Emits e-mail events that no handler of their own gets.
 async fn emit(stage: &Stage, on: CanvasId, count: usize) {
     let event = |index: usize| {
@@ -75,10 +62,6 @@ fn taken(notifier: &MemoryNotifier) -> usize {
     pending
 }
 
-async fn number(stage: &Stage, query: &'static str) -> i64 {
-    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
-}
-
 const VERSION: &str = "select version from wakeq.queue_registry";
 const RECORDED: &str = "select count(*) from wakeq.audit_log";
 
@@ -90,11 +73,11 @@ async fn registering_the_same_again_changes_nothing() {
     let (stage, _) = Stage::memory().await;
     let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     assert!(put.new && put.changed && put.queue.target.is_none());
-    let before = (number(&stage, VERSION).await, number(&stage, RECORDED).await);
+    let before = (stage.count(VERSION).await, stage.count(RECORDED).await);
     let doubled = of(&[".*:email_event:.*", ".*:email_event:.*"]);
     let again = stage.admin.put_queue(&name(), &doubled, &Actor::user("bob")).await.unwrap();
     assert_eq!((again.new, again.changed, &again.queue), (false, false, &put.queue));
-    assert_eq!((number(&stage, VERSION).await, number(&stage, RECORDED).await), before);
+    assert_eq!((stage.count(VERSION).await, stage.count(RECORDED).await), before);
 
     let other = NewQueue { facets: weighing(3, Some(7)), ..of(&[":page:", "^0"]) };
     let replaced = stage.admin.put_queue(&name(), &other, &Actor::user("bob")).await.unwrap();
@@ -130,8 +113,7 @@ async fn rejects_invalid_queue_settings() {
     let set = stage.admin.set_facet(&name(), canvas(1), settings, &ada()).await;
     assert!(matches!(set, Err(AdminError::NoQueue(_))));
     for number in 0..100 {
-        let name = format!("q{number}").parse().unwrap();
-        stage.admin.put_queue(&name, &of(&["x"]), &ada()).await.unwrap();
+        stage.admin.put_queue(&format!("q{number}").parse().unwrap(), &of(&["x"]), &ada()).await.unwrap();
     }
     let refused = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap_err();
     assert!(matches!(refused, AdminError::TooManyQueues), "{refused}");
@@ -152,14 +134,13 @@ const COSTLY: &str = "
 async fn patterns_that_emitters_could_not_hold_are_refused() {
     let (stage, _) = Stage::memory().await;
     sqlx::raw_sql(COSTLY).execute(&stage.pool).await.unwrap();
-    let before = number(&stage, VERSION).await;
+    let before = stage.count(VERSION).await;
     let refused = stage.admin.put_queue(&name(), &of(&[r"\pL{5}"]), &ada()).await.unwrap_err();
     assert!(matches!(refused, AdminError::TooCostlyPatterns), "{refused}");
-    assert_eq!((number(&stage, VERSION).await, number(&stage, RECORDED).await), (before, 0));
+    assert_eq!((stage.count(VERSION).await, stage.count(RECORDED).await), (before, 0));
     sqlx::raw_sql("delete from wakeq.queues").execute(&stage.pool).await.unwrap();
     stage.admin.put_queue(&name(), &of(&[r"\pL{5}"]), &ada()).await.unwrap();
-    let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
-    assert_eq!(emitted.copies, 1, "emits go on");
+    assert_eq!(stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap().copies, 1, "emits go on");
 }
 
 /// Another release may have registered them: their queues get no copies, and the others do.
@@ -168,20 +149,13 @@ async fn patterns_that_this_release_can_t_read_stop_no_emit() {
     let (stage, _) = Stage::memory().await;
     for unreadable in ["(", "((a{1000}){1000}){100}"] {
         stage.admin.put_queue(&name(), &of(&["greet"]), &ada()).await.unwrap();
-        sqlx::query("insert into wakeq.queue_patterns (queue, pattern) values ($1, $2)")
-            .bind(name().as_str())
-            .bind(unreadable)
-            .execute(&stage.pool)
-            .await
-            .unwrap();
-        sqlx::query("update wakeq.queue_registry set version = version + 1")
-            .execute(&stage.pool)
-            .await
-            .unwrap();
+        let pattern = "insert into wakeq.queue_patterns (queue, pattern) values ($1, $2)";
+        sqlx::query(pattern).bind(name().as_str()).bind(unreadable).execute(&stage.pool).await.unwrap();
+        stage.pool.run("update wakeq.queue_registry set version = version + 1").await;
         let emitted = stage.queue.emit(Event::new("greet", &1).unwrap()).await.unwrap();
         assert_eq!(emitted.copies, 1, "{unreadable}");
         stage.admin.put_queue(&"beside".parse().unwrap(), &of(&["x"]), &ada()).await.unwrap();
-        sqlx::query("delete from wakeq.queues").execute(&stage.pool).await.unwrap();
+        stage.pool.run("delete from wakeq.queues").await;
     }
 }
 
@@ -189,8 +163,7 @@ async fn patterns_that_this_release_can_t_read_stop_no_emit() {
 #[tokio::test]
 async fn registrations_at_once_are_all_done() {
     let (stage, _) = Stage::memory().await;
-    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
-    let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
+    let store = stage.patient(Timing::default()).await;
     let (admin, queue) = (Admin::new(store, stage.notifier.clone()), of(&["x"]));
     let put = async |number: usize| {
         let name = format!("q{number}").parse().unwrap();
@@ -206,22 +179,19 @@ async fn registrations_at_once_are_all_done() {
 #[tokio::test]
 async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (stage, _) = Stage::memory().await;
-    let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
-    let store = Store::connect(stage.database.url(), fit(patient)).await.unwrap();
-    let admin = Admin::new(store, stage.notifier.clone());
+    let admin = Admin::new(stage.patient(Timing::default()).await, stage.notifier.clone());
     let mut others = stage.pool.begin().await.unwrap();
     sqlx::query("update wakeq.queue_registry set version = version + 1").execute(&mut *others).await.unwrap();
     sqlx::raw_sql(COSTLY).execute(&mut *others).await.unwrap();
     let (name, queue, ada) = (name(), of(&[r"\pL{5}"]), ada());
     let put = admin.put_queue(&name, &queue, &ada);
     let meanwhile = async {
-        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        while number(&stage, waiting).await == 0 {}
+        while stage.waiting_for_locks().await == 0 {}
         others.commit().await.unwrap();
     };
     let (put, ()) = tokio::join!(put, meanwhile);
     assert!(matches!(put, Err(AdminError::TooCostlyPatterns)), "{put:?}");
-    assert_eq!(number(&stage, "select count(*) from wakeq.queues").await, 99);
+    assert_eq!(stage.count("select count(*) from wakeq.queues").await, 99);
 }
 
 /// The listing has exactly the canvases with copies, page by page; weights and caps are shown with
@@ -285,9 +255,9 @@ async fn replacing_a_paused_queue_resumes_it() {
     let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     assert_eq!((put.woken, put.waking), (2, false));
 
-    let mut worker = with_targets(&stage);
+    let mut worker = calling(&stage.store, &stage, Handlers::new(), WorkerConfig::default());
     worker.until_count(2, Outcome::Deferred).await;
-    let with_target = NewQueue { target: Some(to(&receiver.url)), ..emails() };
+    let with_target = NewQueue { target: Some(target(&receiver.url)), ..emails() };
     let put = stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     assert!(put.secret.is_some() && put.woken == 2, "{put:?}");
     let secret = put.secret.unwrap().reveal();
@@ -306,7 +276,7 @@ async fn replacing_a_paused_queue_resumes_it() {
     assert!(!again.changed && again.secret.is_none());
     let put = stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     assert!(put.changed && put.queue.target.is_none());
-    assert_eq!(number(&stage, "select count(*) from wakeq.http_targets").await, 0);
+    assert_eq!(stage.count("select count(*) from wakeq.http_targets").await, 0);
     worker.stop().await;
 }
 
@@ -318,16 +288,16 @@ async fn a_queues_target_that_is_gone_has_failed() {
     let (stage, _) = Stage::memory_with(quick()).await;
     let gone = answering([ResponseTemplate::new(410)]).await;
     let policy = TargetPolicy { retries: 0, ..TargetPolicy::default() };
-    let target = NewTarget { policy, ..to(&gone.uri()) };
+    let target = NewTarget { policy, ..target(&gone.uri()) };
     let with_target = NewQueue { target: Some(target), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
-    let mut worker = with_targets(&stage);
+    let mut worker = calling(&stage.store, &stage, Handlers::new(), WorkerConfig::default());
     emit(&stage, canvas(1), 1).await;
     worker.until_count(1, Outcome::Deleted).await;
-    assert_eq!(number(&stage, "select count(*) from wakeq.scheduling_rules").await, 0);
+    assert_eq!(stage.count("select count(*) from wakeq.scheduling_rules").await, 0);
     let reason =
         "select count(*) from wakeq.dead_events where last_error like '%410 Gone%' and queue is not null";
-    assert_eq!(number(&stage, reason).await, 1);
+    assert_eq!(stage.count(reason).await, 1);
     worker.stop().await;
 }
 
@@ -337,11 +307,10 @@ async fn a_queues_target_that_is_gone_has_failed() {
 #[tokio::test]
 async fn a_queue_goes_with_its_last_copy() {
     let (stage, _) = Stage::memory().await;
-    let with_target = NewQueue { target: Some(to("http://127.0.0.1:1/")), ..emails() };
+    let with_target = NewQueue { target: Some(target("http://127.0.0.1:1/")), ..emails() };
     stage.admin.put_queue(&name(), &with_target, &ada()).await.unwrap();
     emit(&stage, canvas(1), 3).await;
-    let deleted = stage.admin.delete_queue(&name(), WaitingCopies::Drain, &ada()).await.unwrap();
-    assert!(!deleted.gone);
+    assert!(!stage.admin.delete_queue(&name(), WaitingCopies::Drain, &ada()).await.unwrap().gone);
     assert!(stage.admin.queue(&name()).await.unwrap().0.draining);
     let late = Event::new("opened_email", &0).unwrap().module("email_event").unwrap().only_to_queues();
     assert_eq!(stage.queue.emit(late).await.unwrap().copies, 0);
@@ -352,8 +321,8 @@ async fn a_queue_goes_with_its_last_copy() {
     worker.stop().await;
     stage.admin.wake(false).await.unwrap();
     assert_eq!(stage.admin.queues().await.unwrap(), []);
-    assert_eq!(number(&stage, "select count(*) from wakeq.http_targets").await, 0);
-    assert_eq!(number(&stage, "select count(*) from wakeq.facets").await, 0);
+    assert_eq!(stage.count("select count(*) from wakeq.http_targets").await, 0);
+    assert_eq!(stage.count("select count(*) from wakeq.facets").await, 0);
 
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     emit(&stage, canvas(1), 2100).await;
@@ -373,11 +342,8 @@ async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
     let (stage, _) = Stage::memory().await;
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
     emit(&stage, canvas(1), 1).await;
-    sqlx::query("delete from wakeq.queues").execute(&stage.pool).await.unwrap();
-    sqlx::query("update wakeq.chores set passes = 19, next_at = now() where name = 'minute'")
-        .execute(&stage.pool)
-        .await
-        .unwrap();
+    stage.pool.run("delete from wakeq.queues").await;
+    stage.pool.run("update wakeq.chores set passes = 19, next_at = now() where name = 'minute'").await;
     stage.admin.wake(false).await.unwrap();
     let back = stage.admin.queue(&name()).await.unwrap().0;
     assert!(back.draining && back.patterns.is_empty());
@@ -395,29 +361,17 @@ async fn a_copy_that_comes_late_brings_its_queue_back_to_be_drained() {
 async fn a_dead_copy_names_its_queue_and_its_origin() {
     let (stage, _) = Stage::memory().await;
     stage.admin.put_queue(&name(), &emails(), &ada()).await.unwrap();
-    let route = Route::new(name().as_str()).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
     let broken = |_: Execution| async { Err(HandlerError::operational("no room")) };
-    let mut worker = stage.worker(Handlers::new().on_queue(route, broken));
+    let mut worker = stage.worker(Handlers::new().on_queue(once(name().as_str()), broken));
     let event = Event::new("opened_email", &1).unwrap().module("email_event").unwrap().only_to_queues();
     let origin = stage.queue.emit(event).await.unwrap().id;
     worker.until_count(1, Outcome::Deleted).await;
     worker.stop().await;
-    let filter = wakeq::control::DeadFilter {
-        canvas: CanvasId::DEFAULT,
-        scope: None,
-        id: None,
-        since: None,
-        before: None,
-    };
-    let dead = stage.admin.dead(&filter, None, 10).await.unwrap().items.pop().unwrap();
+    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.pop().unwrap();
     let copy = dead.copy_of.clone().unwrap();
     assert_eq!((copy.queue, copy.origin), (name(), origin));
     stage.admin.redrive_one(CanvasId::DEFAULT, dead.id, &ada()).await.unwrap();
-    let listed = stage
-        .admin
-        .events(CanvasId::DEFAULT, &wakeq::control::EventFilter::default(), None, 10)
-        .await
-        .unwrap();
+    let listed = stage.admin.events(CanvasId::DEFAULT, &EventFilter::default(), None, 10).await.unwrap();
     assert_eq!(listed.items[0].copy_of, dead.copy_of);
     let mut worker = stage.worker(working());
     worker.until(dead.id, Outcome::Deleted).await;
@@ -431,6 +385,6 @@ async fn queue_targets_can_only_be_registered_with_the_queue() {
     let scope =
         wakeq::HandlerScope { canvas: CanvasId(Uuid::max()), module: "QUEUE".parse().unwrap(), name: name() };
     let address = HandlerAddress { scope, modifier: Name::no_modifier() };
-    let refused = stage.admin.put_target(&address, &to("http://127.0.0.1:1/"), &ada()).await.unwrap_err();
+    let refused = stage.admin.put_target(&address, &target("http://127.0.0.1:1/"), &ada()).await.unwrap_err();
     assert!(refused.to_string().contains("no canvas has this id"), "{refused}");
 }

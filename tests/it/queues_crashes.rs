@@ -5,6 +5,7 @@ use wakeq::notify::Notification;
 use wakeq::{CanvasId, EventId};
 
 use crate::children::{Durations, QUEUE, Role, Work};
+use crate::support::Statements;
 use crate::theatre::{Theatre, figure, is_full, list, size};
 
 /// Runs, not events: some of those that were cut off are counted once more.
@@ -33,8 +34,7 @@ async fn register(theatre: &Theatre) {
         create trigger push after insert on wakeq.events_v2 referencing new table as emitted
             for each statement execute function push();";
     sqlx::raw_sql(pushed).execute(&theatre.pool).await.unwrap();
-    let version = "update wakeq.queue_registry set version = version + 1";
-    sqlx::query(version).execute(&theatre.pool).await.unwrap();
+    theatre.pool.run("update wakeq.queue_registry set version = version + 1").await;
 }
 
 /// Emitters and workers are killed, and notifications duplicated: every copy is completed, once
@@ -50,10 +50,7 @@ async fn copies_outlive_the_processes() {
     let (canvases, each, kills) = (size(10, 50), size(25, 500), size(2, 8));
     let count = 4 * canvases * each;
     let since = Instant::now();
-    let mut workers = Vec::new();
-    for _ in 0..4 {
-        workers.push(theatre.worker(16).await);
-    }
+    let mut workers = theatre.workers(4, 16).await;
     let role = Role::EmitterToQueue { canvases, each, work: Work::lasting(2) };
     let emitters: Vec<_> = (0..4).map(|_| theatre.start(&role, None)).collect();
     // How much the killed emitter had emitted is unknown; the others report it.
@@ -62,16 +59,11 @@ async fn copies_outlive_the_processes() {
     let mut doubled = 0;
     for kill in 1..=kills {
         theatre.until_at_least(ENDED, (count * kill / (2 * kills + 2)) as i64).await;
-        let victim = workers.remove(kill % workers.len());
-        theatre.kill_9(&victim).await;
+        theatre.kill_9(&workers.remove(kill % workers.len())).await;
         let live: Vec<(uuid::Uuid, uuid::Uuid)> =
-            sqlx::query_as("select id, canvas_id from wakeq.events_v2 limit 1000")
-                .fetch_all(&theatre.pool)
-                .await
-                .unwrap();
-        let again =
-            live.into_iter().map(|(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) });
-        let again: Vec<_> = again.collect();
+            theatre.pool.table("select id, canvas_id from wakeq.events_v2 limit 1000").await;
+        let notification = |(id, canvas)| Notification { id: EventId(id), canvas: CanvasId(canvas) };
+        let again: Vec<_> = live.into_iter().map(notification).collect();
         // A broker that is too busy for them is disturbed enough.
         doubled += theatre.notifier.publish(&again).await.map_or(0, |()| again.len());
         assert_eq!(theatre.count(LOST).await, 0);

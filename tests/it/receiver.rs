@@ -14,11 +14,13 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
-use wakeq_service::delivery::DeliveryConfig;
+use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
+use wakeq::{CanvasId, HandlerAddress, HandlerScope, Handlers, Name, QueueWorker, Store, WorkerConfig};
+use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
 use wiremock::matchers::any;
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-use crate::support::TIMEOUT;
+use crate::support::{RunningWorker, Stage, TIMEOUT};
 
 pub(crate) struct Receiver {
     /// The URL to which events are sent.
@@ -78,6 +80,30 @@ pub(crate) fn to_loopback() -> DeliveryConfig {
     DeliveryConfig { allow, allow_http: true, ..DeliveryConfig::default() }
 }
 
+/// A target with the defaults.
+pub(crate) fn target(url: &str) -> NewTarget {
+    let url = url.parse().unwrap();
+    NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep }
+}
+
+/// The address of a handler without a modifier.
+pub(crate) fn address(canvas: CanvasId, name: &str) -> HandlerAddress {
+    let scope = HandlerScope::worker(canvas, name).unwrap();
+    HandlerAddress { scope, modifier: Name::no_modifier() }
+}
+
+/// A worker that calls these servers as targets, besides its functions.
+pub(crate) fn calling(
+    store: &Store,
+    stage: &Stage,
+    handlers: Handlers,
+    config: WorkerConfig,
+) -> RunningWorker {
+    let worker = QueueWorker::new(store.clone(), stage.notifier.clone(), handlers, config).unwrap();
+    let targets = Targets::new(store, Deliverer::new(to_loopback()).unwrap());
+    RunningWorker::of(worker.remote_handlers(targets))
+}
+
 /// Reads one request and answers it, then closes the connection.
 async fn take(mut stream: TcpStream, requests: mpsc::Sender<PendingRequest>) -> Option<()> {
     let mut bytes = Vec::new();
@@ -104,12 +130,9 @@ async fn take(mut stream: TcpStream, requests: mpsc::Sender<PendingRequest>) -> 
         }
     }
     let (answer, answered) = oneshot::channel();
-    requests
-        .send(PendingRequest { line, headers, body: String::from_utf8(body).ok()?, answer })
-        .await
-        .ok()?;
-    let answer = answered.await.ok()?;
-    stream.write_all(answer.as_bytes()).await.ok()?;
+    let request = PendingRequest { line, headers, body: String::from_utf8(body).ok()?, answer };
+    requests.send(request).await.ok()?;
+    stream.write_all(answered.await.ok()?.as_bytes()).await.ok()?;
     stream.shutdown().await.ok()
 }
 

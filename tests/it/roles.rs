@@ -13,7 +13,7 @@ use wakeq::{
     RetryPolicy, Route, Stop, Store, StoreConfig, WorkerConfig,
 };
 
-use crate::support::{RunningWorker, Stage, connect, is_skipped, login, quick, scope};
+use crate::support::{RunningWorker, Stage, Statements, connect, is_skipped, login, quick, scope};
 
 /// A stage whose API and workers log in as roles of their own.
 struct Roles {
@@ -23,22 +23,28 @@ struct Roles {
 }
 
 impl Roles {
-    async fn open() -> Self {
+    /// `None`, with a message, where a server has no roles.
+    async fn open() -> Option<Self> {
+        if is_skipped("sessions of several roles") {
+            return None;
+        }
         let (stage, _) = Stage::memory_with(quick()).await;
         let mut stores = Vec::new();
         for kind in [RoleKind::Api, RoleKind::Worker] {
             let (role, url) = login(&stage.database, &kind.to_string()).await;
             // Repeated after each migration: it changes nothing that is granted already.
             for _ in 0..2 {
-                Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, kind)
-                    .await
-                    .unwrap();
+                grant(&stage, &role, kind).await;
             }
             stores.push((url.clone(), connect(&url, quick()).await));
         }
         let worker = stores.pop().unwrap();
-        Self { stage, api: stores.pop().unwrap(), worker }
+        Some(Self { stage, api: stores.pop().unwrap(), worker })
     }
+}
+
+async fn grant(stage: &Stage, role: &str, kind: RoleKind) {
+    Store::grant_rights(stage.database.url(), &StoreConfig::default(), role, kind).await.unwrap();
 }
 
 async fn refused(url: &str, statements: &[&str]) {
@@ -79,10 +85,7 @@ const NOBODYS: &[&str] = &[
 
 #[tokio::test]
 async fn neither_role_can_do_more_than_its_work() {
-    if is_skipped("sessions of several roles") {
-        return;
-    }
-    let roles = Roles::open().await;
+    let Some(roles) = Roles::open().await else { return };
     refused(&roles.api.0, NOBODYS).await;
     refused(&roles.worker.0, NOBODYS).await;
     let starts_nothing = [
@@ -122,16 +125,11 @@ async fn done(_: Execution) -> HandlerResult {
 /// of both processes.
 #[tokio::test]
 async fn the_api_and_a_worker_share_the_work() {
-    if is_skipped("sessions of several roles") {
-        return;
-    }
-    let roles = Roles::open().await;
+    let Some(roles) = Roles::open().await else { return };
     let notifier = Arc::clone(&roles.stage.notifier);
     let (api, worker) = (roles.api.1.clone(), roles.worker.1.clone());
-    let (queue, admin) = (
-        Queue::new(api.clone(), notifier.clone(), QueueConfig::default()),
-        Admin::new(api.clone(), notifier.clone()),
-    );
+    let queue = Queue::new(api.clone(), notifier.clone(), QueueConfig::default());
+    let admin = Admin::new(api.clone(), notifier.clone());
     let (ada, other) = (Actor::user("ada"), CanvasId(uuid::Uuid::from_u128(7)));
     let never_again = Route::new("fail").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
     let handlers = Handlers::new().on("done", done).on(never_again, fail);
@@ -142,15 +140,13 @@ async fn the_api_and_a_worker_share_the_work() {
     let event = |name| Event::new(name, &1).unwrap();
     let paused = queue.emit(event("done")).await.unwrap();
     running.until(paused.id, Outcome::RulePaused).await;
-    let theirs = queue.emit(event("done").canvas(other)).await.unwrap();
-    running.until(theirs.id, Outcome::Deleted).await;
+    running.until(queue.emit(event("done").canvas(other)).await.unwrap().id, Outcome::Deleted).await;
     admin.unpause(&scope("done"), &ada).await.unwrap();
     running.until(paused.id, Outcome::Deleted).await;
 
     let failing = queue.emit(event("fail")).await.unwrap();
     running.until(failing.id, Outcome::Deleted).await;
-    let dead = DeadFilter { canvas: CanvasId::DEFAULT, scope: None, id: None, since: None, before: None };
-    let redriven = admin.redrive(&dead, &ada, false).await.unwrap();
+    let redriven = admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
     assert_eq!(redriven.count, 1, "{redriven:?}");
     running.until(failing.id, Outcome::Deleted).await;
     assert!(!admin.audit(CanvasId::DEFAULT, None, 10).await.unwrap().items.is_empty());
@@ -158,9 +154,8 @@ async fn the_api_and_a_worker_share_the_work() {
     for store in [&api, &worker] {
         let log = Log::new(store.clone(), notifier.as_ref());
         let stream = StreamId::new(other, "orders", "o-1").unwrap();
-        log.append(&stream, vec![NewLogEvent::new("paid", &1).unwrap()], AppendCondition::None)
-            .await
-            .unwrap();
+        let paid = vec![NewLogEvent::new("paid", &1).unwrap()];
+        log.append(&stream, paid, AppendCondition::None).await.unwrap();
         assert!(!log.read(&EventSource::Stream(stream), 0, 10).await.unwrap().events.is_empty());
         Admin::new(store.clone(), notifier.clone()).wake(true).await.unwrap();
     }
@@ -172,34 +167,22 @@ async fn the_api_and_a_worker_share_the_work() {
 #[tokio::test]
 async fn every_table_and_function_has_its_rights_decided() {
     let (stage, _) = Stage::memory().await;
-    let tables: Vec<String> = sqlx::query_scalar(
-        "select c.relname::text from pg_class c
+    let undecided = "select c.relname::text from pg_class c
           where c.relnamespace = 'wakeq'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
             and 'wakeq.' || c.relname not in (select object from wakeq.needed_rights('api')
                                                union select object from wakeq.needed_rights('worker'))
-          order by 1",
-    )
-    .fetch_all(&stage.pool)
-    .await
-    .unwrap();
+          order by 1";
+    let tables: Vec<String> = stage.pool.values(undecided).await;
     assert_eq!(tables, ["emitters", "log_partitioning"], "add what is new to wakeq.needed_rights");
-    let everybodys: Vec<String> = sqlx::query_scalar(
+    let everybodys =
         "select p.oid::regprocedure::text from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-          where p.pronamespace = 'wakeq'::regnamespace and a.grantee = 0",
-    )
-    .fetch_all(&stage.pool)
-    .await
-    .unwrap();
-    assert_eq!(everybodys, Vec::<String>::new());
-    let unsafe_definers: Vec<String> = sqlx::query_scalar(
-        "select p.oid::regprocedure::text from pg_proc p
+          where p.pronamespace = 'wakeq'::regnamespace and a.grantee = 0";
+    assert_eq!(stage.pool.values::<String>(everybodys).await, [""; 0]);
+    let unsafe_definers = "select p.oid::regprocedure::text from pg_proc p
           where p.pronamespace = 'wakeq'::regnamespace and p.prosecdef
-            and not coalesce('search_path=pg_catalog, pg_temp' = any (p.proconfig), false)",
-    )
-    .fetch_all(&stage.pool)
-    .await
-    .unwrap();
-    assert_eq!(unsafe_definers, Vec::<String>::new(), "a caller's search path would choose what they run");
+            and not coalesce('search_path=pg_catalog, pg_temp' = any (p.proconfig), false)";
+    let unsafe_definers: Vec<String> = stage.pool.values(unsafe_definers).await;
+    assert_eq!(unsafe_definers, [""; 0], "a caller's search path would choose what they run");
 }
 
 /// Plans every statement that is checked at build time as a role: Postgres checks the rights before
@@ -207,7 +190,7 @@ async fn every_table_and_function_has_its_rights_decided() {
 async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
     let (role, _) = login(&stage.database, &kinds.iter().map(ToString::to_string).collect::<String>()).await;
     for kind in kinds {
-        Store::grant_rights(stage.database.url(), &StoreConfig::default(), &role, *kind).await.unwrap();
+        grant(stage, &role, *kind).await;
     }
     let mut session = stage.pool.acquire().await.unwrap();
     let folder = std::fs::read_dir(crate::tree::root().join(".sqlx")).unwrap();
@@ -221,19 +204,11 @@ async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
         let arguments = if parameters == 0 { String::new() } else { format!("({nulls})") };
         let explain = format!("set role {role}; prepare q as {query}; explain execute q{arguments}");
         let answer = sqlx::raw_sql(AssertSqlSafe(explain)).execute(&mut *session).await;
-        match answer.map_err(|error| error.to_string()) {
-            Ok(_) => {}
-            Err(error) => {
-                let object = error.split("permission denied for ").nth(1);
-                refused.insert(
-                    object
-                        .unwrap_or_else(|| panic!("{query}: {error}"))
-                        .split(" at line")
-                        .next()
-                        .unwrap()
-                        .into(),
-                );
-            }
+        if let Err(error) = answer {
+            let error = error.to_string();
+            let object = error.split("permission denied for ").nth(1);
+            let object = object.unwrap_or_else(|| panic!("{query}: {error}"));
+            refused.insert(object.split(" at line").next().unwrap().into());
         }
         sqlx::raw_sql("reset role; deallocate all").execute(&mut *session).await.unwrap();
         looked += 1;

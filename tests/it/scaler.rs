@@ -216,13 +216,11 @@ impl Deployment {
             // Every second one is stopped without a grace, like one whose handlers take longer than
             // that.
             let grace = Duration::from_secs(28) * u32::from(self.started.is_multiple_of(2));
-            let worker = Worker::start(&self.service.stage, &self.executions, self.capacity, grace);
-            self.workers.push(worker);
+            self.workers.push(Worker::start(&self.service.stage, &self.executions, self.capacity, grace));
             self.started += 1;
         }
         while self.workers.len() > wanted {
-            let worker = self.workers.pop().unwrap();
-            worker.stop(self.workers.len().is_multiple_of(2)).await;
+            self.workers.pop().unwrap().stop(self.workers.len().is_multiple_of(2)).await;
         }
     }
 }
@@ -260,8 +258,7 @@ async fn workers_follow_the_depth_up_once_and_down_once() {
     }
     deployment.emit(backlog).await;
     while deployment.left() > 0 || deployment.workers.len() > min {
-        let goes = deployment.left() == 0;
-        deployment.look(goes).await;
+        deployment.look(deployment.left() == 0).await;
         assert!(deployment.history.len() < 200, "{:?}", deployment.history);
     }
     let history = &deployment.history;

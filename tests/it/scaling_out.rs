@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
+use wakeq::Handlers;
 use wakeq::machine::Outcome;
-use wakeq::{Handlers, WorkerConfig};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, WORK, Work};
 use crate::door::Door;
-use crate::support::{Stage, TIMEOUT, quick};
+use crate::support::{Stage, Statements, TIMEOUT, capacity, quick, stop_all};
 use crate::theatre::{Theatre, figure, is_full, list, size};
 
 /// EV2-19, EV2-06: one worker is at capacity, and a second one that starts later is at once, too,
@@ -20,7 +20,7 @@ async fn a_second_worker_has_work_at_once(broker: Broker) {
     let stage = Stage::with(broker.notifier.clone(), quick()).await;
     let (handler, mut door) = Door::new();
     let handlers = Handlers::new().on("greet", handler);
-    let config = WorkerConfig { capacity: 4, ..WorkerConfig::default() };
+    let config = capacity(4);
     let first = stage.worker_with(handlers.clone(), config.clone());
     stage.emit_many("greet", 60).await;
     door.arrived.take(4).await;
@@ -60,12 +60,9 @@ async fn a_second_process_runs_at_capacity_within_a_second() {
     let since = theatre.clock().await;
     let at_work = "select count(*) from (select from runs group by pid having count(*) >= 4) as at_work";
     theatre.until_at_least(at_work, 2).await;
+    let fourth = "select started_at from runs where pid = $1 order by started_at offset 3 limit 1";
     let at_capacity: wakeq::Timestamp =
-        sqlx::query_scalar("select started_at from runs where pid = $1 order by started_at offset 3 limit 1")
-            .bind(second.pid())
-            .fetch_one(&theatre.pool)
-            .await
-            .unwrap();
+        sqlx::query_scalar(fourth).bind(second.pid()).fetch_one(&theatre.pool).await.unwrap();
     let within = at_capacity - since;
     figure("at capacity after", within);
     assert!(!is_full() || within < chrono::TimeDelta::seconds(1), "{within}");
@@ -83,8 +80,7 @@ async fn a_second_process_runs_at_capacity_within_a_second() {
 async fn eight_workers_share_a_backlog_evenly() {
     let broker = Broker::pubsub("eight-workers").await;
     let stage = Stage::with(broker.notifier.clone(), wakeq::Timing::default()).await;
-    let (count, capacity) = (size(2_000, 100_000), size(4, 64));
-    let config = WorkerConfig { capacity, ..WorkerConfig::default() };
+    let (count, slots) = (size(2_000, 100_000), size(4, 64));
     let (done, mut ran) = mpsc::channel(count);
     let (begun, may_end) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
     let workers = [0_usize, 1, 2, 3, 4, 5, 6, 7].map(|number| {
@@ -99,7 +95,7 @@ async fn eight_workers_share_a_backlog_evenly() {
                 Ok(done.send(number).await?)
             }
         });
-        stage.worker_with(handlers, config.clone())
+        stage.worker_with(handlers, capacity(slots))
     });
     for _ in 0..count / 1_000 {
         stage.emit_many("greet", 1_000).await;
@@ -108,8 +104,8 @@ async fn eight_workers_share_a_backlog_evenly() {
     while left > 0 {
         // The last events may all have been prefetched by some of the workers, up to four times the
         // capacity: those run freely.
-        let in_step = !is_full() && left > 5 * 8 * capacity;
-        let all = u32::try_from(left.min(8 * capacity)).unwrap();
+        let in_step = !is_full() && left > 5 * 8 * slots;
+        let all = u32::try_from(left.min(8 * slots)).unwrap();
         if in_step || left == count {
             let full = tokio::time::timeout(TIMEOUT, begun.acquire_many(all)).await;
             full.expect("each is full").unwrap().forget();
@@ -125,9 +121,7 @@ async fn eight_workers_share_a_backlog_evenly() {
     figure("events by worker", format!("{shares:?}"));
     let mean = count / 8;
     assert!(shares.iter().all(|share: &usize| share.abs_diff(mean) <= mean / 10), "{shares:?}");
-    for worker in workers {
-        worker.stop().await;
-    }
+    stop_all(workers).await;
 }
 
 /// Eight processes share a backlog, and one of them is killed half-way: every event completes, and
@@ -137,22 +131,18 @@ async fn eight_workers_share_a_backlog_evenly() {
 async fn a_kill_of_one_of_eight_loses_nothing() {
     let theatre = Theatre::new("killed-of-eight", Durations::crowd()).await;
     let (count, processes, capacity) = (size(1_200, 100_000), size(3, 8), size(8, 64));
-    let mut workers = Vec::new();
-    for _ in 0..processes {
-        workers.push(theatre.worker(capacity).await);
-    }
+    let mut workers = theatre.workers(processes, capacity).await;
     theatre.emit_many(WORK, count, Work::lasting(if is_full() { 20 } else { 50 })).await;
     let half = count as i64 / 2;
     theatre.until_at_least("select count(*) from runs where ended_at is not null", half).await;
-    let victim = workers.remove(processes / 2);
-    theatre.kill_9(&victim).await;
+    theatre.kill_9(&workers.remove(processes / 2)).await;
     let left = theatre.count("select count(*) from wakeq.events_v2").await;
     assert!(left > 0, "it was killed too late");
     let took = theatre.until_empty().await;
     assert_eq!(theatre.completed().await, count as i64);
     let shares =
         "select array_agg(ran order by ran) from (select count(*) as ran from runs group by pid) as shares";
-    let shares: Vec<i64> = sqlx::query_scalar(shares).fetch_one(&theatre.pool).await.unwrap();
+    let shares: Vec<i64> = theatre.pool.value(shares).await;
     assert_eq!(shares.len(), processes, "each had its part");
     figure("events, left at the kill", format!("{count}, {left}"));
     figure("runs by process, the least first", format!("{shares:?}"));

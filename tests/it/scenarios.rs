@@ -17,11 +17,11 @@ struct Stage {
     workers: Vec<Worker>,
 }
 
-/// Why a story failed at a line.
-type StepError = String;
+/// What a line of a story leads to: the error says why the story failed there.
+type Step = Result<(), String>;
 
 /// Plays one story. The error is the trace and the line that did not hold.
-fn play(story: &str) -> Result<(), String> {
+fn play(story: &str) -> Step {
     let mut stage = Stage { world: World::new(), workers: Vec::new() };
     stage.world.trace = Some(Vec::new());
     let mut last = "";
@@ -49,16 +49,13 @@ impl Stage {
         format!("line {number}, {line:?}: {wrong}\n  {trace}\n")
     }
 
-    fn check_world(&mut self) -> Result<(), StepError> {
+    fn check_world(&mut self) -> Step {
         self.world.check_rows();
-        match self.world.violations.first() {
-            Some(violation) => Err(violation.clone()),
-            None => Ok(()),
-        }
+        self.world.violations.first().map_or(Ok(()), |violation| Err(violation.clone()))
     }
 
     /// The whole language.
-    fn act(&mut self, words: &[&str]) -> Result<(), StepError> {
+    fn act(&mut self, words: &[&str]) -> Step {
         match words {
             ["worker", name, "knows", handlers @ ..] => {
                 let handlers = handlers.iter().map(|handler| (*handler).to_owned());
@@ -120,7 +117,7 @@ impl Stage {
         Ok(())
     }
 
-    fn expect(&mut self, words: &[&str]) -> Result<(), StepError> {
+    fn expect(&mut self, words: &[&str]) -> Step {
         match words {
             [label, "completed"] => same(self.removal(label)?, Some(Removal::Completed)),
             [label, "dead", "of", "retries"] => {
@@ -169,23 +166,16 @@ impl Stage {
     }
 
     /// Checks the last edges that a worker took.
-    fn did(&mut self, name: &str, edges: &[&str]) -> Result<(), StepError> {
+    fn did(&mut self, name: &str, edges: &[&str]) -> Step {
         let outcomes = &self.worker(name)?.outcomes;
         let last: Vec<&str> =
             outcomes.iter().rev().take(edges.len()).rev().map(|edge| edge.as_str()).collect();
         same(last.as_slice(), edges)
     }
 
-    fn emit(
-        &mut self,
-        label: &str,
-        handler: &str,
-        object: Option<&str>,
-        delay: &str,
-        published: bool,
-    ) -> Result<(), StepError> {
+    fn emit(&mut self, label: &str, handler: &str, object: Option<&str>, delay: &str, notify: bool) -> Step {
         let id = self.world.emit(label, handler, object, duration(delay)?);
-        if published {
+        if notify {
             self.world.publish_if_due(id);
         }
         Ok(())
@@ -200,7 +190,7 @@ impl Stage {
     }
 
     /// Lets time pass; runs that return from the parking lot continue as far as they can.
-    fn wait(&mut self, text: &str) -> Result<(), StepError> {
+    fn wait(&mut self, text: &str) -> Step {
         pass(&mut self.world, &mut self.workers, duration(text)?, |world, workers| {
             for worker in workers {
                 for at in (0..worker.runs.len()).rev() {
@@ -211,7 +201,7 @@ impl Stage {
         Ok(())
     }
 
-    fn take(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), StepError> {
+    fn take(&mut self, name: &str, label: &str, until: Option<&str>) -> Step {
         let event = self.event(label)?;
         let worker = self.workers.iter_mut().find(|worker| worker.name == name && worker.alive);
         let worker = worker.ok_or_else(|| format!("no worker {name} is alive"))?;
@@ -221,12 +211,12 @@ impl Stage {
         self.go_on(name, label, until)
     }
 
-    fn go_on(&mut self, name: &str, label: &str, until: Option<&str>) -> Result<(), StepError> {
+    fn go_on(&mut self, name: &str, label: &str, until: Option<&str>) -> Step {
         let (_, at) = self.run(name, label)?;
         self.go_on_at(name, at, until)
     }
 
-    fn go_on_at(&mut self, name: &str, at: usize, until: Option<&str>) -> Result<(), StepError> {
+    fn go_on_at(&mut self, name: &str, at: usize, until: Option<&str>) -> Step {
         let position = self.workers.iter().position(|worker| worker.name == name).unwrap_or_default();
         let worker = &mut self.workers[position];
         loop {
@@ -239,13 +229,7 @@ impl Stage {
         }
     }
 
-    fn end(
-        &mut self,
-        name: &str,
-        label: &str,
-        ran: HandlerEnd,
-        until: Option<&str>,
-    ) -> Result<(), StepError> {
+    fn end(&mut self, name: &str, label: &str, ran: HandlerEnd, until: Option<&str>) -> Step {
         let event = self.event(label)?;
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         let worker = worker.ok_or_else(|| format!("there is no worker {name}"))?;
@@ -256,52 +240,52 @@ impl Stage {
         self.go_on_at(name, at, until)
     }
 
-    fn with(&mut self, name: &str, act: fn(&mut Worker, &mut World)) -> Result<(), StepError> {
+    fn with(&mut self, name: &str, act: fn(&mut Worker, &mut World)) -> Step {
         let worker = self.workers.iter_mut().find(|worker| worker.name == name);
         act(worker.ok_or_else(|| format!("there is no worker {name}"))?, &mut self.world);
         Ok(())
     }
 
-    fn worker(&mut self, name: &str) -> Result<&mut Worker, StepError> {
+    fn worker(&mut self, name: &str) -> Result<&mut Worker, String> {
         let found = self.workers.iter_mut().find(|worker| worker.name == name);
         found.ok_or_else(|| format!("there is no worker {name}"))
     }
 
     /// The newest run of an event at a worker.
-    fn run(&mut self, name: &str, label: &str) -> Result<(&mut Worker, usize), StepError> {
+    fn run(&mut self, name: &str, label: &str) -> Result<(&mut Worker, usize), String> {
         let event = self.event(label)?;
         let worker = self.worker(name)?;
         let found = worker.runs.iter().rposition(|run| run.event == event);
         found.map(|at| (worker, at)).ok_or_else(|| format!("{name} holds no notification for {label}"))
     }
 
-    fn event(&self, label: &str) -> Result<EventId, StepError> {
+    fn event(&self, label: &str) -> Result<EventId, String> {
         let mut records = self.world.records.iter();
         let found = records.find(|(_, record)| record.label == label);
         found.map(|(id, _)| *id).ok_or_else(|| format!("there is no event {label}"))
     }
 
-    fn row(&self, label: &str) -> Result<crate::world::Row, StepError> {
+    fn row(&self, label: &str) -> Result<crate::world::Row, String> {
         let id = self.event(label)?;
         let row = self.world.rows.get(&id).unwrap_or(&self.world.records[&id].last);
         Ok(row.clone())
     }
 
-    fn removal(&self, label: &str) -> Result<Option<Removal>, StepError> {
+    fn removal(&self, label: &str) -> Result<Option<Removal>, String> {
         Ok(self.world.records[&self.event(label)?].removed)
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> Result<(), StepError> {
+fn same<T: PartialEq + std::fmt::Debug>(found: T, expected: T) -> Step {
     if found == expected { Ok(()) } else { Err(format!("found {found:?}, expected {expected:?}")) }
 }
 
-fn rule(word: &str) -> Result<RuleKind, StepError> {
+fn rule(word: &str) -> Result<RuleKind, String> {
     word.parse()
 }
 
 /// Parses `3x`, or `never`, `once` and `twice`.
-fn number(word: &str) -> Result<usize, StepError> {
+fn number(word: &str) -> Result<usize, String> {
     match word {
         "never" => Ok(0),
         "once" => Ok(1),
@@ -314,7 +298,7 @@ fn number(word: &str) -> Result<usize, StepError> {
 }
 
 /// Parses `1ms`, `20s`, `5min`, `2h`.
-fn duration(word: &str) -> Result<Duration, StepError> {
+fn duration(word: &str) -> Result<Duration, String> {
     let digits = word.trim_end_matches(|character: char| character.is_ascii_alphabetic());
     let unit_ms = match &word[digits.len()..] {
         "ms" => 1,

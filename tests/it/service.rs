@@ -140,6 +140,14 @@ pub(crate) async fn make_key(access: &Access, holder: &str, reach: Reach, scopes
     access.create_key(&new, &Actor::admin("tests")).await.unwrap().key.reveal()
 }
 
+/// Asserts that an object has these fields, among others.
+#[track_caller]
+pub(crate) fn assert_has(object: &Value, fields: Value) {
+    for (field, value) in fields.as_object().unwrap() {
+        assert_eq!(&object[field], value, "{field} of {object}");
+    }
+}
+
 impl Answer {
     pub(crate) async fn of(request: RequestBuilder) -> Self {
         let response = request.send().await.unwrap();

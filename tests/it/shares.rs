@@ -8,7 +8,6 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Method;
 use serde_json::{Value, json};
-use sqlx::Row;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use uuid::Uuid;
@@ -17,24 +16,22 @@ use wakeq_service::access::{Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
 use crate::service::{Answer, Service, make_key};
-use crate::support::{TIMEOUT, is_skipped};
+use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e6));
 
-fn patient() -> StoreConfig {
-    StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() }
-}
-
-/// How many statements wait for a lock.
-async fn waiting(service: &Service) -> i64 {
-    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    sqlx::query_scalar(waiting).fetch_one(&service.stage.pool).await.unwrap()
+/// A service that waits for locks as long as a test does; `None`, with a message, where no other
+/// session could hold them.
+async fn patient(config: HttpConfig) -> Option<Service> {
+    if is_skipped("a session beside an open transaction") {
+        return None;
+    }
+    let store = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
+    Some(Service::over(store, config).await)
 }
 
 async fn until_waiting(service: &Service, count: i64) {
-    while waiting(service).await < count {
-        tokio::task::yield_now().await;
-    }
+    wait_while!(service.stage.waiting_for_locks().await < count, "fewer wait for a lock");
 }
 
 fn objects() -> (String, Value) {
@@ -45,15 +42,12 @@ fn objects() -> (String, Value) {
 /// the other canvas is served.
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
-    if is_skipped("a session beside an open transaction") {
-        return;
-    }
-    let service = Service::over(patient(), HttpConfig { max_requests: 8, ..HttpConfig::default() }).await;
+    let config = HttpConfig { max_requests: 8, ..HttpConfig::default() };
+    let Some(service) = patient(config).await else { return };
     let keys = [service.key("one", OTHER, &Scope::ALL).await, service.key("two", OTHER, &Scope::ALL).await];
     let (path, change) = objects();
     assert_eq!(service.ask(&keys[0], Method::POST, &path, change.clone()).await.status, 202);
-    let mut held = service.stage.pool.begin().await.unwrap();
-    sqlx::raw_sql("select from wakeq.objects for update").execute(&mut *held).await.unwrap();
+    let held = service.stage.hold("select from wakeq.objects for update").await;
     let asking = (0..4).map(|at| service.ask(&keys[at % 2], Method::POST, &path, change.clone()));
     let mut asking: FuturesUnordered<_> = asking.collect();
     for _ in 0..2 {
@@ -78,28 +72,22 @@ async fn a_canvas_that_holds_its_share_of_requests_leaves_the_others_theirs() {
 /// other canvas waits for them.
 #[tokio::test]
 async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs() {
-    if is_skipped("a session beside an open transaction") {
-        return;
-    }
-    let service = Service::over(patient(), HttpConfig::default()).await;
+    let Some(service) = patient(HttpConfig::default()).await else { return };
     let key = service.key("one", OTHER, &Scope::ALL).await;
     let (path, change) = objects();
     assert_eq!(service.ask(&key, Method::POST, &path, change.clone()).await.status, 202);
-    let mut held = service.stage.pool.begin().await.unwrap();
-    sqlx::raw_sql("select from wakeq.objects for update").execute(&mut *held).await.unwrap();
+    let held = service.stage.hold("select from wakeq.objects for update").await;
     let forty = join_all((0..40).map(|_| service.ask(&key, Method::POST, &path, change.clone())));
     let beside = async {
         until_waiting(&service, 2).await;
         for index in 0..20 {
             let event = json!({"name": "greet", "value": index, "id": Uuid::now_v7()});
             assert_eq!(service.post("/events", event).await.status, 202);
-            assert_eq!(
-                service.post("/events:batch", json!({"events": [{"name": "greet"}]})).await.status,
-                202
-            );
+            let batch = json!({"events": [{"name": "greet"}]});
+            assert_eq!(service.post("/events:batch", batch).await.status, 202);
             service.get("/handlers").await.json();
         }
-        assert_eq!(waiting(&service).await, 2, "its share, and no more");
+        assert_eq!(service.stage.waiting_for_locks().await, 2, "its share, and no more");
         held.rollback().await.unwrap();
     };
     let (answers, ()) = tokio::join!(forty, beside);
@@ -111,17 +99,13 @@ async fn a_canvas_that_holds_its_share_of_connections_leaves_the_others_theirs()
 /// to the process, and not at all if it is alone.
 #[tokio::test]
 async fn a_long_read_rests_beside_a_neighbour_and_not_alone() {
-    if is_skipped("a session beside an open transaction") {
-        return;
-    }
-    let service = Service::over(patient(), HttpConfig::default()).await;
+    let Some(service) = patient(HttpConfig::default()).await else { return };
     let key = service.key("one", OTHER, &Scope::ALL).await;
     let read =
         async || service.ask(&key, Method::GET, &format!("/canvases/{OTHER}/handlers"), Value::Null).await;
     // How long after the end of a long read the next one is answered.
     let next_after_a_long_one = async || {
-        let mut held = service.stage.pool.begin().await.unwrap();
-        sqlx::raw_sql("lock table wakeq.events_v2").execute(&mut *held).await.unwrap();
+        let held = service.stage.hold("lock table wakeq.events_v2").await;
         let release = async {
             until_waiting(&service, 1).await;
             // Holding the lock this long makes the read a long one.
@@ -153,10 +137,8 @@ async fn refused_of_ten(ask: impl AsyncFn() -> Answer) -> usize {
     let answers = join_all((0..10).map(|_| asking())).await;
     let refused: Vec<_> = answers.iter().filter(|(answer, _)| answer.status == 429).collect();
     for (answer, after) in &refused {
-        assert_eq!(
-            (answer.problem().1.as_str(), &answer.headers["retry-after"]),
-            ("too-many-requests", &"1".parse().unwrap())
-        );
+        assert_eq!(answer.problem(), (429, "too-many-requests".into()));
+        assert_eq!(answer.headers["retry-after"], "1");
         assert!(*after >= Duration::from_secs(1), "{after:?}");
     }
     refused.len()
@@ -164,8 +146,7 @@ async fn refused_of_ten(ask: impl AsyncFn() -> Answer) -> usize {
 
 #[tokio::test]
 async fn rates_are_each_credential_s_and_each_canvas_s_own() {
-    let config = HttpConfig { credential_rate: 1, ..HttpConfig::default() };
-    let service = Service::with(config).await;
+    let service = Service::with(HttpConfig { credential_rate: 1, ..HttpConfig::default() }).await;
     let other = service.key("other", OTHER, &[Scope::Read]).await;
     assert!(refused_of_ten(async || service.get("/handlers").await).await > 0);
     let theirs = format!("/canvases/{OTHER}/handlers");
@@ -335,30 +316,20 @@ async fn the_audit_log_has_sign_ins_reads_and_client_addresses() {
     }
     let (mine, theirs) = (service.key[..18].to_owned(), other[..18].to_owned());
     let stage = service.stop().await;
-    let rows = "select canvas_id, actor, action, outcome, detail, times from wakeq.audit_log
-                 where actor not in ('tests') order by canvas_id, actor, action";
-    let rows = sqlx::query(rows).fetch_all(&stage.pool).await.unwrap();
-    let lines: Vec<_> = rows
-        .iter()
-        .map(|row| {
-            let canvas = if row.get::<Uuid, _>(0) == OTHER.0 { "other" } else { "default" };
-            let text = |at: usize| row.get::<String, _>(at);
-            format!("{canvas} {} {} {} x{}: {}", text(1), text(2), text(3), row.get::<i32, _>(5), text(4))
-        })
-        .collect();
+    let lines =
+        "select case when canvas_id = $1 then 'other' else 'default' end || ' ' || actor || ' ' || action
+                        || ' ' || outcome || ' x' || times || ': ' || detail
+                   from wakeq.audit_log where actor not in ('tests') order by canvas_id, actor, action";
+    let lines: Vec<String> = sqlx::query_scalar(lines).bind(OTHER.0).fetch_all(&stage.pool).await.unwrap();
     let from = "from 198.51.100.9";
-    assert_eq!(
-        lines,
-        [
-            format!("default key:tests show_event done x3: with {mine} {from}"),
-            format!("default key:tests sign-in done x1: with {mine} {from}"),
-            format!(
-                "default unauthenticated list_events refused x3: {from}; the credential of another canvas"
-            ),
-            format!("other key:other list_dead_events done x3: with {theirs} {from}"),
-            format!("other key:other sign-in done x1: with {theirs} {from}"),
-        ]
-    );
+    let expected = [
+        format!("default key:tests show_event done x3: with {mine} {from}"),
+        format!("default key:tests sign-in done x1: with {mine} {from}"),
+        format!("default unauthenticated list_events refused x3: {from}; the credential of another canvas"),
+        format!("other key:other list_dead_events done x3: with {theirs} {from}"),
+        format!("other key:other sign-in done x1: with {theirs} {from}"),
+    ];
+    assert_eq!(lines, expected);
 }
 
 /// What an operator does to the whole deployment is in the record of no canvas.
@@ -376,6 +347,6 @@ async fn waking_everything_and_new_durations_are_recorded() {
     }
     let rows = "select action || ' ' || coalesce(detail, '') from wakeq.audit_log
                  where canvas_id is null and actor like 'database:%' order by id";
-    let rows: Vec<String> = sqlx::query_scalar(rows).fetch_all(&stage.pool).await.unwrap();
+    let rows: Vec<String> = stage.pool.values(rows).await;
     assert_eq!(rows, ["wake-all ", "set-timing grace 77000000 us"]);
 }

@@ -5,12 +5,12 @@ use std::time::Duration;
 use wakeq::control::{DeadFilter, Explanation, HandlerStats, LiveEvent, Rule, RuleKind};
 use wakeq::machine::{CheckResult, Outcome};
 use wakeq::{
-    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerError, HandlerScope, Handlers, Name, RetryPolicy,
-    Route, Stop, Timestamp, WorkerConfig,
+    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerError, HandlerScope, Handlers, Name, Stop,
+    Timestamp, WorkerConfig,
 };
 
-use crate::door::{Door, answering, recording};
-use crate::support::{Stage, scope};
+use crate::door::{Door, recording};
+use crate::support::{Stage, Statements, once, scope};
 
 #[derive(Debug, sqlx::FromRow)]
 struct Row {
@@ -25,13 +25,6 @@ struct Row {
 async fn row(stage: &Stage, id: EventId) -> Row {
     let query = "select id, traceparent::text, delay_until, enqueued_at, locked_at, notify_at from wakeq.events_v2 where id = $1";
     sqlx::query_as(query).bind(id.0).fetch_one(&stage.pool).await.unwrap()
-}
-
-async fn live(stage: &Stage, id: EventId) -> LiveEvent {
-    match stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap() {
-        Explanation::Live(live) => *live,
-        Explanation::Dead(_) | Explanation::Gone { .. } | Explanation::Unknown => panic!("it is there"),
-    }
 }
 
 /// An answer about an event of handler `name` that is due, unclaimed, and was never attempted.
@@ -90,7 +83,7 @@ async fn waiting() {
     let (stage, _) = Stage::memory().await;
     let ids = stage.emit_many("greet", 5).await;
     let row = row(&stage, ids[0]).await;
-    let answer = live(&stage, ids[0]).await;
+    let answer = stage.live(CanvasId::DEFAULT, ids[0]).await;
     assert_eq!(answer, ready("greet", &row, answer.now));
     assert_eq!(answer.state.outcome(), Outcome::RuleNone);
     assert_eq!(answer.next(), "runs when a worker with free capacity receives its notification");
@@ -107,7 +100,7 @@ async fn delayed() {
     let event = Event::new("greet", "x").unwrap().after(Duration::from_secs(5000)).unwrap();
     let id = stage.queue.emit(event).await.unwrap().id;
     let row = row(&stage, id).await;
-    let answer = live(&stage, id).await;
+    let answer = stage.live(CanvasId::DEFAULT, id).await;
     let expected = LiveEvent {
         state: CheckResult::Delayed,
         since: row.enqueued_at,
@@ -119,7 +112,7 @@ async fn delayed() {
     assert_eq!(row.notify_at, Some(row.delay_until - Duration::from_secs(600)));
     assert_eq!(stats(&stage, "greet").await, HandlerStats { delayed: 1, ..idle("greet") });
     stage.admin.pause(&scope("greet"), &Actor::user("ada"), &Stop::default()).await.unwrap();
-    let answer = live(&stage, id).await;
+    let answer = stage.live(CanvasId::DEFAULT, id).await;
     assert_eq!(answer.next(), "is due then, but runs only when the rule on its handler has ended");
     let rules = stage.admin.rules(None).await.unwrap();
     assert_eq!(answer.rule.as_ref(), Some(&rules[0]));
@@ -144,7 +137,7 @@ async fn held(kind: RuleKind) {
     };
     worker.until(id, outcome).await;
     let row = row(&stage, id).await;
-    let answer = live(&stage, id).await;
+    let answer = stage.live(CanvasId::DEFAULT, id).await;
     let expected = LiveEvent {
         state: CheckResult::Held(kind),
         since: row.enqueued_at,
@@ -183,7 +176,7 @@ async fn a_rule_alone() {
     let other =
         "insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space, created_by)
                  select 'pause', gen_random_uuid(), 'n' || n, 'WORKER', 'x' from generate_series(1, 1500) n";
-    sqlx::query(other).execute(&stage.pool).await.unwrap();
+    stage.pool.run(other).await;
     let last = CanvasId(uuid::Uuid::max());
     let of_last = HandlerScope { canvas: last, ..scope("greet") };
     stage.admin.pause(&of_last, &Actor::user("ada"), &Stop::default()).await.unwrap();
@@ -204,7 +197,7 @@ async fn running() {
     let claimed_at = door.arrived.next().await.claimed_at;
     let row = row(&stage, id).await;
     assert_eq!(row.locked_at, Some(claimed_at));
-    let answer = live(&stage, id).await;
+    let answer = stage.live(CanvasId::DEFAULT, id).await;
     let expected = LiveEvent {
         state: CheckResult::Running,
         since: claimed_at,
@@ -228,12 +221,12 @@ async fn running() {
 #[tokio::test]
 async fn retrying() {
     let (stage, _) = Stage::memory().await;
-    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no room on the disk")));
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, _seen) =
+        stage.answering("greet", |_| Err(HandlerError::operational("no room on the disk")));
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RetryAllowed).await;
     let row = row(&stage, id).await;
-    let answer = live(&stage, id).await;
+    let answer = stage.live(CanvasId::DEFAULT, id).await;
     let expected = LiveEvent {
         state: CheckResult::Delayed,
         since: row.enqueued_at,
@@ -251,9 +244,7 @@ async fn retrying() {
 #[tokio::test]
 async fn dead() {
     let (stage, _) = Stage::memory().await;
-    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
-    let route = Route::new("greet").retry(RetryPolicy { retries: 0, ..RetryPolicy::default() });
-    let mut worker = stage.worker(Handlers::new().on(route, handler));
+    let (mut worker, _seen) = stage.answering(once("greet"), |_| Err(HandlerError::operational("no")));
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::Deleted).await;
     let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.remove(0);
@@ -273,12 +264,9 @@ async fn gone_and_unknown() {
     stage.queue.emit(Event::new("greet", "x").unwrap().id(chosen)).await.unwrap();
     let made = stage.emit("greet").await;
     worker.until_count(2, Outcome::Deleted).await;
-    let emitted_at: Timestamp =
-        sqlx::query_scalar("select emitted_at from wakeq.emitted_ids").fetch_one(&stage.pool).await.unwrap();
-    assert_eq!(
-        stage.admin.explain(CanvasId::DEFAULT, chosen).await.unwrap(),
-        Explanation::Gone { id: EventId::chosen(CanvasId::DEFAULT, chosen), emitted_at }
-    );
+    let emitted_at = stage.pool.value("select emitted_at from wakeq.emitted_ids").await;
+    let gone = Explanation::Gone { id: EventId::chosen(CanvasId::DEFAULT, chosen), emitted_at };
+    assert_eq!(stage.admin.explain(CanvasId::DEFAULT, chosen).await.unwrap(), gone);
     assert_eq!(stage.admin.explain(CanvasId::DEFAULT, made).await.unwrap(), Explanation::Unknown);
     worker.stop().await;
 }

@@ -1,26 +1,30 @@
 //! Shared by the tests of the whole queue: a database of their own, a notifier, workers that are
 //! stopped at the end.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow, PgPool, Postgres, Transaction};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use wakeq::control::{Explanation, LiveEvent};
 use wakeq::database::RoleKind;
 use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::workers::{Counters, RunReport};
 use wakeq::{
-    Admin, CanvasId, Event, EventId, HandlerScope, Handlers, Queue, QueueConfig, QueueWorker, Store,
-    StoreConfig, Timing, WorkerConfig,
+    Admin, CanvasId, Event, EventId, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
+    QueueWorker, RetryPolicy, Route, Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
+
+use crate::door::{Door, Recording, answering};
 
 /// Longest wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -33,8 +37,49 @@ pub(crate) struct Stage {
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,
     /// For the test's own queries.
-    pub(crate) pool: sqlx::PgPool,
+    pub(crate) pool: PgPool,
 }
+
+/// A row as a test reads it.
+pub(crate) trait Columns: for<'r> FromRow<'r, PgRow> + Send + Unpin {}
+
+impl<T: for<'r> FromRow<'r, PgRow> + Send + Unpin> Columns for T {}
+
+/// The statements of a test that have no arguments.
+pub(crate) trait Statements: Borrow<PgPool> {
+    /// Returns how many rows it changed.
+    async fn run(&self, sql: &'static str) -> u64 {
+        sqlx::query(sql).execute(Borrow::<PgPool>::borrow(self)).await.unwrap().rows_affected()
+    }
+
+    /// The only row.
+    async fn row<T: Columns>(&self, sql: &'static str) -> T {
+        sqlx::query_as(sql).fetch_one(Borrow::<PgPool>::borrow(self)).await.unwrap()
+    }
+
+    /// Every row.
+    async fn table<T: Columns>(&self, sql: &'static str) -> Vec<T> {
+        sqlx::query_as(sql).fetch_all(Borrow::<PgPool>::borrow(self)).await.unwrap()
+    }
+
+    /// The only column of the only row.
+    async fn value<T>(&self, sql: &'static str) -> T
+    where
+        (T,): Columns,
+    {
+        self.row::<(T,)>(sql).await.0
+    }
+
+    /// The only column of every row.
+    async fn values<T>(&self, sql: &'static str) -> Vec<T>
+    where
+        (T,): Columns,
+    {
+        self.table::<(T,)>(sql).await.into_iter().map(|(value,)| value).collect()
+    }
+}
+
+impl Statements for PgPool {}
 
 /// A database with the tables, for one test.
 pub(crate) async fn database() -> TestDatabase {
@@ -106,6 +151,14 @@ impl Stage {
         (Self::with(notifier.clone(), timing).await, notifier)
     }
 
+    /// With the defaults, for a test that needs another session while a transaction is open. `None`,
+    /// with a message, where it is skipped.
+    pub(crate) async fn beside_others() -> Option<(Self, Arc<MemoryNotifier>)> {
+        if is_skipped("another session while a transaction is open") {
+            return None;
+        }
+        Some(Self::memory().await)
+    }
     pub(crate) async fn with(notifier: Arc<dyn Notifier>, timing: Timing) -> Self {
         let database = database().await;
         let url = url_of_the_store(&database).await;
@@ -122,7 +175,7 @@ impl Stage {
         let store = connect(url, timing).await;
         let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
         let admin = Admin::new(store.clone(), notifier.clone());
-        let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
+        let pool = PgPool::connect(database.url()).await.unwrap();
         Self { database, store, notifier, queue, admin, pool }
     }
 
@@ -137,9 +190,69 @@ impl Stage {
 
     /// The number of rows in `events_v2`.
     pub(crate) async fn rows(&self) -> i64 {
-        sqlx::query_scalar("select count(*) from wakeq.events_v2").fetch_one(&self.pool).await.unwrap()
+        self.count("select count(*) from wakeq.events_v2").await
     }
 
+    pub(crate) async fn count(&self, query: &'static str) -> i64 {
+        self.pool.value(query).await
+    }
+
+    /// The number of statements that wait for a lock.
+    pub(crate) async fn waiting_for_locks(&self) -> i64 {
+        let waiting = "select count(*) from pg_stat_activity
+                        where datname = current_database() and wait_event_type = 'Lock'";
+        self.count(waiting).await
+    }
+
+    /// A transaction in which this statement was executed.
+    pub(crate) async fn hold(&self, statement: &'static str) -> Transaction<'static, Postgres> {
+        let mut held = self.pool.begin().await.unwrap();
+        sqlx::raw_sql(statement).execute(&mut *held).await.unwrap();
+        held
+    }
+
+    /// Waits until every event is gone.
+    pub(crate) async fn until_empty(&self) {
+        wait_while!(self.rows().await > 0, "events are left");
+    }
+
+    /// What is known of an event that has not ended.
+    pub(crate) async fn live(&self, canvas: CanvasId, id: EventId) -> LiveEvent {
+        let explained = self.admin.explain(canvas, id).await.unwrap();
+        let Explanation::Live(live) = explained else { panic!("it has ended: {explained:?}") };
+        *live
+    }
+
+    /// Another connection to its database, which waits for locks as long as a test does.
+    pub(crate) async fn patient(&self, timing: Timing) -> Store {
+        let (lock_timeout, statement_timeout) = (TIMEOUT, TIMEOUT);
+        let config = StoreConfig { timing, lock_timeout, statement_timeout, ..StoreConfig::default() };
+        Store::connect(self.database.url(), fit(config)).await.unwrap()
+    }
+
+    /// A worker whose only handler waits behind a door.
+    pub(crate) fn door(&self, route: impl Into<Route>) -> (RunningWorker, Door) {
+        let (handler, door) = Door::new();
+        (self.worker(Handlers::new().on(route, handler)), door)
+    }
+
+    /// A worker whose only handler returns this answer.
+    pub(crate) fn answering<F>(
+        &self,
+        route: impl Into<Route>,
+        answer: F,
+    ) -> (RunningWorker, Recording<Execution>)
+    where
+        F: Fn(&Execution) -> HandlerResult + Send + Sync + Clone + 'static,
+    {
+        let (handler, seen) = answering(answer);
+        (self.worker(Handlers::new().on(route, handler)), seen)
+    }
+
+    /// A worker whose only handler completes.
+    pub(crate) fn recording(&self, route: impl Into<Route>) -> (RunningWorker, Recording<Execution>) {
+        self.answering(route, |_| Ok(()))
+    }
     pub(crate) fn worker(&self, handlers: Handlers) -> RunningWorker {
         self.worker_with(handlers, WorkerConfig::default())
     }
@@ -152,6 +265,21 @@ impl Stage {
 /// A handler of the default canvas.
 pub(crate) fn scope(name: &str) -> HandlerScope {
     HandlerScope::worker(CanvasId::DEFAULT, name).unwrap()
+}
+
+/// A handler without retries.
+pub(crate) fn once(name: &str) -> Route {
+    Route::new(name).retry(RetryPolicy { retries: 0, ..RetryPolicy::default() })
+}
+
+pub(crate) fn capacity(capacity: usize) -> WorkerConfig {
+    WorkerConfig { capacity, ..WorkerConfig::default() }
+}
+
+pub(crate) async fn stop_all(workers: impl IntoIterator<Item = RunningWorker>) {
+    for worker in workers {
+        worker.stop().await;
+    }
 }
 
 pub(crate) async fn connect(url: &str, timing: Timing) -> Store {

@@ -6,18 +6,19 @@ mod scene;
 use std::time::Duration;
 
 use reqwest::Method;
-use scene::{GREET, number, put, requests, row, service, worker};
+use scene::{GREET, put, requests, row, service, worker};
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::machine::Outcome;
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
-use wakeq::{Actor, AdminError, CanvasId, Event, EventId, HandlerAddress, Handlers, Name};
+use wakeq::targets::{NewTarget, TargetPolicy};
+use wakeq::{Actor, AdminError, CanvasId, Event, EventId, Handlers};
 use wakeq_service::access::Scope;
 use wiremock::ResponseTemplate;
 
 use crate::door::recording;
-use crate::receiver::{Receiver, answering};
-use crate::support::{Stage, scope};
+use crate::receiver::{Receiver, address, answering, target};
+use crate::service::assert_has;
+use crate::support::{Stage, Statements};
 
 /// A registered target is called with the event, its id, its attempt and a signature that the
 /// secret verifies.
@@ -28,11 +29,7 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
     let made = put(&service, &receiver.url, json!({})).await;
-    assert_eq!(
-        (&made["new"], &made["woken"], &made["still"]),
-        (&json!(true), &json!(0), &Value::Null),
-        "{made}"
-    );
+    assert_has(&made, json!({"new": true, "woken": 0, "still": null}));
     let secret = made["secret"].as_str().unwrap().to_owned();
 
     let emitted = json!({"name": "greet", "value": {"to": "Ada", "n": 1.50}});
@@ -44,10 +41,8 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     assert_eq!((arrived.header("ce-type"), arrived.header("wakeq-attempt")), ("WORKER/greet/_", "1"));
     assert_eq!(arrived.signed_by(&secret), (1, Some(0)));
     let running_now = service.get(GREET).await.json();
-    assert_eq!(
-        (&running_now["running"], &running_now["targets"][0]["url"]),
-        (&json!(1), &json!(receiver.url))
-    );
+    assert_eq!(running_now["running"], 1);
+    assert_eq!(running_now["targets"][0]["url"], receiver.url);
     arrived.answer("204 No Content", &[]);
     running.until(EventId(id.parse().unwrap()), Outcome::Deleted).await;
     assert_eq!(service.stage.rows().await, 0);
@@ -77,7 +72,7 @@ async fn registering_wakes_what_waited() {
     assert_eq!((&explained["target"], &explained["unknown_since"]), (&json!(receiver.url), &Value::Null));
     arrived.answer("200 OK", &[]);
     running.until(id, Outcome::Deleted).await;
-    assert_eq!(number(&service.stage, "select count(*) from wakeq.unknown_handlers").await, 0);
+    assert_eq!(service.stage.count("select count(*) from wakeq.unknown_handlers").await, 0);
     running.stop().await;
     service.stop().await;
 }
@@ -124,21 +119,14 @@ async fn a_target_that_answers_410_pauses_its_handler() {
     let (retries, losses, _) = row(&service.stage, id).await;
     assert_eq!((retries, losses), (0, 0));
     let shown = service.get(GREET).await.json();
-    let (rule, reason) = (&shown["rules"][0], shown["rules"][0]["reason"].as_str().unwrap().to_owned());
-    assert_eq!(
-        (&rule["kind"], &rule["created_by"], &shown["paused"]),
-        (&json!("pause"), &json!("target"), &json!(1))
-    );
+    let reason = shown["rules"][0]["reason"].as_str().unwrap();
+    assert_has(&shown["rules"][0], json!({"kind": "pause", "created_by": "target"}));
+    assert_eq!(shown["paused"], 1);
     assert!(reason.contains("410 Gone"), "{reason}");
     let audit = service.admin(Method::GET, "/audit?limit=1", Value::Null).await.json();
-    let line = &audit["items"][0];
-    assert_eq!(
-        (&line["action"], &line["actor"], &line["detail"]),
-        (&json!("pause"), &json!("target"), &json!(reason))
-    );
+    assert_has(&audit["items"][0], json!({"action": "pause", "actor": "target", "detail": reason}));
 
-    let again = put(&service, &target.uri(), json!({})).await;
-    assert_eq!(again["still"], "pause", "registering lifts no rule");
+    assert_eq!(put(&service, &target.uri(), json!({})).await["still"], "pause", "registering lifts no rule");
     assert_eq!(service.delete(&format!("{GREET}/pause")).await.json()["woken"], 1);
     running.until(id, Outcome::Deleted).await;
     assert_eq!(requests(&target).await, [(id.to_string(), "1".to_owned()), (id.to_string(), "1".to_owned())]);
@@ -254,8 +242,8 @@ async fn both_secrets_sign_for_a_day_and_neither_is_shown() {
     let day = "update wakeq.http_targets set previous_until = previous_until - interval '1 day'";
     let before = "select count(*) from wakeq.http_targets where previous_until between now() + interval '86000 s'
                                                                                and now() + interval '86400 s'";
-    assert_eq!(number(&service.stage, before).await, 1);
-    sqlx::query(day).execute(&service.stage.pool).await.unwrap();
+    assert_eq!(service.stage.count(before).await, 1);
+    service.stage.pool.run(day).await;
     let id = service.stage.emit("greet").await;
     let arrived = receiver.next().await;
     assert_eq!(arrived.signed_by(given), (1, Some(0)));
@@ -425,7 +413,7 @@ async fn rejects_invalid_targets_with_a_reason() {
     let reserved = service.put("/handlers/WORKER/greet/purge", json!({"url": url})).await;
     assert_eq!(reserved.problem(), (405, "method-not-allowed".into()), "that path is another one");
     assert_eq!(service.get("/handlers").await.json()["items"], json!([]), "nothing came of it");
-    assert_eq!(number(&service.stage, "select count(*) from wakeq.http_targets").await, 0);
+    assert_eq!(service.stage.count("select count(*) from wakeq.http_targets").await, 0);
     service.stop().await;
 }
 
@@ -440,8 +428,7 @@ async fn a_canvas_has_a_thousand_targets() {
                        'test', 'test' from generate_series(1, 1000) as number";
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
     let body = json!({"url": "http://127.0.0.1:8080/"});
-    let one_more = service.put(GREET, body.clone()).await;
-    assert_eq!(one_more.problem(), (409, "quota-reached".into()));
+    assert_eq!(service.put(GREET, body.clone()).await.problem(), (409, "quota-reached".into()));
     assert_eq!(service.put("/handlers/WORKER/h7", body.clone()).await.json()["new"], false);
     assert_eq!(service.get("/handlers").await.json()["items"].as_array().unwrap().len(), 1000);
     assert_eq!(service.delete("/handlers/WORKER/h1").await.status.as_u16(), 204);
@@ -455,12 +442,10 @@ async fn a_canvas_has_a_thousand_targets() {
 #[tokio::test]
 async fn no_attempt_may_take_longer_than_ten_minutes() {
     let (stage, _) = Stage::memory().await;
-    let address = HandlerAddress { scope: scope("greet"), modifier: Name::no_modifier() };
-    let target = |timeout_s| NewTarget {
-        url: "https://a.example/".parse().unwrap(),
-        policy: TargetPolicy { timeout: Duration::from_secs(timeout_s), ..TargetPolicy::default() },
-        audience: None,
-        secret: NewSecret::Keep,
+    let address = address(CanvasId::DEFAULT, "greet");
+    let target = |timeout_s| {
+        let policy = TargetPolicy { timeout: Duration::from_secs(timeout_s), ..TargetPolicy::default() };
+        NewTarget { policy, ..target("https://a.example/") }
     };
     let ada = Actor::user("ada");
     let refused = stage.admin.put_target(&address, &target(601), &ada).await.unwrap_err();

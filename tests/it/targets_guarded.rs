@@ -7,38 +7,23 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::machine::Outcome;
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
-use wakeq::{
-    Actor, Admin, AdminError, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name,
-    QueueWorker, Store, StoreConfig, WorkerConfig,
-};
+use wakeq::targets::NewTarget;
+use wakeq::{Actor, Admin, AdminError, CanvasId, Event, EventId, Handlers, Store, StoreConfig, WorkerConfig};
 use wakeq_service::access::{AccessConfig, Scope};
-use wakeq_service::delivery::{Deliverer, DeliveryConfig, Targets};
+use wakeq_service::delivery::DeliveryConfig;
 use wakeq_service::http::HttpConfig;
 use wiremock::ResponseTemplate;
 
 use crate::cli::Terminal;
-use crate::receiver::{PendingRequest, Receiver, answering, to_loopback};
+use crate::receiver::{PendingRequest, Receiver, address, answering, calling, target, to_loopback};
 use crate::service::{Answer, Service};
-use crate::support::{RunningWorker, Stage, fit};
+use crate::support::{RunningWorker, Stage, Statements, fit};
 
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
 const GREET: &str = "/handlers/WORKER/greet";
 
 fn worker(store: &Store, stage: &Stage) -> RunningWorker {
-    let (notifier, config) = (stage.notifier.clone(), WorkerConfig::default());
-    let worker = QueueWorker::new(store.clone(), notifier, Handlers::new(), config).unwrap();
-    RunningWorker::of(worker.remote_handlers(Targets::new(store, Deliverer::new(to_loopback()).unwrap())))
-}
-
-fn new(url: &str, audience: Option<&str>) -> NewTarget {
-    let (url, audience) = (url.parse().unwrap(), audience.map(str::to_owned));
-    NewTarget { url, policy: TargetPolicy::default(), audience, secret: NewSecret::Keep }
-}
-
-fn greet(canvas: CanvasId) -> HandlerAddress {
-    let scope = HandlerScope::worker(canvas, "greet").unwrap();
-    HandlerAddress { scope, modifier: Name::no_modifier() }
+    calling(store, stage, Handlers::new(), WorkerConfig::default())
 }
 
 async fn emit(stage: &Stage, canvas: CanvasId, value: usize) -> EventId {
@@ -77,15 +62,16 @@ async fn a_target_is_not_the_deployment_itself() {
             assert!(refused.text.contains("this deployment itself"), "{}", refused.text);
         }
         let another_process = &service.stage.admin;
-        let (target, ada) = (new(&url, audience), Actor::user("ada"));
-        let refused = another_process.put_target(&greet(THEIRS), &target, &ada).await.unwrap_err();
+        let target = NewTarget { audience: audience.map(str::to_owned), ..target(&url) };
+        let ada = Actor::user("ada");
+        let refused = another_process.put_target(&address(THEIRS, "greet"), &target, &ada).await.unwrap_err();
         assert!(matches!(refused, AdminError::OwnTarget(_)), "{refused}");
     }
 
     let receiver = Receiver::start().await;
     assert_eq!(service.put(GREET, json!({"url": receiver.url})).await.status, 201);
     let moved = "update wakeq.http_targets set url = 'https://queue.example/v1/wake'";
-    sqlx::query(moved).execute(&service.stage.pool).await.unwrap();
+    service.stage.pool.run(moved).await;
     let mut running = worker(&service.stage.store, &service.stage);
     let id = emit(&service.stage, CanvasId::DEFAULT, 1).await;
     running.until(id, Outcome::RetryAllowed).await;
@@ -103,8 +89,7 @@ async fn a_delivery_that_comes_back_is_refused() {
     let target = answering([ResponseTemplate::new(200)]).await;
     service.put(GREET, json!({"url": target.uri()})).await.json();
     let mut running = worker(&service.stage.store, &service.stage);
-    let id = emit(&service.stage, CanvasId::DEFAULT, 1).await;
-    running.until(id, Outcome::Deleted).await;
+    running.until(emit(&service.stage, CanvasId::DEFAULT, 1).await, Outcome::Deleted).await;
     let requests = target.received_requests().await.unwrap();
     let sender = requests[0].headers["wakeq-delivery"].to_str().unwrap();
     let post = async |sender: &str| {
@@ -135,7 +120,7 @@ async fn without_a_key_no_target_is_registered() {
             StoreConfig { allow_unsafe_durability: true, secret_keys: keys, ..StoreConfig::default() };
         let store = Store::connect(stage.database.url(), config).await.unwrap();
         let admin = Admin::new(store, stage.notifier.clone());
-        let (address, target) = (greet(THEIRS), new("https://a.example/", None));
+        let (address, target) = (address(THEIRS, "greet"), target("https://a.example/"));
         admin.put_target(&address, &target, &Actor::user("ada")).await
     };
     let refused = with(wakeq::targets::SecretKeys::default()).await.unwrap_err();
@@ -195,8 +180,7 @@ async fn a_key_is_replaced_while_deliveries_run() {
     }
     running.stop().await;
     let mut running = worker(&connected(&old).await, &service.stage);
-    let id = emit(&service.stage, THEIRS, 0).await;
-    running.until(id, Outcome::Deferred).await;
+    running.until(emit(&service.stage, THEIRS, 0).await, Outcome::Deferred).await;
     assert!(receiver.is_quiet(), "a process without the key signs nothing, and costs the event no attempt");
     running.stop().await;
     service.stop().await;

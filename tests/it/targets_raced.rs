@@ -19,11 +19,7 @@ async fn a_target_registered_after_its_lookup_is_not_missed() {
     let hold = sqlx::query("select from wakeq.events_v2 where id = $1 for update").bind(id.0);
     hold.execute(&mut *held).await.unwrap();
     let mut running = worker(&stage, Default::default(), None);
-    let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    wait_while!(
-        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&stage.pool).await.unwrap() == 0,
-        "nothing is put off"
-    );
+    wait_while!(stage.waiting_for_locks().await == 0, "nothing is put off");
     put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
     held.rollback().await.unwrap();
     running.until(id, Outcome::Deferred).await;

@@ -2,15 +2,11 @@
 
 use wakeq::machine::Outcome;
 use wakeq::queues::NewQueue;
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
 use wakeq::workers::Verdict;
-use wakeq::{
-    Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Handlers, Name, QueueWorker, WorkerConfig,
-};
-use wakeq_service::delivery::{Deliverer, Targets};
+use wakeq::{Actor, CanvasId, Event, EventId, Handlers, QueueWorker, WorkerConfig};
 
 use crate::door::recording;
-use crate::receiver::{PendingRequest, Receiver, to_loopback};
+use crate::receiver::{PendingRequest, Receiver, address, calling, target};
 use crate::support::{RunningWorker, Stage};
 
 const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
@@ -18,18 +14,11 @@ const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
 /// A worker that runs eight at a time, with these functions.
 pub(crate) fn worker(stage: &Stage, handlers: Handlers, target_share: Option<usize>) -> RunningWorker {
     let config = WorkerConfig { capacity: 8, target_share, ..WorkerConfig::default() };
-    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    RunningWorker::of(
-        worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
-    )
+    calling(&stage.store, stage, handlers, config)
 }
 
 pub(crate) async fn put(stage: &Stage, canvas: CanvasId, name: &str, receiver: &Receiver) {
-    let scope = HandlerScope::worker(canvas, name).unwrap();
-    let address = HandlerAddress { scope, modifier: Name::no_modifier() };
-    let policy = TargetPolicy::default();
-    let target =
-        NewTarget { url: receiver.url.parse().unwrap(), policy, audience: None, secret: NewSecret::Keep };
+    let (address, target) = (address(canvas, name), target(&receiver.url));
     stage.admin.put_target(&address, &target, &Actor::user("tests")).await.unwrap();
 }
 
@@ -97,8 +86,7 @@ async fn an_operator_says_how_much_a_canvas_may_take() {
     let mut running = worker(&stage, Handlers::new(), Some(8));
     put(&stage, CanvasId::DEFAULT, "greet", &receiver).await;
     stage.emit_many("greet", 8).await;
-    let inside = unanswered(&mut receiver, 8).await;
-    inside.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
+    unanswered(&mut receiver, 8).await.into_iter().for_each(|arrived| arrived.answer("200 OK", &[]));
     running.until_count(8, Outcome::Deleted).await;
     running.stop().await;
 }
@@ -111,8 +99,7 @@ async fn the_slow_target_of_one_queue_keeps_no_other_queue_waiting() {
     let (mut slow, mut quick) = (Receiver::start().await, Receiver::start().await);
     let mut running = worker(&stage, Handlers::new(), Some(1));
     for (name, receiver) in [("slow", &slow), ("quick", &quick)] {
-        let (url, policy) = (receiver.url.parse().unwrap(), TargetPolicy::default());
-        let target = Some(NewTarget { url, policy, audience: None, secret: NewSecret::Keep });
+        let target = Some(target(&receiver.url));
         let patterns = vec![format!(".*:{name}:.*").parse().unwrap()];
         let queue = NewQueue { patterns, target, ..NewQueue::default() };
         stage.admin.put_queue(&name.parse().unwrap(), &queue, &Actor::user("ada")).await.unwrap();

@@ -16,7 +16,7 @@ use wakeq_services::{Guard, PubSub as PubSubEmulator};
 
 use crate::brokers::Broker;
 use crate::children::{Durations, Process, Role, Services, Work};
-use crate::support;
+use crate::support::{self, Statements};
 
 /// A run counts as in flight at a kill if it recorded its end less than this before: its row may
 /// not have been deleted yet.
@@ -73,16 +73,7 @@ pub(crate) struct ExtraRun {
 impl Theatre {
     /// On the servers that all tests share.
     pub(crate) async fn new(name: &str, timing: Durations) -> Self {
-        let config = Broker::pubsub_config(name).await;
-        let database = support::database().await;
-        let services = Services {
-            database_url: database.url().to_owned(),
-            emulator_host: config.emulator_host.unwrap(),
-            topic: config.topic,
-            subscription: config.subscription,
-            timing,
-        };
-        Self::at(services, Some(database)).await
+        Self::on(name, timing, None, None).await
     }
 
     /// On a Postgres or an emulator of its own, which the test may kill.
@@ -123,15 +114,11 @@ impl Theatre {
         let queue = Services::queue(&store, &notifier);
         let admin = Admin::new(store.clone(), Arc::clone(&notifier));
         let pool = PgPool::connect(&services.database_url).await.unwrap();
-        sqlx::raw_sql(
-            "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz, claimed_at timestamptz,
-                                started_at timestamptz default clock_timestamp(), ended_at timestamptz,
-                                object text, link bigint, prev bigint);
-             create index on runs (event)",
-        )
-        .execute(&pool)
-        .await
-        .unwrap();
+        let runs = "create table runs (event uuid, attempt integer, pid integer, enqueued_at timestamptz,
+                                       claimed_at timestamptz, started_at timestamptz default clock_timestamp(),
+                                       ended_at timestamptz, object text, link bigint, prev bigint);
+                    create index on runs (event)";
+        sqlx::raw_sql(runs).execute(&pool).await.unwrap();
         let guard = Guard::new(None).unwrap();
         let kills = std::sync::Mutex::default();
         Self { services, notifier, queue, admin, pool, kills, guard, _database: database }
@@ -147,6 +134,14 @@ impl Theatre {
         let worker = self.start(&Role::Worker { capacity, shutdown_grace_ms: 3_000 }, None);
         worker.says("ready").await;
         worker
+    }
+
+    pub(crate) async fn workers(&self, count: usize, capacity: usize) -> Vec<Process> {
+        let mut workers = Vec::new();
+        while workers.len() < count {
+            workers.push(self.worker(capacity).await);
+        }
+        workers
     }
 
     /// Kills a child with -9 and records it.
@@ -181,11 +176,11 @@ impl Theatre {
     }
 
     pub(crate) async fn clock(&self) -> Timestamp {
-        sqlx::query_scalar("select clock_timestamp()").fetch_one(&self.pool).await.unwrap()
+        self.pool.value("select clock_timestamp()").await
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
-        sqlx::query_scalar(query).fetch_one(&self.pool).await.unwrap()
+        self.pool.value(query).await
     }
 
     /// Waits until a query returns at least this number, as long as its result keeps growing.
@@ -199,11 +194,8 @@ impl Theatre {
             {
                 (most, since) = (found, Instant::now());
             }
-            assert!(
-                since.elapsed() < time_limit(),
-                "{query}: {most} for {:?}, wanted {wanted}",
-                time_limit()
-            );
+            let limit = time_limit();
+            assert!(since.elapsed() < limit, "{query}: {most} for {limit:?}, wanted {wanted}");
             // A slow query is repeated less often, so that it does not become the load.
             sleep(POLL_PERIOD.max(asked.elapsed() * 10)).await;
         }
@@ -224,14 +216,10 @@ impl Theatre {
     /// Runs that were not the last of their event. Fails if one of them was not in flight when its
     /// process was killed.
     pub(crate) async fn extra_runs(&self) -> Vec<ExtraRun> {
-        let extra: Vec<ExtraRun> = sqlx::query_as(
-            "select event, pid, claimed_at, ended_at from runs r
-              where exists (select from runs l where l.event = r.event and l.claimed_at > r.claimed_at)
-              order by claimed_at",
-        )
-        .fetch_all(&self.pool)
-        .await
-        .unwrap();
+        let extra = "select event, pid, claimed_at, ended_at from runs r
+                      where exists (select from runs l where l.event = r.event and l.claimed_at > r.claimed_at)
+                      order by claimed_at";
+        let extra: Vec<ExtraRun> = self.pool.table(extra).await;
         let kills = self.kills.lock().unwrap().clone();
         for run in &extra {
             let killed = kills.iter().find(|(pid, _)| *pid == run.pid);
@@ -248,10 +236,8 @@ pub(crate) fn list(extra: &[ExtraRun]) {
     figure("extra runs, all of them in flight at a kill", extra.len());
     for run in extra.iter().take(5) {
         let ended = run.ended_at.map_or("cut off".to_owned(), |at| format!("ended {at}"));
-        figure(
-            "  extra",
-            format!("{} in process {}, claimed {}, {ended}", run.event, run.pid, run.claimed_at),
-        );
+        let run = format!("{} in process {}, claimed {}, {ended}", run.event, run.pid, run.claimed_at);
+        figure("  extra", run);
     }
     if extra.len() > 5 {
         figure("  extra", format!("… and {} more", extra.len() - 5));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use wakeq::database::TimingMode;
 use wakeq::{Store, StoreConfig, StoreError, Timing};
 
-use crate::support::{database, fit};
+use crate::support::{Statements, database, fit};
 
 fn with_lease(seconds: u64, timing_mode: TimingMode) -> StoreConfig {
     let timing = Timing { lease: Duration::from_secs(seconds), ..Timing::default() };
@@ -23,10 +23,8 @@ async fn a_process_with_other_durations_is_refused() {
     let refused = connect(60, TimingMode::Agree).await.unwrap_err();
     assert!(matches!(refused, StoreError::OtherTiming { name: "lease", .. }), "{refused:?}");
     let words = refused.to_string();
-    assert!(
-        words.contains("`lease` is 60s here, and 30s in") && words.contains("wakeq settings set"),
-        "{words}"
-    );
+    assert!(words.contains("`lease` is 60s here, and 30s in"), "{words}");
+    assert!(words.contains("wakeq settings set"), "{words}");
     assert_eq!(connect(60, TimingMode::Follow).await.unwrap().timing().lease, Duration::from_secs(30));
     connect(60, TimingMode::Replace).await.unwrap();
     connect(60, TimingMode::Agree).await.unwrap();
@@ -55,9 +53,6 @@ async fn two_first_processes_do_not_mix_their_durations() {
         tokio::join!(Store::connect(database.url(), config(7)), Store::connect(database.url(), config(8)));
     assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
-    let kinds: (i64, i64) = sqlx::query_as("select count(*), count(distinct value_us) from wakeq.settings")
-        .fetch_one(&pool)
-        .await
-        .unwrap();
+    let kinds: (i64, i64) = pool.row("select count(*), count(distinct value_us) from wakeq.settings").await;
     assert_eq!(kinds, (7, 1));
 }

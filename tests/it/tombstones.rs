@@ -14,7 +14,7 @@ use wakeq::{
 };
 
 use crate::children::{Durations, Role, WORK_ONCE, Work};
-use crate::support::{Stage, TIMEOUT, scope, wait_while};
+use crate::support::{Stage, Statements, scope, wait_while};
 use crate::theatre::Theatre;
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -126,10 +126,8 @@ async fn what_is_cancelled_or_purged_is_passed_over() {
     let expected =
         [gone("cancelled", emitted[1].1), gone("purged", purged[0].1), gone("purged", purged[1].1)];
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, expected);
-    assert_eq!(
-        (stage.missing(OTHER, None).await, stage.missing(CanvasId::DEFAULT, Some("q")).await),
-        (vec![], vec![])
-    );
+    assert_eq!(stage.missing(OTHER, None).await, []);
+    assert_eq!(stage.missing(CanvasId::DEFAULT, Some("q")).await, []);
     stage.emit_values(&[6]).await;
     stage.run(handlers(), 2).await;
     assert_eq!(consumer.log()[3..], ["purged", "purged", "consumed"]);
@@ -149,8 +147,7 @@ async fn what_died_is_passed_over_and_comes_again_at_the_end() {
     let dead = ("dead".to_owned(), emitted[1].1);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, std::slice::from_ref(&dead));
     stage.admin.redrive(&DeadFilter::default(), &ada(), false).await.unwrap();
-    let again: i64 =
-        sqlx::query_scalar("select seq from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
+    let again: i64 = stage.pool.value("select seq from wakeq.events_v2").await;
     let link = Link { id: again, prev: emitted[2].1.id };
     assert_eq!(consumer.take(&stage.admin, link, None).await, Consumption::Consume);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, [dead]);
@@ -170,26 +167,16 @@ async fn what_halts_is_missing_only_when_it_is_skipped() {
     let handlers = consumer.handlers(&stage.admin, Route::new(HANDLER).halt_on_death());
     stage.emit_values(&[1, -1, 3, -2, 5]).await;
     let worker = stage.worker(handlers);
-    let halted = async |count: usize| {
-        while stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().len() != count {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, halted(1)).await.expect("it stands still");
+    let halted = async || stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().len();
+    wait_while!(halted().await != 1, "it stands still");
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     stage.admin.redrive(&DeadFilter::default(), &ada(), false).await.unwrap();
-    let three = async {
-        while consumer.log().len() < 3 {
-            tokio::task::yield_now().await;
-        }
-        halted(1).await;
-    };
-    tokio::time::timeout(TIMEOUT, three).await.expect("it goes on, and stands still again");
+    wait_while!(consumer.log().len() < 3 || halted().await != 1, "it goes on, and stands still again");
     assert_eq!(consumer.log(), ["consumed"; 3]);
     assert_eq!(stage.missing(CanvasId::DEFAULT, None).await, []);
     let lane = stage.admin.halted(CanvasId::DEFAULT, None).await.unwrap().remove(0).lane;
     assert!(stage.admin.skip(&lane, &ada()).await.unwrap());
-    wait_while!(stage.rows().await > 0, "it goes on");
+    stage.until_empty().await;
     assert_eq!(consumer.log()[3..], ["dead", "consumed"]);
     worker.stop().await;
 }
@@ -205,10 +192,7 @@ async fn a_copy_is_missing_in_its_queue() {
         stage.admin.put_queue(&name.parse().unwrap(), &queue, &ada()).await.unwrap();
     }
     let link = stage.queue.emit(on(1).module("usage").unwrap()).await.unwrap().link.unwrap();
-    let copies: Vec<Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 where queue is not null")
-        .fetch_all(&stage.pool)
-        .await
-        .unwrap();
+    let copies: Vec<Uuid> = stage.pool.values("select id from wakeq.events_v2 where queue is not null").await;
     for copy in copies {
         stage.admin.cancel(CanvasId::DEFAULT, EventId(copy), &ada()).await.unwrap();
     }

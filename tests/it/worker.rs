@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 use uuid::Uuid;
-use wakeq::control::Explanation;
 use wakeq::machine::Outcome;
 use wakeq::notify::{Delivery, Notification, Notifier, Subscription};
 use wakeq::workers::Verdict;
@@ -13,15 +12,14 @@ use wakeq::{
 };
 
 use crate::door::{Door, recording};
-use crate::support::{Stage, TIMEOUT, quick, scope};
+use crate::support::{Stage, Statements, capacity, quick, scope, stop_all, wait_while};
 
 /// See also EV2-X11.
 // Shows: EV2-24, EV2-50, EV2-53
 #[tokio::test]
 async fn malformed_notifications_are_acknowledged_and_ignored() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     for body in [&b""[..], b"{}", b"\xff\xfe", b"[1]", br#"{"id":"1","canvasID":"2"}"#] {
         notifier.inject(body);
     }
@@ -121,15 +119,11 @@ async fn an_event_without_a_handler_waits_for_one() {
     notifier.drained().await;
     let stats = stage.admin.stats(CanvasId::DEFAULT, Some(&scope("greet"))).await.unwrap();
     assert_eq!((stats[0].waiting, stats[0].unknown_since.is_some()), (1, true));
-    let Explanation::Live(live) = stage.admin.explain(wakeq::CanvasId::DEFAULT, id).await.unwrap() else {
-        panic!("it is kept")
-    };
+    let live = stage.live(CanvasId::DEFAULT, id).await;
     assert!(live.unknown_since.is_some());
-    assert_eq!(
-        live.next(),
-        "waits for a worker that has its handler, or for a target to be registered; is retried \
-         every few minutes"
-    );
+    let next = "waits for a worker that has its handler, or for a target to be registered; is retried \
+                every few minutes";
+    assert_eq!(live.next(), next);
     assert!(seen.rest().is_empty(), "the handler without the modifier is another one");
 
     // The first one would take half of the notifications, and still lack the handler.
@@ -147,10 +141,8 @@ async fn a_worker_takes_no_more_than_it_has_room_for() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut door) = Door::new();
     stage.emit_many("greet", 15).await;
-    let mut worker = stage.worker_with(
-        Handlers::new().on("greet", handler),
-        WorkerConfig { capacity: 3, prefetch: Some(2), ..Default::default() },
-    );
+    let config = WorkerConfig { capacity: 3, prefetch: Some(2), ..Default::default() };
+    let mut worker = stage.worker_with(Handlers::new().on("greet", handler), config);
     door.arrived.take(3).await;
     for left in (0..15).rev() {
         assert_eq!(notifier.unanswered() + notifier.pending(), left + 1);
@@ -170,7 +162,7 @@ async fn a_full_handler_does_not_hold_up_others() {
     let (narrow, mut door) = Door::new();
     let (wide, mut seen) = recording();
     let handlers = Handlers::new().on(Route::new("narrow").concurrency(2), narrow).on("wide", wide);
-    let mut worker = stage.worker_with(handlers, WorkerConfig { capacity: 3, ..Default::default() });
+    let mut worker = stage.worker_with(handlers, capacity(3));
     stage.emit_many("narrow", 8).await;
     stage.emit_many("wide", 8).await;
     assert_eq!(seen.take(8).await.len(), 8, "all of the other handler's, while this one is full");
@@ -187,19 +179,15 @@ async fn a_full_handler_does_not_hold_up_others() {
 #[tokio::test]
 async fn a_running_handler_holds_nothing_in_postgres() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     let held = "select (select count(*) from pg_stat_activity where datname = current_database()
                          and application_name = 'wakeq' and (xact_start is not null or state like 'idle in%'))
                      + (select count(*) from pg_locks l join pg_database d on d.oid = l.database
                          where d.datname = current_database() and l.pid <> pg_backend_pid())";
-    let nothing_held = async {
-        // What started with the worker may still be in flight.
-        while sqlx::query_scalar::<_, i64>(held).fetch_one(&stage.pool).await.unwrap() > 0 {}
-    };
-    tokio::time::timeout(TIMEOUT, nothing_held).await.expect("the worker holds a transaction or a lock");
+    // What started with the worker may still be in flight.
+    wait_while!(stage.count(held).await > 0, "the worker holds a transaction or a lock");
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
     worker.stop().await;
@@ -219,11 +207,10 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
              return null; end $$",
         "create trigger note after insert or update or delete on wakeq.events_v2 for each row execute function note()",
     ] {
-        sqlx::query(statement).execute(&stage.pool).await.unwrap();
+        stage.pool.run(statement).await;
     }
-    let (handler, mut door) = Door::new();
     let retry = RetryPolicy { delay: std::time::Duration::from_millis(50), ..Default::default() };
-    let mut worker = stage.worker(Handlers::new().on(Route::new("greet").retry(retry), handler));
+    let (mut worker, mut door) = stage.door(Route::new("greet").retry(retry));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     stage.notifier.publish(&[Notification { id, canvas: CanvasId::DEFAULT }; 3]).await.unwrap();
@@ -232,18 +219,10 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
     door.arrived.next().await;
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
-    let writes: Vec<String> =
-        sqlx::query_scalar("select what from writes order by at").fetch_all(&stage.pool).await.unwrap();
-    assert_eq!(
-        writes,
-        ["INSERT 0 false 0", "UPDATE 0 true 1", "UPDATE 1 false 1", "UPDATE 1 true 2", "DELETE "],
-        "operation, retries, locked, claims"
-    );
-    let moments: i64 = sqlx::query_scalar("select count(distinct enqueued_at) from writes")
-        .fetch_one(&stage.pool)
-        .await
-        .unwrap();
-    assert_eq!(moments, 1);
+    let writes: Vec<String> = stage.pool.values("select what from writes order by at").await;
+    let expected = ["INSERT 0 false 0", "UPDATE 0 true 1", "UPDATE 1 false 1", "UPDATE 1 true 2", "DELETE "];
+    assert_eq!(writes, expected, "operation, retries, locked, claims");
+    assert_eq!(stage.count("select count(distinct enqueued_at) from writes").await, 1);
     worker.stop().await;
 }
 
@@ -253,7 +232,7 @@ async fn a_row_is_written_only_by_claim_retry_and_delete() {
 async fn many_deliveries_of_one_event_make_one_run() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
     let (handler, mut door) = Door::new();
-    let mut workers: Vec<_> =
+    let workers: Vec<_> =
         (0..4).map(|_| stage.worker(Handlers::new().on("greet", handler.clone()))).collect();
     let id = stage.emit("greet").await;
     notifier.publish(&[Notification { id, canvas: CanvasId::DEFAULT }; 100]).await.unwrap();
@@ -262,9 +241,7 @@ async fn many_deliveries_of_one_event_make_one_run() {
     notifier.drained().await;
     let claims: u64 = workers.iter().map(|worker| worker.counters.outcome(Outcome::LockClaimed)).sum();
     assert_eq!((claims, door.arrived.rest().len(), stage.rows().await), (1, 0, 0));
-    for worker in workers.drain(..) {
-        worker.stop().await;
-    }
+    stop_all(workers).await;
 }
 
 // Shows: EV2-06
@@ -286,7 +263,7 @@ async fn several_workers_share_the_work() {
                 handler(event).await
             }
         });
-        stage.worker_with(handlers, WorkerConfig { capacity: count, ..Default::default() })
+        stage.worker_with(handlers, capacity(count))
     };
     let (one, other) = (meeting(2), meeting(2));
     let emitted = stage.emit_many("greet", 200).await;
@@ -297,15 +274,18 @@ async fn several_workers_share_the_work() {
     other.stop().await;
 }
 
+fn dequeuing(stage: &Stage, handlers: Handlers) -> QueueWorker {
+    let (store, notifier) = (stage.store.clone(), stage.notifier.clone());
+    QueueWorker::new(store, notifier, handlers, WorkerConfig::default()).unwrap()
+}
+
 /// `dequeue` fetches one notification and runs the process.
 // Shows: EV2-16, EV2-51
 #[tokio::test]
 async fn dequeue_runs_one_notification() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut seen) = recording();
-    let handlers = Handlers::new().on("greet", handler);
-    let worker =
-        QueueWorker::new(stage.store.clone(), notifier.clone(), handlers, WorkerConfig::default()).unwrap();
+    let worker = dequeuing(&stage, Handlers::new().on("greet", handler));
     let mut subscription = notifier.subscribe(1).await.unwrap();
     notifier.inject(b"no notification");
     let ids = stage.emit_many("greet", 2).await;
@@ -324,13 +304,7 @@ async fn dequeue_runs_one_notification() {
 #[tokio::test]
 async fn dequeue_puts_back_what_has_to_wait() {
     let (stage, notifier) = Stage::memory().await;
-    let worker = QueueWorker::new(
-        stage.store.clone(),
-        notifier.clone(),
-        Handlers::new().on("greet", recording().0),
-        WorkerConfig::default(),
-    )
-    .unwrap();
+    let worker = dequeuing(&stage, Handlers::new().on("greet", recording().0));
     let mut subscription = notifier.subscribe(1).await.unwrap();
     let later = Event::new("greet", "x").unwrap().after(std::time::Duration::from_secs(100)).unwrap();
     let id = stage.queue.emit(later).await.unwrap().id;
@@ -340,8 +314,7 @@ async fn dequeue_puts_back_what_has_to_wait() {
         assert_eq!(notifier.pending(), 1);
     }
     stage.admin.run_now(wakeq::CanvasId::DEFAULT, id, &wakeq::Actor::user("ada")).await.unwrap();
-    let report = worker.dequeue(subscription.as_mut()).await.unwrap();
-    assert_eq!(report.trail.last(), Some(&Outcome::Deleted));
+    assert_eq!(worker.dequeue(subscription.as_mut()).await.unwrap().trail.last(), Some(&Outcome::Deleted));
 }
 
 /// Dequeuing ends with its subscription.
@@ -362,8 +335,6 @@ async fn dequeue_ends_with_its_subscription() {
         async fn close(self: Box<Self>, _grace: std::time::Duration) {}
     }
 
-    let (stage, notifier) = Stage::memory().await;
-    let worker =
-        QueueWorker::new(stage.store.clone(), notifier, Handlers::new(), WorkerConfig::default()).unwrap();
-    assert!(worker.dequeue(&mut EndedSubscription).await.is_none());
+    let (stage, _) = Stage::memory().await;
+    assert!(dequeuing(&stage, Handlers::new()).dequeue(&mut EndedSubscription).await.is_none());
 }

@@ -11,8 +11,8 @@ use wakeq::{
     CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route, Timestamp, Timing,
 };
 
-use crate::door::{Door, Recording, answering, recording};
-use crate::support::{RunningWorker, Stage, TIMEOUT, is_skipped, quick};
+use crate::door::recording;
+use crate::support::{RunningWorker, Stage, Statements, is_skipped, once, quick, wait_while};
 
 const DELAY: Duration = Duration::from_millis(200);
 
@@ -49,45 +49,32 @@ fn assert_three_attempts(attempts: &[Execution]) {
     }
 }
 
-/// Asserts that an event fails three times and dies with this error.
-async fn check_dies(stage: &Stage, route: Route, error: &str, fail: fn(&Execution) -> wakeq::HandlerResult) {
-    let (handler, mut seen) = answering(fail);
-    let mut worker = stage.worker(Handlers::new().on(route, handler));
-    let id = stage.emit("fails").await;
-    let mut reports: Vec<RunReport> = Vec::new();
-    for retries in 1..=2 {
-        reports.push(worker.until(id, Outcome::RetryAllowed).await);
-        let row = row(stage, id).await;
-        assert_eq!((row.retries, row.last_error.as_deref()), (retries, Some(error)));
-    }
-    reports.push(worker.until(id, Outcome::Deleted).await);
-    assert_eq!(
-        &reports[2].trail[5..],
-        [Outcome::LockClaimed, Outcome::Exception, Outcome::RetryTooMany, Outcome::Deleted]
-    );
-    assert_three_attempts(&seen.rest());
-    assert!(reports.iter().all(|report| report.error.as_deref() == Some(error)));
-    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items;
-    let dead = dead.iter().find(|dead| dead.id == id).unwrap();
-    assert_eq!(
-        (dead.cause.as_str(), dead.retries, dead.losses, dead.last_error.as_deref()),
-        ("retries", 2, 0, Some(error))
-    );
-    assert!(
-        matches!(stage.admin.explain(wakeq::CanvasId::DEFAULT, id).await.unwrap(), Explanation::Dead(known) if *known == *dead)
-    );
-    assert_eq!(stage.rows().await, 0);
-    worker.stop().await;
-}
-
 // Shows: EV2-12, EV2-35, EV2-45, EV2-59, EV2-60, EV2-61
 #[tokio::test]
 async fn an_error_is_tried_again_twice_and_then_the_event_is_dead() {
     let (stage, _) = Stage::memory().await;
-    check_dies(&stage, retried("fails"), "no room on the disk", |_| {
-        Err(HandlerError::operational("no room on the disk"))
-    })
-    .await;
+    let error = "no room on the disk";
+    let (mut worker, mut seen) =
+        stage.answering(retried("fails"), move |_| Err(HandlerError::operational(error)));
+    let id = stage.emit("fails").await;
+    let mut reports: Vec<RunReport> = Vec::new();
+    for retries in 1..=2 {
+        reports.push(worker.until(id, Outcome::RetryAllowed).await);
+        let row = row(&stage, id).await;
+        assert_eq!((row.retries, row.last_error.as_deref()), (retries, Some(error)));
+    }
+    reports.push(worker.until(id, Outcome::Deleted).await);
+    let ended = [Outcome::LockClaimed, Outcome::Exception, Outcome::RetryTooMany, Outcome::Deleted];
+    assert_eq!(&reports[2].trail[5..], ended);
+    assert_three_attempts(&seen.rest());
+    assert!(reports.iter().all(|report| report.error.as_deref() == Some(error)));
+    let dead = stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items;
+    let dead = dead.into_iter().find(|dead| dead.id == id).unwrap();
+    assert_eq!((dead.cause.as_str(), dead.retries, dead.losses), ("retries", 2, 0));
+    assert_eq!(dead.last_error.as_deref(), Some(error));
+    assert_eq!(stage.admin.explain(CanvasId::DEFAULT, id).await.unwrap(), Explanation::Dead(Box::new(dead)));
+    assert_eq!(stage.rows().await, 0);
+    worker.stop().await;
 }
 
 /// Before the first await, too.
@@ -121,12 +108,10 @@ async fn a_panic_counts_as_an_error() {
 #[tokio::test]
 async fn a_timeout_counts_as_an_error() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
     let policy = RetryPolicy { retries: 1, delay: DELAY, ..RetryPolicy::default() };
-    let route = Route::new("slow").retry(policy).timeout(Duration::from_millis(100));
-    let mut worker = stage.worker(Handlers::new().on(route, handler));
-    let id = stage.emit("slow").await;
-    let report = worker.until(id, Outcome::Deleted).await;
+    let (mut worker, mut door) =
+        stage.door(Route::new("slow").retry(policy).timeout(Duration::from_millis(100)));
+    let report = worker.until(stage.emit("slow").await, Outcome::Deleted).await;
     assert_eq!(report.error.as_deref(), Some("timed out after 100ms"));
     assert_eq!(door.left.take(2).await, [false, false], "each attempt was dropped");
     worker.stop().await;
@@ -137,8 +122,7 @@ async fn a_timeout_counts_as_an_error() {
 #[tokio::test]
 async fn by_default_the_next_attempt_is_five_minutes_later() {
     let (stage, _) = Stage::memory().await;
-    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
-    let mut worker = stage.worker(Handlers::new().on("fails", handler));
+    let (mut worker, _seen) = stage.answering("fails", |_| Err(HandlerError::operational("no")));
     let id = stage.emit("fails").await;
     let report = worker.until(id, Outcome::RetryAllowed).await;
     assert_eq!(report.verdict, Verdict::Waits(Duration::from_secs(300)));
@@ -153,12 +137,11 @@ async fn by_default_the_next_attempt_is_five_minutes_later() {
 #[tokio::test]
 async fn a_handler_may_say_when_to_try_again() {
     let (stage, _) = Stage::memory().await;
-    let (handler, _seen) = answering(|event| {
+    let policy = RetryPolicy { delay_max: Duration::from_secs(100), ..RetryPolicy::default() };
+    let (mut worker, _seen) = stage.answering(Route::new("busy").retry(policy), |event| {
         let wanted: u64 = event.value()?;
         Err(HandlerError::operational("busy").retry_after(Duration::from_secs(wanted)))
     });
-    let policy = RetryPolicy { delay_max: Duration::from_secs(100), ..RetryPolicy::default() };
-    let mut worker = stage.worker(Handlers::new().on(Route::new("busy").retry(policy), handler));
     for (wanted, waits) in [(7, 7), (1000, 100)] {
         let id = stage.queue.emit(Event::new("busy", &wanted).unwrap()).await.unwrap().id;
         let report = worker.until(id, Outcome::RetryAllowed).await;
@@ -171,10 +154,8 @@ async fn a_handler_may_say_when_to_try_again() {
 #[tokio::test]
 async fn an_error_value_completes_the_event() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = answering(|_| Err(HandlerError::value("no e-mail address")));
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
-    let id = stage.emit("greet").await;
-    let report = worker.until(id, Outcome::Deleted).await;
+    let (mut worker, mut seen) = stage.answering("greet", |_| Err(HandlerError::value("no e-mail address")));
+    let report = worker.until(stage.emit("greet").await, Outcome::Deleted).await;
     assert_eq!(&report.trail[6..], [Outcome::ExecutesToCompletion, Outcome::Deleted]);
     assert_eq!(report.error.as_deref(), Some("no e-mail address"));
     notifier.drained().await;
@@ -187,11 +168,8 @@ async fn an_error_value_completes_the_event() {
 #[tokio::test]
 async fn a_value_that_does_not_fit_ends_among_the_dead() {
     let (stage, _) = Stage::memory().await;
-    let policy = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-    let (handler, _seen) = answering(|event| event.value::<u32>().map(drop));
-    let mut worker = stage.worker(Handlers::new().on(Route::new("number").retry(policy), handler));
-    let id = stage.emit("number").await;
-    let report = worker.until(id, Outcome::Deleted).await;
+    let (mut worker, _seen) = stage.answering(once("number"), |event| event.value::<u32>().map(drop));
+    let report = worker.until(stage.emit("number").await, Outcome::Deleted).await;
     let error = report.error.unwrap();
     assert!(error.starts_with("the event's value does not fit the handler: invalid type: string"), "{error}");
     worker.stop().await;
@@ -213,11 +191,10 @@ async fn a_completion_of_a_row_that_is_gone_is_harmless() {
 
 async fn check_row_gone(verdict: wakeq::HandlerResult, trail: &[Outcome]) {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let id = stage.emit("greet").await;
     door.arrived.next().await;
-    sqlx::query("delete from wakeq.events_v2").execute(&stage.pool).await.unwrap();
+    stage.pool.run("delete from wakeq.events_v2").await;
     door.answer(verdict);
     let report = worker.report().await;
     assert_eq!((&report.trail[6..], report.verdict), (trail, Verdict::PutBack));
@@ -233,10 +210,7 @@ async fn a_locked_event_costs_no_attempt() {
     let (handler, mut seen) = recording();
     let id = stage.queue.emit(Event::new("greet", "x").unwrap()).await.unwrap().id;
     // Another worker claimed it and died.
-    sqlx::query("update wakeq.events_v2 set claims = 1, locked_at = now()")
-        .execute(&stage.pool)
-        .await
-        .unwrap();
+    stage.pool.run("update wakeq.events_v2 set claims = 1, locked_at = now()").await;
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
     let report = worker.until(id, Outcome::IsLocked).await;
     assert!(matches!(report.verdict, Verdict::Waits(left) if left <= quick().lease), "{:?}", report.verdict);
@@ -252,21 +226,17 @@ async fn a_locked_event_costs_no_attempt() {
 #[tokio::test]
 async fn a_lost_lease_stops_the_handler() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     // As if another worker had taken it over.
-    let stolen = "update wakeq.events_v2 set claims = claims + 1, losses = 1, locked_at = now()";
-    sqlx::query(stolen).execute(&stage.pool).await.unwrap();
-    let report = worker.until(id, Outcome::LeaseLost).await;
-    assert_eq!(report.verdict, Verdict::PutBack);
+    stage.pool.run("update wakeq.events_v2 set claims = claims + 1, losses = 1, locked_at = now()").await;
+    assert_eq!(worker.until(id, Outcome::LeaseLost).await.verdict, Verdict::PutBack);
     assert!(!door.left.next().await, "the handler was dropped");
     assert_eq!(stage.rows().await, 1, "what another claimed is left alone");
     door.arrived.next().await;
     door.open(1);
-    let report = worker.until(id, Outcome::Deleted).await;
-    assert_eq!(report.attempt, Some(1), "a loss is no attempt");
+    assert_eq!(worker.until(id, Outcome::Deleted).await.attempt, Some(1), "a loss is no attempt");
     worker.stop().await;
 }
 
@@ -278,8 +248,7 @@ async fn a_locked_row_costs_only_its_own_lease() {
     if is_skipped("another session while a transaction is open") {
         return;
     }
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     stage.emit_many("greet", 4).await;
     let held = door.arrived.take(4).await[2].id;
     let mut transaction = stage.pool.begin().await.unwrap();
@@ -302,22 +271,16 @@ async fn a_locked_row_costs_only_its_own_lease() {
 #[tokio::test]
 async fn a_handler_may_run_longer_than_its_lease() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let id = stage.emit("greet").await;
     let claimed_at = door.arrived.next().await.claimed_at;
     let lease_over = "select locked_at > $2 and now() > $2 from wakeq.events_v2 where id = $1";
     let end: Timestamp = claimed_at + quick().lease + Duration::from_millis(500);
-    let renewed = async {
-        while !sqlx::query_scalar::<_, bool>(lease_over)
-            .bind(id.0)
-            .bind(end)
-            .fetch_one(&stage.pool)
-            .await
-            .unwrap()
-        {}
+    let renewed = async || -> bool {
+        let query = sqlx::query_scalar(lease_over).bind(id.0).bind(end);
+        query.fetch_one(&stage.pool).await.unwrap()
     };
-    timeout(TIMEOUT, renewed).await.expect("the lease was not renewed");
+    wait_while!(!renewed().await, "the lease was not renewed");
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
     assert_eq!((door.most(), door.left.rest()), (1, vec![true]));
@@ -355,8 +318,7 @@ async fn allow(stage: &Stage, server: &mut sqlx::PgConnection, allowed: bool) {
 #[tokio::test]
 async fn a_completion_waits_for_the_database() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut door) = stage.door("greet");
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     let shut_out = ClosedDatabase::new(&stage).await;
@@ -375,10 +337,8 @@ async fn a_completion_waits_for_the_database() {
 #[tokio::test]
 async fn without_a_database_runs_do_not_spin() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen): (_, Recording<Execution>) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
-    let first = stage.emit("greet").await;
-    worker.until(first, Outcome::Deleted).await;
+    let (mut worker, mut seen) = stage.recording("greet");
+    worker.until(stage.emit("greet").await, Outcome::Deleted).await;
     seen.next().await;
     notifier.pause();
     stage.emit_many("greet", 5).await;
@@ -416,15 +376,13 @@ async fn failures_within(worker: &mut RunningWorker, span: Duration) -> usize {
 #[tokio::test]
 async fn dead_events_of_other_canvases_are_not_listed() {
     let (stage, _) = Stage::memory().await;
-    let policy = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-    let (handler, _seen) = answering(|_| Err(HandlerError::operational("no")));
-    let mut worker = stage.worker(Handlers::new().on(Route::new("fails").retry(policy), handler));
+    let (mut worker, _seen) = stage.answering(once("fails"), |_| Err(HandlerError::operational("no")));
     let canvas = CanvasId(uuid::Uuid::new_v4());
     let id = stage.queue.emit(Event::new("fails", "x").unwrap().canvas(canvas)).await.unwrap().id;
     worker.until(id, Outcome::Deleted).await;
     assert!(stage.admin.dead(&DeadFilter::default(), None, 10).await.unwrap().items.is_empty());
-    let dead =
-        stage.admin.dead(&DeadFilter { canvas, ..DeadFilter::default() }, None, 10).await.unwrap().items;
+    let theirs = DeadFilter { canvas, ..DeadFilter::default() };
+    let dead = stage.admin.dead(&theirs, None, 10).await.unwrap().items;
     assert_eq!(dead.iter().map(|dead| dead.id).collect::<Vec<_>>(), [id]);
     worker.stop().await;
 }
@@ -435,17 +393,13 @@ async fn dead_events_of_other_canvases_are_not_listed() {
 #[tokio::test]
 async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
-    let retry = RetryPolicy { retries: 0, ..RetryPolicy::default() };
-    let mut worker = stage.worker(Handlers::new().on(Route::new("greet").retry(retry), handler));
+    let (mut worker, mut door) = stage.door(once("greet"));
     for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
-        let event = Event::new("greet", "x").unwrap().canvas(canvas);
-        let id = stage.queue.emit(event).await.unwrap().id;
+        let id = stage.queue.emit(Event::new("greet", "x").unwrap().canvas(canvas)).await.unwrap().id;
         for _ in 0..3 {
             assert_eq!(door.arrived.next().await.attempt, 1);
             door.answer(Err(HandlerError::not_yet(Duration::ZERO)));
-            let report = worker.until(id, Outcome::Postponed).await;
-            assert_eq!(report.error.as_deref(), Some("not yet"));
+            assert_eq!(worker.until(id, Outcome::Postponed).await.error.as_deref(), Some("not yet"));
             assert_eq!(row(&stage, id).await.retries, 0);
         }
         assert_eq!(door.arrived.next().await.attempt, 1);
@@ -460,10 +414,10 @@ async fn an_event_that_is_too_early_comes_again_and_is_not_counted() {
 #[tokio::test]
 async fn patience_ends_with_the_age_of_the_event() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut seen) = answering(|_| Err(HandlerError::not_yet(Duration::from_millis(100))));
     let retry = RetryPolicy { retries: 1, ..RetryPolicy::default() };
     let route = Route::new("greet").retry(retry).patience(Duration::ZERO);
-    let mut worker = stage.worker(Handlers::new().on(route, handler));
+    let early = Duration::from_millis(100);
+    let (mut worker, mut seen) = stage.answering(route, move |_| Err(HandlerError::not_yet(early)));
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RetryAllowed).await;
     let report = worker.until(id, Outcome::Deleted).await;

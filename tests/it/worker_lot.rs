@@ -10,7 +10,7 @@ use wakeq::{
     WorkerConfig,
 };
 
-use crate::door::{Door, recording};
+use crate::door::recording;
 use crate::support::{Stage, quick};
 
 /// On the database's clock: not before its time, and soon after.
@@ -32,8 +32,7 @@ fn notifications(id: EventId, count: usize) -> Vec<Notification> {
 #[tokio::test]
 async fn a_delayed_event_waits_and_starts_on_time() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let delay = Duration::from_millis(1500);
     let id = stage.queue.emit(later("greet", delay)).await.unwrap().id;
     notifier.publish(&notifications(id, 3)).await.unwrap();
@@ -54,8 +53,7 @@ async fn a_delayed_event_waits_and_starts_on_time() {
 #[tokio::test]
 async fn a_parked_event_runs_at_once_when_made_due() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
     worker.until(id, Outcome::DelayNotYet).await;
     stage.admin.run_now(CanvasId::DEFAULT, id, &Actor::user("ada")).await.unwrap();
@@ -70,9 +68,8 @@ async fn a_parked_event_runs_at_once_when_made_due() {
 #[tokio::test]
 async fn a_retry_does_not_wait_for_a_duplicate() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut door) = Door::new();
     let retry = RetryPolicy { delay: Duration::from_millis(100), ..RetryPolicy::default() };
-    let mut worker = stage.worker(Handlers::new().on(Route::new("greet").retry(retry), handler));
+    let (mut worker, mut door) = stage.door(Route::new("greet").retry(retry));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
     notifier.publish(&notifications(id, 1)).await.unwrap();
@@ -92,8 +89,7 @@ async fn a_full_lot_leaves_the_rest_to_the_promise() {
     let (handler, mut seen) = recording();
     let handlers = Handlers::new().on("greet", handler);
     let mut worker = stage.worker_with(handlers, WorkerConfig { lot_max: 2, ..WorkerConfig::default() });
-    let events = (0..5).map(|_| later("greet", Duration::from_secs(1))).collect();
-    stage.queue.emit_all(events).await.unwrap();
+    stage.queue.emit_all((0..5).map(|_| later("greet", Duration::from_secs(1))).collect()).await.unwrap();
     worker.until_count(5, Outcome::DelayNotYet).await;
     assert_eq!((notifier.unanswered(), notifier.pending()), (0, 0));
     worker.until_count(5, Outcome::Deleted).await;
@@ -109,13 +105,11 @@ async fn a_far_off_event_is_published_in_time() {
     let timing =
         Timing { horizon: Duration::from_millis(1200), probe_period: Duration::from_millis(300), ..quick() };
     let (stage, notifier) = Stage::memory_with(timing).await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let emitted = stage.queue.emit(later("greet", Duration::from_secs(3))).await.unwrap();
     assert!(!emitted.notified && notifier.published().is_empty());
     notifier.publish(&notifications(emitted.id, 1)).await.unwrap();
-    let early = worker.until(emitted.id, Outcome::DelayNotYet).await;
-    assert_eq!(early.verdict, Verdict::Acknowledged);
+    assert_eq!(worker.until(emitted.id, Outcome::DelayNotYet).await.verdict, Verdict::Acknowledged);
     notifier.drained().await;
     let in_time = worker.until(emitted.id, Outcome::DelayNotYet).await;
     assert!(matches!(in_time.verdict, Verdict::Waits(_)), "{:?}", in_time.verdict);
@@ -139,8 +133,7 @@ async fn a_month_is_kept_by_the_row_alone() {
     // The month passes.
     let passes = "update wakeq.events_v2 set delay_until = delay_until - $1, notify_at = notify_at - $1";
     sqlx::query(passes).bind(month).execute(&stage.pool).await.unwrap();
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     assert_eq!(seen.next().await.id, id);
     worker.until(id, Outcome::Deleted).await;
     worker.stop().await;

@@ -10,8 +10,7 @@ use crate::door::{Door, recording};
 use crate::support::Stage;
 
 async fn locked(stage: &Stage) -> i64 {
-    let locked = "select count(*) from wakeq.events_v2 where locked_at is not null";
-    sqlx::query_scalar(locked).fetch_one(&stage.pool).await.unwrap()
+    stage.count("select count(*) from wakeq.events_v2 where locked_at is not null").await
 }
 
 fn grace(shutdown_grace: Duration) -> WorkerConfig {
@@ -119,8 +118,7 @@ async fn an_idle_worker_stops_at_once() {
     let (stage, _) = Stage::memory().await;
     let mut worker =
         stage.worker_with(Handlers::new().on("greet", recording().0), grace(Duration::from_secs(25)));
-    let id = stage.emit("greet").await;
-    worker.until(id, Outcome::Deleted).await;
+    worker.until(stage.emit("greet").await, Outcome::Deleted).await;
     let started = Instant::now();
     worker.stop().await;
     assert!(started.elapsed() < Duration::from_secs(10));

@@ -34,11 +34,8 @@ fn to(inbox: &Inbox) -> PushConfig {
 }
 
 fn publish(emulator: &Emulator, text: &str) {
-    let message = PubsubMessage {
-        data: text.to_owned().into(),
-        ordering_key: "key".into(),
-        ..PubsubMessage::default()
-    };
+    let data = text.to_owned().into();
+    let message = PubsubMessage { data, ordering_key: "key".into(), ..PubsubMessage::default() };
     let request = PublishRequest { topic: TOPIC.into(), messages: vec![message] };
     emulator.broker(|broker, now| broker.publish(now, request)).unwrap();
 }
@@ -113,12 +110,10 @@ async fn a_token_checks_with_the_keys_that_the_emulator_serves() {
     };
     let method = Some(AuthenticationMethod::OidcToken(account));
     let config = PushConfig { authentication_method: method, ..to(&inbox) };
-    let now = Time::from_secs(1_800_000_000);
-    let clock = ManualClock::starting_at(now).into();
+    let clock = ManualClock::starting_at(Time::from_secs(1_800_000_000)).into();
     let emulator = pushing(config, Options { clock, ..Options::default() }).await;
     publish(&emulator, "hello");
-    let received = inbox.next().await;
-    let token = received.headers["authorization"].strip_prefix("Bearer ").unwrap().to_owned();
+    let token = inbox.next().await.headers["authorization"].strip_prefix("Bearer ").unwrap().to_owned();
 
     let address = emulator.address();
     let discovery = ask(address, "GET /.well-known/openid-configuration", &[], "").await.json();

@@ -3,7 +3,7 @@
 use tonic::{Code, Status};
 use wakeq_emulator::proto::pubsub::{StreamingPullRequest, StreamingPullResponse};
 
-use crate::stage::{Stage, ack_ids, message, texts};
+use crate::stage::{Stage, ack_ids, message};
 use crate::streams::{Stream, acks, deadlines, first};
 
 const PERMANENT: &str = "PERMANENT_FAILURE_INVALID_ACK_ID";
@@ -65,10 +65,8 @@ cases! {
     async fn an_acknowledgement_is_final(stage) {
         let (topic, subscription) = exact(&stage).await;
         stage.publish_texts(&topic, &["done"]).await;
-        let done = stage.pull(&subscription, 1).await;
-        stage.acknowledge(&subscription, &done).await;
-        stage.publish_texts(&topic, &["next"]).await;
-        assert_eq!(texts(&stage.pull(&subscription, 10).await), ["next"]);
+        stage.acknowledge(&subscription, &stage.pull(&subscription, 1).await).await;
+        stage.expect_only_new(&topic, &subscription).await;
     }
 
     async fn an_ack_id_that_was_given_back_fails_for_good(stage) {
@@ -117,8 +115,7 @@ cases! {
         let (topic, mut stream, old, other) = two_held(&stage).await;
         stream.send(deadlines(&old, 0)).await;
         assert_eq!(stream.take(1).await.len(), 1, "what was given back comes again");
-        let both = [old.clone(), other.clone()].concat();
-        stream.send(acks(&both)).await;
+        stream.send(acks(&[old.clone(), other.clone()].concat())).await;
         assert_eq!(confirmed(&stage, &topic, &mut stream, 2).await, (other, old));
     }
 
@@ -127,8 +124,7 @@ cases! {
         stage.publish_texts(&topic, &["done"]).await;
         let done = vec![stage.pull_one(&subscription).await.ack_id];
         let mut stream = stage.stream(StreamingPullRequest { ack_ids: done.clone(), ..first(&subscription) }).await;
-        let confirmation = stream.response(acknowledged).await.acknowledge_confirmation.unwrap();
-        assert_eq!(confirmation.ack_ids, done);
+        assert_eq!(stream.response(acknowledged).await.acknowledge_confirmation.unwrap().ack_ids, done);
     }
 
     async fn a_stream_confirms_changes_of_deadlines(stage) {

@@ -55,17 +55,13 @@ cases! {
             let subscription = Subscription { filter, ..stage.to(&topic, &format!("filter-{at}")) };
             subscriptions.insert(at, stage.subscribe(subscription).await);
         }
-        stage
-            .publish(
-                &topic,
-                &[
-                    with("red", &[("colour", "red"), ("size", "1")]),
-                    with("reddish", &[("colour", "reddish")]),
-                    with("blue", &[("colour", "blue")]),
-                    with("plain", &[("size", "2")]),
-                ],
-            )
-            .await;
+        let messages = [
+            with("red", &[("colour", "red"), ("size", "1")]),
+            with("reddish", &[("colour", "reddish")]),
+            with("blue", &[("colour", "blue")]),
+            with("plain", &[("size", "2")]),
+        ];
+        stage.publish(&topic, &messages).await;
         stage.publish(&topic, &[with("~", &[("last", "")])]).await;
         for (at, (filter, expected)) in FILTERS.iter().enumerate() {
             let mut received = Vec::new();
@@ -92,8 +88,7 @@ cases! {
             let start = "attributes.colour = \"";
             format!("{start}{}\"", "r".repeat(length - start.len() - 1))
         };
-        let fits = Subscription { filter: of(256), ..stage.to(&topic, "fits") };
-        stage.subscribe(fits).await;
+        stage.subscribe(Subscription { filter: of(256), ..stage.to(&topic, "fits") }).await;
         let too_long = Subscription { filter: of(257), ..stage.to(&topic, "too-long") };
         refused_as("257 bytes", stage.try_subscribe(too_long).await, Code::InvalidArgument);
     }

@@ -128,7 +128,6 @@ pub(crate) async fn ask(
     let mut stream = BufReader::new(TcpStream::connect(address).await.unwrap());
     let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let head = format!("{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}");
-    let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await.unwrap();
     HttpMessage::read(&mut stream).await.unwrap()
 }

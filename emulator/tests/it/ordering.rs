@@ -82,8 +82,7 @@ cases! {
         let other = Subscription { enable_message_ordering: true, ..stage.to(&topic, "other") };
         let other = stage.subscribe(other).await;
         stage.publish(&topic, &[keyed("key", "a"), keyed("key", "b")]).await;
-        let received = stage.pull_all(&subscription, 2).await;
-        assert_eq!(received[0].message.as_ref().unwrap().ordering_key, "key");
+        assert_eq!(stage.pull_all(&subscription, 2).await[0].message.as_ref().unwrap().ordering_key, "key");
         assert_eq!(texts(&stage.pull_all(&other, 2).await), ["a", "b"]);
     }
 }

@@ -78,8 +78,7 @@ cases! {
         let (topic, subscription) = stage.pair().await;
         stage.publish_texts(&topic, &["held"]).await;
         let _held = stage.pull_one(&subscription).await;
-        stage.publish_texts(&topic, &["next"]).await;
-        assert_eq!(texts(&stage.pull(&subscription, 10).await), ["next"]);
+        stage.expect_only_new(&topic, &subscription).await;
     }
 
     async fn a_nack_makes_a_message_available_at_once(stage) {
@@ -98,8 +97,7 @@ cases! {
         let done = stage.pull(&subscription, 1).await;
         stage.acknowledge(&subscription, &done).await;
         stage.nack(&subscription, &done).await; // too late
-        stage.publish_texts(&topic, &["next"]).await;
-        assert_eq!(texts(&stage.pull(&subscription, 10).await), ["next"]);
+        stage.expect_only_new(&topic, &subscription).await;
     }
 
     async fn acknowledging_twice_is_no_error(stage) {
@@ -114,8 +112,7 @@ cases! {
         let (topic, one) = stage.pair().await;
         let other = stage.subscribe(stage.to(&topic, "other")).await;
         stage.publish_texts(&topic, &["a"]).await;
-        let received = stage.pull(&one, 1).await;
-        stage.acknowledge(&one, &received).await;
+        stage.acknowledge(&one, &stage.pull(&one, 1).await).await;
         assert_eq!(texts(&stage.pull(&other, 10).await), ["a"]);
     }
 
@@ -148,8 +145,7 @@ cases! {
         stage.publish_texts(&topic, &["slow"]).await;
         let slow = stage.pull_one(&subscription).await;
         stage.try_modify(&subscription, std::slice::from_ref(&slow.ack_id), 1).await.unwrap();
-        let again = stage.pull_one(&subscription).await;
-        assert_eq!(message(&again), message(&slow));
+        assert_eq!(message(&stage.pull_one(&subscription).await), message(&slow));
     }
 
     async fn a_subscription_that_is_not_there_is_not_found(stage) {

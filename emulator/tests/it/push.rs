@@ -12,8 +12,7 @@ async fn next(inbox: &mut Inbox) -> HttpMessage {
 
 async fn pushing(stage: &Stage, config: PushConfig) -> String {
     let topic = stage.topic("a-topic").await;
-    let subscription = Subscription { push_config: Some(config), ..stage.to(&topic, "pushed") };
-    stage.subscribe(subscription).await;
+    stage.subscribe(Subscription { push_config: Some(config), ..stage.to(&topic, "pushed") }).await;
     topic
 }
 

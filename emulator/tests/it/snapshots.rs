@@ -56,8 +56,7 @@ cases! {
         }
         let request =
             ListSnapshotsRequest { project: format!("projects/{}", stage.project), ..Default::default() };
-        let all = stage.subscriber.list_snapshots(request).await.unwrap().into_inner().snapshots;
-        assert_eq!(all.len(), 3);
+        assert_eq!(stage.subscriber.list_snapshots(request).await.unwrap().into_inner().snapshots.len(), 3);
         let request = ListTopicSnapshotsRequest { topic, ..Default::default() };
         let mut of_topic = stage.publisher.list_topic_snapshots(request).await.unwrap().into_inner().snapshots;
         of_topic.sort();

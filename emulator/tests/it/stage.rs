@@ -20,6 +20,9 @@ use wakeq_emulator::proto::pubsub::{
 const TIMEOUT: Duration = Duration::from_secs(15);
 const LARGEST: usize = 64 << 20;
 
+/// The answer to a request.
+type Answer<T> = Result<T, Status>;
+
 /// An emulator, and a project that no other case uses.
 #[derive(Clone)]
 pub(crate) struct Stage {
@@ -80,7 +83,7 @@ impl Stage {
         self.try_subscribe(subscription).await.unwrap().name
     }
 
-    pub(crate) async fn try_subscribe(&self, subscription: Subscription) -> Result<Subscription, Status> {
+    pub(crate) async fn try_subscribe(&self, subscription: Subscription) -> Answer<Subscription> {
         self.subscriber.clone().create_subscription(subscription).await.map(Response::into_inner)
     }
 
@@ -108,11 +111,7 @@ impl Stage {
         self.try_publish(topic, messages).await.unwrap()
     }
 
-    pub(crate) async fn try_publish(
-        &self,
-        topic: &str,
-        messages: &[PubsubMessage],
-    ) -> Result<Vec<String>, Status> {
+    pub(crate) async fn try_publish(&self, topic: &str, messages: &[PubsubMessage]) -> Answer<Vec<String>> {
         let request = PublishRequest { topic: topic.to_owned(), messages: messages.to_vec() };
         let answer = self.publisher.clone().publish(request).await?;
         Ok(answer.into_inner().message_ids)
@@ -123,6 +122,12 @@ impl Stage {
         self.publish(topic, &messages).await
     }
 
+    /// Asserts that a message that is published now is the only one to come.
+    pub(crate) async fn expect_only_new(&self, topic: &str, subscription: &str) {
+        self.publish_texts(topic, &["next"]).await;
+        assert_eq!(texts(&self.pull(subscription, 10).await), ["next"]);
+    }
+
     /// The answer to a single pull.
     #[allow(deprecated, reason = "`return_immediately` is part of the protocol")]
     pub(crate) async fn pull_once(
@@ -130,7 +135,7 @@ impl Stage {
         subscription: &str,
         max_messages: i32,
         return_immediately: bool,
-    ) -> Result<Vec<ReceivedMessage>, Status> {
+    ) -> Answer<Vec<ReceivedMessage>> {
         let subscription = subscription.to_owned();
         let request = PullRequest { subscription, max_messages, return_immediately };
         Ok(self.subscriber.clone().pull(request).await?.into_inner().received_messages)
@@ -165,7 +170,7 @@ impl Stage {
         received
     }
 
-    pub(crate) async fn try_acknowledge(&self, subscription: &str, ack_ids: &[String]) -> Result<(), Status> {
+    pub(crate) async fn try_acknowledge(&self, subscription: &str, ack_ids: &[String]) -> Answer<()> {
         let request = AcknowledgeRequest { subscription: subscription.to_owned(), ack_ids: ack_ids.to_vec() };
         self.subscriber.clone().acknowledge(request).await.map(drop)
     }
@@ -179,7 +184,7 @@ impl Stage {
         subscription: &str,
         ack_ids: &[String],
         seconds: i32,
-    ) -> Result<(), Status> {
+    ) -> Answer<()> {
         let (subscription, ack_ids) = (subscription.to_owned(), ack_ids.to_vec());
         let request = ModifyAckDeadlineRequest { subscription, ack_ids, ack_deadline_seconds: seconds };
         self.subscriber.clone().modify_ack_deadline(request).await.map(drop)
@@ -193,13 +198,13 @@ impl Stage {
 
 /// Checks that a request was refused with this code; returns the status.
 #[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: Code) -> Status {
+pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, code: Code) -> Status {
     refused_as("it", answer, code)
 }
 
 /// The same for one of several requests, named in the message.
 #[track_caller]
-pub(crate) fn refused_as<T: std::fmt::Debug>(what: &str, answer: Result<T, Status>, code: Code) -> Status {
+pub(crate) fn refused_as<T: std::fmt::Debug>(what: &str, answer: Answer<T>, code: Code) -> Status {
     let status = match answer {
         Ok(answer) => panic!("{what} was not refused: {answer:?}"),
         Err(status) => status,

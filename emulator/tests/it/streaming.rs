@@ -36,8 +36,7 @@ cases! {
         let (topic, subscription) = stage.pair().await;
         let before = stage.publish_texts(&topic, &["before"]).await;
         let mut stream = stage.stream(first(&subscription)).await;
-        let received = stream.take(1).await;
-        assert_eq!(message(&received[0]).message_id, before[0]);
+        assert_eq!(message(&stream.take(1).await[0]).message_id, before[0]);
         stage.publish_texts(&topic, &["after"]).await;
         assert_eq!(texts(&stream.take(1).await), ["after"]);
     }
@@ -59,8 +58,7 @@ cases! {
         stage.publish_texts(&topic, &["again"]).await;
         let first = stream.take(1).await;
         stream.send(deadlines(&ack_ids(&first), 0)).await;
-        let second = stream.take(1).await;
-        assert_eq!(message(&second[0]), message(&first[0]));
+        assert_eq!(message(&stream.take(1).await[0]), message(&first[0]));
     }
 
     async fn a_stream_acknowledges_what_was_pulled_without_it(stage) {
@@ -115,8 +113,7 @@ cases! {
         let mut stream = stage.stream(limited).await;
         let few = stream.messages().await;
         assert!(few.len() <= 3, "{} messages of 1,000 bytes within 2,500 bytes", few.len());
-        let rest = stage.pull_all(&subscription, 2).await;
-        assert_eq!(rest.len(), 2);
+        assert_eq!(stage.pull_all(&subscription, 2).await.len(), 2);
     }
 
     async fn a_message_larger_than_the_limit_is_delivered_alone(stage) {
@@ -164,8 +161,7 @@ cases! {
     async fn a_deadline_out_of_range_ends_the_stream(stage) {
         stage.pair().await;
         for bad in [-1, 601] {
-            let what = format!("{bad} s");
-            ends(&stage, &what, |later, held| *later = deadlines(held, bad)).await;
+            ends(&stage, &format!("{bad} s"), |later, held| *later = deadlines(held, bad)).await;
         }
     }
 
@@ -184,8 +180,7 @@ cases! {
         let mut stream = stage.stream(first(&subscription)).await;
         stage.publish_texts(&topic, &["established"]).await;
         stream.take(1).await;
-        let request = DeleteSubscriptionRequest { subscription };
-        stage.subscriber.delete_subscription(request).await.unwrap();
+        stage.subscriber.delete_subscription(DeleteSubscriptionRequest { subscription }).await.unwrap();
         assert_eq!(stream.end().await.code(), Code::NotFound);
     }
 
@@ -194,8 +189,7 @@ cases! {
         let mut stream = stage.stream(first(&subscription)).await;
         stage.publish_texts(&topic, &["established"]).await;
         stream.take(1).await;
-        let request = DetachSubscriptionRequest { subscription };
-        stage.publisher.detach_subscription(request).await.unwrap();
+        stage.publisher.detach_subscription(DetachSubscriptionRequest { subscription }).await.unwrap();
         assert_eq!(stream.end().await.code(), Code::FailedPrecondition);
     }
 }

@@ -1,6 +1,8 @@
 //! Subscriptions: created, named, listed, detached, deleted.
 
-use tonic::Code;
+use std::fmt::Debug;
+
+use tonic::{Code, Status};
 use wakeq_emulator::proto::pubsub::subscription::State;
 use wakeq_emulator::proto::pubsub::{
     DeadLetterPolicy, DeleteSubscriptionRequest, DetachSubscriptionRequest, ExpirationPolicy,
@@ -12,29 +14,39 @@ use crate::stage::{Stage, map, refused, refused_as, seconds, text, texts};
 
 const DAY: i64 = 86_400;
 
-type Change = fn(&mut Subscription);
-
 fn delete(name: &str) -> DeleteSubscriptionRequest {
     DeleteSubscriptionRequest { subscription: name.to_owned() }
 }
 
-/// Creates a subscription for each change: those of the first list have to be refused, those of the
+/// Creates a subscription with each value: those of the first list have to be refused, those of the
 /// second accepted.
-async fn ranges(stage: &Stage, refused: &[(&str, Change)], accepted: &[(&str, Change)]) {
+async fn ranges<T: Copy + Debug>(
+    stage: &Stage,
+    refused: &[T],
+    accepted: &[T],
+    change: fn(&mut Subscription, T),
+) {
     let topic = stage.topic("a-topic").await;
-    for (at, (what, change)) in refused.iter().enumerate() {
-        let mut subscription = stage.to(&topic, &format!("refused-{at}"));
-        change(&mut subscription);
-        refused_as(what, stage.try_subscribe(subscription).await, Code::InvalidArgument);
-    }
-    for (at, (what, change)) in accepted.iter().enumerate() {
-        let mut subscription = stage.to(&topic, &format!("accepted-{at}"));
-        change(&mut subscription);
-        stage.try_subscribe(subscription).await.unwrap_or_else(|status| panic!("{what}: {status}"));
+    let all = refused.iter().map(|value| (value, true)).chain(accepted.iter().map(|value| (value, false)));
+    for (at, (value, is_refused)) in all.enumerate() {
+        let mut subscription = stage.to(&topic, &format!("subscription-{at}"));
+        change(&mut subscription, *value);
+        let answer = stage.try_subscribe(subscription).await;
+        if is_refused {
+            refused_as(&format!("{value:?}"), answer, Code::InvalidArgument);
+        } else {
+            answer.unwrap_or_else(|status| panic!("{value:?}: {status}"));
+        }
     }
 }
 
-fn backoff(from: i64, to: i64) -> Option<RetryPolicy> {
+async fn with_attempts(stage: &Stage, id: &str, max_delivery_attempts: i32) -> Result<Subscription, Status> {
+    let policy = DeadLetterPolicy { dead_letter_topic: stage.topic_name("dead"), max_delivery_attempts };
+    let subscription = stage.to(&stage.topic_name("a-topic"), id);
+    stage.try_subscribe(Subscription { dead_letter_policy: Some(policy), ..subscription }).await
+}
+
+fn backoff((from, to): (i64, i64)) -> Option<RetryPolicy> {
     Some(RetryPolicy { minimum_backoff: Some(seconds(from)), maximum_backoff: Some(seconds(to)) })
 }
 
@@ -73,7 +85,7 @@ cases! {
             enable_exactly_once_delivery: true,
             filter: "attributes:colour".to_owned(),
             expiration_policy: expires(2 * DAY),
-            retry_policy: backoff(11, 22),
+            retry_policy: backoff((11, 22)),
             dead_letter_policy: Some(DeadLetterPolicy { dead_letter_topic: dead, max_delivery_attempts: 7 }),
             ..stage.to(&topic, "orders")
         };
@@ -109,98 +121,55 @@ cases! {
     }
 
     async fn an_acknowledgement_deadline_is_from_10_to_600_seconds(stage) {
-        ranges(
-            &stage,
-            &[
-                ("9 s", |resource| resource.ack_deadline_seconds = 9),
-                ("601 s", |resource| resource.ack_deadline_seconds = 601),
-                ("-1 s", |resource| resource.ack_deadline_seconds = -1),
-            ],
-            &[
-                ("10 s", |resource| resource.ack_deadline_seconds = 10),
-                ("600 s", |resource| resource.ack_deadline_seconds = 600),
-            ],
-        )
-        .await;
+        let change = |resource: &mut Subscription, seconds| resource.ack_deadline_seconds = seconds;
+        ranges(&stage, &[9, 601, -1], &[10, 600], change).await;
     }
 
     async fn a_subscription_keeps_messages_for_at_least_ten_minutes(stage) {
-        ranges(
-            &stage,
-            &[("9 min 59 s", |resource| resource.message_retention_duration = Some(seconds(599)))],
-            &[
-                ("10 min", |resource| resource.message_retention_duration = Some(seconds(600))),
-                ("7 days", |resource| resource.message_retention_duration = Some(seconds(7 * DAY))),
-            ],
-        )
-        .await;
+        let change = |resource: &mut Subscription, s| resource.message_retention_duration = Some(seconds(s));
+        ranges(&stage, &[599], &[600, 7 * DAY], change).await;
     }
 
     async fn a_subscription_keeps_messages_for_up_to_31_days(stage) {
-        ranges(
-            &stage,
-            &[("31 days and 1 s", |resource| resource.message_retention_duration = Some(seconds(31 * DAY + 1)))],
-            &[("31 days", |resource| {
-                resource.message_retention_duration = Some(seconds(31 * DAY));
-                resource.expiration_policy = Some(ExpirationPolicy { ttl: None });
-            })],
-        )
-        .await;
+        let change = |resource: &mut Subscription, s| {
+            resource.message_retention_duration = Some(seconds(s));
+            resource.expiration_policy = Some(ExpirationPolicy { ttl: None });
+        };
+        ranges(&stage, &[31 * DAY + 1], &[31 * DAY], change).await;
     }
 
     async fn a_subscription_lives_for_at_least_a_day_or_for_ever(stage) {
-        ranges(
-            &stage,
-            &[("23:59:59", |resource| {
-                resource.message_retention_duration = Some(seconds(600));
-                resource.expiration_policy = expires(DAY - 1);
-            })],
-            &[
-                ("a day", |resource| {
-                    resource.message_retention_duration = Some(seconds(600));
-                    resource.expiration_policy = expires(DAY);
-                }),
-                ("for ever", |resource| resource.expiration_policy = Some(ExpirationPolicy { ttl: None })),
-            ],
-        )
-        .await;
+        let change = |resource: &mut Subscription, ttl: Option<i64>| {
+            resource.message_retention_duration = Some(seconds(600));
+            resource.expiration_policy = Some(ExpirationPolicy { ttl: ttl.map(seconds) });
+        };
+        ranges(&stage, &[Some(DAY - 1)], &[Some(DAY), None], change).await;
     }
 
     async fn a_back_off_is_at_most_600_seconds(stage) {
-        ranges(
-            &stage,
-            &[
-                ("601 s at least", |resource| resource.retry_policy = backoff(601, 601)),
-                ("601 s at most", |resource| resource.retry_policy = backoff(10, 601)),
-                ("-1 s", |resource| resource.retry_policy = backoff(-1, 10)),
-            ],
-            &[("0 to 600 s", |resource| resource.retry_policy = backoff(0, 600))],
-        )
-        .await;
+        let change = |resource: &mut Subscription, range| resource.retry_policy = backoff(range);
+        ranges(&stage, &[(601, 601), (10, 601), (-1, 10)], &[(0, 600)], change).await;
     }
 
     async fn a_back_off_does_not_begin_above_its_end(stage) {
-        ranges(&stage, &[("20 to 10 s", |resource| resource.retry_policy = backoff(20, 10))], &[]).await;
+        ranges(&stage, &[(20, 10)], &[], |resource, range| resource.retry_policy = backoff(range)).await;
     }
 
     async fn a_back_off_is_10_to_600_seconds_by_default(stage) {
         let (_, name) = stage.pair_with(|resource| resource.retry_policy = Some(RetryPolicy::default())).await;
-        assert_eq!(stage.subscription(&name).await.retry_policy, backoff(10, 600));
+        assert_eq!(stage.subscription(&name).await.retry_policy, backoff((10, 600)));
     }
 
     async fn delivery_is_tried_5_to_100_times(stage) {
-        let (topic, dead_letter_topic) = (stage.topic("a-topic").await, stage.topic("dead").await);
-        for (id, max_delivery_attempts) in [("zero", 0), ("five", 5), ("hundred", 100)] {
-            let policy = DeadLetterPolicy { dead_letter_topic: dead_letter_topic.clone(), max_delivery_attempts };
-            let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
-            let kept = stage.try_subscribe(resource).await.unwrap().dead_letter_policy.unwrap();
-            let expected = if max_delivery_attempts == 0 { 5 } else { max_delivery_attempts };
-            assert_eq!(kept.max_delivery_attempts, expected);
+        for id in ["a-topic", "dead"] {
+            stage.topic(id).await;
         }
-        for (id, max_delivery_attempts) in [("four", 4), ("hundred-one", 101), ("negative", -1)] {
-            let policy = DeadLetterPolicy { dead_letter_topic: dead_letter_topic.clone(), max_delivery_attempts };
-            let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, id) };
-            let status = stage.try_subscribe(resource).await.expect_err(id);
+        for (id, attempts, kept) in [("zero", 0, 5), ("five", 5, 5), ("hundred", 100, 100)] {
+            let policy = with_attempts(&stage, id, attempts).await.unwrap().dead_letter_policy.unwrap();
+            assert_eq!(policy.max_delivery_attempts, kept);
+        }
+        for (id, attempts) in [("four", 4), ("hundred-one", 101), ("negative", -1)] {
+            let status = with_attempts(&stage, id, attempts).await.expect_err(id);
             // The documentation does not say which of the two it is.
             assert!([Code::InvalidArgument, Code::OutOfRange].contains(&status.code()), "{id}: {status}");
         }
@@ -208,10 +177,7 @@ cases! {
 
     async fn a_dead_letter_topic_has_to_be_there(stage) {
         let topic = stage.topic("a-topic").await;
-        let policy = DeadLetterPolicy {
-            dead_letter_topic: stage.topic_name("nowhere"),
-            max_delivery_attempts: 5,
-        };
+        let policy = DeadLetterPolicy { dead_letter_topic: stage.topic_name("nowhere"), max_delivery_attempts: 5 };
         let resource = Subscription { dead_letter_policy: Some(policy), ..stage.to(&topic, "orders") };
         refused(stage.try_subscribe(resource).await, Code::NotFound);
     }

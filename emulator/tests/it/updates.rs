@@ -1,6 +1,6 @@
 //! Updates change the fields that the mask names, and nothing else.
 
-use tonic::Code;
+use tonic::{Code, Response, Status};
 use wakeq_emulator::proto::protobuf::FieldMask;
 use wakeq_emulator::proto::pubsub::{
     ModifyPushConfigRequest, PushConfig, RetryPolicy, Subscription, Topic, UpdateSubscriptionRequest,
@@ -13,12 +13,15 @@ fn mask(paths: &[&str]) -> Option<FieldMask> {
     Some(FieldMask { paths: paths.iter().map(|path| (*path).to_owned()).collect() })
 }
 
-fn topic(topic: Topic, paths: &[&str]) -> UpdateTopicRequest {
-    UpdateTopicRequest { topic: Some(topic), update_mask: mask(paths) }
+async fn update_topic(stage: &Stage, topic: &Topic, paths: &[&str]) -> Result<Topic, Status> {
+    let request = UpdateTopicRequest { topic: Some(topic.clone()), update_mask: mask(paths) };
+    stage.publisher.clone().update_topic(request).await.map(Response::into_inner)
 }
 
-fn subscription(subscription: Subscription, paths: &[&str]) -> UpdateSubscriptionRequest {
-    UpdateSubscriptionRequest { subscription: Some(subscription), update_mask: mask(paths) }
+async fn update(stage: &Stage, resource: &Subscription, paths: &[&str]) -> Result<Subscription, Status> {
+    let request =
+        UpdateSubscriptionRequest { subscription: Some(resource.clone()), update_mask: mask(paths) };
+    stage.subscriber.clone().update_subscription(request).await.map(Response::into_inner)
 }
 
 /// A subscription with a back-off.
@@ -30,7 +33,7 @@ async fn orders(stage: &Stage) -> Subscription {
 }
 
 cases! {
-    async fn only_what_the_mask_names_of_a_topic_is_changed(mut stage) {
+    async fn only_what_the_mask_names_of_a_topic_is_changed(stage) {
         let name = stage.topic("orders").await;
         let resource = Topic {
             name,
@@ -38,33 +41,30 @@ cases! {
             message_retention_duration: Some(seconds(3_600)),
             ..Topic::default()
         };
-        let update = topic(resource.clone(), &["labels"]);
-        let updated = stage.publisher.update_topic(update).await.unwrap().into_inner();
+        let updated = update_topic(&stage, &resource, &["labels"]).await.unwrap();
         assert_eq!((&updated.labels, updated.message_retention_duration), (&resource.labels, None));
-        let update = topic(resource, &["message_retention_duration"]);
-        let updated = stage.publisher.update_topic(update).await.unwrap().into_inner();
+        let updated = update_topic(&stage, &resource, &["message_retention_duration"]).await.unwrap();
         assert_eq!(updated.message_retention_duration, Some(seconds(3_600)));
     }
 
-    async fn a_topics_update_needs_a_mask_of_known_fields(mut stage) {
+    async fn a_topics_update_needs_a_mask_of_known_fields(stage) {
         let resource = Topic { name: stage.topic("orders").await, ..Topic::default() };
         for (what, paths) in [("no path", &[][..]), ("no such field", &["colour"][..])] {
-            let answer = stage.publisher.update_topic(topic(resource.clone(), paths)).await;
-            refused_as(what, answer, Code::InvalidArgument);
+            refused_as(what, update_topic(&stage, &resource, paths).await, Code::InvalidArgument);
         }
     }
 
-    async fn a_topics_name_is_not_changed(mut stage) {
+    async fn a_topics_name_is_not_changed(stage) {
         let resource = Topic { name: stage.topic("orders").await, ..Topic::default() };
-        refused(stage.publisher.update_topic(topic(resource, &["name"])).await, Code::InvalidArgument);
+        refused(update_topic(&stage, &resource, &["name"]).await, Code::InvalidArgument);
     }
 
-    async fn a_topic_that_is_not_there_is_not_updated(mut stage) {
+    async fn a_topic_that_is_not_there_is_not_updated(stage) {
         let resource = Topic { name: stage.topic_name("nowhere"), ..Topic::default() };
-        refused(stage.publisher.update_topic(topic(resource, &["labels"])).await, Code::NotFound);
+        refused(update_topic(&stage, &resource, &["labels"]).await, Code::NotFound);
     }
 
-    async fn only_what_the_mask_names_of_a_subscription_is_changed(mut stage) {
+    async fn only_what_the_mask_names_of_a_subscription_is_changed(stage) {
         let before = orders(&stage).await;
         let resource = Subscription {
             name: before.name.clone(),
@@ -73,22 +73,20 @@ cases! {
             retain_acked_messages: true,
             ..Subscription::default()
         };
-        let update = subscription(resource, &["ack_deadline_seconds", "labels"]);
-        let updated = stage.subscriber.update_subscription(update).await.unwrap().into_inner();
+        let updated = update(&stage, &resource, &["ack_deadline_seconds", "labels"]).await.unwrap();
         let labels = map(&[("team", "shop")]);
         assert_eq!(updated, Subscription { ack_deadline_seconds: 99, labels, ..before });
         assert_eq!(stage.subscription(&updated.name).await, updated);
     }
 
-    async fn what_the_mask_names_and_the_subscription_lacks_is_cleared(mut stage) {
+    async fn what_the_mask_names_and_the_subscription_lacks_is_cleared(stage) {
         let before = orders(&stage).await;
         let resource = Subscription { name: before.name.clone(), ..Subscription::default() };
-        let update = subscription(resource, &["retry_policy"]);
-        let updated = stage.subscriber.update_subscription(update).await.unwrap().into_inner();
+        let updated = update(&stage, &resource, &["retry_policy"]).await.unwrap();
         assert_eq!(updated, Subscription { retry_policy: None, ..before });
     }
 
-    async fn topic_filter_and_ordering_are_not_changed(mut stage) {
+    async fn topic_filter_and_ordering_are_not_changed(stage) {
         let before = orders(&stage).await;
         for path in ["name", "topic", "filter", "enable_message_ordering"] {
             let resource = Subscription {
@@ -98,25 +96,22 @@ cases! {
                 enable_message_ordering: true,
                 ..Subscription::default()
             };
-            let answer = stage.subscriber.update_subscription(subscription(resource, &[path])).await;
-            refused_as(path, answer, Code::InvalidArgument);
+            refused_as(path, update(&stage, &resource, &[path]).await, Code::InvalidArgument);
         }
         assert_eq!(stage.subscription(&before.name).await, before);
     }
 
-    async fn a_subscriptions_update_needs_a_mask_of_known_fields(mut stage) {
+    async fn a_subscriptions_update_needs_a_mask_of_known_fields(stage) {
         let before = orders(&stage).await;
         for (what, paths) in [("no path", &[][..]), ("no such field", &["colour"][..])] {
-            let answer = stage.subscriber.update_subscription(subscription(before.clone(), paths)).await;
-            refused_as(what, answer, Code::InvalidArgument);
+            refused_as(what, update(&stage, &before, paths).await, Code::InvalidArgument);
         }
     }
 
-    async fn an_update_is_held_to_the_same_limits(mut stage) {
+    async fn an_update_is_held_to_the_same_limits(stage) {
         let before = orders(&stage).await;
         let resource = Subscription { ack_deadline_seconds: 601, ..before.clone() };
-        let update = subscription(resource, &["ack_deadline_seconds"]);
-        refused(stage.subscriber.update_subscription(update).await, Code::InvalidArgument);
+        refused(update(&stage, &resource, &["ack_deadline_seconds"]).await, Code::InvalidArgument);
         assert_eq!(stage.subscription(&before.name).await, before);
     }
 
@@ -130,7 +125,6 @@ cases! {
         assert_eq!(endpoint, "http://127.0.0.1:9/");
         let request = ModifyPushConfigRequest { push_config: Some(PushConfig::default()), ..request };
         stage.subscriber.modify_push_config(request).await.unwrap();
-        let config = stage.subscription(&name).await.push_config.unwrap_or_default();
-        assert_eq!(config.push_endpoint, "");
+        assert_eq!(stage.subscription(&name).await.push_config.unwrap_or_default().push_endpoint, "");
     }
 }

@@ -14,6 +14,8 @@ use super::names::Names;
 use super::servers::{Answer, Server, authority};
 use super::{UNREACHED, config, deliver, deliver_on, deliverer, failure, target};
 
+const OURS: CanvasId = CanvasId(uuid::Uuid::from_u128(1));
+const THEIRS: CanvasId = CanvasId(uuid::Uuid::from_u128(2));
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
 const OK_AND_CLOSE: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
 
@@ -98,48 +100,43 @@ async fn errors_do_not_reveal_internal_hosts() {
     assert_eq!(messages.len(), 1, "{messages:?}");
 }
 
+/// Delivers to `inside.example`, with these permissions, for the first canvas, whose own it is, and
+/// for the second, whose deliveries fail with this message and do not arrive.
+async fn check_is_of_one_canvas(server: &Server, allow: &[String], refusal: &str) -> Deliverer {
+    let names = Arc::new(Names::default());
+    names.set("inside.example", &["127.0.0.1"]);
+    let allow = allow.iter().map(|permission| permission.parse().unwrap()).collect();
+    let deliverer = Deliverer::new(DeliveryConfig { allow, ..config(&names) }).unwrap();
+    let target = target(format!("http://inside.example:{}/", server.address.port()).parse().unwrap());
+    for _ in 0..2 {
+        assert_eq!(deliver_on(&deliverer, &target, OURS).await, DeliveryOutcome::Completed);
+        let message = failure(deliver_on(&deliverer, &target, THEIRS).await);
+        assert!(message.contains(refusal), "{message}");
+    }
+    assert_eq!(server.requests().len(), 2, "nothing of the other canvas came");
+    deliverer
+}
+
 /// An address allowed for one canvas is not for another: neither on a new connection, nor on one
 /// that is open already.
 #[tokio::test]
 async fn a_connection_of_one_canvas_is_not_anothers() {
-    let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
-    let names = Arc::new(Names::default());
-    names.set("inside.example", &["127.0.0.1"]);
     let server = Server::start(Answer::KeepAlive(OK)).await;
-    let allow = vec![format!("{ours}=127.0.0.1:{}", server.address.port()).parse().unwrap()];
-    let deliverer = Deliverer::new(DeliveryConfig { allow, ..config(&names) }).unwrap();
-    let target = target(format!("http://inside.example:{}/", server.address.port()).parse().unwrap());
-    for _ in 0..2 {
-        assert_eq!(deliver_on(&deliverer, &target, ours).await, DeliveryOutcome::Completed);
-        let message = failure(deliver_on(&deliverer, &target, theirs).await);
-        assert!(message.contains("port") && message.contains("refused"), "{message}");
-    }
-    assert_eq!(server.requests().len(), 2, "nothing of the other canvas came");
-    let by_address = format!("http://127.0.0.1:{}/", server.address.port()).parse().unwrap();
-    assert!(deliverer.check(ours, &by_address).is_ok() && deliverer.check(theirs, &by_address).is_err());
+    let port = server.address.port();
+    let allow = [format!("{OURS}=127.0.0.1:{port}")];
+    let deliverer = check_is_of_one_canvas(&server, &allow, &format!("port {port} is refused")).await;
+    let by_address = format!("http://127.0.0.1:{port}/").parse().unwrap();
+    assert!(deliverer.check(OURS, &by_address).is_ok() && deliverer.check(THEIRS, &by_address).is_err());
 }
 
 /// The usual ports need no permission of their own, so that only the connection itself can keep the
 /// other canvas out.
 #[tokio::test]
 async fn an_open_connection_at_a_usual_port_is_not_anothers() {
-    let (ours, theirs) = (CanvasId(uuid::Uuid::from_u128(1)), CanvasId(uuid::Uuid::from_u128(2)));
-    let names = Arc::new(Names::default());
-    names.set("inside.example", &["127.0.0.1"]);
     let server = Server::start(Answer::KeepAlive(OK)).await;
     let port = server.address.port();
-    let allow = vec![
-        format!("{ours}=127.0.0.1:{port}").parse().unwrap(),
-        format!("*=public:{port}").parse().unwrap(),
-    ];
-    let deliverer = Deliverer::new(DeliveryConfig { allow, ..config(&names) }).unwrap();
-    let target = target(format!("http://inside.example:{port}/").parse().unwrap());
-    for _ in 0..2 {
-        assert_eq!(deliver_on(&deliverer, &target, ours).await, DeliveryOutcome::Completed);
-        let message = failure(deliver_on(&deliverer, &target, theirs).await);
-        assert!(message.contains(UNREACHED), "{message}");
-    }
-    assert_eq!(server.requests().len(), 2, "nothing of the other canvas came");
+    let allow = [format!("{OURS}=127.0.0.1:{port}"), format!("*=public:{port}")];
+    check_is_of_one_canvas(&server, &allow, UNREACHED).await;
 }
 
 /// A port that is closed.
@@ -153,8 +150,7 @@ fn closed() -> std::net::SocketAddr {
 async fn waiting_for_a_connection_slot_does_not_use_up_the_targets_timeout() {
     let silent = Server::start(Answer::Silence).await;
     let server = Server::start(Answer::Bytes(OK_AND_CLOSE.to_vec())).await;
-    let one = DeliveryConfig { connections_max: 1, ..config(&Arc::default()) };
-    let deliverer = Deliverer::new(one).unwrap();
+    let deliverer = Deliverer::new(DeliveryConfig { connections_max: 1, ..config(&Arc::default()) }).unwrap();
     let within = |url, timeout_ms| {
         let policy = TargetPolicy { timeout: Duration::from_millis(timeout_ms), ..TargetPolicy::default() };
         Target { policy, ..target(url) }

@@ -105,8 +105,7 @@ async fn a_token_of_the_metadata_server_is_fetched_once() {
     let answer = ResponseTemplate::new(200).set_body_string(token.as_str());
     Mock::given(any()).respond_with(answer).mount(&metadata).await;
     let server = Server::start_tls(Answer::KeepAlive(OK)).await;
-    let tokens = GoogleIdTokens::of_metadata_server(&metadata.uri());
-    let deliverer = deliverer(Arc::new(tokens), &server);
+    let deliverer = deliverer(Arc::new(GoogleIdTokens::of_metadata_server(&metadata.uri())), &server);
     for _ in 0..3 {
         assert_eq!(deliver(&deliverer, &with_audience(&server, "orders")).await, DeliveryOutcome::Completed);
     }

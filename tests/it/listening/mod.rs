@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use google_cloud_auth::credentials::anonymous;
-use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin, TopicAdmin};
+use google_cloud_pubsub::client::{Publisher, Subscriber, SubscriptionAdmin, TopicAdmin};
 use google_cloud_pubsub::model::{Message, Subscription};
-use tokio::time::{interval, timeout};
+use tokio::time::timeout;
 use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::events::{Due, IdempotencyKey, Idempotent};
@@ -20,7 +20,7 @@ use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, CanvasId, Event, EventId, Timing};
 
 use crate::brokers::Broker;
-use crate::support::{Stage, TIMEOUT, is_skipped};
+use crate::support::{Stage, Statements, TIMEOUT, is_skipped, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e2));
 
@@ -65,9 +65,16 @@ fn page(name: &str) -> Event {
     Event::new(name, &name).unwrap().module("page").unwrap()
 }
 
+fn endpoint(config: &PubSubConfig) -> String {
+    format!("http://{}", config.emulator_host.as_ref().unwrap())
+}
+
+fn broadcast_topic(config: &PubSubConfig) -> String {
+    format!("projects/{}/topics/{}", config.project, config.broadcast_topic.as_ref().unwrap())
+}
+
 async fn admin(config: &PubSubConfig) -> SubscriptionAdmin {
-    let endpoint = format!("http://{}", config.emulator_host.as_ref().unwrap());
-    let builder = SubscriptionAdmin::builder().with_endpoint(endpoint);
+    let builder = SubscriptionAdmin::builder().with_endpoint(endpoint(config));
     builder.with_credentials(anonymous::Builder::new().build()).build().await.unwrap()
 }
 
@@ -83,13 +90,7 @@ async fn subscriptions(config: &PubSubConfig) -> Vec<Subscription> {
 
 /// Waits until no subscription of a listener is left.
 async fn until_deleted(config: &PubSubConfig) {
-    let gone = async {
-        let mut looks = interval(Duration::from_millis(50));
-        while !subscriptions(config).await.is_empty() {
-            looks.tick().await;
-        }
-    };
-    timeout(TIMEOUT, gone).await.expect("a subscription is left");
+    wait_while!(!subscriptions(config).await.is_empty(), "a subscription is left");
 }
 
 /// Emits in every way the library has. Events that are rolled back or known already are not
@@ -109,8 +110,7 @@ async fn emit_in_every_way(stage: &Stage) -> BTreeSet<EventId> {
     ids.extend(batch.iter().map(|emitted| emitted.id));
     let changed = queue.emit_on("work:1", page("main"), vec![page("sub")], Some("1")).await.unwrap();
     ids.extend(changed.iter().map(|emitted| emitted.id));
-    let later = page("later").after(Duration::from_secs(3600)).unwrap();
-    ids.insert(queue.emit(later).await.unwrap().id);
+    ids.insert(queue.emit(page("later").after(Duration::from_secs(3600)).unwrap()).await.unwrap().id);
     let key = IdempotencyKey::new(CanvasId::DEFAULT, "tests", "key", b"hash").unwrap();
     for _ in 0..2 {
         let once = queue.emit_idempotent(&key, vec![page("once")], |emitted| emitted[0].id.to_string()).await;
@@ -137,8 +137,7 @@ async fn every_kind_of_emit_is_heard(config: PubSubConfig) {
     let cron = NewCron::new("yearly", schedule, &1).unwrap();
     let put = stage.admin.put_cron(CanvasId::DEFAULT, &cron, &Actor::user("ada")).await.unwrap();
     assert_eq!(put.cron.ticks, 0, "not at the turn of the year");
-    let due = "update wakeq.cron_records set next_at = now() - interval '1 s'";
-    sqlx::raw_sql(due).execute(&stage.pool).await.unwrap();
+    stage.pool.run("update wakeq.cron_records set next_at = now() - interval '1 s'").await;
     stage.admin.wake(true).await.unwrap();
     // Pub/Sub keeps no order, and may duplicate.
     let mut heard: Vec<Broadcast> = Vec::new();
@@ -227,26 +226,18 @@ async fn the_broker_filters_what_it_can() {
     let probe = format!("projects/{}/subscriptions/probe-{}", config.project, Uuid::new_v4().simple());
     let same =
         Subscription::new().set_name(&probe).set_topic(&subscription.topic).set_filter(&subscription.filter);
-    let admin = admin(&config).await;
-    admin.create_subscription().with_request(same).send().await.unwrap();
+    admin(&config).await.create_subscription().with_request(same).send().await.unwrap();
     for name in ["click", "view"] {
         stage.queue.emit(page(name)).await.unwrap();
         stage.queue.emit(Event::new(name, &1).unwrap()).await.unwrap();
     }
     stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
-    let subscriber = google_cloud_pubsub::client::Subscriber::builder()
-        .with_endpoint(format!("http://{}", config.emulator_host.as_ref().unwrap()))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
-        .await
-        .unwrap();
+    let subscriber = Subscriber::builder().with_endpoint(endpoint(&config));
+    let subscriber = subscriber.with_credentials(anonymous::Builder::new().build()).build().await.unwrap();
     let mut stream = subscriber.subscribe(&probe).build();
     let (message, handler) = timeout(TIMEOUT, stream.next()).await.unwrap().unwrap().unwrap();
     handler.ack();
-    assert_eq!(
-        (message.attributes["module"].as_str(), message.attributes["name"].as_str()),
-        ("page", "view")
-    );
+    assert_eq!(["module", "name"].map(|of| message.attributes[of].as_str()), ["page", "view"]);
     assert_eq!(Broadcast::parse(&message.data).unwrap().topic(), format!("{}:page:view", CanvasId::DEFAULT));
     listener.close().await;
 }
@@ -274,13 +265,8 @@ async fn malformed_messages_on_the_topic_are_skipped() {
     let config = on(Broker::pubsub_config("nonsense").await);
     let stage = stage(&config).await;
     let mut listener = stage.queue.subscribe("*").await.unwrap();
-    let topic = format!("projects/{}/topics/{}", config.project, config.broadcast_topic.as_ref().unwrap());
-    let publisher = Publisher::builder(topic)
-        .with_endpoint(format!("http://{}", config.emulator_host.as_ref().unwrap()))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
-        .await
-        .unwrap();
+    let publisher = Publisher::builder(broadcast_topic(&config)).with_endpoint(endpoint(&config));
+    let publisher = publisher.with_credentials(anonymous::Builder::new().build()).build().await.unwrap();
     for body in ["", "null", "{\"id\":1}"] {
         publisher.publish(Message::new().set_data(body).set_attributes([("canvas", "x")])).await.unwrap();
     }
@@ -315,13 +301,11 @@ async fn emit_off(stage: &Stage) {
 async fn an_emit_does_not_fail_for_its_broadcast() {
     let config = on(Broker::pubsub_config("missing-broadcast").await);
     let stage = stage(&config).await;
-    let endpoint = format!("http://{}", config.emulator_host.as_ref().unwrap());
-    let topics = TopicAdmin::builder().with_endpoint(endpoint);
+    let topics = TopicAdmin::builder().with_endpoint(endpoint(&config));
     let topics = topics.with_credentials(anonymous::Builder::new().build()).build().await.unwrap();
-    let path = format!("projects/{}/topics/{}", config.project, config.broadcast_topic.as_ref().unwrap());
+    let path = broadcast_topic(&config);
     topics.delete_topic().set_topic(&path).send().await.unwrap();
-    let emitted = stage.queue.emit(page("view")).await.unwrap();
-    assert!(emitted.notified);
+    assert!(stage.queue.emit(page("view")).await.unwrap().notified);
     stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;
     let refused = stage.queue.subscribe("*").await.unwrap_err().to_string();
     assert!(refused.contains(&path) && refused.contains("wakeq topics create"), "{refused}");
@@ -350,8 +334,7 @@ async fn a_missing_topic_is_created_where_that_is_allowed() {
 /// A listener that reads too slowly receives the number it missed, then the newest events.
 #[tokio::test]
 async fn a_slow_reader_misses_the_oldest_and_gets_their_number() {
-    let notifier = Arc::new(MemoryNotifier::new().broadcasting());
-    let stage = Stage::with(notifier, Timing::default()).await;
+    let stage = Stage::with(Arc::new(MemoryNotifier::new().broadcasting()), Timing::default()).await;
     let mut slow = stage.queue.subscribe("*").await.unwrap();
     let ids = stage.emit_many("n", 1_500).await;
     stage.queue.broadcasts().unwrap().flush(TIMEOUT).await;

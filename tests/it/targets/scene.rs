@@ -1,12 +1,11 @@
 //! What the tests of targets share: a service and a worker that may call loopback, and questions.
 
 use serde_json::{Value, json};
-use wakeq::{EventId, Handlers, QueueWorker, WorkerConfig};
-use wakeq_service::delivery::{Deliverer, Targets};
+use wakeq::{EventId, Handlers, WorkerConfig};
 use wakeq_service::http::HttpConfig;
 use wiremock::{MockServer, Request};
 
-use crate::receiver::to_loopback;
+use crate::receiver::{calling, to_loopback};
 use crate::service::Service;
 use crate::support::{RunningWorker, Stage};
 
@@ -19,11 +18,7 @@ pub(super) async fn service() -> Service {
 
 /// A worker with these functions that calls targets, too.
 pub(super) fn worker(stage: &Stage, handlers: Handlers) -> RunningWorker {
-    let config = WorkerConfig::default();
-    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    RunningWorker::of(
-        worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap())),
-    )
+    calling(&stage.store, stage, handlers, WorkerConfig::default())
 }
 
 /// Registers a URL for `greet`; returns the answer.
@@ -47,8 +42,4 @@ pub(super) async fn requests(target: &MockServer) -> Vec<(String, String)> {
     let header = |request: &Request, name| request.headers[name].to_str().unwrap().to_owned();
     let requests = target.received_requests().await.unwrap().into_iter();
     requests.map(|request| (header(&request, "webhook-id"), header(&request, "wakeq-attempt"))).collect()
-}
-
-pub(super) async fn number(stage: &Stage, query: &'static str) -> i64 {
-    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
 }

@@ -58,8 +58,7 @@ impl ObservedDeployment {
 
 impl Client {
     async fn of(process: &mut Process, database: &TestDatabase, timing: Timing) -> Self {
-        let line = process.says("serving the API").await;
-        let port = line.trim().rsplit(':').next().unwrap().to_owned();
+        let port = process.says("serving the API").await.trim().rsplit(':').next().unwrap().to_owned();
         let access = Access::new(connect(database.url(), timing).await, AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
         let http = reqwest::Client::builder().no_proxy().timeout(TIMEOUT).build().unwrap();

@@ -91,8 +91,7 @@ async fn one_trace_leads_from_a_request_to_every_attempt() {
     conventions::check_spans(&spans);
     conventions::check_metrics(&received);
 
-    let process = whole.process;
-    assert_eq!(process.stop().await, Some(0));
+    assert_eq!(whole.process.stop().await, Some(0));
     let received = collector.received();
     assert_eq!(received.of_trace(UNSAMPLED).len(), 0, "what is not sampled is not sent");
     // The first request, which registered the target, carried no trace and began one.

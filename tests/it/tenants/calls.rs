@@ -9,7 +9,7 @@ use std::fs;
 use sqlx::{Connection, PgConnection};
 use wakeq::control::{DeadFilter, Quota};
 use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamAppend, StreamId};
-use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Queue, QueueConfig, Timing};
+use wakeq::{Actor, Event, EventId, HandlerScope, Queue, QueueConfig, Timing};
 use wakeq_service::access::{CredentialFilter, Reach};
 use wakeq_streams::{Entities, EntityEvent, EntityId};
 
@@ -203,7 +203,7 @@ impl Calls<'_> {
     async fn of_admin(&mut self) {
         let (admin, by, canvas) = (&self.world.service.stage.admin, Actor::user("tests"), ATTACKER.canvas);
         for (kind, id) in self.ids() {
-            let dead = DeadFilter { id: Some(id), ..of(canvas) };
+            let dead = DeadFilter { id: Some(id), canvas, ..DeadFilter::default() };
             let value = admin.value(canvas, id).await;
             let listed = admin.dead(&dead, None, 10).await;
             let redriven = admin.redrive(&dead, &by, false).await;
@@ -335,10 +335,6 @@ impl Calls<'_> {
     }
 }
 
-fn of(canvas: CanvasId) -> DeadFilter {
-    DeadFilter { canvas, scope: None, id: None, since: None, before: None }
-}
-
 /// Without numbers from sequences that all canvases share.
 fn numberless(text: &str) -> String {
     let number = regex::Regex::new(r"\b(seq|prev|last_seq|id|event_link): -?\d+").unwrap();
@@ -347,12 +343,7 @@ fn numberless(text: &str) -> String {
 
 #[tokio::test]
 async fn nothing_crosses_canvases_through_the_library() {
-    let alone = World::start().await;
-    alone.seed(&ATTACKER).await;
-    let world = World::start().await;
-    world.seed(&ATTACKER).await;
-    let victim = world.seed(&VICTIM).await;
-    alone.advance(&world.sequences().await).await;
+    let (alone, world, victim) = World::both().await;
     let usual = said(&alone, &victim).await;
     let findings = findings(&world, &victim, &usual).await;
     let made: BTreeSet<_> = usual.keys().filter_map(|label| label.split(' ').next()).collect();
@@ -390,8 +381,5 @@ fn every_library_call_is_tried_across_canvases() {
     }
     let known: BTreeSet<_> = CALLS.iter().map(|(of, call, _)| (*of, (*call).to_owned())).collect();
     let forgotten: Vec<_> = found.difference(&known).collect();
-    assert!(
-        forgotten.is_empty(),
-        "say in this file how these calls are tried with a second canvas: {forgotten:?}"
-    );
+    assert!(forgotten.is_empty(), "say here how they are tried with a second canvas: {forgotten:?}");
 }

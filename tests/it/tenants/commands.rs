@@ -222,12 +222,7 @@ async fn terminal(world: &World, over_http: bool) -> Terminal {
 }
 
 async fn compared(over_http: bool) -> Findings {
-    let alone = World::start().await;
-    alone.seed(&ATTACKER).await;
-    let world = World::start().await;
-    world.seed(&ATTACKER).await;
-    let victim = world.seed(&VICTIM).await;
-    alone.advance(&world.sequences().await).await;
+    let (alone, world, victim) = World::both().await;
     let pool = &world.service.stage.pool;
     let before = rows::of(pool, VICTIM.canvas).await;
     let usual = printed(&terminal(&alone, over_http).await, &victim, over_http).await;

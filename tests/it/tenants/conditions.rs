@@ -94,8 +94,7 @@ pub(super) fn conditions() -> (Vec<Condition>, Vec<String>) {
         }
         let text = fs::read_to_string(&file).unwrap();
         for (start, literal) in literals(&text) {
-            let before = text[..start].matches('\n').count();
-            conditions.extend(of(literal, false, &name, before));
+            conditions.extend(of(literal, false, &name, text[..start].matches('\n').count()));
         }
     }
     for file in files(&root.join("migrations"), "sql") {

@@ -6,12 +6,13 @@
 use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wakeq::control::EventFilter;
 use wakeq::order::Lane;
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
-use wakeq::{Actor, CanvasId, Event, EventId, HandlerAddress, HandlerScope, Name, Stop};
+use wakeq::{Actor, CanvasId, Event, EventId, HandlerScope, Name, Stop};
 
 use super::seed::{ATTACKER, VICTIM};
 use super::world::World;
 use super::{Findings, pass};
+use crate::receiver::{address, target};
+use crate::support::Statements;
 
 /// An event and a copy of each tenant, on the same object; the attacker's came first, and its lane
 /// in the queue is halted.
@@ -63,6 +64,9 @@ const LOST: &str = "
 const PAUSED: &str = "
     insert into wakeq.scheduling_rules (rule_type, canvas_id, handler_name, event_space)
     values ('pause', 'ATTACKER', 'note', 'audit');";
+
+const WEIGHS_ONE: &str =
+    "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 1)";
 
 const COUNTED: &str = "
     insert into wakeq.objects (canvas_id, object, last_seq) values ('ATTACKER', 'sql:1', 999);";
@@ -116,68 +120,34 @@ const QUESTIONS: [(&[&str], &str, &str); 20] = [
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', null, 'audit', 'note', 0) = 'b1000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "wakeq.next_in_lane('VICTIM', 'lane', 'audit', 'audit', 'note', 0) = 'b2000000-0000-4000-8000-000000000000'"),
     (&[LANES], "", "not wakeq.lane_halts('VICTIM', 'lane', 'audit', 'audit', 'note')"),
-    (
-        &[FACETS],
-        "",
-        "not wakeq.is_passed('audit', 'VICTIM', now() - interval '1 hour', 'b3000000-0000-4000-8000-000000000000')",
-    ),
+    (&[FACETS], "", "not wakeq.is_passed('audit', 'VICTIM', now() - interval '1 hour', '<b3>')"),
     (&[FACETS], "", "not wakeq.facet_was_full('audit', 'VICTIM')"),
+    (&[FACETS], "", "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{<b3>}'"),
+    (&[FACETS, PAUSED], "", "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{<b3>}'"),
     (
         &[FACETS],
-        "",
-        "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{b3000000-0000-4000-8000-000000000000}'",
-    ),
-    (
-        &[FACETS, PAUSED],
-        "",
-        "array(select wakeq.room_in_facet('audit', 'VICTIM', '1 minute')) = '{b3000000-0000-4000-8000-000000000000}'",
-    ),
-    (
-        &[FACETS],
-        "select wakeq.recall('audit', '{a3000000-0000-4000-8000-000000000000, b3000000-0000-4000-8000-000000000000}')",
+        "select wakeq.recall('audit', '{<a3>, <b3>}')",
         "(select recalled = '{}' from wakeq.facets where queue = 'audit' and canvas_id = 'VICTIM')",
     ),
-    (
-        &[FACETS, PAUSED],
-        "",
-        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
-    ),
+    (&[FACETS, PAUSED], "", "array(select id from <turns>) = '{<b3>}'"),
     (
         &[FACETS, "update wakeq.facet_settings set weight = 0 where queue = 'audit'"],
         "",
-        "array(select id from wakeq.take_turns('audit',
-             '{a3000000-0000-4000-8000-000000000000, b3000000-0000-4000-8000-000000000000}', 5, true, '1 minute', 5))
-         = '{b3000000-0000-4000-8000-000000000000}'",
+        "array(select id from wakeq.take_turns('audit', '{<a3>, <b3>}', 5, true, '1 minute', 5)) = '{<b3>}'",
     ),
-    (
-        &[FACETS, "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 1)"],
-        "",
-        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
-    ),
+    (&[FACETS, WEIGHS_ONE], "", "array(select id from <turns>) = '{<b3>}'"),
     (
         &[FACETS, "update wakeq.facets set head_at = '-infinity' where queue = 'audit'"],
-        "select count(*) from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)",
+        "select count(*) from <turns>",
         "(select bool_and(left(head_id::text, 2) = case when canvas_id = 'VICTIM' then 'b3' else 'a3' end)
             from wakeq.facets where queue = 'audit')",
     ),
-    (
-        &[FACETS, CROWD],
-        "",
-        "array(select id from wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)) = '{b3000000-0000-4000-8000-000000000000}'",
-    ),
-    (
-        &[FACETS, LOOKED_THROUGH],
-        "",
-        "array(select wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)) = '{VICTIM}'",
-    ),
-    (
-        &[FACETS, LOST],
-        "",
-        "array(select wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)) = '{ATTACKER}'",
-    ),
+    (&[FACETS, CROWD], "", "array(select id from <turns>) = '{<b3>}'"),
+    (&[FACETS, LOOKED_THROUGH], "", "array(select <due>) = '{VICTIM}'"),
+    (&[FACETS, LOST], "", "array(select <due>) = '{ATTACKER}'"),
     (
         &[FACETS, "insert into wakeq.facet_settings (queue, canvas_id, weight) values ('audit', 'VICTIM', 9)"],
-        "select wakeq.keep_turns('audit', '{b3000000-0000-4000-8000-000000000000}')",
+        "select wakeq.keep_turns('audit', '{<b3>}')",
         "(select position < 1 and used = 8 from wakeq.facets where queue = 'audit' and canvas_id = 'VICTIM')
          and (select position = 1 and used = 0 from wakeq.facets where queue = 'audit' and canvas_id = 'ATTACKER')",
     ),
@@ -216,7 +186,7 @@ async fn calls(world: &World) -> Findings {
                   select gen_random_uuid(), canvas, module, 'a', '_', '1', now() + interval '1 day', now() + interval '1 day'
                     from (values ('ffffffff-ffff-4fff-bfff-ffffffffffff'::uuid, 'AAA'),
                                  ('eeeeeeee-eeee-4eee-aeee-eeeeeeeeeeee'::uuid, 'zzz')) as others (canvas, module)";
-    sqlx::query(others).execute(&stage.pool).await.unwrap();
+    stage.pool.run(others).await;
 
     // It died in a lane that continued, so it gets a new place when it is redriven; the attacker's
     // event with the same id halts its own lane.
@@ -240,9 +210,7 @@ async fn calls(world: &World) -> Findings {
     if stage.admin.skip(&lane, &by).await.unwrap() {
         findings.push("functions: skipping a lane of the victim lifts one of the attacker".into());
     }
-    let address = HandlerAddress { scope: scope(VICTIM.canvas), modifier: Name::no_modifier() };
-    let url = "https://target.example/".parse().unwrap();
-    let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    let (address, target) = (address(VICTIM.canvas, "still"), target("https://target.example/"));
     let registered = stage.admin.put_target(&address, &target, &by).await.unwrap();
     if let Some(rule) = registered.still {
         findings.push(format!("functions: the victim's handler is under the attacker's rule: {rule:?}"));
@@ -267,8 +235,14 @@ async fn hands(world: &World) -> Findings {
     vec![format!("functions: who works on the victim's object is said to be {workers:?}")]
 }
 
+/// Fills the placeholders in: the tenants, the ids of copies, and calls that are made repeatedly.
 fn of_both(text: &str) -> String {
-    text.replace("ATTACKER", &ATTACKER.canvas.to_string()).replace("VICTIM", &VICTIM.canvas.to_string())
+    text.replace("<turns>", "wakeq.take_turns('audit', '{}', 5, false, '1 minute', 5)")
+        .replace("<due>", "wakeq.due_facets('audit', '1 minute', '00000000-0000-0000-0000-000000000000', 10)")
+        .replace("<a3>", "a3000000-0000-4000-8000-000000000000")
+        .replace("<b3>", "b3000000-0000-4000-8000-000000000000")
+        .replace("ATTACKER", &ATTACKER.canvas.to_string())
+        .replace("VICTIM", &VICTIM.canvas.to_string())
 }
 
 /// Leaves nothing behind: the transaction is rolled back, or dropped on an error.

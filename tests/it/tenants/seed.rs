@@ -91,8 +91,7 @@ impl Planting<'_> {
 
     async fn sql(&self, statement: &'static str, id: &str) {
         let id: Uuid = id.parse().unwrap();
-        let query = sqlx::query(statement).bind(id);
-        let done = query.execute(&self.world.service.stage.pool).await.unwrap();
+        let done = sqlx::query(statement).bind(id).execute(&self.world.service.stage.pool).await.unwrap();
         assert_eq!(done.rows_affected(), 1, "{statement}");
     }
 
@@ -108,8 +107,7 @@ impl Planting<'_> {
     /// Emits, and records the stored id and the chosen one.
     async fn emit(&mut self, what: &'static str, mut event: Value) -> String {
         event["value"] = json!(format!("{} {what}", secret(self.tenant.word)));
-        let emitted = self.post("/events", event.clone()).await;
-        let id = emitted["id"].as_str().unwrap().to_owned();
+        let id = self.post("/events", event.clone()).await["id"].as_str().unwrap().to_owned();
         self.values.ids.push((what, id.clone()));
         if let Some(chosen) = event["id"].as_str().filter(|chosen| *chosen != id) {
             self.values.ids.push((what, chosen.to_owned()));
@@ -142,8 +140,8 @@ impl Planting<'_> {
         )
         .await;
         for what in ["dead", "another dead"] {
-            let dead = self.emit(what, json!({"name": "broken"})).await;
-            self.sql(DIES, &dead).await;
+            let id = self.emit(what, json!({"name": "broken"})).await;
+            self.sql(DIES, &id).await;
         }
         let id = self.chosen("chosen");
         self.emit("chosen", json!({"name": "greet", "id": id})).await;
@@ -164,8 +162,7 @@ impl Planting<'_> {
         // The victim repeats this request later.
         let order =
             if self.is_victim() { body("emit").unwrap() } else { json!({"name": "greet", "value": 7}) };
-        let request = request.header("idempotency-key", "order-1").json(&order);
-        let emitted = Answer::of(request).await.json();
+        let emitted = Answer::of(request.header("idempotency-key", "order-1").json(&order)).await.json();
         self.values.ids.push(("under a key", emitted["id"].as_str().unwrap().to_owned()));
         self.values.idempotency_keys = vec!["order-1".into()];
         for (module, name) in
@@ -220,8 +217,7 @@ impl Planting<'_> {
             let event = |id: &str| json!({"name": "opened", "payload": secret(self.tenant.word), "id": id});
             let events = [event(&id), event(&self.chosen(&format!("{category}/{stream} again")))];
             let appends = json!({"appends": [{"category": category, "stream": stream, "events": events}]});
-            let appended = self.post("/log", appends).await;
-            self.values.seqs.push(appended["events"][0]["seq"].to_string());
+            self.values.seqs.push(self.post("/log", appends).await["events"][0]["seq"].to_string());
             self.values.ids.push(("an event of the log", id));
             self.values.streams.push([category.to_owned(), stream.to_owned()]);
         }

@@ -5,18 +5,12 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wakeq::targets::{NewSecret, NewTarget, TargetPolicy};
-use wakeq::{
-    Actor, CanvasId, Event, Execution, HandlerAddress, HandlerScope, Handlers, Name, QueueWorker, Stop,
-    WorkerConfig,
-};
-use wakeq_service::delivery::{Deliverer, Targets};
+use wakeq::{Actor, CanvasId, Event, Execution, HandlerScope, Handlers, Stop, WorkerConfig};
 
 use super::seed::{ATTACKER, VICTIM};
 use super::world::{QUEUE, World};
 use super::{Findings, upkeep};
-use crate::receiver::{Receiver, to_loopback};
-use crate::support::{RunningWorker, Stage};
+use crate::receiver::{Receiver, address, calling, target};
 
 /// Longest wait for something that is due at once.
 const TIMEOUT: Duration = Duration::from_secs(8);
@@ -36,8 +30,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         let sender = sender.clone();
         move |event: Execution| {
             let value = event.value::<Value>().unwrap_or_default().as_u64();
-            let run = (event.address.scope.canvas, name.to_owned(), value.unwrap_or(u64::MAX));
-            let _ = sender.try_send(run);
+            let _ = sender.try_send((event.address.scope.canvas, name.to_owned(), value.unwrap_or(u64::MAX)));
             async { Ok(()) }
         }
     };
@@ -47,7 +40,7 @@ pub(super) async fn goes_on(world: &World) -> Findings {
         .on_queue(QUEUE, handler("copy"));
     let theirs = posted_to(world, ATTACKER.canvas).await;
     let mut receiver = posted_to(world, VICTIM.canvas).await;
-    let worker = worker(stage, handlers);
+    let worker = calling(&stage.store, stage, handlers, WorkerConfig::default());
     // In one batch, so that events behind another one of their object need a wake-up when that is
     // done; the attacker's are in between.
     let between = |value| event("row", value).on("row:1").unwrap();
@@ -95,23 +88,10 @@ pub(super) async fn goes_on(world: &World) -> Findings {
     findings
 }
 
-/// A worker with these functions that also calls targets.
-fn worker(stage: &Stage, handlers: Handlers) -> RunningWorker {
-    let config = WorkerConfig::default();
-    let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
-    let targets = Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap());
-    RunningWorker::of(worker.remote_handlers(targets))
-}
-
 /// Registers a target on the canvas.
 async fn posted_to(world: &World, canvas: CanvasId) -> Receiver {
     let (stage, receiver) = (&world.service.stage, Receiver::start().await);
-    let address = HandlerAddress {
-        scope: HandlerScope::worker(canvas, "posted").unwrap(),
-        modifier: Name::no_modifier(),
-    };
-    let url = "https://target.example/".parse().unwrap();
-    let target = NewTarget { url, policy: TargetPolicy::default(), audience: None, secret: NewSecret::Keep };
+    let (address, target) = (address(canvas, "posted"), target("https://target.example/"));
     stage.admin.put_target(&address, &target, &Actor::user("tests")).await.unwrap();
     // Only tests may deliver to loopback.
     let to = "update wakeq.http_targets set url = $2 where canvas_id = $1 and name = 'posted'";

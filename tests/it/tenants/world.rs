@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use reqwest::Method;
 use serde_json::Value;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use sqlx::{AssertSqlSafe, Connection, PgConnection};
 use wakeq::queues::NewQueue;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{Actor, StoreConfig, Timing};
@@ -15,10 +15,10 @@ use wakeq_service::http::HttpConfig;
 use super::answers::ComparableAnswer;
 use super::program::Request;
 use super::proxy::{Change, Proxy};
-use super::seed::{self, Tenant, Values};
+use super::seed::{self, ATTACKER, Tenant, VICTIM, Values};
 use crate::edge::requests::{Operation, operations};
 use crate::service::{Answer, Service};
-use crate::support::{Stage, database};
+use crate::support::{Stage, Statements, database};
 use wakeq_services::TestDatabase;
 
 /// A queue registered by the platform; events that canvases emit for `usage` are copied into it.
@@ -68,6 +68,17 @@ impl World {
         world
     }
 
+    /// One with the attacker alone and one with both tenants, from now on with the same numbers; and
+    /// the victim's values.
+    pub(super) async fn both() -> (Self, Self, Values) {
+        let (alone, world) = (Self::start().await, Self::start().await);
+        alone.seed(&ATTACKER).await;
+        world.seed(&ATTACKER).await;
+        let victim = world.seed(&VICTIM).await;
+        alone.advance(&world.sequences().await).await;
+        (alone, world, victim)
+    }
+
     async fn on(database: TestDatabase, url: &str) -> Self {
         let notifier = Arc::new(MemoryNotifier::new());
         let stage = Stage::through(database, url, notifier.clone(), Timing::default()).await;
@@ -86,7 +97,7 @@ impl World {
     pub(super) async fn freeze(self) -> Frozen {
         let Stage { database, store, pool, .. } = self.service.stop().await;
         // A holder has two keys at most, and each service creates one.
-        sqlx::query("delete from wakeq.access_keys where holder = 'tests'").execute(&pool).await.unwrap();
+        pool.run("delete from wakeq.access_keys where holder = 'tests'").await;
         store.close().await;
         pool.close().await;
         Frozen { database, keys: self.keys.into_inner() }
@@ -141,8 +152,7 @@ impl World {
     pub(super) async fn sequences(&self) -> BTreeMap<String, i64> {
         let all = "select sequencename::text, last_value from pg_sequences
                     where schemaname = 'wakeq' and last_value is not null";
-        let all = sqlx::query(all).fetch_all(&self.service.stage.pool).await.unwrap();
-        all.into_iter().map(|row| (row.get(0), row.get(1))).collect()
+        self.service.stage.pool.table(all).await.into_iter().collect()
     }
 
     /// Moves its sequences to those of another world, so that new numbers are greater than all

@@ -17,7 +17,7 @@ use wakeq::{
 };
 
 use super::on_postgres;
-use crate::support::{database, scope};
+use crate::support::{database, once, scope};
 
 const TEN_MINUTES: Duration = Duration::from_secs(600);
 
@@ -86,10 +86,8 @@ async fn three_retries_on_postgres() {
 /// One event, an hour away, fails until it is dead; another is paused, and a third is too far off.
 async fn runs_to_the_end(mut kit: TestKit) {
     let failing = |_: Execution| async { Err(HandlerError::operational("never")) };
-    kit.handlers(
-        Handlers::new().on(Route::new("fails").retry(patient()), failing).on("fine", |_| async { Ok(()) }),
-    )
-    .unwrap();
+    let fails = Route::new("fails").retry(patient());
+    kit.handlers(Handlers::new().on(fails, failing).on("fine", async |_| Ok(()))).unwrap();
     let soon = Duration::from_secs(3600);
     kit.emit(Event::new("fails", &1).unwrap().after(soon).unwrap()).await.unwrap();
     kit.admin().pause(&scope("fine"), &Actor::user("ada"), &Stop::default()).await.unwrap();
@@ -238,9 +236,8 @@ async fn endless_emits_of_handlers_are_an_error() {
     };
     kit.handlers(Handlers::new().on("echo", echo)).unwrap();
     kit.emit(Event::new("echo", &1).unwrap()).await.unwrap();
-    assert!(
-        kit.drain().await.unwrap_err().to_string().starts_with("10000 runs, and the drain has not ended")
-    );
+    let error = kit.drain().await.unwrap_err().to_string();
+    assert!(error.starts_with("10000 runs, and the drain has not ended"), "{error}");
 }
 
 /// A drain may run more than the minimum bound if there are many events.
@@ -381,12 +378,8 @@ async fn panic_of(future: impl Future<Output = ()>) -> String {
 #[tokio::test]
 async fn failed_assertions_show_what_there_is() {
     let mut kit = TestKit::new();
-    kit.handlers(
-        Handlers::new().on(Route::new("f").retry(RetryPolicy { retries: 0, ..patient() }), |_| async {
-            Err(HandlerError::operational("no paper"))
-        }),
-    )
-    .unwrap();
+    let fails = |_: Execution| async { Err(HandlerError::operational("no paper")) };
+    kit.handlers(Handlers::new().on(once("f"), fails)).unwrap();
     let none = panic_of(async { assert_emitted!(kit, "f") }).await;
     assert_eq!(none, "expected at least 1 event emitted for f, found 0; the emitted events are:\n  none");
     kit.emit(Event::new("f", &serde_json::json!({"to": "ada", "n": 1})).unwrap()).await.unwrap();
@@ -395,24 +388,20 @@ async fn failed_assertions_show_what_there_is() {
     assert_emitted!(kit, "f", like = serde_json::json!({"to": "ada"}));
     assert_emitted!(kit, "M/f/x", count = 1, matching = |n: u32| n == 2);
     assert_emitted!(kit, "M/f", value = 2);
-    let other =
-        panic_of(async { assert_emitted!(kit, "f", count = 2, like = serde_json::json!({"to": "bo"})) })
-            .await;
+    let bo = serde_json::json!({"to": "bo"});
+    let other = panic_of(async { assert_emitted!(kit, "f", count = 2, like = bo) }).await;
     let listed = "the emitted events are:\n  WORKER/f/_ {\"n\":1,\"to\":\"ada\"}\n  M/f/x 2 after 5s\n";
     let expected = "expected 2 events emitted for f with a value like {\"to\":\"bo\"}, found 0; ";
     assert_eq!(other, format!("{expected}{listed}"));
     let closure = panic_of(async { assert_emitted!(kit, "M/f", matching = |n: u32| n > 2) }).await;
-    assert!(
-        closure.starts_with("expected at least 1 event emitted for M/f with a value matching |n: u32| n > 2")
-    );
+    let expected = "expected at least 1 event emitted for M/f with a value matching |n: u32| n > 2";
+    assert!(closure.starts_with(expected), "{closure}");
 
     kit.drain().await.unwrap();
     let dead = panic_of(async { assert_dead!(kit, "f", count = 1, error = "ink") }).await;
-    let line = "WORKER/f/_ of retries, retried 0 times; its last error: no paper\n";
-    assert_eq!(
-        dead,
-        format!("expected 1 event dead of f with the error \"ink\", found 0; the dead events are:\n  {line}")
-    );
+    let expected = "expected 1 event dead of f with the error \"ink\", found 0; the dead events are:\n";
+    let line = "  WORKER/f/_ of retries, retried 0 times; its last error: no paper\n";
+    assert_eq!(dead, format!("{expected}{line}"));
     assert_dead!(kit, "f", error = "paper");
     let emitted = kit.emitted();
     assert_eq!(emitted[1].due, Due::After(Duration::from_secs(5)));
@@ -430,13 +419,8 @@ async fn a_drain_reports_what_ran() {
             _ => Ok(()),
         }
     };
-    let hasty = RetryPolicy { retries: 0, ..patient() };
-    kit.handlers(
-        Handlers::new()
-            .on(Route::new("greet").retry(patient()), act)
-            .on(Route::new("once").retry(hasty), act),
-    )
-    .unwrap();
+    let greet = Route::new("greet").retry(patient());
+    kit.handlers(Handlers::new().on(greet, act).on(once("once"), act)).unwrap();
     kit.drain().await.unwrap().assert_all_fine(0);
     kit.emit(Event::new("greet", "Ada").unwrap()).await.unwrap();
     let drained = kit.drain().await.unwrap();

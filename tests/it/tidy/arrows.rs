@@ -168,8 +168,7 @@ pub(super) fn complaints(sources: &[Source]) -> Vec<String> {
     let among = |names: &'static [&'static str]| {
         sources.iter().filter(move |source| names.contains(&source.name.as_str())).flat_map(reexports)
     };
-    let public = among(&PUBLIC).filter(|(_, module)| is_module(module));
-    let exports = public.chain(among(&FACES)).collect();
+    let exports = among(&PUBLIC).filter(|(_, module)| is_module(module)).chain(among(&FACES)).collect();
     sources
         .iter()
         .filter(|source| !FACES.contains(&source.name.as_str()))

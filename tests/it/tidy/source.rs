@@ -205,8 +205,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn hide(&mut self, length: usize) {
-        let hidden = &self.rest()[..length];
-        self.code.push_str(&blank(hidden));
+        self.code.push_str(&blank(&self.rest()[..length]));
         self.position += length;
     }
 }

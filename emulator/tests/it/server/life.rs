@@ -88,8 +88,7 @@ async fn a_lease_runs_out_when_its_time_is_moved_past_it() {
     let mut stream = streaming::open(&stage, |_| ()).await;
     clock.advance(Duration::from_secs(11));
     // Without any request: the emulator itself noticed it.
-    let response = soon(stream.message()).await.unwrap().unwrap();
-    assert_eq!(texts(&response.received_messages), ["one"]);
+    assert_eq!(texts(&soon(stream.message()).await.unwrap().unwrap().received_messages), ["one"]);
 }
 
 /// A client that opens an HTTP/2 connection and then never sends anything, not even an answer to a
