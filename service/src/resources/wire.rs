@@ -16,8 +16,16 @@ pub(crate) struct List<T> {
 
 impl<T> List<T> {
     /// A list of a single page.
-    pub(crate) fn whole(items: Vec<T>) -> Self {
-        Self { items, next_cursor: None }
+    pub(crate) fn whole<S: Into<T>>(items: impl IntoIterator<Item = S>) -> Self {
+        Self { items: items.into_iter().map(S::into).collect(), next_cursor: None }
+    }
+
+    /// The first `limit` items. That there are more of them shows that another page follows.
+    pub(crate) fn page<S: Into<T>>(mut items: Vec<S>, limit: u32, cursor: impl FnOnce(&S) -> String) -> Self {
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let next_cursor = items.last().filter(|_| more).map(cursor);
+        Self { next_cursor, ..Self::whole(items) }
     }
 }
 
