@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::http::body::{self, FacetPath, Parameters, QueuePath};
 use crate::http::caller::Call;
 use crate::http::paging::{self, page_query};
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
     DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
 };
@@ -27,10 +27,7 @@ use wakeq::CanvasId;
     request_body = PutQueue, responses(
     (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
     (status = 201, description = "The queue was registered", body = PutQueueAnswer),
-    (status = 409,
-        description = "There are 100 queues already, or all patterns together are too costly",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "There are 100 queues already, or all patterns together are too costly")))]
 pub(crate) async fn put(
     Call { api, caller }: Call,
     QueuePath(name): QueuePath,
