@@ -26,7 +26,14 @@ impl Problem {
             }
             StoreError::NotMigrated(_) => Self::unavailable("an up-to-date schema"),
             error if error.is_contention() => Self::unavailable("a lock in the database"),
-            _ => Self::internal(),
+            StoreError::Refused { .. }
+            | StoreError::Migration(_)
+            | StoreError::UnsafeDurability { .. }
+            | StoreError::Timing(_)
+            | StoreError::OtherTiming { .. }
+            | StoreError::Config(_)
+            | StoreError::Defect
+            | _ => Self::internal(),
         }
     }
 
@@ -35,7 +42,16 @@ impl Problem {
             EventError::TooLarge { .. } => Self::new(Kind::TooLarge, error.to_string()),
             // The parser's message may quote the payload.
             EventError::Value(JsonError::Invalid(_)) => Self::bad_request("the value is not JSON"),
-            _ => Self::invalid(error),
+            EventError::Name(_)
+            | EventError::Object(_)
+            | EventError::Value(_)
+            | EventError::Trace(_)
+            | EventError::TooLate
+            | EventError::LogName(_)
+            | EventError::ReservedCategory(_)
+            | EventError::ReservedModule(_)
+            | EventError::ReservedCanvas
+            | _ => Self::invalid(error),
         }
     }
 }
@@ -99,7 +115,7 @@ impl From<AdminError> for Problem {
                 Some(error) => Self::of_store(error).after_the_change(),
                 None => Self::unavailable("Pub/Sub (the change was made, and workers continue)"),
             },
-            _ => Self::internal(),
+            AdminError::NoRandomness | _ => Self::internal(),
         };
         problem.because(error)
     }
