@@ -304,7 +304,7 @@ impl Command {
     fn telemetry(&self) -> Option<&telemetry::TelemetryArgs> {
         if let Self::Serve(process::Serve { telemetry, .. })
         | Self::Work(process::Work { telemetry, .. })
-        | Self::All(process::All { telemetry, .. }) = self
+        | Self::All(process::All { serve: process::Serve { telemetry, .. }, .. }) = self
         {
             Some(telemetry)
         } else {

@@ -67,21 +67,11 @@ pub(crate) struct Work {
 
 #[derive(Args)]
 pub(crate) struct All {
+    /// With push only to be refused: what is pushed has no worker that pulls.
     #[command(flatten)]
-    http: ServeArgs,
-    /// Only to be refused: what is pushed has no worker that pulls.
-    #[command(flatten)]
-    push: PushArgs,
-    #[command(flatten)]
-    worker: WorkerArgs,
+    pub(super) serve: Serve,
     #[command(flatten)]
     lot: LotArgs,
-    #[command(flatten)]
-    rates: RateArgs,
-    #[command(flatten)]
-    delivery: DeliveryArgs,
-    #[command(flatten)]
-    pub(super) telemetry: TelemetryArgs,
 }
 
 impl Serve {
@@ -155,16 +145,17 @@ impl Work {
 
 impl All {
     pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+        let Self { serve: Serve { http, push, worker, rates, delivery, telemetry: _ }, lot } = self;
         anyhow::ensure!(
-            !self.push.is_given(),
+            !push.is_given(),
             "`all` pulls its notifications, but with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS \
              they are pushed: start `serve`, which then runs handlers too"
         );
-        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
-        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
-        http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
+        let process = Process::start(context, context.notifier.connect_to_work().await?, rates).await?;
+        let mut http = HttpConfig { delivery: delivery.config()?, ..http.config()? };
+        http.shutdown_grace = http.shutdown_grace.min(worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
-        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
+        let working = process.work(handlers, worker, lot, &delivery).await?;
         process.together(vec![serving, working]).await
     }
 }
