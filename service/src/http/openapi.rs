@@ -116,7 +116,7 @@ fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
                 && !status.starts_with('2')
                 && answer.content.is_empty()
             {
-                answer.content.insert("application/problem+json".to_owned(), problem.clone());
+                answer.content.insert("application/problem+json".to_owned(), RefOr::T(problem.clone()));
             }
         }
     }
