@@ -18,9 +18,8 @@ use super::problem::{Kind, Problem};
 use super::shares::LimitKey;
 use crate::access::KeyId;
 use wakeq::control::Quota;
-use wakeq::order::{InvalidObjectKey, ObjectKey};
+use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, EventId, Name};
-use wakeq_streams::entities::{InvalidEntityId, InvalidEntityType};
 use wakeq_streams::{EntityId, EntityType};
 
 /// A complete body, within the limits of size and time.
@@ -252,49 +251,42 @@ impl FromRequestParts<Api> for EventPath {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
-        let id = in_the_path(part(&parameters, "id")?, parts)
-            .ok_or(())
-            .and_then(|text| text.parse().map_err(|_| ()));
-        id.map(Self).map_err(|_| Problem::bad_request("an event's id is a uuid, as its emit returned it"))
+        let id = in_the_path(part(&parameters, "id")?, parts).and_then(|text| text.parse().ok());
+        id.map(Self).ok_or_else(|| Problem::bad_request("an event's id is a uuid, as its emit returned it"))
     }
 }
 
-/// The cron in the path: `{cron}`.
-pub(crate) struct CronPath(pub(crate) Name);
+/// Defines extractors, each of one part of the path.
+macro_rules! path_parts {
+    ($($(#[doc = $words:literal])* $extractor:ident($part:ty) = $name:literal;)*) => {$(
+        $(#[doc = $words])*
+        pub(crate) struct $extractor(pub(crate) $part);
 
-impl FromRequestParts<Api> for CronPath {
-    type Rejection = Problem;
+        impl FromRequestParts<Api> for $extractor {
+            type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        Ok(Self(part(&parameters, "cron")?.parse()?))
-    }
+            async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+                part(&parameters(parts, api).await?, $name)?.parse().map(Self).map_err(Problem::invalid)
+            }
+        }
+    )*};
 }
 
-/// The object in the path: `{object}`.
-pub(crate) struct ObjectPath(pub(crate) ObjectKey);
-
-impl FromRequestParts<Api> for ObjectPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        let key = part(&parameters, "object")?.parse();
-        key.map(Self).map_err(|error: InvalidObjectKey| Problem::bad_request(error.to_string()))
-    }
-}
-
-/// The entity type in the path: `{type}`.
-pub(crate) struct EntityTypePath(pub(crate) EntityType);
-
-impl FromRequestParts<Api> for EntityTypePath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        let entity_type = part(&parameters, "type")?.parse();
-        entity_type.map(Self).map_err(|error: InvalidEntityType| Problem::bad_request(error.to_string()))
-    }
+path_parts! {
+    /// The cron in the path: `{cron}`.
+    CronPath(Name) = "cron";
+    /// The object in the path: `{object}`.
+    ObjectPath(ObjectKey) = "object";
+    /// The entity type in the path: `{type}`.
+    EntityTypePath(EntityType) = "type";
+    /// The public part of the key in the path: `{key}`.
+    KeyPath(KeyId) = "key";
+    /// The quota in the path: `{quota}`.
+    QuotaPath(Quota) = "quota";
+    /// The queue in the path: `{queue}`.
+    QueuePath(Name) = "queue";
+    /// The consumer group in the path: `{group}`.
+    GroupPath(Name) = "group";
 }
 
 /// The entity in the path: `{type}` and `{entity}`, without its canvas.
@@ -315,23 +307,8 @@ impl FromRequestParts<Api> for EntityPath {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
         let parameters = parameters(parts, api).await?;
         let (entity_type, id) = (part(&parameters, "type")?, part(&parameters, "entity")?);
-        let entity = EntityId::new(CanvasId::DEFAULT, entity_type, id);
-        entity
-            .map(|entity| Self(EntityOf(entity)))
-            .map_err(|error: InvalidEntityId| Problem::bad_request(error.to_string()))
-    }
-}
-
-/// The public part of the key in the path: `{key}`.
-pub(crate) struct KeyPath(pub(crate) KeyId);
-
-impl FromRequestParts<Api> for KeyPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        let id = part(&parameters, "key")?.parse::<KeyId>();
-        id.map(Self).map_err(|error| Problem::bad_request(error.to_string()))
+        let entity = EntityId::new(CanvasId::DEFAULT, entity_type, id).map_err(Problem::invalid)?;
+        Ok(Self(EntityOf(entity)))
     }
 }
 
@@ -344,43 +321,6 @@ pub(crate) async fn canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
 pub(crate) async fn any_canvas(parts: &mut Parts, api: &Api) -> Option<CanvasId> {
     let parameters = parameters(parts, api).await.ok()?;
     in_the_path(part(&parameters, "canvas").ok()?, parts)?.parse().ok()
-}
-
-/// The quota in the path: `{quota}`.
-pub(crate) struct QuotaPath(pub(crate) Quota);
-
-impl FromRequestParts<Api> for QuotaPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        let quota = part(&parameters, "quota")?.parse::<Quota>();
-        quota.map(Self).map_err(|error| Problem::bad_request(error.to_string()))
-    }
-}
-
-/// The queue in the path: `{queue}`.
-pub(crate) struct QueuePath(pub(crate) Name);
-
-impl FromRequestParts<Api> for QueuePath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        Ok(Self(part(&parameters, "queue")?.parse()?))
-    }
-}
-
-/// The consumer group in the path: `{group}`.
-pub(crate) struct GroupPath(pub(crate) Name);
-
-impl FromRequestParts<Api> for GroupPath {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
-        let parameters = parameters(parts, api).await?;
-        Ok(Self(part(&parameters, "group")?.parse()?))
-    }
 }
 
 /// The canvas in the path of a facet or of a quota.

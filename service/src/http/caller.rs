@@ -140,6 +140,20 @@ impl Caller {
     }
 }
 
+/// A request that the guard has admitted: the API, and who calls it.
+pub(crate) struct Call {
+    pub(crate) api: Api,
+    pub(crate) caller: Caller,
+}
+
+impl FromRequestParts<Api> for Call {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        Ok(Self { api: api.clone(), caller: Caller::from_request_parts(parts, api).await? })
+    }
+}
+
 impl FromRequestParts<Api> for Caller {
     type Rejection = Problem;
 

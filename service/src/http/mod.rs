@@ -99,7 +99,7 @@ impl Api {
             Some(audience) => deliverer.check_audience(canvas, &target.url, audience),
             None => Ok(()),
         });
-        allowed.map_err(|refused| Problem::bad_request(refused.to_string()))
+        allowed.map_err(Problem::invalid)
     }
 }
 

@@ -6,9 +6,11 @@ mod errors;
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -101,6 +103,9 @@ pub(crate) struct Problem {
     cause: Option<Cause>,
 }
 
+/// What most handlers return: JSON, or a problem.
+pub(crate) type Answer<T> = Result<Json<T>, Problem>;
+
 /// An error that several places hold.
 pub(crate) type Cause = Arc<dyn Error + Send + Sync>;
 
@@ -167,6 +172,11 @@ impl Problem {
 
     pub(crate) fn bad_request(detail: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Kind::BadRequest, detail)
+    }
+
+    /// The request is wrong, as this error says.
+    pub(crate) fn invalid(error: impl Display) -> Self {
+        Self::bad_request(error.to_string())
     }
 
     /// The same answer for what does not exist and for what the caller may not know of.

@@ -4,6 +4,23 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeq::control::Page;
 
+/// Converts a type of the queue into one of the API: first the fields that both have, then the
+/// others with their values.
+macro_rules! wire_from {
+    (
+        $(#[$words:meta])*
+        $from:ty => $into:ident, |$source:ident| { $($same:ident),*; $($field:ident: $value:expr,)* }
+    ) => {
+        $(#[$words])*
+        impl From<$from> for $into {
+            fn from($source: $from) -> Self {
+                Self { $($field: $value,)* $($same: $source.$same,)* }
+            }
+        }
+    };
+}
+pub(crate) use wire_from;
+
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct List<T> {
@@ -16,8 +33,16 @@ pub(crate) struct List<T> {
 
 impl<T> List<T> {
     /// A list of a single page.
-    pub(crate) fn whole(items: Vec<T>) -> Self {
-        Self { items, next_cursor: None }
+    pub(crate) fn whole<S: Into<T>>(items: impl IntoIterator<Item = S>) -> Self {
+        Self { items: items.into_iter().map(S::into).collect(), next_cursor: None }
+    }
+
+    /// The first `limit` items. That there are more of them shows that another page follows.
+    pub(crate) fn page<S: Into<T>>(mut items: Vec<S>, limit: u32, cursor: impl FnOnce(&S) -> String) -> Self {
+        let more = items.len() > limit as usize;
+        items.truncate(limit as usize);
+        let next_cursor = items.last().filter(|_| more).map(cursor);
+        Self { next_cursor, ..Self::whole(items) }
     }
 }
 

@@ -1,13 +1,11 @@
 //! The audit log, for a canvas's admins.
 
 use axum::Json;
-use axum::extract::State;
 
-use crate::http::Api;
 use crate::http::body::Parameters;
-use crate::http::caller::Caller;
-use crate::http::paging::{self, PageQuery};
-use crate::http::problem::Problem;
+use crate::http::caller::Call;
+use crate::http::paging::PageQuery;
+use crate::http::problem::Answer;
 use crate::resources::audit::wire::AuditEntry;
 use crate::resources::wire::List;
 
@@ -18,10 +16,9 @@ use crate::resources::wire::List;
     params(PageQuery),
     responses((status = 200, description = "A page of the audit log", body = List<AuditEntry>)))]
 pub(crate) async fn list(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<PageQuery>,
-) -> Result<Json<List<AuditEntry>>, Problem> {
-    let (limit, cursor) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref())?);
+) -> Answer<List<AuditEntry>> {
+    let (limit, cursor) = query.read()?;
     Ok(Json(api.admin.audit(caller.canvas, cursor.as_ref(), limit).await?.into()))
 }

@@ -1,32 +1,18 @@
 //! Crons: put, list, show, pause and delete.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
-use serde::Deserialize;
-use utoipa::IntoParams;
 
 use crate::http::body::{self, CronPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::Problem;
-use crate::http::{Api, paging};
+use crate::http::caller::Call;
+use crate::http::paging::page_query;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::crons::wire::{Cron, InvalidCron, PauseCron, PutCron};
 use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::internals::search;
 
-/// Which page of the crons to return.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CronsQuery {
-    /// Maximum number of items. Default 100.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 128)]
-    cursor: Option<String>,
-}
+page_query!(CronsQuery, 128);
 
 /// List the crons of a canvas
 ///
@@ -35,12 +21,10 @@ pub(crate) struct CronsQuery {
     params(CronsQuery),
     responses((status = 200, description = "A page of crons", body = List<Cron>)))]
 pub(crate) async fn list(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<CronsQuery>,
-) -> Result<Json<List<Cron>>, Problem> {
-    let limit = paging::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(str::parse::<Name>).transpose()?;
+) -> Answer<List<Cron>> {
+    let (limit, after) = query.read::<Name>()?;
     let crons = api.admin.crons(caller.canvas, after.as_ref(), limit).await?;
     let next_cursor = crons.last().filter(|_| crons.len() as u32 == limit).map(|cron| cron.name.to_string());
     Ok(Json(List { items: crons.into_iter().map(Cron::from).collect(), next_cursor }))
@@ -51,11 +35,7 @@ pub(crate) async fn list(
 /// With its next five ticks.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "show_cron", tag = "cron",
     responses((status = 200, description = "The cron", body = Cron)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    caller: Caller,
-    CronPath(name): CronPath,
-) -> Result<Json<Cron>, Problem> {
+pub(crate) async fn one(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<Cron> {
     Ok(Json(api.admin.cron(caller.canvas, &name).await?.into()))
 }
 
@@ -68,13 +48,9 @@ pub(crate) async fn one(
     request_body = PutCron, responses(
     (status = 200, description = "The existing cron was replaced", body = Cron),
     (status = 201, description = "The cron was created", body = Cron),
-    (status = 409,
-        description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)",
-        content_type = "application/problem+json",
-        body = crate::http::problem::Details)))]
+    (status = 409, description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)")))]
 pub(crate) async fn put(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     CronPath(name): CronPath,
     body::Json(request): body::Json<PutCron>,
 ) -> Result<(StatusCode, Json<Cron>), Problem> {
@@ -91,8 +67,7 @@ pub(crate) async fn put(
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}", operation_id = "delete_cron", tag = "cron",
     responses((status = 204, description = "The cron was deleted")))]
 pub(crate) async fn delete(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     CronPath(name): CronPath,
 ) -> Result<StatusCode, Problem> {
     api.admin.delete_cron(caller.canvas, &name, &caller.actor()).await?;
@@ -107,11 +82,10 @@ pub(crate) async fn delete(
     request_body = PauseCron,
     responses((status = 200, description = "The cron is paused", body = Cron)))]
 pub(crate) async fn pause(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     CronPath(name): CronPath,
     body::Json(request): body::Json<PauseCron>,
-) -> Result<Json<Cron>, Problem> {
+) -> Answer<Cron> {
     let reason = request.reason.as_deref();
     let cron = api.admin.pause_cron(caller.canvas, &name, reason, &caller.actor()).await?;
     Ok(Json(Cron::from(cron).without_value()))
@@ -122,14 +96,8 @@ pub(crate) async fn pause(
 /// It continues with its next tick.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
     responses((status = 200, description = "The cron is not paused", body = Cron),
-    (status = 409,
-        description = "This release can't read the cron's schedule; the cron stays paused",
-        content_type = "application/problem+json", body = crate::http::problem::Details)))]
-pub(crate) async fn unpause(
-    State(api): State<Api>,
-    caller: Caller,
-    CronPath(name): CronPath,
-) -> Result<Json<Cron>, Problem> {
+    (status = 409, description = "This release can't read the cron's schedule; the cron stays paused")))]
+pub(crate) async fn unpause(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<Cron> {
     let cron = api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?;
     Ok(Json(Cron::from(cron).without_value()))
 }

@@ -1,16 +1,15 @@
 //! Dead events: list, redrive and delete.
 
 use axum::Json;
-use axum::extract::State;
 use chrono::{DateTime, Datelike, Utc};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Scope;
 use crate::http::body::{self, EventPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::Problem;
-use crate::http::{Api, paging};
+use crate::http::caller::{Call, Caller};
+use crate::http::paging;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
 use crate::resources::events::wire::TheEvent;
 use crate::resources::handlers::routes as handlers;
@@ -47,10 +46,9 @@ pub(crate) struct DeadQuery {
     tag = "dead events", params(DeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<DeadEvent>)))]
 pub(crate) async fn list(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<DeadQuery>,
-) -> Result<Json<List<DeadEvent>>, Problem> {
+) -> Answer<List<DeadEvent>> {
     let filter = DeadFilter {
         canvas: caller.canvas,
         scope: handlers::scope(&caller, query.module.as_deref(), query.name.as_deref())?,
@@ -68,11 +66,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/dead-events/{id}/redrive", operation_id = "redrive_dead_event",
     tag = "dead events",
     responses((status = 200, description = "The event is waiting again", body = TheEvent)))]
-pub(crate) async fn redrive_one(
-    State(api): State<Api>,
-    caller: Caller,
-    EventPath(id): EventPath,
-) -> Result<Json<TheEvent>, Problem> {
+pub(crate) async fn redrive_one(Call { api, caller }: Call, EventPath(id): EventPath) -> Answer<TheEvent> {
     let id = caller.admin(&api, Scope::Operate).redrive_one(caller.canvas, id, &caller.actor()).await?;
     Ok(Json(TheEvent { id: id.0 }))
 }
@@ -85,10 +79,9 @@ pub(crate) async fn redrive_one(
     responses((status = 200, description = "The events are waiting again, or were counted",
         body = Redriven)))]
 pub(crate) async fn redrive(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     body::Json(request): body::Json<BulkRequest>,
-) -> Result<Json<Redriven>, Problem> {
+) -> Answer<Redriven> {
     let filter = filter(&caller, &request)?;
     let admin = caller.admin(&api, Scope::Operate);
     Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
@@ -101,10 +94,9 @@ pub(crate) async fn redrive(
     tag = "dead events", request_body = BulkRequest,
     responses((status = 200, description = "The events were deleted, or counted", body = Deleted)))]
 pub(crate) async fn delete(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     body::Json(request): body::Json<BulkRequest>,
-) -> Result<Json<Deleted>, Problem> {
+) -> Answer<Deleted> {
     let filter = filter(&caller, &request)?;
     let admin = caller.admin(&api, Scope::Operate);
     Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))

@@ -1,33 +1,21 @@
 //! Entities: list, show, send to, erase, and report progress.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
 use crate::http::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::{Details, Problem};
-use crate::http::{Api, paging};
+use crate::http::caller::Call;
+use crate::http::paging::page_query;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
 use crate::resources::wire::List;
 use wakeq::EventId;
 use wakeq_streams::entities::EntityCursor;
 
-/// Which page of the entities to return.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct EntitiesQuery {
-    /// Maximum number of items. Default 100.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 501)]
-    cursor: Option<String>,
-}
+page_query!(EntitiesQuery, 501);
 
 /// List the entities of a type
 ///
@@ -36,14 +24,11 @@ pub(crate) struct EntitiesQuery {
     params(EntitiesQuery),
     responses((status = 200, description = "A page of entities", body = List<EntitySummary>)))]
 pub(crate) async fn list(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     EntityTypePath(entity_type): EntityTypePath,
     Parameters(query): Parameters<EntitiesQuery>,
-) -> Result<Json<List<EntitySummary>>, Problem> {
-    let limit = paging::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(str::parse::<EntityCursor>).transpose();
-    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+) -> Answer<List<EntitySummary>> {
+    let (limit, after) = query.read::<EntityCursor>()?;
     Ok(Json(api.entities.list(caller.canvas, &entity_type, after.as_ref(), limit).await?.into()))
 }
 
@@ -52,11 +37,7 @@ pub(crate) async fn list(
 /// Its state and its version, as they were committed.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "show_entity", tag = "entities",
     responses((status = 200, description = "The entity", body = Entity)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    caller: Caller,
-    EntityPath(path): EntityPath,
-) -> Result<Json<Entity>, Problem> {
+pub(crate) async fn one(Call { api, caller }: Call, EntityPath(path): EntityPath) -> Answer<Entity> {
     let (entity, canvas) = (path.on(caller.canvas), caller.canvas);
     let shown = api.entities.show(&entity).await?.ok_or_else(|| {
         Problem::missing(format!("there is no entity {entity} on canvas {canvas}: no event of it was stored"))
@@ -84,11 +65,9 @@ pub(crate) struct ErasureQuery {
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
     params(ErasureQuery), responses(
     (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
-    (status = 409, description = "The `id` belongs to another event (`id-taken`)",
-        body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 409, description = "The `id` belongs to another event (`id-taken`)")))]
 pub(crate) async fn erase(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     EntityPath(path): EntityPath,
     Parameters(query): Parameters<ErasureQuery>,
 ) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
@@ -104,14 +83,10 @@ pub(crate) async fn erase(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
     request_body = NewEntityEvent, responses(
     (status = 202, description = "The event is in the inbox", body = SentToEntity),
-    (status = 409,
-        description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)",
-        body = Details<'static>, content_type = "application/problem+json"),
-    (status = 413, description = "The body or the payload is too large",
-        body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 409, description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)"),
+    (status = 413, description = "The body or the payload is too large")))]
 pub(crate) async fn send(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     EntityPath(path): EntityPath,
     body::Json(event): body::Json<NewEntityEvent>,
 ) -> Result<(StatusCode, Json<SentToEntity>), Problem> {
@@ -125,11 +100,7 @@ pub(crate) async fn send(
 /// unless the deployment sets another time.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/entities/status/{id}", operation_id = "entity_status", tag = "entities",
     responses((status = 200, description = "The outcome so far", body = EntityProgress)))]
-pub(crate) async fn status(
-    State(api): State<Api>,
-    caller: Caller,
-    EventPath(id): EventPath,
-) -> Result<Json<EntityProgress>, Problem> {
+pub(crate) async fn status(Call { api, caller }: Call, EventPath(id): EventPath) -> Answer<EntityProgress> {
     let progress = api.entities.status(caller.canvas, id.0).await?.ok_or_else(|| {
         let canvas = caller.canvas;
         Problem::missing(format!(

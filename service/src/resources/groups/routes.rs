@@ -2,16 +2,14 @@
 //! the events of every canvas.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::Api;
 use crate::http::body::{self, GroupPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::paging;
-use crate::http::problem::{Details, Problem};
+use crate::http::caller::Call;
+use crate::http::paging::page_query;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::groups::wire::{
     Group, GroupDead, GroupNodes, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup,
@@ -24,7 +22,7 @@ use wakeq_streams::control::GroupDeadCursor;
 /// List the nodes with subscribers, and the coordinator
 #[utoipa::path(get, path = "/v1/admin/nodes", operation_id = "list_nodes", tag = "groups",
     responses((status = 200, description = "All nodes", body = GroupNodes)))]
-pub(crate) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<GroupNodes>, Problem> {
+pub(crate) async fn nodes(Call { api, .. }: Call) -> Answer<GroupNodes> {
     Ok(Json(api.groups.group_nodes().await?.into()))
 }
 
@@ -33,9 +31,8 @@ pub(crate) async fn nodes(State(api): State<Api>, _: Caller) -> Result<Json<Grou
 /// By name, with their lag.
 #[utoipa::path(get, path = "/v1/admin/groups", operation_id = "list_groups", tag = "groups",
     responses((status = 200, description = "All groups", body = List<GroupSummary>)))]
-pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<GroupSummary>>, Problem> {
-    let groups = api.groups.groups().await?;
-    Ok(Json(List::whole(groups.into_iter().map(GroupSummary::from).collect())))
+pub(crate) async fn list(Call { api, .. }: Call) -> Answer<List<GroupSummary>> {
+    Ok(Json(List::whole(api.groups.groups().await?)))
 }
 
 /// Show a consumer group
@@ -43,11 +40,7 @@ pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<
 /// Its subscribers, and the owner, position and lag of each source.
 #[utoipa::path(get, path = "/v1/admin/groups/{group}", operation_id = "show_group", tag = "groups",
     responses((status = 200, description = "The group", body = Group)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    _: Caller,
-    GroupPath(name): GroupPath,
-) -> Result<Json<Group>, Problem> {
+pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> Answer<Group> {
     Ok(Json(api.groups.group(&name).await?.into()))
 }
 
@@ -57,17 +50,13 @@ pub(crate) async fn one(
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/reset", operation_id = "reset_group", tag = "groups",
     request_body = ResetRequest, responses(
     (status = 200, description = "The positions were reset", body = ResetGroup),
-    (status = 400,
-        description = "The position is not in the log, or the source is not one of the group",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 400, description = "The position is not in the log, or the source is not one of the group")))]
 pub(crate) async fn reset(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     body::Json(request): body::Json<ResetRequest>,
-) -> Result<Json<ResetGroup>, Problem> {
-    let (source, to) = request.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+) -> Answer<ResetGroup> {
+    let (source, to) = request.read().map_err(Problem::invalid)?;
     let reset = api.groups.reset_group(&name, source.as_ref(), to, &caller.actor()).await?;
     Ok(Json(reset.into()))
 }
@@ -78,8 +67,7 @@ pub(crate) async fn reset(
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/recover", operation_id = "recover_group", tag = "groups",
     responses((status = 202, description = "The members will retry")))]
 pub(crate) async fn recover(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     GroupPath(name): GroupPath,
 ) -> Result<StatusCode, Problem> {
     api.groups.recover_group(&name, &caller.actor()).await?;
@@ -103,33 +91,23 @@ pub(crate) struct RemoveQuery {
     params(RemoveQuery), responses(
     (status = 200, description = "The group, or its position in the source, was removed",
         body = RemoveGroup),
-    (status = 400, description = "The source is not valid, or not one of the group", body = Details,
-        content_type = "application/problem+json"),
-    (status = 409, description = "The group is in use",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 400, description = "The source is not valid, or not one of the group"),
+    (status = 409, description = "The group is in use")))]
 pub(crate) async fn remove(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     Parameters(query): Parameters<RemoveQuery>,
-) -> Result<Json<RemoveGroup>, Problem> {
-    let source = query.source.as_deref().map(str::parse::<EventSource>).transpose();
-    let source = source.map_err(|error| Problem::bad_request(error.to_string()))?;
+) -> Answer<RemoveGroup> {
+    let source =
+        query.source.as_deref().map(str::parse::<EventSource>).transpose().map_err(Problem::invalid)?;
     Ok(Json(api.groups.remove_group(&name, source.as_ref(), &caller.actor()).await?.into()))
 }
 
-/// Which page of a group's dead events to return.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct GroupDeadQuery {
-    /// Maximum number of items. Default 100. A page has at most 4 MiB, or a single item.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 721)]
-    cursor: Option<String>,
-}
+page_query!(
+    GroupDeadQuery,
+    721,
+    "Maximum number of items. Default 100. A page has at most 4 MiB, or a single item."
+);
 
 /// List a group's dead events
 ///
@@ -139,14 +117,11 @@ pub(crate) struct GroupDeadQuery {
     params(GroupDeadQuery),
     responses((status = 200, description = "A page of dead events", body = List<GroupDead>)))]
 pub(crate) async fn dead(
-    State(api): State<Api>,
-    _: Caller,
+    Call { api, .. }: Call,
     GroupPath(name): GroupPath,
     Parameters(query): Parameters<GroupDeadQuery>,
-) -> Result<Json<List<GroupDead>>, Problem> {
-    let limit = paging::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(str::parse::<GroupDeadCursor>).transpose();
-    let after = after.map_err(|error| Problem::bad_request(error.to_string()))?;
+) -> Answer<List<GroupDead>> {
+    let (limit, after) = query.read::<GroupDeadCursor>()?;
     Ok(Json(api.groups.group_dead(&name, after.as_ref(), limit).await?.into()))
 }
 
@@ -156,15 +131,12 @@ pub(crate) async fn dead(
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
     request_body = RedriveGroup, responses(
     (status = 200, description = "The events will be retried", body = RedrivenGroup),
-    (status = 400, description = "The events belong to entities: send them to those again",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 400, description = "The events belong to entities: send them to those again")))]
 pub(crate) async fn redrive(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     GroupPath(name): GroupPath,
     body::Json(request): body::Json<RedriveGroup>,
-) -> Result<Json<RedrivenGroup>, Problem> {
+) -> Answer<RedrivenGroup> {
     let before = request.before.map(storable).transpose()?;
     Ok(Json(api.groups.redrive_group(&name, request.seq, before, &caller.actor()).await?.into()))
 }

@@ -1,14 +1,12 @@
 //! Handlers: counts, depth, rules and purges.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::http::Api;
 use crate::http::body::{self, HandlerPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::Problem;
+use crate::http::caller::{Call, Caller};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};
 use crate::resources::wire::List;
@@ -20,9 +18,8 @@ use wakeq::{HandlerScope, Name};
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers", operation_id = "list_handlers", tag = "handlers",
     responses((status = 200, description = "At most 1,000 handlers, by name",
         body = List<Handler>)))]
-pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Handler>>, Problem> {
-    let stats = api.admin.stats(caller.canvas, None).await?;
-    Ok(Json(List::whole(stats.into_iter().map(Handler::from).collect())))
+pub(crate) async fn list(Call { api, caller }: Call) -> Answer<List<Handler>> {
+    Ok(Json(List::whole(api.admin.stats(caller.canvas, None).await?)))
 }
 
 /// Show a handler
@@ -30,11 +27,7 @@ pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<
 /// Its counts, rules and targets. A handler without any has counts of 0.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "show_handler",
     tag = "handlers", responses((status = 200, description = "The handler", body = Handler)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    caller: Caller,
-    handler: HandlerPath,
-) -> Result<Json<Handler>, Problem> {
+pub(crate) async fn one(Call { api, caller }: Call, handler: HandlerPath) -> Answer<Handler> {
     let scope = caller.scope(handler);
     let mut stats = api.admin.stats(caller.canvas, Some(&scope)).await?;
     Ok(Json(stats.pop().map_or_else(|| Handler::empty(&scope), Handler::from)))
@@ -48,11 +41,10 @@ pub(crate) async fn one(
     tag = "handlers", request_body = StopRequest, responses(
     (status = 200, description = "The handler is paused", body = Stopped)))]
 pub(crate) async fn pause(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     handler: HandlerPath,
     body::Json(stop): body::Json<StopRequest>,
-) -> Result<Json<Stopped>, Problem> {
+) -> Answer<Stopped> {
     let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
     let stopped = api.admin.pause(&caller.scope(handler), &caller.actor(), &stop).await?;
     Ok(Json(stopped.into()))
@@ -64,11 +56,7 @@ pub(crate) async fn pause(
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/pause",
     operation_id = "unpause_handler", tag = "handlers", responses(
     (status = 200, description = "The handler is not paused", body = Lifted)))]
-pub(crate) async fn unpause(
-    State(api): State<Api>,
-    caller: Caller,
-    handler: HandlerPath,
-) -> Result<Json<Lifted>, Problem> {
+pub(crate) async fn unpause(Call { api, caller }: Call, handler: HandlerPath) -> Answer<Lifted> {
     let lifted = api.admin.unpause(&caller.scope(handler), &caller.actor()).await?;
     Ok(Json(lifted.into()))
 }
@@ -80,11 +68,10 @@ pub(crate) async fn unpause(
     operation_id = "block_handler", tag = "admin", request_body = StopRequest, responses(
     (status = 200, description = "The handler is blocked", body = Stopped)))]
 pub(crate) async fn block(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     handler: HandlerPath,
     body::Json(stop): body::Json<StopRequest>,
-) -> Result<Json<Stopped>, Problem> {
+) -> Answer<Stopped> {
     let stop = stop.at(api.admin.clock().await?).map_err(Problem::bad_request)?;
     let stopped = api.admin.block(&caller.scope(handler), &caller.actor(), &stop).await?;
     Ok(Json(stopped.into()))
@@ -96,11 +83,7 @@ pub(crate) async fn block(
 #[utoipa::path(delete, path = "/v1/admin/canvases/{canvas}/handlers/{module}/{name}/block",
     operation_id = "unblock_handler", tag = "admin", responses(
     (status = 200, description = "The handler is not blocked", body = Lifted)))]
-pub(crate) async fn unblock(
-    State(api): State<Api>,
-    caller: Caller,
-    handler: HandlerPath,
-) -> Result<Json<Lifted>, Problem> {
+pub(crate) async fn unblock(Call { api, caller }: Call, handler: HandlerPath) -> Answer<Lifted> {
     let lifted = api.admin.unblock(&caller.scope(handler), &caller.actor()).await?;
     Ok(Json(lifted.into()))
 }
@@ -112,11 +95,10 @@ pub(crate) async fn unblock(
     tag = "handlers", request_body = PurgeRequest, responses(
     (status = 200, description = "The events were deleted, or counted", body = Purged)))]
 pub(crate) async fn purge(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     handler: HandlerPath,
     body::Json(request): body::Json<PurgeRequest>,
-) -> Result<Json<Purged>, Problem> {
+) -> Answer<Purged> {
     let (before, counted) = (request.before.map(storable).transpose()?, request.only_counted());
     let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), counted).await?;
     Ok(Json(purged.into()))
@@ -143,10 +125,9 @@ pub(crate) struct DepthQuery {
     params(DepthQuery),
     responses((status = 200, description = "The depth at present", body = Depth)))]
 pub(crate) async fn depth(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<DepthQuery>,
-) -> Result<Json<Depth>, Problem> {
+) -> Answer<Depth> {
     let scope = scope(&caller, query.module.as_deref(), query.name.as_deref())?;
     Ok(Json(api.admin.depth(caller.canvas, scope.as_ref()).await?.into()))
 }

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
 use crate::access::{NewKey, Reach, read_scopes};
-use crate::http::Api;
 use crate::http::body::{self, KeyPath, Parameters};
-use crate::http::caller::Caller;
+use crate::http::caller::Call;
 use crate::http::paging::{self, PageQuery};
-use crate::http::problem::Problem;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
 use crate::resources::wire::List;
 
@@ -22,18 +20,13 @@ use crate::resources::wire::List;
     params(PageQuery),
     responses((status = 200, description = "A page of keys, by id", body = List<Key>)))]
 pub(crate) async fn list(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<PageQuery>,
-) -> Result<Json<List<Key>>, Problem> {
-    let limit = paging::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(str::parse).transpose();
+) -> Answer<List<Key>> {
+    let (limit, after) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref()));
     let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
-    let mut keys = api.access.keys(caller.canvas.into(), after, limit + 1).await?;
-    let more = keys.len() > limit as usize;
-    keys.truncate(limit as usize);
-    let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
-    Ok(Json(List { items: keys.into_iter().map(Key::from).collect(), next_cursor }))
+    let keys = api.access.keys(caller.canvas.into(), after, limit + 1).await?;
+    Ok(Json(List::page(keys, limit, |key| key.id.to_string())))
 }
 
 /// Create a key
@@ -43,16 +36,13 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "create_key", tag = "admin",
     request_body = CreateKey, responses(
     (status = 201, description = "The key was created", body = CreatedKey),
-    (status = 409, description = "The holder already has two live keys (`conflict`)",
-        body = crate::http::problem::Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "The holder already has two live keys (`conflict`)")))]
 pub(crate) async fn create(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     body::Json(request): body::Json<CreateKey>,
 ) -> Result<(StatusCode, Json<CreatedKey>), Problem> {
     let scopes = read_scopes(&request.scopes);
-    let (scopes, narrow) = scopes.map_err(|error| Problem::bad_request(error.to_string()))?;
+    let (scopes, narrow) = scopes.map_err(Problem::invalid)?;
     let new = NewKey {
         holder: request.holder,
         reach: Reach::Canvas(caller.canvas),
@@ -68,11 +58,7 @@ pub(crate) async fn create(
 /// Takes effect everywhere within a minute.
 #[utoipa::path(delete, path = "/v1/admin/canvases/{canvas}/keys/{key}", operation_id = "revoke_key", tag = "admin",
     responses((status = 204, description = "The key is revoked")))]
-pub(crate) async fn revoke(
-    State(api): State<Api>,
-    caller: Caller,
-    KeyPath(id): KeyPath,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn revoke(Call { api, caller }: Call, KeyPath(id): KeyPath) -> Result<StatusCode, Problem> {
     if api.access.revoke_key(caller.revocable(), id, &caller.actor()).await? {
         Ok(StatusCode::NO_CONTENT)
     } else {

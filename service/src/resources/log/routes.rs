@@ -1,15 +1,14 @@
 //! The log: append and read.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::http::body::{self, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::{Details, Problem};
-use crate::http::{Api, paging};
+use crate::http::caller::Call;
+use crate::http::paging;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::log::wire::{Append, AppendedAll, LogPage};
 use wakeq::CanvasId;
 use wakeq::log::{EventSource, StreamId};
@@ -23,15 +22,12 @@ use wakeq::log::{EventSource, StreamId};
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/log", operation_id = "append_to_log", tag = "log",
     request_body = Append, responses(
     (status = 201, description = "All events are committed", body = AppendedAll),
-    (status = 409, description = "A condition on a stream does not hold (`condition-failed`)",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "A condition on a stream does not hold (`condition-failed`)")))]
 pub(crate) async fn append(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     body::Json(request): body::Json<Append>,
 ) -> Result<(StatusCode, Json<AppendedAll>), Problem> {
-    let appends = request.read(caller.canvas).map_err(|error| Problem::bad_request(error.to_string()))?;
+    let appends = request.read(caller.canvas).map_err(Problem::invalid)?;
     let appended = api.log.append_all(&appends).await?;
     Ok((StatusCode::CREATED, Json(AppendedAll::of(&appended))))
 }
@@ -66,10 +62,9 @@ pub(crate) struct ReadQuery {
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/log", operation_id = "read_log", tag = "log", params(ReadQuery),
     responses((status = 200, description = "A page of the log", body = LogPage)))]
 pub(crate) async fn read(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     Parameters(query): Parameters<ReadQuery>,
-) -> Result<Json<LogPage>, Problem> {
+) -> Answer<LogPage> {
     let limit = paging::limit(query.limit)?;
     if query.after < 0 {
         return Err(Problem::bad_request("`after` is a `seq` of the log, or 0"));

@@ -1,15 +1,13 @@
 //! Objects: show, list halted lanes and tombstones, and skip dead events.
 
 use axum::Json;
-use axum::extract::State;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::access::Scope;
-use crate::http::Api;
 use crate::http::body::{self, ObjectPath, Parameters};
-use crate::http::caller::Caller;
-use crate::http::problem::Problem;
+use crate::http::caller::Call;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::handlers::routes as handlers;
 use crate::resources::objects::wire::{HaltedLane, Object, SkipRequest, Skipped, Tombstone};
 use crate::resources::wire::List;
@@ -21,12 +19,8 @@ use wakeq::order::Lane;
 /// Those that are halted by a dead event, the longest halted first; at most 1,000.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/halted-objects", operation_id = "list_halted_objects", tag = "objects",
     responses((status = 200, description = "The halted objects", body = List<HaltedLane>)))]
-pub(crate) async fn halted(
-    State(api): State<Api>,
-    caller: Caller,
-) -> Result<Json<List<HaltedLane>>, Problem> {
-    let halted = caller.admin(&api, Scope::Read).halted(caller.canvas, None).await?;
-    Ok(Json(List::whole(halted.into_iter().map(HaltedLane::from).collect())))
+pub(crate) async fn halted(Call { api, caller }: Call) -> Answer<List<HaltedLane>> {
+    Ok(Json(List::whole(caller.admin(&api, Scope::Read).halted(caller.canvas, None).await?)))
 }
 
 /// Show an object
@@ -34,11 +28,7 @@ pub(crate) async fn halted(
 /// The end of its chain, its state, the workers with its events, and where it is halted.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/objects/{object}", operation_id = "show_object", tag = "objects",
     responses((status = 200, description = "The object", body = Object)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    caller: Caller,
-    ObjectPath(key): ObjectPath,
-) -> Result<Json<Object>, Problem> {
+pub(crate) async fn one(Call { api, caller }: Call, ObjectPath(key): ObjectPath) -> Answer<Object> {
     let object = api.admin.object(caller.canvas, &key).await?.ok_or_else(|| {
         Problem::missing(format!("no event was ever emitted on {key} on canvas {}", caller.canvas))
     })?;
@@ -69,18 +59,17 @@ pub(crate) struct TombstonesQuery {
     tag = "objects", params(TombstonesQuery),
     responses((status = 200, description = "The missing links", body = List<Tombstone>)))]
 pub(crate) async fn tombstones(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     ObjectPath(key): ObjectPath,
     Parameters(query): Parameters<TombstonesQuery>,
-) -> Result<Json<List<Tombstone>>, Problem> {
+) -> Answer<List<Tombstone>> {
     let queue = query.queue.as_deref().map(str::parse::<Name>).transpose()?;
     if query.after < 0 {
         return Err(Problem::bad_request("`after` is the number of an event of the object, or 0"));
     }
     let admin = caller.admin(&api, Scope::Read);
     let found = admin.tombstones(caller.canvas, &key, queue.as_ref(), query.after).await?;
-    Ok(Json(List::whole(found.into_iter().map(Tombstone::from).collect())))
+    Ok(Json(List::whole(found)))
 }
 
 /// Resume an object for a handler without its dead event
@@ -91,11 +80,10 @@ pub(crate) async fn tombstones(
     responses((status = 200, description = "The object is not halted for the handler",
         body = Skipped)))]
 pub(crate) async fn skip(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     ObjectPath(object): ObjectPath,
     body::Json(request): body::Json<SkipRequest>,
-) -> Result<Json<Skipped>, Problem> {
+) -> Answer<Skipped> {
     let scope = handlers::scope(&caller, request.module.as_deref(), Some(&request.name))?;
     let lane = Lane { scope: scope.ok_or_else(Problem::not_found)?, object, queue: None };
     let skipped = caller.admin(&api, Scope::Operate).skip(&lane, &caller.actor()).await?;

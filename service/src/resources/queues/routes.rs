@@ -2,15 +2,14 @@
 //! of every canvas.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::http::body::{self, FacetPath, Parameters, QueuePath};
-use crate::http::caller::Caller;
-use crate::http::problem::{Details, Problem};
-use crate::http::{Api, paging};
+use crate::http::caller::Call;
+use crate::http::paging::page_query;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
     DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
 };
@@ -28,17 +27,13 @@ use wakeq::CanvasId;
     request_body = PutQueue, responses(
     (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
     (status = 201, description = "The queue was registered", body = PutQueueAnswer),
-    (status = 409,
-        description = "There are 100 queues already, or all patterns together are too costly",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "There are 100 queues already, or all patterns together are too costly")))]
 pub(crate) async fn put(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     QueuePath(name): QueuePath,
     body::Json(queue): body::Json<PutQueue>,
 ) -> Result<(StatusCode, Json<PutQueueAnswer>), Problem> {
-    let new = queue.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+    let new = queue.read().map_err(Problem::invalid)?;
     if let Some(target) = &new.target {
         api.check_target(CanvasId::OF_QUEUES, target)?;
     }
@@ -52,9 +47,8 @@ pub(crate) async fn put(
 /// By name; at most 100.
 #[utoipa::path(get, path = "/v1/admin/queues", operation_id = "list_queues", tag = "queues",
     responses((status = 200, description = "All queues", body = List<Queue>)))]
-pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<Queue>>, Problem> {
-    let queues = api.admin.queues().await?;
-    Ok(Json(List::whole(queues.into_iter().map(Queue::from).collect())))
+pub(crate) async fn list(Call { api, .. }: Call) -> Answer<List<Queue>> {
+    Ok(Json(List::whole(api.admin.queues().await?)))
 }
 
 /// Show a queue
@@ -62,11 +56,7 @@ pub(crate) async fn list(State(api): State<Api>, _: Caller) -> Result<Json<List<
 /// And the canvases with settings of their own.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}", operation_id = "show_queue", tag = "queues",
     responses((status = 200, description = "The queue", body = Queue)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    _: Caller,
-    QueuePath(name): QueuePath,
-) -> Result<Json<Queue>, Problem> {
+pub(crate) async fn one(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<Queue> {
     let (queue, settings) = api.admin.queue(&name).await?;
     Ok(Json(Queue::with(queue, settings)))
 }
@@ -91,26 +81,14 @@ pub(crate) struct DeleteQuery {
     responses((status = 200, description = "The queue receives no more copies",
         body = DeletedQueue)))]
 pub(crate) async fn delete(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<DeleteQuery>,
-) -> Result<Json<DeletedQueue>, Problem> {
+) -> Answer<DeletedQueue> {
     Ok(Json(api.admin.delete_queue(&name, query.waiting.into(), &caller.actor()).await?.into()))
 }
 
-/// Which page of the facets to return.
-#[derive(Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct FacetsQuery {
-    /// Maximum number of items. Default 100.
-    #[param(minimum = 1, maximum = 1000)]
-    limit: Option<u32>,
-    /// The `next_cursor` of the previous page.
-    #[param(max_length = 36)]
-    cursor: Option<String>,
-}
+page_query!(FacetsQuery, 36);
 
 /// List the canvases with copies in a queue
 ///
@@ -119,19 +97,15 @@ pub(crate) struct FacetsQuery {
     params(FacetsQuery),
     responses((status = 200, description = "A page of facets", body = List<Facet>)))]
 pub(crate) async fn facets(
-    State(api): State<Api>,
-    _: Caller,
+    Call { api, .. }: Call,
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<FacetsQuery>,
-) -> Result<Json<List<Facet>>, Problem> {
-    let limit = paging::limit(query.limit)?;
-    let after = query.cursor.as_deref().map(str::parse::<CanvasId>).transpose();
+) -> Answer<List<Facet>> {
+    let (limit, after) = query.read::<String>()?;
+    let after = after.as_deref().map(str::parse::<CanvasId>).transpose();
     let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
-    let mut facets = api.admin.facets(&name, after, limit + 1).await?;
-    let more = facets.len() > limit as usize;
-    facets.truncate(limit as usize);
-    let next_cursor = facets.last().filter(|_| more).map(|facet| facet.canvas.to_string());
-    Ok(Json(List { items: facets.into_iter().map(Facet::from).collect(), next_cursor }))
+    let facets = api.admin.facets(&name, after, limit + 1).await?;
+    Ok(Json(List::page(facets, limit, |facet| facet.canvas.to_string())))
 }
 
 /// Count the copies of a queue that are due and free to run
@@ -139,11 +113,7 @@ pub(crate) async fn facets(
 /// For autoscalers. Cheap, however many are waiting: reads at most 10,000 copies.
 #[utoipa::path(get, path = "/v1/admin/queues/{queue}/depth", operation_id = "queue_depth", tag = "queues",
     responses((status = 200, description = "The depth at present", body = QueueDepth)))]
-pub(crate) async fn depth(
-    State(api): State<Api>,
-    _: Caller,
-    QueuePath(name): QueuePath,
-) -> Result<Json<QueueDepth>, Problem> {
+pub(crate) async fn depth(Call { api, .. }: Call, QueuePath(name): QueuePath) -> Answer<QueueDepth> {
     Ok(Json(api.admin.queue_depth(&name).await?.into()))
 }
 
@@ -154,12 +124,11 @@ pub(crate) async fn depth(
     request_body = SetFacet,
     responses((status = 200, description = "The settings are in force", body = FacetSet)))]
 pub(crate) async fn set_facet(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     QueuePath(name): QueuePath,
     FacetPath(canvas): FacetPath,
     body::Json(settings): body::Json<SetFacet>,
-) -> Result<Json<FacetSet>, Problem> {
+) -> Answer<FacetSet> {
     let set = api.admin.set_facet(&name, canvas, settings.into(), &caller.actor()).await?;
     Ok(Json(FacetSet::of(canvas, set)))
 }

@@ -1,13 +1,11 @@
 //! Quotas of a canvas: its readers may list them, but only an admin of every canvas may set them.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::http::Api;
 use crate::http::body::{self, FacetPath, QuotaPath};
-use crate::http::caller::Caller;
-use crate::http::problem::Problem;
+use crate::http::caller::Call;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::quotas::wire::{Quota, SetQuota, UnsetQuota};
 use crate::resources::wire::List;
 
@@ -16,9 +14,8 @@ use crate::resources::wire::List;
 /// Its limits and its usage.
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/quotas", operation_id = "list_quotas", tag = "quotas",
     responses((status = 200, description = "All quotas", body = List<Quota>)))]
-pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<List<Quota>>, Problem> {
-    let quotas = api.admin.quotas(caller.canvas).await?;
-    Ok(Json(List::whole(quotas.into_iter().map(Quota::from).collect())))
+pub(crate) async fn list(Call { api, caller }: Call) -> Answer<List<Quota>> {
+    Ok(Json(List::whole(api.admin.quotas(caller.canvas).await?)))
 }
 
 /// Set a limit of a canvas
@@ -27,8 +24,7 @@ pub(crate) async fn list(State(api): State<Api>, caller: Caller) -> Result<Json<
 #[utoipa::path(put, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "set_quota", tag = "quotas",
     request_body = SetQuota, responses((status = 204, description = "The limit was set")))]
 pub(crate) async fn set(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     FacetPath(canvas): FacetPath,
     QuotaPath(quota): QuotaPath,
     body::Json(request): body::Json<SetQuota>,
@@ -41,11 +37,10 @@ pub(crate) async fn set(
 #[utoipa::path(delete, path = "/v1/admin/quotas/{canvas}/{quota}", operation_id = "unset_quota", tag = "quotas",
     responses((status = 200, description = "The canvas has the default limit", body = UnsetQuota)))]
 pub(crate) async fn unset(
-    State(api): State<Api>,
-    caller: Caller,
+    Call { api, caller }: Call,
     FacetPath(canvas): FacetPath,
     QuotaPath(quota): QuotaPath,
-) -> Result<Json<UnsetQuota>, Problem> {
+) -> Answer<UnsetQuota> {
     let unset = api.admin.unset_quota(canvas, quota, &caller.actor()).await?;
     Ok(Json(UnsetQuota { unset }))
 }

@@ -1,15 +1,12 @@
 //! Targets of handlers: register, show and delete.
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 
-use crate::http::Api;
 use crate::http::body::{self, AddressPath};
-use crate::http::caller::Caller;
-use crate::http::problem::{Details, Problem};
+use crate::http::caller::Call;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};
-use wakeq::HandlerAddress;
 
 /// Register an HTTP target for a handler
 ///
@@ -19,15 +16,13 @@ use wakeq::HandlerAddress;
     tag = "handlers", request_body = PutTarget, responses(
     (status = 200, description = "The existing target was replaced", body = PutAnswer),
     (status = 201, description = "The target was registered", body = PutAnswer),
-    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)")))]
 pub(crate) async fn put(
-    State(api): State<Api>,
-    caller: Caller,
+    call: Call,
     address: AddressPath,
     body::Json(target): body::Json<PutTarget>,
 ) -> Result<(StatusCode, Json<PutAnswer>), Problem> {
-    register(&api, &caller, caller.address(address), target).await
+    register(call, address, target).await
 }
 
 /// Register an HTTP target for a handler with a modifier
@@ -38,24 +33,22 @@ pub(crate) async fn put(
     operation_id = "put_target_of_modifier", tag = "handlers", request_body = PutTarget, responses(
     (status = 200, description = "The existing target was replaced", body = PutAnswer),
     (status = 201, description = "The target was registered", body = PutAnswer),
-    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)")))]
 pub(crate) async fn put_modifier(
-    State(api): State<Api>,
-    caller: Caller,
+    call: Call,
     address: AddressPath,
     body::Json(target): body::Json<PutTarget>,
 ) -> Result<(StatusCode, Json<PutAnswer>), Problem> {
-    register(&api, &caller, caller.address(address), target).await
+    register(call, address, target).await
 }
 
 async fn register(
-    api: &Api,
-    caller: &Caller,
-    address: HandlerAddress,
+    Call { api, caller }: Call,
+    address: AddressPath,
     target: PutTarget,
 ) -> Result<(StatusCode, Json<PutAnswer>), Problem> {
-    let new = target.read().map_err(|error| Problem::bad_request(error.to_string()))?;
+    let address = caller.address(address);
+    let new = target.read().map_err(Problem::invalid)?;
     api.check_target(address.scope.canvas, &new)?;
     let put = api.admin.put_target(&address, &new, &caller.actor()).await?;
     let status = if put.new { StatusCode::CREATED } else { StatusCode::OK };
@@ -68,11 +61,7 @@ async fn register(
 #[utoipa::path(get, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "show_target", tag = "handlers",
     responses((status = 200, description = "The target", body = Target)))]
-pub(crate) async fn one(
-    State(api): State<Api>,
-    caller: Caller,
-    address: AddressPath,
-) -> Result<Json<Target>, Problem> {
+pub(crate) async fn one(Call { api, caller }: Call, address: AddressPath) -> Answer<Target> {
     let found = api.admin.target(&caller.address(address)).await?;
     Ok(Json(found.ok_or_else(Problem::not_found)?.into()))
 }
@@ -83,11 +72,7 @@ pub(crate) async fn one(
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}", operation_id = "delete_target",
     tag = "handlers", responses(
     (status = 204, description = "The target was deleted")))]
-pub(crate) async fn delete(
-    State(api): State<Api>,
-    caller: Caller,
-    address: AddressPath,
-) -> Result<StatusCode, Problem> {
+pub(crate) async fn delete(Call { api, caller }: Call, address: AddressPath) -> Result<StatusCode, Problem> {
     api.admin.delete_target(&caller.address(address), &caller.actor()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -96,11 +81,6 @@ pub(crate) async fn delete(
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/handlers/{module}/{name}/{modifier}",
     operation_id = "delete_target_of_modifier", tag = "handlers", responses(
     (status = 204, description = "The target was deleted")))]
-pub(crate) async fn delete_modifier(
-    State(api): State<Api>,
-    caller: Caller,
-    address: AddressPath,
-) -> Result<StatusCode, Problem> {
-    api.admin.delete_target(&caller.address(address), &caller.actor()).await?;
-    Ok(StatusCode::NO_CONTENT)
+pub(crate) async fn delete_modifier(call: Call, address: AddressPath) -> Result<StatusCode, Problem> {
+    delete(call, address).await
 }
