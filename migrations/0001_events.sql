@@ -265,8 +265,11 @@ return (
            as hash (bytes));
 
 -- A duration of the deployment, or the usual one if no process has written any.
-create function wakeq.duration_of(setting text, usual interval) returns interval language sql stable
-return coalesce((select s.value_us * interval '1 microsecond' from wakeq.settings s where s.name = setting), usual);
+create function wakeq.duration_of(setting text, usual interval) returns interval language plpgsql stable as $$
+begin
+    return coalesce((select s.value_us * interval '1 microsecond' from wakeq.settings s where s.name = setting), usual);
+end
+$$;
 
 -- Waits until every claim has ended that may have missed what was committed before. It runs with
 -- the rights of the schema's owner: a role that makes rules does not have to be able to hold the
@@ -288,7 +291,8 @@ $$;
 -- sees an event sees all events before it.
 --
 -- The statement is planned once for each session: planning it at each call takes several times as
--- long as a claim.
+-- long as a claim. Without sequential scans, as in the sessions of processes: a plan that was made
+-- for an empty table would read all of a full one.
 create function wakeq.claim(
     -- In ascending order.
     ids             uuid[],
@@ -323,7 +327,7 @@ returns table (
     seq         bigint,
     prev        bigint
 )
-language plpgsql volatile set plan_cache_mode = force_generic_plan as $$
+language plpgsql volatile set plan_cache_mode = force_generic_plan set enable_seqscan = off as $$
 #variable_conflict use_column
 begin
     lock table wakeq.claim_gate in row exclusive mode;
@@ -347,11 +351,7 @@ begin
            select from wakeq.scheduling_rules r
             where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
               and (r.until is null or r.until > clock_timestamp()))
-       and (e.object is null or (
-               e.id = any (coalesce((select wakeq.firsts_of_lanes(ids)), '{}'))
-           and (select true from wakeq.halted_lanes h
-                 where h.canvas_id = e.canvas_id and h.object = e.object and h.module = e.module and h.name = e.name
-                   and h.queue is null) is null))
+       and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes(ids, true)), '{}')))
     returning e.id, e.canvas_id, e.module::text, e.name::text, e.modifier::text, e.value::text, e.retries,
               e.delay_until, e.enqueued_at, e.locked_at, e.claims, e.losses,
               e.losses > 0 and exists (

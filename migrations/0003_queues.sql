@@ -123,12 +123,18 @@ create index facets_limited on wakeq.facets (queue, canvas_id) where running <> 
 create index facets_rotation on wakeq.facets (queue, position) where position is not null;
 
 -- Whether the canvas of an event sees it, and holds it by rules: true for all that is in no queue.
-create function wakeq.is_shown(queue text) returns boolean language sql stable
-return queue is null or exists (select from wakeq.queues q where q.name = is_shown.queue and q.tenant_visible);
+create function wakeq.is_shown(queue text) returns boolean language plpgsql stable as $$
+begin
+    return queue is null or exists (select from wakeq.queues q where q.name = is_shown.queue and q.tenant_visible);
+end
+$$;
 
 -- Whether services pull a queue over HTTP.
-create function wakeq.is_pulled(queue text) returns boolean language sql stable
-return exists (select from wakeq.queues q where q.name = is_pulled.queue and q.pulled);
+create function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$
+begin
+    return exists (select from wakeq.queues q where q.name = is_pulled.queue and q.pulled);
+end
+$$;
 
 -- Whether a canvas gets nothing of a queue now: it is paused there, or has its limit in flight.
 create function wakeq.facet_holds(queue text, canvas uuid, lease interval)
