@@ -86,27 +86,36 @@ create unique index halted_lanes_of_handlers on wakeq.halted_lanes (canvas_id, o
 create unique index halted_lanes_of_queues on wakeq.halted_lanes (canvas_id, object, queue) where queue is not null;
 create index tombstones_age on wakeq.tombstones (canvas_id, left_at);
 
--- The first event that is left of a lane: of a queue if one is named, else of a handler.
+-- The first event that is left of a lane: of a queue if one is named, else of a handler. Like the
+-- others that are called for each lane, it is not in SQL: such a function is planned anew in each
+-- statement that calls it.
 create function wakeq.first_of_lane(canvas uuid, object text, queue text, module text, name text)
-returns uuid language sql stable
-return case when queue is null
-    then (select e.id from wakeq.events_v2 e
-           where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object
-             and e.module = first_of_lane.module and e.name = first_of_lane.name and e.queue is null
-           order by e.seq limit 1)
-    else (select e.id from wakeq.events_v2 e
-           where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object
-             and e.queue = first_of_lane.queue
-           order by e.seq limit 1) end;
+returns uuid language plpgsql stable as $$
+begin
+    if queue is null then
+        return (select e.id from wakeq.events_v2 e
+                 where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object
+                   and e.module = first_of_lane.module and e.name = first_of_lane.name and e.queue is null
+                 order by e.seq limit 1);
+    end if;
+    return (select e.id from wakeq.events_v2 e
+             where e.canvas_id = first_of_lane.canvas and e.object = first_of_lane.object
+               and e.queue = first_of_lane.queue
+             order by e.seq limit 1);
+end
+$$;
 
--- The first events that are left of the lanes of these events; each lane is looked at once.
-create function wakeq.firsts_of_lanes(ids uuid[]) returns uuid[] language plpgsql stable as $$
+-- The first events that are left of the lanes of these events, or of those that are not halted;
+-- each lane is looked at once.
+create function wakeq.firsts_of_lanes(ids uuid[], only_running boolean default false)
+returns uuid[] language plpgsql stable as $$
 begin
     return array(
         select wakeq.first_of_lane(l.canvas_id, l.object, l.queue, l.module, l.name)
           from (select distinct on (e.canvas_id, e.object, e.queue, case when e.queue is null then e.module end,
                                     case when e.queue is null then e.name end) e.*
-                  from wakeq.events_v2 e where e.id = any (ids) and e.object is not null) as l);
+                  from wakeq.events_v2 e where e.id = any (ids) and e.object is not null) as l
+         where not (only_running and wakeq.lane_halts(l.canvas_id, l.object, l.queue, l.module, l.name)));
 end
 $$;
 
@@ -126,28 +135,36 @@ return case when queue is null
 
 -- The first event that is left of a lane after this link.
 create function wakeq.next_in_lane(canvas uuid, object text, queue text, module text, name text, seq bigint)
-returns uuid language sql stable
-return case when queue is null
-    then (select e.id from wakeq.events_v2 e
-           where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object
-             and e.module = next_in_lane.module and e.name = next_in_lane.name and e.queue is null
-             and e.seq > next_in_lane.seq
-           order by e.seq limit 1)
-    else (select e.id from wakeq.events_v2 e
-           where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object
-             and e.queue = next_in_lane.queue and e.seq > next_in_lane.seq
-           order by e.seq limit 1) end;
+returns uuid language plpgsql stable as $$
+begin
+    if queue is null then
+        return (select e.id from wakeq.events_v2 e
+                 where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object
+                   and e.module = next_in_lane.module and e.name = next_in_lane.name and e.queue is null
+                   and e.seq > next_in_lane.seq
+                 order by e.seq limit 1);
+    end if;
+    return (select e.id from wakeq.events_v2 e
+             where e.canvas_id = next_in_lane.canvas and e.object = next_in_lane.object
+               and e.queue = next_in_lane.queue and e.seq > next_in_lane.seq
+             order by e.seq limit 1);
+end
+$$;
 
 -- Whether a lane is halted.
 create function wakeq.lane_halts(canvas uuid, object text, queue text, module text, name text)
-returns boolean language sql stable
-return case when queue is null
-    then exists (select from wakeq.halted_lanes h
-                  where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object
-                    and h.module = lane_halts.module and h.name = lane_halts.name and h.queue is null)
-    else exists (select from wakeq.halted_lanes h
-                  where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object
-                    and h.queue = lane_halts.queue) end;
+returns boolean language plpgsql stable as $$
+begin
+    if queue is null then
+        return exists (select from wakeq.halted_lanes h
+                        where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object
+                          and h.module = lane_halts.module and h.name = lane_halts.name and h.queue is null);
+    end if;
+    return exists (select from wakeq.halted_lanes h
+                    where h.canvas_id = lane_halts.canvas and h.object = lane_halts.object
+                      and h.queue = lane_halts.queue);
+end
+$$;
 
 -- Whether an event is the first of its lane, and the lane is not halted. It is not in SQL, so that
 -- the statements which call it are planned without it.

@@ -123,26 +123,42 @@ create index facets_limited on wakeq.facets (queue, canvas_id) where running <> 
 create index facets_rotation on wakeq.facets (queue, position) where position is not null;
 
 -- Whether the canvas of an event sees it, and holds it by rules: true for all that is in no queue.
-create function wakeq.is_shown(queue text) returns boolean language sql stable
-return queue is null or exists (select from wakeq.queues q where q.name = is_shown.queue and q.tenant_visible);
+create function wakeq.is_shown(queue text) returns boolean language plpgsql stable as $$
+begin
+    return queue is null or exists (select from wakeq.queues q where q.name = is_shown.queue and q.tenant_visible);
+end
+$$;
 
 -- Whether services pull a queue over HTTP.
-create function wakeq.is_pulled(queue text) returns boolean language sql stable
-return exists (select from wakeq.queues q where q.name = is_pulled.queue and q.pulled);
+create function wakeq.is_pulled(queue text) returns boolean language plpgsql stable as $$
+begin
+    return exists (select from wakeq.queues q where q.name = is_pulled.queue and q.pulled);
+end
+$$;
 
 -- Whether a canvas gets nothing of a queue now: it is paused there, or has its limit in flight.
+-- What runs is looked up only if there is a limit.
 create function wakeq.facet_holds(queue text, canvas uuid, lease interval)
-returns boolean language sql volatile
-return coalesce((
-    select coalesce(s.weight, q.weight) = 0
-        or coalesce(s.in_flight_max, q.in_flight_max) <= (
-               select count(*) from wakeq.facets f
-                 join wakeq.events_v2 e
-                   on e.id = any (f.running) and e.locked_at >= clock_timestamp() - facet_holds.lease
-                where f.queue = facet_holds.queue and f.canvas_id = facet_holds.canvas)
+returns boolean language plpgsql volatile as $$
+declare
+    share wakeq.facet_settings;
+begin
+    select q.name, canvas, coalesce(s.weight, q.weight), coalesce(s.in_flight_max, q.in_flight_max) into share
       from wakeq.queues q
-      left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = facet_holds.canvas
-     where q.name = facet_holds.queue), false);
+      left join wakeq.facet_settings s on s.queue = q.name and s.canvas_id = canvas
+     where q.name = facet_holds.queue;
+    if share.weight = 0 then
+        return true;
+    elsif share.in_flight_max is null then
+        return false;
+    end if;
+    return share.in_flight_max <= (
+        select count(*) from wakeq.events_v2 e
+         where e.id = any (array(
+               select unnest(f.running) from wakeq.facets f where f.queue = share.queue and f.canvas_id = canvas))
+           and e.locked_at >= clock_timestamp() - lease);
+end
+$$;
 
 -- The facets of these copies whose canvases get nothing now, as canvas and queue; each facet is
 -- looked at once.

@@ -55,7 +55,8 @@ impl Store {
         let query = sqlx::query_scalar!(
             "with gone as (
                  delete from wakeq.events_v2
-                  where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
+                  where id = any ((select $1::uuid[])::uuid[])
+                    and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null
               returning id, canvas_id, object, queue, module, name, seq
              ), armed as (
                  update wakeq.events_v2 e

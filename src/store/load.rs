@@ -69,7 +69,7 @@ impl Store {
                            then case when wakeq.is_passed(e.queue, e.canvas_id, e.delay_until, e.id) then 'passed' else 'held' end
                       end as turn,
                       now() as "now!"
-                 from wakeq.events_v2 e where e.id = any ($1)"#,
+                 from wakeq.events_v2 e where e.id = any ((select $1::uuid[])::uuid[])"#,
             &keys,
             interval(self.timing().lease)
         );

@@ -21,7 +21,7 @@ impl Store {
         let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2 e set notify_at = null
-              where e.id = any ($1)
+              where e.id = any ((select $1::uuid[])::uuid[])
                 and exists (
                     select from wakeq.scheduling_rules r
                      where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
@@ -85,7 +85,7 @@ impl Store {
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then least(notify_at,
                         clock_timestamp() + ($2::float8[])[array_position($1, id)] * interval '1 second') end
-              where id = any ($1)",
+              where id = any ((select $1::uuid[])::uuid[])",
             &keys,
             &waits_s
         );

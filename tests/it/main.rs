@@ -32,6 +32,7 @@ mod emit;
 mod emitting;
 mod entities;
 mod fair;
+mod forms;
 mod google_keys;
 mod groups;
 mod hands;

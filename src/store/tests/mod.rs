@@ -18,6 +18,7 @@ mod minute;
 mod order;
 mod overlapping;
 mod parking;
+mod plans;
 mod queue_chores;
 mod queues;
 mod recalls;
