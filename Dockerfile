@@ -5,6 +5,9 @@ ARG BUILDER=docker.io/library/rust:1.95.0-slim-bookworm
 ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
 
 FROM ${BUILDER} AS build
+# Another program of the workspace, for compose.yaml; it then needs another entry point.
+ARG PACKAGE=wakeq-service
+ARG PROGRAM=wakeq
 # The builder's own toolchain: rust-toolchain.toml would have rustup fetch what only developers need.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
@@ -14,9 +17,9 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
-    find .sqlx migrations src streams service -exec touch {} + \
-    && cargo build --locked --profile image --package wakeq-service --bin wakeq \
-    && cp target/image/wakeq /wakeq
+    find .sqlx migrations src streams service emulator -exec touch {} + \
+    && cargo build --locked --profile image --package ${PACKAGE} --bin ${PROGRAM} \
+    && mkdir /out && cp target/image/${PROGRAM} /out/
 
 # Any base will do that has glibc, libgcc and certificates; the default has nothing else.
 FROM ${RUNTIME}
@@ -27,7 +30,7 @@ LABEL org.opencontainers.image.title="wakeq" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"
-COPY --from=build /wakeq /wakeq
+COPY --from=build /out/ /
 # Numeric, so that Kubernetes can see that it is not root. Nothing is written: the root may be read-only.
 USER 65532:65532
 WORKDIR /

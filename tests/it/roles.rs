@@ -193,9 +193,10 @@ async fn refused_to(stage: &Stage, kinds: &[RoleKind]) -> BTreeSet<String> {
         grant(stage, &role, *kind).await;
     }
     let mut session = stage.pool.acquire().await.unwrap();
-    let folder = std::fs::read_dir(crate::tree::root().join(".sqlx")).unwrap();
+    let folders = [".sqlx", "streams/.sqlx", "service/.sqlx"];
+    let files = folders.map(|folder| std::fs::read_dir(crate::tree::root().join(folder)).unwrap());
     let (mut refused, mut looked) = (BTreeSet::new(), 0);
-    for file in folder {
+    for file in files.into_iter().flatten() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         let statement: serde_json::Value = serde_json::from_str(&text).unwrap();
         let query = statement["query"].as_str().unwrap();

@@ -1,5 +1,5 @@
-//! `cargo xtask prepare`: keeps `.sqlx` up to date with the queries of all packages and the
-//! migrations.
+//! `cargo xtask prepare`: keeps each package's `.sqlx` up to date with its queries and the
+//! migrations. A package has its own because it is published with it.
 //!
 //! Given a live database, `sqlx`'s macros write what they learn about a query into
 //! `SQLX_OFFLINE_DIR`. This command gives them a private one, migrated from `migrations/`, and
@@ -16,6 +16,10 @@ use wakeq_services::{Cluster, ClusterOptions, Folder};
 
 use crate::{cargo, read_toml, root, succeed};
 
+/// The packages with queries, and their folders.
+const PACKAGES: [(&str, &str); 3] =
+    [("wakeq", "."), ("wakeq-streams", "streams"), ("wakeq-service", "service")];
+
 /// Descriptions of queries by file name.
 type Descriptions = BTreeMap<String, String>;
 
@@ -24,27 +28,39 @@ pub(crate) fn run(check: bool) -> Result<()> {
     if fresh_folder.exists() {
         fs::remove_dir_all(&fresh_folder)?;
     }
-    fs::create_dir_all(&fresh_folder)?;
+    for (package, _) in PACKAGES {
+        fs::create_dir_all(fresh_folder.join(package))?;
+    }
     describe_queries(&fresh_folder)?;
-
-    let kept_folder = root().join(".sqlx");
-    let fresh = read_descriptions(&fresh_folder)?;
-    let differences = differences(&read_descriptions(&kept_folder)?, &fresh);
-    for difference in &differences {
-        println!("{difference}");
+    let mut is_current = true;
+    for (package, folder) in PACKAGES {
+        let fresh = read_descriptions(&fresh_folder.join(package))?;
+        is_current &= compare(package, &root().join(folder).join(".sqlx"), &fresh, check)?;
     }
-    if differences.is_empty() {
-        println!("{} queries, .sqlx is up to date", fresh.len());
-        return Ok(());
-    }
-    ensure!(!check, ".sqlx is not up to date: run `cargo xtask prepare` and commit what it changes");
-    replace_descriptions(&kept_folder, &fresh)?;
-    println!("{} queries, .sqlx is up to date now", fresh.len());
+    ensure!(
+        is_current || !check,
+        ".sqlx is not up to date: run `cargo xtask prepare` and commit what it changes"
+    );
     Ok(())
 }
 
-/// Compiles all packages against a migrated private database; the macros write their descriptions
-/// to `folder`.
+/// Prints how a package's kept descriptions differ from the fresh ones, and replaces them unless
+/// this only checks; returns whether they were equal.
+fn compare(package: &str, kept_folder: &Path, fresh: &Descriptions, check: bool) -> Result<bool> {
+    ensure!(!fresh.is_empty(), "{package}: the macros described no query");
+    let differences = differences(&read_descriptions(kept_folder)?, fresh);
+    for difference in &differences {
+        println!("{package}: {difference}");
+    }
+    if !differences.is_empty() && !check {
+        replace_descriptions(kept_folder, fresh)?;
+    }
+    println!("{package}: {} queries, {} differences", fresh.len(), differences.len());
+    Ok(differences.is_empty())
+}
+
+/// Compiles all packages against a migrated private database; the macros write the descriptions of
+/// a package to the folder of its name in `folder`.
 fn describe_queries(folder: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
@@ -53,8 +69,8 @@ fn describe_queries(folder: &Path) -> Result<()> {
     runtime.block_on(migrate(&url))?;
     // Cargo does not know that the macros read these variables; a changed file makes it run them
     // again.
-    for package in [".", "streams", "service"] {
-        let lib = root().join(package).join("src/lib.rs");
+    for (_, package_folder) in PACKAGES {
+        let lib = root().join(package_folder).join("src/lib.rs");
         File::options().append(true).open(lib)?.set_modified(SystemTime::now())?;
     }
     let variable = database_variable()?;
@@ -63,6 +79,7 @@ fn describe_queries(folder: &Path) -> Result<()> {
     let mut check = cargo();
     check.args(["check", "--workspace", "--features", "wakeq/testing"]);
     check.env(variable, &url).env("SQLX_OFFLINE", "false").env("SQLX_OFFLINE_DIR", folder);
+    check.env("RUSTC_WORKSPACE_WRAPPER", root().join("xtask/describe.sh"));
     succeed(&mut check)
 }
 
