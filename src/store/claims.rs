@@ -13,7 +13,7 @@ use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    Cause, Claim, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Timestamp, Traceparent,
+    Cause, Claim, CopyOf, EventId, HandlerAddress, Metadata, Name, Notification, Place, Timestamp,
 };
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
@@ -44,7 +44,7 @@ pub(crate) struct ClaimedEvent {
     pub(crate) delay_until: Timestamp,
     pub(crate) enqueued_at: Timestamp,
     pub(crate) locked_at: Timestamp,
-    pub(crate) traceparent: Option<Traceparent>,
+    pub(crate) metadata: Metadata,
     pub(crate) place: Option<Place>,
     pub(crate) copy_of: Option<CopyOf>,
     /// It counts towards what its canvas may have in flight in its queue.
@@ -360,7 +360,7 @@ impl ClaimedRow {
             delay_until: self.delay_until,
             enqueued_at: self.enqueued_at,
             locked_at: self.locked_at,
-            traceparent: self.traceparent.and_then(|text| text.parse().ok()),
+            metadata: Metadata { traceparent: self.traceparent.and_then(|text| text.parse().ok()) },
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of,
             is_limited: self.is_limited,

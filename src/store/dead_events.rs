@@ -11,7 +11,7 @@ use super::load::address;
 use super::session::interval;
 use super::{Store, StoreError, chains};
 use crate::event::{
-    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Notification, ObjectKey, Place,
+    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Metadata, Notification, ObjectKey, Place,
     Timestamp, Timing,
 };
 
@@ -41,8 +41,8 @@ pub struct DeadEvent {
     pub enqueued_at: Timestamp,
     /// When it died.
     pub died_at: Timestamp,
-    /// The trace that it belongs to.
-    pub traceparent: Option<String>,
+    /// What it carried.
+    pub metadata: Metadata,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,
     /// The queue that it was in and the event that it was a copy of, if it was a copy.
@@ -415,7 +415,7 @@ impl Row {
             last_error: self.last_error,
             enqueued_at: self.enqueued_at,
             died_at: self.died_at,
-            traceparent: self.traceparent,
+            metadata: Metadata { traceparent: self.traceparent.and_then(|text| text.parse().ok()) },
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             halts: self.halts,

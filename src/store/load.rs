@@ -6,8 +6,8 @@ use uuid::Uuid;
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Name, Place, RuleKind,
-    Schedule, Timestamp, Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Metadata, Name, Place,
+    RuleKind, Schedule, Timestamp, Turn,
 };
 
 /// An event as the load found it.
@@ -21,7 +21,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) claims: i32,
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
-    pub(crate) traceparent: Option<String>,
+    pub(crate) metadata: Metadata,
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
@@ -148,7 +148,7 @@ impl Row {
             claims: self.claims,
             losses: self.losses,
             last_error: self.last_error,
-            traceparent: self.traceparent,
+            metadata: Metadata { traceparent: self.traceparent.and_then(|text| text.parse().ok()) },
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),

@@ -30,7 +30,7 @@ macro_rules! query_rows {
             &$new.values,
             $new.moments.as_slice() as &[Option<Timestamp>],
             &$new.delays_s,
-            &$new.traces,
+            $new.traces.as_slice() as &[Option<String>],
             interval($emission.timing.horizon),
             interval($emission.timing.grace),
             $($more),+
@@ -263,7 +263,7 @@ pub(super) struct Columns {
     pub(super) values: Vec<String>,
     pub(super) moments: Vec<Option<Timestamp>>,
     pub(super) delays_s: Vec<f64>,
-    pub(super) traces: Vec<String>,
+    pub(super) traces: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -279,7 +279,7 @@ impl Columns {
             columns.values.push(event.value.clone());
             columns.moments.push(moment(event.due));
             columns.delays_s.push(delay_s(event.due));
-            columns.traces.push(event.traceparent.to_string());
+            columns.traces.push(event.metadata.traceparent.as_ref().map(ToString::to_string));
         }
         columns
     }

@@ -43,7 +43,7 @@ pub(super) async fn process(
     held: &HeldClaim,
     kill: &CancellationToken,
 ) -> HandlerReport {
-    let trace = execution.traceparent.clone().unwrap_or_else(Traceparent::root);
+    let trace = execution.metadata.traceparent.clone().unwrap_or_else(Traceparent::root);
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
