@@ -34,6 +34,11 @@ impl Event {
 }
 
 impl Metadata {
+    /// What the columns of a row hold.
+    pub(crate) fn of(traceparent: Option<&str>) -> Self {
+        Self { traceparent: traceparent.and_then(|text| text.parse().ok()) }
+    }
+
     /// That of an event that begins a trace.
     pub(crate) fn root() -> Self {
         Self::default().traced(|_| Traceparent::root())
