@@ -324,7 +324,7 @@ impl Queue {
         telemetry::send_span(&EmitCall {
             scope: scope.as_ref().filter(|scope| same(scope)),
             batch: batch.then_some(events.len()),
-            cause: events.first().and_then(|event| event.traceparent.as_ref()),
+            cause: events.first().and_then(|event| event.metadata.traceparent.as_ref()),
         })
     }
 

@@ -1,8 +1,8 @@
 //! Why an event is not running, in the words of the state machine.
 
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Name, Place, RuleKind, Timestamp,
-    Turn,
+    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Lane, Link, Metadata, Name, Place, RuleKind,
+    Timestamp, Turn,
 };
 use crate::machine::{CheckResult, Policy, check_schedule};
 use crate::store::{DeadEvent, LoadedEvent, Rule, Store, StoreError};
@@ -58,8 +58,8 @@ pub struct LiveEvent {
     pub target: Option<String>,
     /// The last error of its handler.
     pub last_error: Option<String>,
-    /// The trace it belongs to.
-    pub traceparent: Option<String>,
+    /// What it carries.
+    pub metadata: Metadata,
     /// The object it is on, and its link there, if any.
     pub place: Option<Place>,
     /// If it is a copy: its queue, and the event that was copied.
@@ -174,7 +174,7 @@ async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEven
         target,
         worker: event.worker,
         last_error: event.last_error,
-        traceparent: event.traceparent,
+        metadata: event.metadata,
         place: event.place,
         copy_of: event.copy_of,
         pulled: event.pulled,

@@ -219,7 +219,7 @@ pub mod database {
 /// What an event can carry, and emits that can be repeated.
 pub mod events {
     pub use crate::emit::{IdempotencyKey, Idempotent};
-    pub use crate::event::{Due, InvalidName, InvalidTraceparent, JsonError, Traceparent};
+    pub use crate::event::{Due, InvalidMetadata, InvalidName, JsonError, Metadata, Traceparent};
 }
 
 /// Listeners: subscribing to what is emitted, by pattern; and signals between processes.

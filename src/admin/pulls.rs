@@ -12,8 +12,8 @@ use uuid::Uuid;
 use super::settled::is_gone;
 use super::{Admin, AdminError};
 use crate::event::{
-    CanvasId, Cause, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Name, Notification,
-    ObjectKey, Place, PullPolicy, Timestamp, Traceparent,
+    CanvasId, Cause, Claim, EventId, HandlerAddress, HandlerScope, Lane, LeaseToken, Metadata, Name,
+    Notification, ObjectKey, Place, PullPolicy, Timestamp,
 };
 use crate::machine::RetryPolicy;
 use crate::store::{Fence, LeasedRow, LoadedEvent, Retry, StoreError};
@@ -64,8 +64,8 @@ pub struct LeasedCopy {
     pub origin: EventId,
     /// Its object, and its link there, if any.
     pub place: Option<Place>,
-    /// The trace of the emit.
-    pub traceparent: Option<Traceparent>,
+    /// What it carries; its trace is that of the emit.
+    pub metadata: Metadata,
     /// When it was emitted.
     pub emitted_at: Timestamp,
     /// When it was due.
@@ -458,7 +458,7 @@ impl LeasedCopy {
             value: event.value,
             origin: event.copy_of?.origin,
             place: event.place,
-            traceparent: event.traceparent,
+            metadata: event.metadata,
             emitted_at: event.enqueued_at,
             due_at: event.delay_until,
         })

@@ -264,7 +264,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::event::{Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent};
+    use crate::event::{Due, EventId, HandlerAddress, HandlerScope, Metadata, Name};
 
     pub(super) fn broadcast(name: &str, value: &str) -> Broadcast {
         let scope = HandlerScope::worker(CanvasId(Uuid::from_u128(7)), name).unwrap();
@@ -272,7 +272,7 @@ mod tests {
             id: EventId::new(),
             address: HandlerAddress { scope, modifier: Name::no_modifier() },
             value: Some(value.to_owned()),
-            traceparent: Traceparent::root(),
+            metadata: Metadata::root(),
             place: None,
             due: Due::Now,
         }

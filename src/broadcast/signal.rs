@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::selection::Selection;
 use super::{Broadcasts, ListenError, ListenItem};
 use crate::event::{
-    Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Name, Traceparent,
+    Broadcast, CanvasId, Category, Due, EventId, HandlerAddress, HandlerScope, Metadata, Name,
 };
 
 /// How long a repeated signal waits before it is sent to other processes again.
@@ -230,7 +230,7 @@ fn broadcast(sender: Uuid, signal: &Signal) -> Option<Broadcast> {
         id: EventId::new(),
         address: HandlerAddress { scope, modifier: Name::no_modifier() },
         value: serde_json::to_string(&Wire { sender, log }).ok(),
-        traceparent: Traceparent::root(),
+        metadata: Metadata::root(),
         place: None,
         due: Due::Now,
     })

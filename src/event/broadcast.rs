@@ -2,6 +2,7 @@
 //!
 //! A broadcast is a copy for listeners and carries no duty: the event itself is its row.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use super::{
-    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Link, Name, NewEvent, Place, Timestamp, Traceparent,
+    CanvasId, Due, EventId, HandlerAddress, HandlerScope, Link, Metadata, Name, NewEvent, Place, Timestamp,
 };
 
 /// Largest value that is broadcast, in bytes: the limit of a whole Pub/Sub message is 10 MB.
@@ -37,8 +38,8 @@ pub struct Broadcast {
     pub address: HandlerAddress,
     /// Its value as JSON. `None` if it is too large to be broadcast: read it from the event.
     pub value: Option<String>,
-    /// The trace it belongs to.
-    pub traceparent: Traceparent,
+    /// What it carries.
+    pub metadata: Metadata,
     /// Its object and its link in the object's chain, if it was emitted on an object.
     pub place: Option<Place>,
     /// When it may run, as its emitter asked.
@@ -66,7 +67,8 @@ struct Wire<'a> {
     value: Option<&'a RawValue>,
     #[serde(rename = "valueOmitted", default, skip_serializing_if = "std::ops::Not::not")]
     value_omitted: bool,
-    traceparent: &'a str,
+    #[serde(flatten)]
+    metadata: Cow<'a, Metadata>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     object: Option<&'a str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,7 +88,7 @@ impl Broadcast {
             id: event.id,
             address: event.address.clone(),
             value: Some(event.value.clone()),
-            traceparent: event.traceparent.clone(),
+            metadata: event.metadata.clone(),
             place: event.place(link),
             due: event.due,
         }
@@ -124,7 +126,7 @@ impl Broadcast {
             modifier: modifier.as_str(),
             value,
             value_omitted: value.is_none(),
-            traceparent: self.traceparent.as_str(),
+            metadata: Cow::Borrowed(&self.metadata),
             object: self.place.as_ref().map(|place| place.object.as_str()),
             link: self.place.as_ref().map(|place| place.link.id),
             prev: self.place.as_ref().map(|place| place.link.prev),
@@ -171,7 +173,7 @@ impl Broadcast {
             address: HandlerAddress { scope, modifier: name(wire.modifier)? },
             // A JSON `null` is a value, but deserializes like a missing one.
             value: (!wire.value_omitted).then(|| wire.value.map_or("null", RawValue::get).to_owned()),
-            traceparent: wire.traceparent.parse().ok()?,
+            metadata: wire.metadata.into_owned(),
             place,
             due,
         })
@@ -187,6 +189,8 @@ impl Broadcast {
 mod tests {
     use super::*;
 
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
     fn broadcast(value: &str) -> Broadcast {
         let scope = HandlerScope {
             canvas: CanvasId(Uuid::from_u128(7)),
@@ -197,7 +201,7 @@ mod tests {
             id: EventId(Uuid::from_u128(1)),
             address: HandlerAddress { scope, modifier: Name::no_modifier() },
             value: Some(value.to_owned()),
-            traceparent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
+            metadata: Metadata::default().traced(|_| TRACE.parse().unwrap()),
             place: None,
             due: Due::Now,
         }

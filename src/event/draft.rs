@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{
-    CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidName, InvalidObjectKey,
-    InvalidTraceparent, JsonError, Link, Name, ObjectKey, Place, StreamId, StreamName, Timestamp,
+    CanvasId, Category, EventId, HandlerAddress, HandlerScope, InvalidLogName, InvalidMetadata, InvalidName,
+    InvalidObjectKey, JsonError, Link, Metadata, Name, ObjectKey, Place, StreamId, StreamName, Timestamp,
     Traceparent, is_storable, json,
 };
 
@@ -47,7 +47,7 @@ pub struct Event {
     pub(crate) modifier: Name,
     pub(crate) value: String,
     pub(crate) due: Due,
-    pub(crate) traceparent: Option<Traceparent>,
+    pub(crate) metadata: Metadata,
     pub(crate) object: Option<ObjectKey>,
     pub(crate) only_queues: bool,
     pub(crate) logged: Option<Logged>,
@@ -66,8 +66,8 @@ pub struct EventFields<'a> {
     pub due: Due,
     /// The object it belongs to.
     pub object: Option<&'a ObjectKey>,
-    /// The trace it continues.
-    pub traceparent: Option<&'a Traceparent>,
+    /// What it carries.
+    pub metadata: &'a Metadata,
 }
 
 /// An event of the module of answers, which only wakeq itself emits.
@@ -110,9 +110,9 @@ pub enum EventError {
     /// The name of the category or of the stream is not valid.
     #[error(transparent)]
     LogName(#[from] InvalidLogName),
-    /// The trace context is not a valid `traceparent`.
+    /// What it is to carry is not valid.
     #[error(transparent)]
-    Trace(#[from] InvalidTraceparent),
+    Metadata(#[from] InvalidMetadata),
     /// The value is larger than the queue accepts.
     #[error(
         "the value has {size_bytes} bytes, the limit is {limit_bytes}: store it elsewhere and emit a reference"
@@ -153,7 +153,7 @@ impl Event {
             modifier: Name::no_modifier(),
             value,
             due: Due::Now,
-            traceparent: None,
+            metadata: Metadata::default(),
             object: None,
             only_queues: false,
             logged: None,
@@ -283,23 +283,10 @@ impl Event {
         Ok(self)
     }
 
-    /// Sets the trace that the event's handler continues. Default: that of the handler that emits
-    /// the event, or else a new one.
-    pub fn traceparent(mut self, traceparent: &str) -> Result<Self, EventError> {
-        self.traceparent = Some(traceparent.parse()?);
-        Ok(self)
-    }
-
     /// The same event with another value.
     #[doc(hidden)]
     pub fn with_value(self, value: Box<RawValue>) -> Self {
         Self { value: String::from(Box::<str>::from(value)), ..self }
-    }
-
-    /// The same event in a trace, unless it is in one already.
-    #[doc(hidden)]
-    pub fn in_trace(self, trace: Option<Traceparent>) -> Self {
-        Self { traceparent: self.traceparent.or(trace), ..self }
     }
 
     /// Its fields, for the other packages of wakeq.
@@ -311,7 +298,7 @@ impl Event {
             value: &self.value,
             due: self.due,
             object: self.object.as_ref(),
-            traceparent: self.traceparent.as_ref(),
+            metadata: &self.metadata,
         }
     }
 
@@ -341,7 +328,7 @@ impl Event {
             logged: self.log_stream(canvas)?,
             value: self.value,
             due: self.due,
-            traceparent: trace(self.traceparent),
+            metadata: self.metadata.traced(trace),
             object: self.object,
             only_queues: self.only_queues,
         })
@@ -385,7 +372,7 @@ pub struct NewEvent {
     pub(crate) address: HandlerAddress,
     pub(crate) value: String,
     pub(crate) due: Due,
-    pub(crate) traceparent: Traceparent,
+    pub(crate) metadata: Metadata,
     /// The object whose chain it is linked into.
     pub object: Option<ObjectKey>,
     /// Only its copies get rows.
@@ -402,7 +389,7 @@ impl NewEvent {
             address,
             value,
             due: Due::Now,
-            traceparent: Traceparent::root(),
+            metadata: Metadata::root(),
             object: None,
             only_queues: false,
             logged: None,

@@ -9,6 +9,7 @@ mod draft;
 mod handler;
 mod json;
 mod log;
+mod metadata;
 mod object;
 mod own;
 mod pull;
@@ -17,7 +18,6 @@ mod quota;
 mod schedule;
 mod sealed;
 mod target;
-mod trace;
 
 pub use actor::Actor;
 pub use broadcast::{Broadcast, MalformedBroadcast};
@@ -31,6 +31,7 @@ pub use log::{
     InvalidLogName, InvalidSource, LogEvent, LogEventError, LogPage, NewLogEvent, PageLimit, Partition,
     SourceList, StreamAppend, StreamId, StreamName,
 };
+pub use metadata::{InvalidMetadata, Metadata, Traceparent};
 pub use object::{InvalidObjectKey, Lane, Link, ObjectKey, Place, Turn};
 pub use own::{OwnDeployment, OwnTarget};
 pub use pull::{InvalidLeaseToken, LeaseToken, PullPolicy};
@@ -46,7 +47,6 @@ pub(crate) use sealed::{OpenError, SealedSecret};
 pub use target::{
     InvalidSecret, InvalidTargetUrl, NoSecret, Secret, Secrets, Target, TargetPolicy, TargetUrl,
 };
-pub use trace::{InvalidTraceparent, Traceparent};
 
 use std::fmt;
 use std::str::FromStr;

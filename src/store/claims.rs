@@ -1,4 +1,4 @@
-//! What a worker writes while it owns an event: claim, renew, complete, retry, release, die.
+//! What a worker writes while it owns an event: claim, renew, complete, retry, release.
 //!
 //! Every statement except the claim is fenced: it takes effect only while the claim stands, and
 //! reports whether it did.
@@ -13,12 +13,10 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::load::address;
+use super::load::{ClaimedEvent, ClaimedRow, claimed_rows};
 use super::session::interval;
 use super::{Store, StoreError};
-use crate::event::{
-    Cause, Claim, CopyOf, EventId, HandlerAddress, Name, Notification, Place, Timestamp, Traceparent,
-};
+use crate::event::{Claim, EventId, Notification};
 
 /// Longest delay of a retry: a hundred years, which Postgres can still add to a timestamp.
 pub(super) const DELAY_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
@@ -36,25 +34,6 @@ pub(crate) struct ClaimLimits {
     pub(crate) value_max: i32,
 }
 
-/// A claimed event, with everything that its handler needs.
-#[derive(Clone, Debug)]
-pub(crate) struct ClaimedEvent {
-    pub(crate) claim: Claim,
-    pub(crate) address: HandlerAddress,
-    pub(crate) value: String,
-    pub(crate) retries: i32,
-    pub(crate) losses: i32,
-    pub(crate) took_over: bool,
-    pub(crate) delay_until: Timestamp,
-    pub(crate) enqueued_at: Timestamp,
-    pub(crate) locked_at: Timestamp,
-    pub(crate) traceparent: Option<Traceparent>,
-    pub(crate) place: Option<Place>,
-    pub(crate) copy_of: Option<CopyOf>,
-    /// It counts towards what its canvas may have in flight in its queue.
-    pub(crate) is_limited: bool,
-}
-
 /// An event that will be retried.
 #[derive(Clone, Debug)]
 pub(crate) struct Retry {
@@ -64,49 +43,6 @@ pub(crate) struct Retry {
     pub(crate) delay: Duration,
     pub(crate) error: String,
 }
-
-/// A row that a claim returned.
-pub(super) struct ClaimedRow {
-    pub(super) id: Uuid,
-    pub(super) canvas_id: Uuid,
-    pub(super) module: String,
-    pub(super) name: String,
-    pub(super) modifier: String,
-    /// `None`: it is too long for the answer.
-    pub(super) value: Option<String>,
-    pub(super) retries: i32,
-    pub(super) delay_until: Timestamp,
-    pub(super) enqueued_at: Timestamp,
-    pub(super) locked_at: Timestamp,
-    pub(super) claims: i32,
-    pub(super) losses: i32,
-    pub(super) took_over: bool,
-    pub(super) traceparent: Option<String>,
-    pub(super) object: Option<String>,
-    pub(super) seq: Option<i64>,
-    pub(super) prev: Option<i64>,
-    /// Of copies only.
-    pub(super) origin: Option<Uuid>,
-    pub(super) is_limited: bool,
-    /// Of leased copies only.
-    pub(super) token: Option<String>,
-}
-
-/// A query for [`ClaimedRow`]s: with what only copies have, from a function that claims.
-macro_rules! claimed_rows {
-    ($of_copies:literal, $function:literal, $($argument:tt)*) => {
-        sqlx::query_as!(
-            $crate::store::claims::ClaimedRow,
-            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
-                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
-                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
-                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
-                      traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
-            $($argument)*
-        )
-    };
-}
-pub(super) use claimed_rows;
 
 impl Store {
     /// Claims what may run now by the database's clock; `None` for each event that may not, or that
@@ -278,101 +214,6 @@ impl Store {
         );
         let released = session.limit(|connection| query.execute(connection)).await;
         session.answered("release claims", released).map(drop)
-    }
-
-    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
-    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
-    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
-    /// successor is renewed.
-    pub(crate) async fn die(
-        &self,
-        claim: Claim,
-        cause: Cause,
-        error: Option<&str>,
-        halts: bool,
-    ) -> Result<bool, StoreError> {
-        in_memory!(self, die(claim, cause, error, halts));
-        let mut session = self.session().await?;
-        let query = sqlx::query!(
-            "with gone as (
-                 delete from wakeq.events_v2
-                  where id = $1 and claims = $2 and locked_at is not null
-              returning *
-             ), halted as (
-                 insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq, prev)
-                 select canvas_id, object, module, name, queue, id, seq, prev from gone where object is not null and $5
-                     on conflict do nothing
-             ), passed_over as (
-                 insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
-                 select canvas_id, object, seq, coalesce(queue, ''), prev, 'dead' from gone where object is not null and not $5
-                     on conflict do nothing
-             ), armed as (
-                 update wakeq.events_v2 e
-                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
-                  where e.id = any (array(
-                      select x.id from wakeq.events_v2 x
-                       where x.id = any (array(
-                           select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
-                             from gone where object is not null))
-                         for update skip locked))
-             )
-             insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                                            losses, traceparent, last_error, cause, object, seq, prev, queue, origin)
-             select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
-                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev, queue, origin
-               from gone
-                 on conflict (canvas_id, id) do update
-                set module = excluded.module, name = excluded.name, modifier = excluded.modifier,
-                    value = excluded.value, retries = excluded.retries,
-                    enqueued_at = excluded.enqueued_at, claims = excluded.claims, losses = excluded.losses,
-                    traceparent = excluded.traceparent, last_error = excluded.last_error, cause = excluded.cause,
-                    died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev,
-                    queue = excluded.queue, origin = excluded.origin",
-            claim.id.0,
-            claim.claims,
-            cause.as_str(),
-            error,
-            halts,
-            interval(self.timing().horizon),
-            interval(self.timing().grace)
-        );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("move an event to the dead ones", moved)?.rows_affected() > 0)
-    }
-}
-
-impl ClaimedRow {
-    /// The events of these rows, which are copies if they are of a queue, and the claims of those
-    /// whose values the answer left out.
-    pub(super) fn into_events(rows: Vec<Self>, queue: Option<&Name>) -> (Vec<ClaimedEvent>, Vec<Claim>) {
-        let left = rows.iter().filter(|row| row.value.is_none()).map(Self::claim).collect();
-        (rows.into_iter().filter_map(|row| row.into_event(queue)).collect(), left)
-    }
-
-    fn claim(&self) -> Claim {
-        Claim { id: EventId(self.id), claims: self.claims }
-    }
-
-    fn into_event(self, queue: Option<&Name>) -> Option<ClaimedEvent> {
-        let copy_of = match queue {
-            Some(queue) => Some(CopyOf { queue: queue.clone(), origin: EventId(self.origin?) }),
-            None => None,
-        };
-        Some(ClaimedEvent {
-            claim: self.claim(),
-            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            value: self.value.unwrap_or_default(),
-            retries: self.retries,
-            losses: self.losses,
-            took_over: self.took_over,
-            delay_until: self.delay_until,
-            enqueued_at: self.enqueued_at,
-            locked_at: self.locked_at,
-            traceparent: self.traceparent.and_then(|text| text.parse().ok()),
-            place: Place::of(self.object.as_deref(), self.seq, self.prev),
-            copy_of,
-            is_limited: self.is_limited,
-        })
     }
 }
 

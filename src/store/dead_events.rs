@@ -7,11 +7,11 @@ use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
 use super::control::BULK_PAGE;
-use super::load::address;
-use super::session::interval;
+use super::load::{DeadRow, dead_rows};
+use super::rows::bring_back;
 use super::{Store, StoreError, chains};
 use crate::event::{
-    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Notification, ObjectKey, Place,
+    Actor, CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, Metadata, Notification, ObjectKey, Place,
     Timestamp, Timing,
 };
 
@@ -41,8 +41,8 @@ pub struct DeadEvent {
     pub enqueued_at: Timestamp,
     /// When it died.
     pub died_at: Timestamp,
-    /// The trace that it belongs to.
-    pub traceparent: Option<String>,
+    /// What it carried.
+    pub metadata: Metadata,
     /// The object that it was on, and its link there.
     pub place: Option<Place>,
     /// The queue that it was in and the event that it was a copy of, if it was a copy.
@@ -87,14 +87,8 @@ impl Store {
     ) -> Result<Vec<DeadEvent>, StoreError> {
         in_memory!(self, dead_events(filter, after, limit));
         let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            Row,
-            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
-                      object::text as object, seq, prev, queue::text as queue, origin,
-                      exists (select from wakeq.halted_lanes h
-                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
-                 from wakeq.dead_events
+        let query = dead_rows!(
+            r#"
                 where canvas_id = $1
                   and ($2::text is null or module = $2) and ($3::text is null or name = $3)
                   and ($4::uuid is null or id = $4)
@@ -115,7 +109,7 @@ impl Store {
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let rows = session.answered("list dead events", rows)?;
-        Ok(rows.into_iter().filter_map(Row::into_event).collect())
+        Ok(rows.into_iter().filter_map(DeadRow::into_event).collect())
     }
 
     /// A dead event of the canvas by its id.
@@ -126,19 +120,9 @@ impl Store {
     ) -> Result<Option<DeadEvent>, StoreError> {
         in_memory!(self, dead_event(canvas, id));
         let mut session = self.session().await?;
-        let query = sqlx::query_as!(
-            Row,
-            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
-                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
-                      object::text as object, seq, prev, queue::text as queue, origin,
-                      exists (select from wakeq.halted_lanes h
-                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
-                 from wakeq.dead_events where id = $1 and canvas_id = $2"#,
-            id.0,
-            canvas.0
-        );
+        let query = dead_rows!(" where id = $1 and canvas_id = $2", id.0, canvas.0);
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look for a dead event", row)?.and_then(Row::into_event))
+        Ok(session.answered("look for a dead event", row)?.and_then(DeadRow::into_event))
     }
 
     /// How many dead events match the filter, up to `limit`; with `back`, without those whose
@@ -315,110 +299,4 @@ async fn lock_halting(
     )
     .fetch_all(transaction)
     .await
-}
-
-/// Makes the dead events of a page live again, those that halt their lanes at their own places.
-/// Their objects are locked.
-async fn bring_back(
-    transaction: &mut PgConnection,
-    filter: &DeadFilter,
-    (ids, halting): (&[Uuid], &[Uuid]),
-    actor: &Actor,
-    timing: &Timing,
-) -> Result<Vec<Notification>, sqlx::Error> {
-    let rows = sqlx::query!(
-        r#"with page as (
-               select d.*, d.id = any ($10) as returns from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
-           ), numbered as materialized (
-               select id, canvas_id, object, queue, nextval('wakeq.event_seq') as seq
-                 from (select * from page where object is not null and not returns order by seq) as last
-           ), links as (
-               -- What the consumers of other queues never see stands beside the chain, not in it.
-               select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object, n.queue order by n.seq), o.last_seq) as prev
-                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
-           ), chained as (
-               update wakeq.objects o set last_seq = latest.seq
-                 from (select canvas_id, object, max(seq) as seq from numbered where queue is null group by canvas_id, object) as latest
-                where o.canvas_id = latest.canvas_id and o.object = latest.object
-           ), back as (
-               insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
-                                            traceparent, last_error, object, seq, prev, queue, origin)
-               select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
-                      claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
-                      coalesce(links.prev, page.prev), queue, origin
-                 from page left join links on links.id = page.id
-                   on conflict (id) do nothing
-            returning id, canvas_id, module, name, object, seq, prev, queue
-           ), unseen as (
-               -- It has no new copies: its link is missing in every queue.
-               insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
-               select canvas_id, object, seq, '*', prev, 'redriven' from back
-                where queue is null and object is not null and id <> all ($10)
-                   on conflict do nothing
-           ), lifted as (
-               delete from wakeq.halted_lanes where canvas_id = $4 and event_id = any (array(select id from back))
-           ), gone as (
-               delete from wakeq.dead_events where canvas_id = $4 and id = any (array(select id from back))
-           ), logged as (
-               insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
-               select $4, $7, 'redrive', case when $5 or $6::uuid is not null then min(module) end,
-                      case when $5 or $6 is not null then min(name) end, $6, 'done', count(*), $8, $9
-                 from back having count(*) > 0
-           )
-           select id, canvas_id from back"#,
-        ids,
-        interval(timing.horizon),
-        interval(timing.grace),
-        filter.canvas.0,
-        filter.scope.is_some(),
-        filter.id.map(|id| id.0),
-        actor.name(),
-        actor.request_id(),
-        actor.credential_id(),
-        halting
-    )
-    .fetch_all(transaction)
-    .await?;
-    let back = rows.into_iter();
-    Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
-}
-
-struct Row {
-    id: Uuid,
-    canvas_id: Uuid,
-    module: String,
-    name: String,
-    modifier: String,
-    cause: String,
-    retries: i32,
-    losses: i32,
-    last_error: Option<String>,
-    enqueued_at: Timestamp,
-    died_at: Timestamp,
-    traceparent: Option<String>,
-    object: Option<String>,
-    seq: Option<i64>,
-    prev: Option<i64>,
-    queue: Option<String>,
-    origin: Option<Uuid>,
-    halts: bool,
-}
-
-impl Row {
-    fn into_event(self) -> Option<DeadEvent> {
-        Some(DeadEvent {
-            id: EventId(self.id),
-            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
-            cause: self.cause,
-            retries: self.retries,
-            losses: self.losses,
-            last_error: self.last_error,
-            enqueued_at: self.enqueued_at,
-            died_at: self.died_at,
-            traceparent: self.traceparent,
-            place: Place::of(self.object.as_deref(), self.seq, self.prev),
-            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
-            halts: self.halts,
-        })
-    }
 }

@@ -1,13 +1,13 @@
-//! Loading events: the state of the row, of its handler and of the clock, in one snapshot.
-//! Read-only.
+//! What is read of an event's row: by a load (with the state of its handler and of the clock, in
+//! one snapshot), by a claim and from the dead events. Nothing here writes.
 
 use uuid::Uuid;
 
 use super::session::interval;
-use super::{Store, StoreError};
+use super::{DeadEvent, Store, StoreError};
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Name, Place, RuleKind,
-    Schedule, Timestamp, Turn,
+    CanvasId, Claim, CopyOf, EventId, HandlerAddress, HandlerScope, InvalidName, Lane, Metadata, Name, Place,
+    RuleKind, Schedule, Timestamp, Turn,
 };
 
 /// An event as the load found it.
@@ -21,7 +21,7 @@ pub(crate) struct LoadedEvent {
     pub(crate) claims: i32,
     pub(crate) losses: i32,
     pub(crate) last_error: Option<String>,
-    pub(crate) traceparent: Option<String>,
+    pub(crate) metadata: Metadata,
     /// The worker that has it, while its lease stands.
     pub(crate) worker: Option<Name>,
     pub(crate) place: Option<Place>,
@@ -38,6 +38,25 @@ impl LoadedEvent {
         let (scope, queue) = (self.address.scope, self.copy_of.map(|copy| copy.queue));
         self.place.map(|place| Lane { scope, object: place.object, queue })
     }
+}
+
+/// A claimed event, with everything that its handler needs.
+#[derive(Clone, Debug)]
+pub(crate) struct ClaimedEvent {
+    pub(crate) claim: Claim,
+    pub(crate) address: HandlerAddress,
+    pub(crate) value: String,
+    pub(crate) retries: i32,
+    pub(crate) losses: i32,
+    pub(crate) took_over: bool,
+    pub(crate) delay_until: Timestamp,
+    pub(crate) enqueued_at: Timestamp,
+    pub(crate) locked_at: Timestamp,
+    pub(crate) metadata: Metadata,
+    pub(crate) place: Option<Place>,
+    pub(crate) copy_of: Option<CopyOf>,
+    /// It counts towards what its canvas may have in flight in its queue.
+    pub(crate) is_limited: bool,
 }
 
 impl Store {
@@ -148,12 +167,148 @@ impl Row {
             claims: self.claims,
             losses: self.losses,
             last_error: self.last_error,
-            traceparent: self.traceparent,
+            metadata: Metadata::of(self.traceparent.as_deref()),
             worker: self.worker.and_then(|name| name.parse().ok()),
             place: Place::of(self.object.as_deref(), self.seq, self.prev),
             copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
             pulled: self.pulled,
             value_bytes: self.value_bytes,
+        })
+    }
+}
+
+/// A row that a claim returned.
+pub(super) struct ClaimedRow {
+    pub(super) id: Uuid,
+    pub(super) canvas_id: Uuid,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    /// `None`: it is too long for the answer.
+    pub(super) value: Option<String>,
+    pub(super) retries: i32,
+    pub(super) delay_until: Timestamp,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) locked_at: Timestamp,
+    pub(super) claims: i32,
+    pub(super) losses: i32,
+    pub(super) took_over: bool,
+    pub(super) traceparent: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) seq: Option<i64>,
+    pub(super) prev: Option<i64>,
+    /// Of copies only.
+    pub(super) origin: Option<Uuid>,
+    pub(super) is_limited: bool,
+    /// Of leased copies only.
+    pub(super) token: Option<String>,
+}
+
+/// A query for [`ClaimedRow`]s: with what only copies have, from a function that claims.
+macro_rules! claimed_rows {
+    ($of_copies:literal, $function:literal, $($argument:tt)*) => {
+        sqlx::query_as!(
+            $crate::store::load::ClaimedRow,
+            r#"select id as "id!", canvas_id as "canvas_id!", module as "module!", name as "name!",
+                      modifier as "modifier!", case when octet_length(value) <= 4096 then value end as value,
+                      retries as "retries!", delay_until as "delay_until!", enqueued_at as "enqueued_at!",
+                      locked_at as "locked_at!", claims as "claims!", losses as "losses!", took_over as "took_over!",
+                      traceparent, object, seq, prev, "# + $of_copies + " from " + $function,
+            $($argument)*
+        )
+    };
+}
+pub(super) use claimed_rows;
+
+impl ClaimedRow {
+    /// The events of these rows, which are copies if they are of a queue, and the claims of those
+    /// whose values the answer left out.
+    pub(super) fn into_events(rows: Vec<Self>, queue: Option<&Name>) -> (Vec<ClaimedEvent>, Vec<Claim>) {
+        let left = rows.iter().filter(|row| row.value.is_none()).map(Self::claim).collect();
+        (rows.into_iter().filter_map(|row| row.into_event(queue)).collect(), left)
+    }
+
+    fn claim(&self) -> Claim {
+        Claim { id: EventId(self.id), claims: self.claims }
+    }
+
+    fn into_event(self, queue: Option<&Name>) -> Option<ClaimedEvent> {
+        let copy_of = match queue {
+            Some(queue) => Some(CopyOf { queue: queue.clone(), origin: EventId(self.origin?) }),
+            None => None,
+        };
+        Some(ClaimedEvent {
+            claim: self.claim(),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            value: self.value.unwrap_or_default(),
+            retries: self.retries,
+            losses: self.losses,
+            took_over: self.took_over,
+            delay_until: self.delay_until,
+            enqueued_at: self.enqueued_at,
+            locked_at: self.locked_at,
+            metadata: Metadata::of(self.traceparent.as_deref()),
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of,
+            is_limited: self.is_limited,
+        })
+    }
+}
+
+/// A dead event as its row has it.
+pub(super) struct DeadRow {
+    pub(super) id: Uuid,
+    pub(super) canvas_id: Uuid,
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) modifier: String,
+    pub(super) cause: String,
+    pub(super) retries: i32,
+    pub(super) losses: i32,
+    pub(super) last_error: Option<String>,
+    pub(super) enqueued_at: Timestamp,
+    pub(super) died_at: Timestamp,
+    pub(super) traceparent: Option<String>,
+    pub(super) object: Option<String>,
+    pub(super) seq: Option<i64>,
+    pub(super) prev: Option<i64>,
+    pub(super) queue: Option<String>,
+    pub(super) origin: Option<Uuid>,
+    pub(super) halts: bool,
+}
+
+/// A query for [`DeadRow`]s: those with this condition.
+macro_rules! dead_rows {
+    ($condition:literal, $($argument:tt)*) => {
+        sqlx::query_as!(
+            $crate::store::load::DeadRow,
+            r#"select id, canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
+                      cause, retries, losses, last_error, enqueued_at, died_at, traceparent::text as traceparent,
+                      object::text as object, seq, prev, queue::text as queue, origin,
+                      exists (select from wakeq.halted_lanes h
+                               where h.canvas_id = dead_events.canvas_id and h.event_id = dead_events.id) as "halts!"
+                 from wakeq.dead_events"# + $condition,
+            $($argument)*
+        )
+    };
+}
+pub(super) use dead_rows;
+
+impl DeadRow {
+    pub(super) fn into_event(self) -> Option<DeadEvent> {
+        Some(DeadEvent {
+            id: EventId(self.id),
+            address: address(self.canvas_id, &self.module, &self.name, &self.modifier).ok()?,
+            cause: self.cause,
+            retries: self.retries,
+            losses: self.losses,
+            last_error: self.last_error,
+            enqueued_at: self.enqueued_at,
+            died_at: self.died_at,
+            metadata: Metadata::of(self.traceparent.as_deref()),
+            place: Place::of(self.object.as_deref(), self.seq, self.prev),
+            copy_of: CopyOf::of(self.queue.as_deref(), self.origin),
+            halts: self.halts,
         })
     }
 }

@@ -7,7 +7,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::claims::{ClaimedEvent, fences};
+use super::claims::fences;
+use super::load::ClaimedEvent;
 use super::{Store, StoreError};
 use crate::event::{Claim, EventId};
 

@@ -1,15 +1,18 @@
-//! The rows of new events: the only statements that insert into `events_v2` what is emitted. Which
-//! events they get, and in which order, is decided elsewhere.
+//! Whole rows of events: the only statements that write all of one, when it is emitted, when it
+//! dies and when it is redriven. Which events they get, and in which order, is decided elsewhere.
 
 use std::collections::HashMap;
 
 use sqlx::postgres::PgConnection;
 use uuid::Uuid;
 
-use super::InsertOutcome;
 use super::queues::{Emission, Placements, QueueRegistry, STALE_TRIES, too_busy};
 use super::session::interval;
-use crate::event::{Due, HandlerAddress, Link, NewEvent, Timestamp};
+use super::{DeadFilter, InsertOutcome, Store, StoreError};
+use crate::event::{
+    Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
+    Timing,
+};
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
 pub(super) type InsertedRows = HashMap<i64, (bool, Option<Link>)>;
@@ -30,7 +33,7 @@ macro_rules! query_rows {
             &$new.values,
             $new.moments.as_slice() as &[Option<Timestamp>],
             &$new.delays_s,
-            &$new.traces,
+            $new.traces.as_slice() as &[Option<String>],
             interval($emission.timing.horizon),
             interval($emission.timing.grace),
             $($more),+
@@ -252,6 +255,134 @@ pub(super) async fn insert_linked_rows(
     Ok(Some(linked.collect()))
 }
 
+impl Store {
+    /// Moves an event to the dead events. If its canvas already has a dead event of the same id,
+    /// written by hand, the later death is kept. If it was on an object: with `halts` its lane is
+    /// halted from then on, otherwise a tombstone takes its place there; the promise of its
+    /// successor is renewed.
+    pub(crate) async fn die(
+        &self,
+        claim: Claim,
+        cause: Cause,
+        error: Option<&str>,
+        halts: bool,
+    ) -> Result<bool, StoreError> {
+        in_memory!(self, die(claim, cause, error, halts));
+        let mut session = self.session().await?;
+        let query = sqlx::query!(
+            "with gone as (
+                 delete from wakeq.events_v2
+                  where id = $1 and claims = $2 and locked_at is not null
+              returning *
+             ), halted as (
+                 insert into wakeq.halted_lanes (canvas_id, object, module, name, queue, event_id, seq, prev)
+                 select canvas_id, object, module, name, queue, id, seq, prev from gone where object is not null and $5
+                     on conflict do nothing
+             ), passed_over as (
+                 insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+                 select canvas_id, object, seq, coalesce(queue, ''), prev, 'dead' from gone where object is not null and not $5
+                     on conflict do nothing
+             ), armed as (
+                 update wakeq.events_v2 e
+                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
+                  where e.id = any (array(
+                      select x.id from wakeq.events_v2 x
+                       where x.id = any (array(
+                           select wakeq.next_in_lane(canvas_id, object, queue, module, name, seq)
+                             from gone where object is not null))
+                         for update skip locked))
+             )
+             insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                            losses, traceparent, last_error, cause, object, seq, prev, queue, origin)
+             select id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                    losses, traceparent, coalesce($4, last_error), $3, object, seq, prev, queue, origin
+               from gone
+                 on conflict (canvas_id, id) do update
+                set module = excluded.module, name = excluded.name, modifier = excluded.modifier,
+                    value = excluded.value, retries = excluded.retries,
+                    enqueued_at = excluded.enqueued_at, claims = excluded.claims, losses = excluded.losses,
+                    traceparent = excluded.traceparent, last_error = excluded.last_error, cause = excluded.cause,
+                    died_at = excluded.died_at, object = excluded.object, seq = excluded.seq, prev = excluded.prev,
+                    queue = excluded.queue, origin = excluded.origin",
+            claim.id.0,
+            claim.claims,
+            cause.as_str(),
+            error,
+            halts,
+            interval(self.timing().horizon),
+            interval(self.timing().grace)
+        );
+        let moved = session.limit(|connection| query.execute(connection)).await;
+        Ok(session.answered("move an event to the dead ones", moved)?.rows_affected() > 0)
+    }
+}
+
+/// Makes the dead events of a page live again, those that halt their lanes at their own places.
+/// Their objects are locked.
+pub(super) async fn bring_back(
+    transaction: &mut PgConnection,
+    filter: &DeadFilter,
+    (ids, halting): (&[Uuid], &[Uuid]),
+    actor: &Actor,
+    timing: &Timing,
+) -> Result<Vec<Notification>, sqlx::Error> {
+    let rows = sqlx::query!(
+        r#"with page as (
+               select d.*, d.id = any ($10) as returns from wakeq.dead_events d where d.canvas_id = $4 and d.id = any ($1)
+           ), numbered as materialized (
+               select id, canvas_id, object, queue, nextval('wakeq.event_seq') as seq
+                 from (select * from page where object is not null and not returns order by seq) as last
+           ), links as (
+               -- What the consumers of other queues never see stands beside the chain, not in it.
+               select n.id, n.seq, coalesce(lag(n.seq) over (partition by n.object, n.queue order by n.seq), o.last_seq) as prev
+                 from numbered n join wakeq.objects o on o.canvas_id = n.canvas_id and o.object = n.object
+           ), chained as (
+               update wakeq.objects o set last_seq = latest.seq
+                 from (select canvas_id, object, max(seq) as seq from numbered where queue is null group by canvas_id, object) as latest
+                where o.canvas_id = latest.canvas_id and o.object = latest.object
+           ), back as (
+               insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, enqueued_at, notify_at, claims,
+                                            traceparent, last_error, object, seq, prev, queue, origin)
+               select page.id, canvas_id, module, name, modifier, value, enqueued_at, wakeq.wake_at(now(), now(), $2, $3),
+                      claims, traceparent, last_error, object, coalesce(links.seq, page.seq),
+                      coalesce(links.prev, page.prev), queue, origin
+                 from page left join links on links.id = page.id
+                   on conflict (id) do nothing
+            returning id, canvas_id, module, name, object, seq, prev, queue
+           ), unseen as (
+               -- It has no new copies: its link is missing in every queue.
+               insert into wakeq.tombstones (canvas_id, object, seq, queue, prev, cause)
+               select canvas_id, object, seq, '*', prev, 'redriven' from back
+                where queue is null and object is not null and id <> all ($10)
+                   on conflict do nothing
+           ), lifted as (
+               delete from wakeq.halted_lanes where canvas_id = $4 and event_id = any (array(select id from back))
+           ), gone as (
+               delete from wakeq.dead_events where canvas_id = $4 and id = any (array(select id from back))
+           ), logged as (
+               insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, times, request_id, detail)
+               select $4, $7, 'redrive', case when $5 or $6::uuid is not null then min(module) end,
+                      case when $5 or $6 is not null then min(name) end, $6, 'done', count(*), $8, $9
+                 from back having count(*) > 0
+           )
+           select id, canvas_id from back"#,
+        ids,
+        interval(timing.horizon),
+        interval(timing.grace),
+        filter.canvas.0,
+        filter.scope.is_some(),
+        filter.id.map(|id| id.0),
+        actor.name(),
+        actor.request_id(),
+        actor.credential_id(),
+        halting
+    )
+    .fetch_all(transaction)
+    .await?;
+    let back = rows.into_iter();
+    Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
+}
+
 /// Events as columns, for `unnest`.
 #[derive(Default)]
 pub(super) struct Columns {
@@ -263,7 +394,7 @@ pub(super) struct Columns {
     pub(super) values: Vec<String>,
     pub(super) moments: Vec<Option<Timestamp>>,
     pub(super) delays_s: Vec<f64>,
-    pub(super) traces: Vec<String>,
+    pub(super) traces: Vec<Option<String>>,
 }
 
 impl Columns {
@@ -279,7 +410,7 @@ impl Columns {
             columns.values.push(event.value.clone());
             columns.moments.push(moment(event.due));
             columns.delays_s.push(delay_s(event.due));
-            columns.traces.push(event.traceparent.to_string());
+            columns.traces.push(event.metadata.traceparent.as_ref().map(ToString::to_string));
         }
         columns
     }

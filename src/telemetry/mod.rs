@@ -96,11 +96,6 @@ pub(crate) async fn in_trace<F: Future>(trace: Traceparent, future: F) -> F::Out
     TRACE.scope(trace, future).await
 }
 
-/// The trace that the current task works for, or a new one.
-pub fn current_trace() -> Traceparent {
-    worked_for().unwrap_or_else(Traceparent::root)
-}
-
 fn worked_for() -> Option<Traceparent> {
     TRACE.try_with(Clone::clone).ok()
 }
@@ -112,6 +107,6 @@ pub fn trace_of_emit(named: Option<Traceparent>) -> Traceparent {
         (Some(span), None) => span,
         (Some(span), Some(named)) if span.trace_id() == named.trace_id() => span,
         (_, Some(named)) => named,
-        (None, None) => current_trace(),
+        (None, None) => worked_for().unwrap_or_else(Traceparent::root),
     }
 }

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::answers::{HandlerError, HandlerResult};
 use crate::event::{
-    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Name, Place, Timestamp, Traceparent,
+    CanvasId, CopyOf, EventId, HandlerAddress, InvalidName, Metadata, Name, Place, Timestamp,
 };
 use crate::machine::RetryPolicy;
 use crate::store::ClaimedEvent;
@@ -37,8 +37,8 @@ pub struct Execution {
     pub due_at: Timestamp,
     /// When this attempt claimed the event, on the database's clock.
     pub claimed_at: Timestamp,
-    /// The trace it belongs to.
-    pub traceparent: Option<Traceparent>,
+    /// What it carries; its trace is that of this attempt.
+    pub metadata: Metadata,
     /// The object that the event is on, and its link in the object's chain.
     pub place: Option<Place>,
     /// If the event is a copy: its registered queue, and the event that was copied.
@@ -67,7 +67,7 @@ impl Execution {
             enqueued_at: event.enqueued_at,
             due_at: event.delay_until,
             claimed_at: event.locked_at,
-            traceparent: event.traceparent,
+            metadata: event.metadata,
             place: event.place,
             copy_of: event.copy_of,
         }

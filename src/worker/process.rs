@@ -39,11 +39,11 @@ impl HandlerReport {
 /// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
 pub(super) async fn process(
     handler: &Handler,
-    execution: Execution,
+    mut execution: Execution,
     held: &HeldClaim,
     kill: &CancellationToken,
 ) -> HandlerReport {
-    let trace = execution.traceparent.clone().unwrap_or_else(Traceparent::root);
+    let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
     let run = async { (handler.run)(execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());

@@ -350,18 +350,20 @@ impl Run<'_> {
             span.record("object", tracing::field::display(object));
             span.record("link", link.id);
         }
-        if let Some(trace) = &event.traceparent {
+        if let Some(trace) = &event.metadata.traceparent {
             span.record("trace_id", trace.trace_id());
         }
         let processing = telemetry::process_span(&telemetry::AttemptInfo {
             event: event.claim.id,
             address: &event.address,
             attempt,
-            emitted_by: event.traceparent.as_ref(),
+            emitted_by: event.metadata.traceparent.as_ref(),
         });
         let waited = (event.locked_at - event.enqueued_at).to_std().unwrap_or_default();
         let mut execution = Execution::of(event, attempt);
-        execution.traceparent = telemetry::span_trace(&processing).or(execution.traceparent);
+        if let Some(trace) = telemetry::span_trace(&processing) {
+            execution.metadata.traceparent = Some(trace);
+        }
         let started = Instant::now();
         let running = process(&owner.handler, execution, &owner.held_claim, &self.runner.kill);
         let report = running.instrument(processing.clone()).await;

@@ -114,7 +114,7 @@ fn rejects_invalid_events_with_a_reason() {
     assert!(matches!(Event::new("a", "x").unwrap().after(Duration::MAX), Err(EventError::TooLate)));
     let far = chrono::DateTime::<chrono::Utc>::MAX_UTC;
     assert!(matches!(Event::new("a", "x").unwrap().at(far), Err(EventError::TooLate)));
-    assert!(matches!(Event::new("a", "x").unwrap().traceparent("00-1-2-3"), Err(EventError::Trace(_))));
+    assert!(matches!(Event::new("a", "x").unwrap().traceparent("00-1-2-3"), Err(EventError::Metadata(_))));
 }
 
 #[tokio::test]
@@ -331,7 +331,7 @@ async fn a_trace_is_given_inherited_or_new() {
     let mut worker = stage.worker(handlers);
     let parent = Event::new("parent", "x").unwrap();
     stage.queue.emit(parent.clone().traceparent(given).unwrap()).await.unwrap();
-    let trace = |event: wakeq::Execution| event.traceparent.unwrap();
+    let trace = |event: wakeq::Execution| event.metadata.traceparent.unwrap();
     assert_eq!(trace(parents.next().await).as_str(), given);
     assert_eq!(trace(children.next().await).as_str(), given);
     stage.queue.emit(parent).await.unwrap();

@@ -23,9 +23,9 @@ use super::lookups::{LOOKUPS_MAX, Lookups};
 use super::rules::{RefusedTarget, Rules};
 use super::tls::Tls;
 use super::value::Value;
-use super::{Delivery, DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
-use wakeq::CanvasId;
-use wakeq::targets::{Target, TargetUrl};
+use super::{DeliveryConfig, DeliveryError, DeliveryOutcome, answer, headers};
+use wakeq::targets::{OwnDeployment, Target, TargetUrl};
+use wakeq::{CanvasId, Execution};
 
 /// Maximum body of an answer in bytes; if it is longer, the connection is closed instead of reused.
 const BODY_MAX_BYTES: usize = 64 * 1024;
@@ -46,35 +46,17 @@ const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 /// Sends events to targets. Cheap to clone. Use one per process, so that its limits apply to all
 /// deliveries.
 ///
-/// ```no_run
-/// use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
-/// use wakeq::events::Traceparent;
-/// use wakeq::targets::{Secret, Secrets, Target, TargetPolicy};
-/// use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
+/// ```
+/// use wakeq::targets::Target;
+/// use wakeq::{Execution, HandlerError, HandlerResult};
+/// use wakeq_service::delivery::{Deliverer, DeliveryOutcome};
 ///
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// let deliverer = Deliverer::new(DeliveryConfig::default())?;
-/// let target = Target {
-///     url: "https://shop.example/events".parse()?,
-///     policy: TargetPolicy::default(),
-///     audience: None,
-///     secrets: Secrets { current: Secret::generate()?, previous: None },
-/// };
-/// let scope = HandlerScope::worker(CanvasId::DEFAULT, "greet")?;
-/// let delivery = Delivery {
-///     event: EventId::new(),
-///     address: &HandlerAddress { scope, modifier: Name::no_modifier() },
-///     json: "\"Ada\"".into(),
-///     attempt: 1,
-///     enqueued_at: "2026-01-31T08:00:00Z".parse()?,
-///     traceparent: &Traceparent::root(),
-///     place: None,
-///     copy_of: None,
-///     deployment: None,
-/// };
-/// assert_eq!(deliverer.deliver(&target, delivery).await, DeliveryOutcome::Completed);
-/// # Ok(())
-/// # }
+/// async fn send(deliverer: &Deliverer, target: &Target, event: Execution) -> HandlerResult {
+///     match deliverer.deliver(target, event, None).await {
+///         DeliveryOutcome::Completed => Ok(()),
+///         outcome => Err(HandlerError::operational(format!("{outcome:?}"))),
+///     }
+/// }
 /// ```
 #[derive(Clone)]
 pub struct Deliverer {
@@ -139,11 +121,17 @@ impl Deliverer {
 
     /// Makes one attempt at delivering an event and returns how it ended. The timeout of the
     /// target's policy applies, not counting the time spent waiting for connection permits and
-    /// lookups in this process.
-    pub async fn deliver(&self, target: &Target, delivery: Delivery<'_>) -> DeliveryOutcome {
+    /// lookups in this process. `deployment` is the one that sends, so that its own API can refuse
+    /// the event.
+    pub async fn deliver(
+        &self,
+        target: &Target,
+        event: Execution,
+        deployment: Option<&OwnDeployment>,
+    ) -> DeliveryOutcome {
         let within = target.policy.timeout.min(TIMEOUT_MAX);
         let (clock, begun) = (AttemptClock::new(), Instant::now());
-        let answered = match clock.within(within, self.send(target, delivery)).await {
+        let answered = match clock.within(within, self.send(target, event, deployment)).await {
             Ok(Ok(answered)) => answered,
             Ok(Err(failure)) => return DeliveryOutcome::failed(failure.to_string()),
             Err(_) => {
@@ -162,10 +150,11 @@ impl Deliverer {
     async fn send(
         &self,
         target: &Target,
-        delivery: Delivery<'_>,
+        event: Execution,
+        deployment: Option<&OwnDeployment>,
     ) -> Result<hyper::Response<Incoming>, Failure> {
-        let canvas = delivery.address.scope.canvas;
-        if let Some(own) = delivery.deployment {
+        let canvas = event.address.scope.canvas;
+        if let Some(own) = deployment {
             own.check(&target.url, target.audience.as_deref()).map_err(Failure::unsent)?;
         }
         self.check(canvas, &target.url)?;
@@ -176,9 +165,9 @@ impl Deliverer {
         let uri: Uri = target.url.as_str().parse().map_err(|_| RefusedTarget::Unclear)?;
         // This machine's clock, because the receiver compares the timestamp with its own clock.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let headers = headers::headers(&delivery, &target.secrets, now.as_secs(), token.as_deref())
+        let headers = headers::headers(&event, deployment, &target.secrets, now.as_secs(), token.as_deref())
             .map_err(|_| Failure("the request could not be written".to_owned()))?;
-        let mut request = Request::new(Value::new(delivery.json));
+        let mut request = Request::new(Value::new(event.json));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;

@@ -6,7 +6,8 @@ use hyper::header::{
     AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue, USER_AGENT,
 };
 
-use super::{Delivery, sign};
+use super::sign;
+use wakeq::Execution;
 use wakeq::order::Place;
 use wakeq::queues::CopyOf;
 use wakeq::targets::{OwnDeployment, Secrets};
@@ -16,15 +17,16 @@ const AGENT: &str = concat!("wakeq/", env!("CARGO_PKG_VERSION"));
 /// All headers of a request except `host` and `content-length`. `timestamp_s` is the time of
 /// sending, in seconds since 1970.
 pub(super) fn headers(
-    delivery: &Delivery<'_>,
+    event: &Execution,
+    deployment: Option<&OwnDeployment>,
     secrets: &Secrets,
     timestamp_s: u64,
     token: Option<&str>,
 ) -> Result<HeaderMap, InvalidHeaderValue> {
-    let id = delivery.event.to_string();
-    let signatures = sign::signatures(secrets, &id, timestamp_s, delivery.json.as_bytes());
-    let source = format!("/canvases/{}", delivery.address.scope.canvas);
-    let time = delivery.enqueued_at.to_rfc3339_opts(SecondsFormat::Micros, true);
+    let id = event.id.to_string();
+    let signatures = sign::signatures(secrets, &id, timestamp_s, event.json.as_bytes());
+    let source = format!("/canvases/{}", event.address.scope.canvas);
+    let time = event.enqueued_at.to_rfc3339_opts(SecondsFormat::Micros, true);
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
@@ -35,14 +37,16 @@ pub(super) fn headers(
         ("ce-specversion", "1.0"),
         ("ce-id", &id),
         ("ce-source", &source),
-        ("ce-type", &delivery.address.to_string()),
+        ("ce-type", &event.address.to_string()),
         ("ce-time", &time),
-        ("traceparent", delivery.traceparent.as_str()),
-        ("wakeq-attempt", &delivery.attempt.to_string()),
+        ("wakeq-attempt", &event.attempt.to_string()),
     ] {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
     }
-    if let Some(Place { object, link }) = delivery.place {
+    if let Some(trace) = &event.metadata.traceparent {
+        headers.insert("traceparent", HeaderValue::from_str(trace.as_str())?);
+    }
+    if let Some(Place { object, link }) = &event.place {
         for (name, value) in [
             ("ce-object", object.as_str()),
             ("ce-link", &link.id.to_string()),
@@ -51,12 +55,12 @@ pub(super) fn headers(
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
-    if let Some(CopyOf { queue, origin }) = delivery.copy_of {
+    if let Some(CopyOf { queue, origin }) = &event.copy_of {
         for (name, value) in [("ce-queue", queue.as_str()), ("ce-origin", &origin.to_string())] {
             headers.insert(HeaderName::from_static(name), HeaderValue::from_str(value)?);
         }
     }
-    if let Some(deployment) = delivery.deployment {
+    if let Some(deployment) = deployment {
         headers.insert(OwnDeployment::HEADER, HeaderValue::from_str(deployment.id())?);
     }
     if let Some(token) = token {
@@ -70,6 +74,7 @@ pub(super) fn headers(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wakeq::events::Metadata;
     use wakeq::machine::Link;
     use wakeq::targets::Secret;
     use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope};
@@ -81,24 +86,27 @@ mod tests {
     }
 
     fn written_of(
-        place: Option<&Place>,
-        copy_of: Option<&CopyOf>,
+        place: Option<Place>,
+        copy_of: Option<CopyOf>,
         token: Option<&str>,
     ) -> Result<Vec<String>, InvalidHeaderValue> {
         let scope = HandlerScope::worker(CanvasId::DEFAULT, "send-email").unwrap();
-        let delivery = Delivery {
-            event: EventId(ID.parse().unwrap()),
-            address: &HandlerAddress { scope, modifier: "eu".parse().unwrap() },
+        let emitted_at = "2026-01-31T08:00:00.123456Z".parse().unwrap();
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap();
+        let event = Execution {
+            id: EventId(ID.parse().unwrap()),
+            address: HandlerAddress { scope, modifier: "eu".parse().unwrap() },
             json: r#"{"a": 1}"#.into(),
             attempt: 3,
-            enqueued_at: "2026-01-31T08:00:00.123456Z".parse().unwrap(),
-            traceparent: &"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".parse().unwrap(),
+            enqueued_at: emitted_at,
+            due_at: emitted_at,
+            claimed_at: emitted_at,
+            metadata: Metadata { traceparent: Some(trace) },
             place,
             copy_of,
-            deployment: None,
         };
         let current = Secret::from_bytes(vec![7; 24]).unwrap();
-        let headers = headers(&delivery, &Secrets { current, previous: None }, 1_769_846_400, token)?;
+        let headers = headers(&event, None, &Secrets { current, previous: None }, 1_769_846_400, token)?;
         Ok(headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect())
     }
 
@@ -117,8 +125,8 @@ mod tests {
             "ce-source: /canvases/00000000-0000-0000-0000-000000000000".to_owned(),
             "ce-type: WORKER/send-email/eu".to_owned(),
             "ce-time: 2026-01-31T08:00:00.123456Z".to_owned(),
-            "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
             "wakeq-attempt: 3".to_owned(),
+            "traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned(),
         ];
         assert_eq!(headers, expected);
         assert!(signature.unwrap().starts_with("v1,"));
@@ -129,7 +137,7 @@ mod tests {
     #[test]
     fn an_event_on_an_object_says_which_link_it_is() {
         let place = Place { object: "work:1".parse().unwrap(), link: Link { id: 17, prev: 12 } };
-        let headers = written_of(Some(&place), None, None).unwrap();
+        let headers = written_of(Some(place), None, None).unwrap();
         for expected in ["ce-object: work:1", "ce-link: 17", "ce-prev: 12"] {
             assert!(headers.contains(&expected.to_owned()), "{headers:?}");
         }
@@ -138,7 +146,7 @@ mod tests {
     #[test]
     fn a_copy_says_of_which_queue_and_event_it_is_one() {
         let copy = CopyOf { queue: "email_events".parse().unwrap(), origin: EventId(uuid::Uuid::nil()) };
-        let headers = written_of(None, Some(&copy), None).unwrap();
+        let headers = written_of(None, Some(copy), None).unwrap();
         for expected in [
             "ce-queue: email_events",
             "ce-origin: 00000000-0000-0000-0000-000000000000",

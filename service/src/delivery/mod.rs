@@ -23,11 +23,6 @@ mod value;
 
 use std::sync::Arc;
 use std::time::Duration;
-use wakeq::events::Traceparent;
-use wakeq::order::Place;
-use wakeq::queues::CopyOf;
-use wakeq::targets::OwnDeployment;
-use wakeq::{EventId, HandlerAddress, Timestamp};
 
 pub use address::{AddressKind, InvalidIpRange, IpRange};
 pub use allowed::{AllowedPlace, InvalidAllowedPlace};
@@ -92,29 +87,6 @@ pub enum DeliveryError {
     /// TLS can't be set up.
     #[error("TLS to targets can't be set up: {0}")]
     Tls(String),
-}
-
-/// One attempt at an event.
-#[derive(Clone, Debug)]
-pub struct Delivery<'a> {
-    /// The event's id, which is also the message's id: the same for every attempt.
-    pub event: EventId,
-    /// The address of the handler that the target implements.
-    pub address: &'a HandlerAddress,
-    /// The event's value, which becomes the body.
-    pub json: String,
-    /// The number of this attempt, starting at 1.
-    pub attempt: u32,
-    /// When the event was emitted.
-    pub enqueued_at: Timestamp,
-    /// The trace that the event belongs to.
-    pub traceparent: &'a Traceparent,
-    /// The event's object and its link, if it has one.
-    pub place: Option<&'a Place>,
-    /// If the event is a copy: its registered queue, and the original event.
-    pub copy_of: Option<&'a CopyOf>,
-    /// The deployment that sends the event, so that its own API can refuse it.
-    pub deployment: Option<&'a OwnDeployment>,
 }
 
 /// How an attempt ended.

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::{Deliverer, Delivery, DeliveryOutcome};
-use wakeq::internals::{Coalescer, FoundTarget, telemetry};
+use super::{Deliverer, DeliveryOutcome};
+use wakeq::internals::{Coalescer, FoundTarget};
 use wakeq::targets::TargetPolicy;
 use wakeq::workers::{BoxedHandler, RemoteHandler, RemoteHandlers};
 use wakeq::{
@@ -84,19 +84,7 @@ impl RemoteHandlers for Targets {
 }
 
 async fn deliver(deliverer: &Deliverer, found: &FoundTarget, event: Execution) -> HandlerResult {
-    let traceparent = telemetry::current_trace();
-    let delivery = Delivery {
-        event: event.id,
-        address: &event.address,
-        json: event.json,
-        attempt: event.attempt,
-        enqueued_at: event.enqueued_at,
-        traceparent: &traceparent,
-        place: event.place.as_ref(),
-        copy_of: event.copy_of.as_ref(),
-        deployment: Some(&found.own),
-    };
-    match deliverer.deliver(&found.target, delivery).await {
+    match deliverer.deliver(&found.target, event, Some(&found.own)).await {
         DeliveryOutcome::Completed => Ok(()),
         DeliveryOutcome::NotYet { delay } => Err(HandlerError::not_yet(delay)),
         DeliveryOutcome::Gone { reason } => Err(HandlerError::gone(reason)),

@@ -53,11 +53,9 @@ fn logged<'a>((event, inserted): (&'a NewEvent, &InsertOutcome)) -> Option<(&'a 
         (Some(stream), InsertOutcome::New { link, .. }) => (stream, link),
         (None, _) | (_, InsertOutcome::Known) => return None,
     };
-    let metadata = json!({
-        "module": event.address.scope.module.as_str(),
-        "modifier": event.address.modifier.as_str(),
-        "traceparent": event.traceparent.as_str(),
-    });
+    let mut metadata = json!(event.metadata);
+    metadata["module"] = event.address.scope.module.as_str().into();
+    metadata["modifier"] = event.address.modifier.as_str().into();
     let (id, name, place) = (event.id, event.address.scope.name.clone(), event.place(*link));
     Some((
         stream,

@@ -12,8 +12,7 @@ use super::admin::milliseconds;
 use crate::event::{
     CanvasId, Claim, EventId, HandlerScope, LeaseToken, Name, Notification, ObjectKey, PullPolicy, Timestamp,
 };
-use crate::store::claims::{ClaimedEvent, ClaimedRow, claimed_rows};
-use crate::store::load::address;
+use crate::store::load::{ClaimedEvent, ClaimedRow, address, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use uuid::Uuid;
 
 use crate::event::{CanvasId, Claim, EventId, Name, Notification};
-use crate::store::claims::{ClaimedEvent, ClaimedRow, claimed_rows};
+use crate::store::load::{ClaimedEvent, ClaimedRow, claimed_rows};
 use crate::store::session::interval;
 use crate::store::{Store, StoreError};
 

@@ -12,10 +12,10 @@ mod tokens;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wakeq::events::Traceparent;
+use wakeq::events::Metadata;
 use wakeq::targets::{Secret, Secrets, Target, TargetPolicy, TargetUrl};
-use wakeq::{CanvasId, EventId, HandlerAddress, HandlerScope, Name};
-use wakeq_service::delivery::{Deliverer, Delivery, DeliveryConfig, DeliveryOutcome};
+use wakeq::{CanvasId, EventId, Execution, HandlerAddress, HandlerScope, Name};
+use wakeq_service::delivery::{Deliverer, DeliveryConfig, DeliveryOutcome};
 
 use crate::support::TIMEOUT;
 use names::Names;
@@ -81,19 +81,20 @@ async fn deliver_of(
     attempt: u32,
 ) -> DeliveryOutcome {
     let scope = HandlerScope::worker(canvas, "greet").unwrap();
-    let traceparent: Traceparent = TRACE.parse().unwrap();
-    let delivery = Delivery {
-        event,
-        address: &HandlerAddress { scope, modifier: Name::no_modifier() },
+    let emitted_at = "2026-01-31T08:00:00Z".parse().unwrap();
+    let event = Execution {
+        id: event,
+        address: HandlerAddress { scope, modifier: Name::no_modifier() },
         json: json.to_owned(),
         attempt,
-        enqueued_at: "2026-01-31T08:00:00Z".parse().unwrap(),
-        traceparent: &traceparent,
+        enqueued_at: emitted_at,
+        due_at: emitted_at,
+        claimed_at: emitted_at,
+        metadata: Metadata { traceparent: Some(TRACE.parse().unwrap()) },
         place: None,
         copy_of: None,
-        deployment: None,
     };
-    deliverer.deliver(target, delivery).await
+    deliverer.deliver(target, event, None).await
 }
 
 fn failure(delivered: DeliveryOutcome) -> String {

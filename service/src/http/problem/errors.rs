@@ -45,7 +45,7 @@ impl Problem {
             EventError::Name(_)
             | EventError::Object(_)
             | EventError::Value(_)
-            | EventError::Trace(_)
+            | EventError::Metadata(_)
             | EventError::TooLate
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)

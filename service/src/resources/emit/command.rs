@@ -81,17 +81,16 @@ fn subevent(text: &str) -> Result<Subevent, String> {
     Ok(Subevent { target, value: json(value)? })
 }
 
-impl Subevent {
-    fn event(self) -> anyhow::Result<NewEvent> {
-        let Target { handler, modifier } = self.target;
-        Ok(NewEvent {
-            module: Some(handler.module.to_string()),
-            name: handler.name.to_string(),
-            modifier: modifier.map(|modifier| modifier.to_string()),
-            value: Some(raw(&self.value)?),
-            ..NewEvent::default()
-        })
-    }
+/// An event for a handler, due now.
+fn event_for(target: Target, value: &str) -> anyhow::Result<NewEvent> {
+    let Target { handler, modifier } = target;
+    Ok(NewEvent {
+        module: Some(handler.module.to_string()),
+        name: handler.name.to_string(),
+        modifier: modifier.map(|modifier| modifier.to_string()),
+        value: Some(raw(value)?),
+        ..NewEvent::default()
+    })
 }
 
 /// Empty, or a stream.
@@ -117,21 +116,19 @@ impl Emit {
             );
         }
         let event = NewEvent {
-            module: Some(handler.module.to_string()),
-            name: handler.name.to_string(),
-            modifier: modifier.or(self.modifier).map(|modifier| modifier.to_string()),
-            value: Some(raw(&self.value)?),
             id: self.id.map(|id| id.0),
             delay_until: self.at,
             delay_s: self.after.map(|delay| delay.as_secs_f64()),
             object: self.on.as_ref().map(ObjectKey::to_string),
             only_queues: self.only_to_queues,
             logged: self.logged,
+            ..event_for(Target { handler, modifier: modifier.or(self.modifier) }, &self.value)?
         };
         let client = context.client().await?;
         match self.on {
             Some(object) if self.state.is_some() || !self.and.is_empty() => {
-                let subevents = self.and.into_iter().map(Subevent::event).collect::<anyhow::Result<_>>()?;
+                let subevents = self.and.into_iter().map(|event| event_for(event.target, &event.value));
+                let subevents = subevents.collect::<anyhow::Result<_>>()?;
                 let state = self.state.as_deref().map(raw).transpose()?;
                 let emitted = client.change(&object, NewChange { main: event, subevents, state }).await?;
                 self.json.print(&emitted, |emitted| emitted.events.iter().try_for_each(print))

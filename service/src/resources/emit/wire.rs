@@ -1,61 +1,16 @@
 //! Emitting: requests and answers.
 
-use chrono::{DateTime, Utc};
+mod event;
+pub(crate) mod json;
+pub(crate) mod refusal;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::log::wire::Logged;
 use crate::resources::objects::wire::Link;
-
-/// An event to be emitted.
-#[derive(Debug, Default, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct NewEvent {
-    /// The handler's module. Default `WORKER`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "WORKER")]
-    pub(crate) module: Option<String>,
-    /// The handler's name.
-    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "send-email")]
-    pub(crate) name: String,
-    /// The handler's modifier. Default `_`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(pattern = "^[A-Za-z0-9_.-]{1,128}$", example = "_")]
-    pub(crate) modifier: Option<String>,
-    /// The value that the handler receives, stored verbatim. Default null. Nested at most 64 levels
-    /// deep, and without NUL.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Value)]
-    pub(crate) value: Option<Box<RawValue>>,
-    /// An id that you choose, unique on the canvas: emitting it again within 7 days adds nothing.
-    /// The event's own id is in the response.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) id: Option<Uuid>,
-    /// Time before which the event does not run.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) delay_until: Option<DateTime<Utc>>,
-    /// Delay before the event may run, in seconds. Excludes `delay_until`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0, maximum = 3_162_240_000.0)]
-    pub(crate) delay_s: Option<f64>,
-    /// The object of the event: it runs after all earlier events on the object for the same
-    /// handler. A part of an object, written after a `/`, belongs to the object.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(
-        pattern = "^[A-Za-z0-9_.:@=+~-]{1,200}(/[A-Za-z0-9_.:@=+~-]{1,200})*$",
-        max_length = 4096,
-        example = "work:1"
-    )]
-    pub(crate) object: Option<String>,
-    /// Only for the registered queues that match; the handler does not receive it.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) only_queues: bool,
-    /// Whether to also append the event to the log in the same transaction: `true`, or a stream.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) logged: Option<Logged>,
-}
+pub(crate) use event::NewEvent;
 
 /// Events to be emitted together, all or none.
 #[derive(Debug, Serialize, ToSchema)]

@@ -264,7 +264,7 @@ impl EventDetail {
             last_error: live.last_error,
             unknown_since: live.unknown_since,
             target: live.target,
-            traceparent: live.traceparent,
+            traceparent: live.metadata.traceparent.map(|trace| trace.to_string()),
             place: live.place.map(Place::from),
             copy_of: live.copy_of.map(Copied::from),
             first: live.first.map(|(id, _)| id.0),
@@ -291,7 +291,7 @@ impl EventDetail {
             retries: dead.retries,
             losses: dead.losses,
             last_error: dead.last_error,
-            traceparent: dead.traceparent,
+            traceparent: dead.metadata.traceparent.map(|trace| trace.to_string()),
             place: dead.place.map(Place::from),
             copy_of: dead.copy_of.map(Copied::from),
             ..Self::of_gone(dead.id, dead.enqueued_at)

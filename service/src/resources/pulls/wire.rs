@@ -288,7 +288,7 @@ impl LeasedCopy {
             value: RawValue::from_string(copy.value)?,
             origin: copy.origin.0,
             place: copy.place.map(Place::from),
-            traceparent: copy.traceparent.map(|trace| trace.to_string()),
+            traceparent: copy.metadata.traceparent.map(|trace| trace.to_string()),
             emitted_at: copy.emitted_at,
             due_at: copy.due_at,
         })

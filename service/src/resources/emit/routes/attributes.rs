@@ -6,8 +6,8 @@ use std::fmt::Write;
 use serde_json::value::RawValue;
 use uuid::Uuid;
 
-use super::refusal::{Fault, named};
-use super::{json, plain};
+use crate::resources::emit::wire::json;
+use crate::resources::emit::wire::refusal::{Fault, named};
 use wakeq::EventId;
 
 /// The attributes of the specification, all of them strings.
@@ -111,7 +111,7 @@ impl Attributes {
                 return Err(Fault::shape(named(name), "a URI as in RFC 3986"));
             }
         }
-        self.optional("time").map_or(Ok(()), |time| plain::timestamp(time, "`time`").map(drop))
+        self.optional("time").map_or(Ok(()), |time| json::timestamp(time, "`time`").map(drop))
     }
 
     /// The handler from `type`: `name`, `MODULE/name` or `MODULE/name/modifier`; the modifier may

@@ -11,9 +11,9 @@ use utoipa::ToSchema;
 
 use super::attributes::Attributes;
 use super::media::MediaType;
-use super::refusal::{Fault, Refusal};
-use super::request::{Draft, EVENTS_MAX, Headers, is_traceparent};
-use super::{json, plain};
+use super::request::{Draft, EVENTS_MAX, Headers};
+use crate::resources::emit::wire::json;
+use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::Event;
 
 const NEITHER_JSON_NOR_TEXT: Fault = Fault::MediaType(
@@ -48,12 +48,12 @@ enum Data<'a> {
 }
 
 /// One CloudEvent in JSON format.
-pub(super) fn structured(text: &str, keep: Keep, draft: &Draft<'_>) -> Result<Event, Refusal> {
+pub(super) fn structured(text: &str, keep: Keep, draft: &Draft) -> Result<Event, Refusal> {
     Ok(CloudEvent::from_json(json::value(text)?)?.event(keep, draft)?)
 }
 
 /// CloudEvents in JSON batch format; the batch may be empty.
-pub(super) fn batch(text: &str, keep: Keep, draft: &Draft<'_>) -> Result<Vec<Event>, Refusal> {
+pub(super) fn batch(text: &str, keep: Keep, draft: &Draft) -> Result<Vec<Event>, Refusal> {
     let events = json::elements(json::value(text)?, "the body")?;
     if events.len() > EVENTS_MAX {
         return Err(Fault::Count { count: events.len(), least: 0, most: EVENTS_MAX }.into());
@@ -69,7 +69,7 @@ pub(super) fn binary(
     media: Option<&MediaType>,
     body: &[u8],
     keep: Keep,
-    draft: &Draft<'_>,
+    draft: &Draft,
 ) -> Result<Event, Refusal> {
     let mut attributes = Attributes::from_headers(headers.attributes())?;
     if let Some(content_type) = headers.one("content-type")? {
@@ -107,7 +107,7 @@ impl<'a> CloudEvent<'a> {
         Ok(Self { attributes, data, text: Some(object.get()) })
     }
 
-    fn event(&self, keep: Keep, draft: &Draft<'_>) -> Result<Event, Fault> {
+    fn event(&self, keep: Keep, draft: &Draft) -> Result<Event, Fault> {
         self.attributes.check()?;
         let media = self.attributes.optional("datacontenttype").map(MediaType::parse).transpose()?;
         let value = match keep {
@@ -115,21 +115,16 @@ impl<'a> CloudEvent<'a> {
             Keep::Envelope => self.envelope(media.as_ref())?,
         };
         let target = self.attributes.handler()?;
-        let mut event = draft.event(target.name, &value)?.module(target.module)?.modifier(target.modifier)?;
-        event = event.id(self.attributes.event_id()?);
-        if let Some(traceparent) = self.attributes.optional("traceparent").filter(|text| is_traceparent(text))
-        {
-            event = event.traceparent(traceparent)?;
-        }
+        let trace = self.attributes.optional("traceparent").and_then(|text| text.parse().ok());
+        let event = Event::from_json(target.name, value)?.module(target.module)?.modifier(target.modifier)?;
+        let mut event = draft.complete(event.id(self.attributes.event_id()?).in_trace(trace));
         if let Some(object) = self.attributes.optional("object") {
             event = event.on(object)?;
         }
         match (self.attributes.optional("delayuntil"), self.attributes.optional("delayseconds")) {
             (Some(_), Some(_)) => Err(Fault::Both("`delayuntil`", "`delayseconds`")),
-            (Some(moment), None) => Ok(event.at(plain::timestamp(moment, "`delayuntil`")?)?),
-            (None, Some(delay)) => {
-                Ok(event.after(plain::duration(json::seconds(delay, "`delayseconds`")?)?)?)
-            }
+            (Some(moment), None) => Ok(event.at(json::timestamp(moment, "`delayuntil`")?)?),
+            (None, Some(delay)) => Ok(event.after(json::duration(json::seconds(delay, "`delayseconds`")?)?)?),
             (None, None) => Ok(event),
         }
     }

@@ -1,6 +1,6 @@
 //! Content types, as far as they determine how a body is parsed.
 
-use super::refusal::Fault;
+use crate::resources::emit::wire::refusal::Fault;
 
 /// A media type in lower case, without the parameters that are irrelevant here.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,10 +5,8 @@
 mod attributes;
 mod cloudevents;
 mod idempotency;
-mod json;
 mod media;
 mod plain;
-mod refusal;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -24,11 +22,11 @@ use crate::http::Api;
 use crate::http::body::{CompleteBody, ObjectPath, Parameters};
 use crate::http::caller::Caller;
 use crate::http::problem::{Details, Kind, Problem};
+use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use crate::resources::emit::wire::{
     CloudEvent, EmitAnswer, Emitted, EmittedBatch, NewChange, NewEvent, NewEvents,
 };
 use cloudevents::Keep;
-use refusal::{Fault, Refusal};
 use request::{Change, Emission, Headers, Incoming};
 use wakeq::{CanvasId, EventError};
 
@@ -234,7 +232,7 @@ impl From<Refusal> for Problem {
             Fault::Event(_)
             | Fault::Syntax(_)
             | Fault::Shape { .. }
-            | Fault::UnknownField(_)
+            | Fault::UnknownField(..)
             | Fault::Repeated(_)
             | Fault::Missing(_)
             | Fault::Both(..)

@@ -4,8 +4,9 @@
 
 use super::cloudevents::{self, Keep};
 use super::media::MediaType;
-use super::refusal::{Fault, Refusal};
-use super::{json, plain};
+use super::plain;
+use crate::resources::emit::wire::json;
+use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::events::Traceparent;
 use wakeq::order::ObjectKey;
 use wakeq::{CanvasId, Event};
@@ -69,16 +70,16 @@ pub(super) struct Change {
 }
 
 /// What all events of a request share.
-pub(super) struct Draft<'a> {
+pub(super) struct Draft {
     canvas: CanvasId,
-    /// The `traceparent` header, if it is valid.
-    traceparent: Option<&'a str>,
+    /// That of the `traceparent` header, if it is valid.
+    trace: Option<Traceparent>,
 }
 
 /// Parses a request: plain JSON, or CloudEvents in any of their three modes.
 pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
     let Incoming { canvas, batch, keep, headers, body } = *incoming;
-    let draft = Draft { canvas, traceparent: headers.traceparent() };
+    let draft = Draft { canvas, trace: headers.trace() };
     let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
     match &media {
         Some(media) if media.is("application", "cloudevents-batch+json") => {
@@ -125,7 +126,7 @@ pub(super) fn read(incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
 /// Parses a request to change an object: plain JSON.
 pub(super) fn read_change(object: &ObjectKey, incoming: &Incoming<'_>) -> Result<Emission, Refusal> {
     let Incoming { canvas, headers, body, .. } = *incoming;
-    let draft = Draft { canvas, traceparent: headers.traceparent() };
+    let draft = Draft { canvas, trace: headers.trace() };
     let media = headers.one("content-type")?.map(MediaType::parse).transpose()?;
     match &media {
         Some(media) if media.is("application", "json") => media.check_charset()?,
@@ -159,22 +160,14 @@ impl<'a> Headers<'a> {
 
     /// The `traceparent` header. If it is invalid or repeated, it is ignored, as W3C Trace Context
     /// requires: a new trace starts.
-    fn traceparent(self) -> Option<&'a str> {
-        self.one("traceparent").ok().flatten().filter(|text| is_traceparent(text))
+    fn trace(self) -> Option<Traceparent> {
+        self.one("traceparent").ok().flatten()?.parse().ok()
     }
 }
 
-pub(super) fn is_traceparent(text: &str) -> bool {
-    text.parse::<Traceparent>().is_ok()
-}
-
-impl Draft<'_> {
-    /// An event for the handler `name` of module `WORKER`, with this JSON text as its value.
-    pub(super) fn event(&self, name: &str, value: &str) -> Result<Event, Fault> {
-        let event = Event::from_json(name, value)?.canvas(self.canvas);
-        match self.traceparent {
-            Some(traceparent) => Ok(event.traceparent(traceparent)?),
-            None => Ok(event),
-        }
+impl Draft {
+    /// An event of this request: on its canvas, and in its trace unless it is in another.
+    pub(super) fn complete(&self, event: Event) -> Event {
+        event.canvas(self.canvas).in_trace(self.trace.clone())
     }
 }

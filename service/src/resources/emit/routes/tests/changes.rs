@@ -32,7 +32,8 @@ fn a_change_has_a_main_event_and_perhaps_more() {
         whole
             .subevents
             .iter()
-            .all(|event| event.fields().canvas == Some(CANVAS) && event.fields().traceparent.is_some())
+            .all(|event| event.fields().canvas == Some(CANVAS)
+                && event.fields().metadata.traceparent.is_some())
     );
     let nothing =
         change(&[JSON], r#"{"main": {"name": "index"}, "subevents": null, "state": null}"#).unwrap();

@@ -98,7 +98,14 @@ fn delays_and_traces_are_extensions() {
 
     let other = TRACE.replace("4bf9", "5bf9");
     let trace = |headers: &[(&str, &str)]| {
-        binary(headers, "").unwrap().fields().traceparent.map(|trace| trace.to_string()).unwrap_or_default()
+        binary(headers, "")
+            .unwrap()
+            .fields()
+            .metadata
+            .traceparent
+            .as_ref()
+            .map(|trace| trace.to_string())
+            .unwrap_or_default()
     };
     assert_eq!(trace(&[("ce-traceparent", TRACE), ("traceparent", &other)]), TRACE, "the event's own");
     assert_eq!(trace(&[("traceparent", &other)]), other);

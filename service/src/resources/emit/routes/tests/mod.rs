@@ -8,8 +8,8 @@ mod plain_json;
 use std::time::Duration;
 
 use super::cloudevents::Keep;
-use super::refusal::{Fault, Refusal};
 use super::request::{Emission, Headers, Incoming, read};
+use crate::resources::emit::wire::refusal::{Fault, Refusal};
 use wakeq::events::Due;
 use wakeq::{CanvasId, Event, EventError, EventId};
 

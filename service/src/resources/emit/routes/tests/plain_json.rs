@@ -10,7 +10,7 @@ fn the_smallest_event_has_a_name_only() {
         (event.fields().canvas, event.fields().due, event.fields().id),
         (Some(CANVAS), Due::Now, None)
     );
-    assert!(event.fields().traceparent.is_none());
+    assert!(event.fields().metadata.traceparent.is_none());
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_batch_says_which_event_is_wrong() {
 fn the_header_traceparent_counts_when_it_is_one() {
     let trace = |headers: &[(&str, &str)]| {
         let event = one(&[&[JSON], headers].concat(), r#"{"name":"a"}"#).unwrap();
-        event.fields().traceparent.map(|trace| trace.to_string())
+        event.fields().metadata.traceparent.as_ref().map(|trace| trace.to_string())
     };
     assert_eq!(trace(&[("traceparent", TRACE)]).as_deref(), Some(TRACE));
     assert_eq!(trace(&[("traceparent", "00-nonsense")]), None);

@@ -4,21 +4,23 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::error::Category;
 use serde_json::value::RawValue;
 
 use super::refusal::{Fault, named};
+use wakeq::{EventError, Timestamp};
 
 /// Maximum number of fields of an object that is parsed field by field.
 const FIELDS_MAX: usize = 100;
 
 /// The fields of an object in their order, with their values verbatim.
-pub(super) type Fields<'a> = Vec<(String, &'a RawValue)>;
+pub(crate) type Fields<'a> = Vec<(String, &'a RawValue)>;
 
 /// A body as text: UTF-8 without a byte-order mark.
-pub(super) fn text(body: &[u8]) -> Result<&str, Fault> {
+pub(crate) fn text(body: &[u8]) -> Result<&str, Fault> {
     let text = std::str::from_utf8(body).map_err(|_| Fault::shape("the body", "UTF-8"))?;
     if text.starts_with('\u{feff}') {
         return Err(Fault::shape("the body", "UTF-8 without a byte-order mark"));
@@ -27,12 +29,12 @@ pub(super) fn text(body: &[u8]) -> Result<&str, Fault> {
 }
 
 /// Parses one JSON value, without surrounding whitespace.
-pub(super) fn value(text: &str) -> Result<&RawValue, Fault> {
+pub(crate) fn value(text: &str) -> Result<&RawValue, Fault> {
     serde_json::from_str(text).map_err(|error| Fault::Syntax(error.to_string()))
 }
 
 /// The fields of an object, none of which may be repeated. `what` names the object in errors.
-pub(super) fn fields<'a>(object: &'a RawValue, what: &str) -> Result<Fields<'a>, Fault> {
+pub(crate) fn fields<'a>(object: &'a RawValue, what: &str) -> Result<Fields<'a>, Fault> {
     let mut parser = serde_json::Deserializer::from_str(object.get());
     let fields = parser.deserialize_map(FieldsVisitor).map_err(|error| match error.classify() {
         Category::Data => Fault::shape(what, "a JSON object"),
@@ -50,12 +52,12 @@ pub(super) fn fields<'a>(object: &'a RawValue, what: &str) -> Result<Fields<'a>,
 }
 
 /// The elements of an array. `what` names it in errors.
-pub(super) fn elements<'a>(array: &'a RawValue, what: &str) -> Result<Vec<&'a RawValue>, Fault> {
+pub(crate) fn elements<'a>(array: &'a RawValue, what: &str) -> Result<Vec<&'a RawValue>, Fault> {
     serde_json::from_str(array.get()).map_err(|_| Fault::shape(what, "a JSON array"))
 }
 
 /// A string, decoded.
-pub(super) fn string<'a>(value: &'a RawValue, what: impl fmt::Display) -> Result<Cow<'a, str>, Fault> {
+pub(crate) fn string<'a>(value: &'a RawValue, what: impl fmt::Display) -> Result<Cow<'a, str>, Fault> {
     let text = value.get();
     let plain = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     match plain {
@@ -68,14 +70,27 @@ pub(super) fn string<'a>(value: &'a RawValue, what: impl fmt::Display) -> Result
 }
 
 /// A number of seconds: finite, 0 or more.
-pub(super) fn seconds(text: &str, what: impl fmt::Display) -> Result<f64, Fault> {
+pub(crate) fn seconds(text: &str, what: impl fmt::Display) -> Result<f64, Fault> {
     match serde_json::from_str::<f64>(text) {
         Ok(seconds) if seconds >= 0.0 => Ok(seconds),
         Ok(_) | Err(_) => Err(Fault::shape(what, "a number of seconds, 0 or more")),
     }
 }
 
-pub(super) fn is_null(value: &RawValue) -> bool {
+/// A moment from the text of a string.
+pub(crate) fn timestamp(text: &str, what: &str) -> Result<Timestamp, Fault> {
+    let moment = chrono::DateTime::parse_from_rfc3339(text);
+    moment
+        .map(|moment| moment.to_utc())
+        .map_err(|_| Fault::shape(what, "a moment as in RFC 3339 (2030-01-31T08:00:00Z)"))
+}
+
+/// As a duration, if there is one of this length.
+pub(crate) fn duration(seconds: f64) -> Result<Duration, Fault> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| EventError::TooLate.into())
+}
+
+pub(crate) fn is_null(value: &RawValue) -> bool {
     value.get() == "null"
 }
 

@@ -55,11 +55,8 @@ pub(crate) enum Fault {
         expected: &'static str,
     },
     /// A field does not exist.
-    #[error(
-        "{0} is not a field of an event: the fields are module, name, modifier, value, id, \
-         delay_until, delay_s, object, only_queues and logged"
-    )]
-    UnknownField(String),
+    #[error("{0} is not a field of an event: the fields are {1}")]
+    UnknownField(String, &'static str),
     /// A field or header is repeated.
     #[error("{0} is given twice")]
     Repeated(String),
@@ -85,7 +82,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(super) fn shape(what: impl fmt::Display, expected: &'static str) -> Self {
+    pub(crate) fn shape(what: impl fmt::Display, expected: &'static str) -> Self {
         Self::Shape { what: what.to_string(), expected }
     }
 }
@@ -98,20 +95,20 @@ impl<F: Into<Fault>> From<F> for Refusal {
 
 impl Refusal {
     /// Locates it at an event of a batch.
-    pub(super) fn of_event(mut self, index: usize) -> Self {
+    pub(crate) fn of_event(mut self, index: usize) -> Self {
         self.location = ErrorLocation::Event(index);
         self
     }
 
     /// Locates it at the main event of a change, or at one of its subevents.
-    pub(super) fn of_change(mut self, subevent: Option<usize>) -> Self {
+    pub(crate) fn of_change(mut self, subevent: Option<usize>) -> Self {
         self.location = subevent.map_or(ErrorLocation::Main, ErrorLocation::Subevent);
         self
     }
 }
 
 /// A field's name, if it looks like one: anything else may be a misplaced payload.
-pub(super) fn named(field: &str) -> String {
+pub(crate) fn named(field: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
     if (1..=40).contains(&field.len()) && field.bytes().all(plain) {
         format!("`{field}`")
