@@ -89,8 +89,7 @@ async fn a_key_is_recognized_and_allows_what_it_was_made_for() {
 async fn only_a_hash_is_kept() {
     let (stage, _) = Stage::memory().await;
     let created = create(&access(&stage), &new_key("billing")).await;
-    let row: String =
-        sqlx::query_scalar("select k::text from wakeq.access_keys k").fetch_one(&stage.pool).await.unwrap();
+    let row: String = stage.scalar("select k::text from wakeq.access_keys k").await;
     let text = created.key.reveal();
     let secret = text.rsplit('_').next().unwrap();
     assert!(row.contains(&created.key.id().to_string()) && !row.contains(&secret[..12]), "{row}");

@@ -44,29 +44,21 @@ async fn varied(stage: &Stage) {
             stage.admin.block(&scope(name), &ops, &Stop::default()).await.unwrap();
         }
     }
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
-         select gen_random_uuid(), canvas, module, name, '_', '1', now() + due * interval '1 s', now() + locked * interval '1 s', 1
-           from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007']::uuid[]) canvas,
-                unnest(array['AAA', 'WORKER', 'x']) module, unnest(array['free', 'paused', 'blocked', 'both', 'Free']) name,
-                unnest(array[-100000, -1, 3600]) due, unnest(array[null, -3600, -50, 3600]) locked",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+               select gen_random_uuid(), canvas, module, name, '_', '1', now() + due * interval '1 s', now() + locked * interval '1 s', 1
+                 from unnest(array['00000000-0000-0000-0000-000000000000', '00000000-0000-0000-0000-000000000007']::uuid[]) canvas,
+                      unnest(array['AAA', 'WORKER', 'x']) module, unnest(array['free', 'paused', 'blocked', 'both', 'Free']) name,
+                      unnest(array[-100000, -1, 3600]) due, unnest(array[null, -3600, -50, 3600]) locked";
+    stage.execute(sql).await;
     for object in ["moves", "stands"] {
         for _ in 0..2 {
             let event = Event::new("ordered", &1).unwrap().on(object).unwrap();
             stage.queue.emit(event).await.unwrap();
         }
     }
-    sqlx::query(
-        "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
-         values ('00000000-0000-0000-0000-000000000000', 'stands', 'WORKER', 'ordered', gen_random_uuid(), 1, 0)",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+               values ('00000000-0000-0000-0000-000000000000', 'stands', 'WORKER', 'ordered', gen_random_uuid(), 1, 0)";
+    stage.execute(sql).await;
 }
 
 /// Whatever the page size, every event is listed once, in one order; and a state lists exactly the
@@ -133,15 +125,11 @@ async fn events_are_listed_by_handler() {
 #[tokio::test]
 async fn a_page_may_be_empty_and_have_a_next_one() {
     let (stage, _) = Stage::memory().await;
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
-         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', case when n = 10001 then 'z' else 'a' end, '_', '1',
-                now() + case when n = 10001 then interval '1 h' else '0' end
-           from generate_series(1, 10001) n",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', case when n = 10001 then 'z' else 'a' end, '_', '1',
+                      now() + case when n = 10001 then interval '1 h' else '0' end
+                 from generate_series(1, 10001) n";
+    stage.execute(sql).await;
     let delayed = EventFilter { state: Some(CheckResult::Delayed), ..EventFilter::default() };
     let first = stage.admin.events(CanvasId::DEFAULT, &delayed, None, 100).await.unwrap();
     assert_eq!(first.items, []);
@@ -170,16 +158,12 @@ async fn the_depth_is_what_is_free_to_run() {
 #[tokio::test]
 async fn many_running_events_do_not_hide_what_is_free() {
     let (stage, _) = Stage::memory().await;
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
-         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER',
-                case when n <= 10001 then 'a' else 'z' end, '_', '1', now() - (20000 - n) * interval '1 ms',
-                case when n <= 10001 then now() end, 1
-           from generate_series(1, 10004) n",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, locked_at, claims)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER',
+                      case when n <= 10001 then 'a' else 'z' end, '_', '1', now() - (20000 - n) * interval '1 ms',
+                      case when n <= 10001 then now() end, 1
+                 from generate_series(1, 10004) n";
+    stage.execute(sql).await;
     let depth = stage.admin.depth(CanvasId::DEFAULT, None).await.unwrap();
     assert_eq!((depth.depth, depth.capped), (3, true), "not all of `a` was looked at");
 }
@@ -189,15 +173,11 @@ async fn many_running_events_do_not_hide_what_is_free() {
 async fn the_dead_are_listed_brought_back_and_deleted_in_bounds() {
     let (stage, _) = Stage::memory().await;
     let ada = Actor::user("ada");
-    sqlx::query(
-        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
-         select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries',
-                now() - (n % 7) * interval '1 s'
-           from generate_series(1, 12001) n",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause, died_at)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries',
+                      now() - (n % 7) * interval '1 s'
+                 from generate_series(1, 12001) n";
+    stage.execute(sql).await;
     let all = DeadFilter::default();
     let (mut seen, mut cursor, mut pages) = (BTreeSet::new(), None, 0);
     loop {
@@ -232,14 +212,9 @@ async fn nothing_crosses_canvases() {
     let event = Event::new("h", "secret").unwrap().id(EventId::new());
     let id = stage.queue.emit(event).await.unwrap().id;
     let dead = EventId::new();
-    sqlx::query(
-        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
-         values ($1, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '\"dead\"', 2, now(), 3, 0, 'retries')",
-    )
-    .bind(dead.0)
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+               values ($1, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '\"dead\"', 2, now(), 3, 0, 'retries')";
+    sqlx::query(sql).bind(dead.0).execute(&stage.pool).await.unwrap();
     for id in [id, dead, EventId::new()] {
         assert_eq!(stage.admin.explain(elsewhere, id).await.unwrap(), Explanation::Unknown);
         assert_eq!(stage.admin.value(elsewhere, id).await.unwrap(), None);

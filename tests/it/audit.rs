@@ -51,14 +51,10 @@ async fn every_change_is_recorded_and_nothing_else() {
     stage.admin.purge(&h, &ada, true).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
-    sqlx::query(
-        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
-         select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries'
-           from generate_series(1, 3) n",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+               select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries'
+                 from generate_series(1, 3) n";
+    stage.execute(sql).await;
     let one = EventId(uuid::Uuid::from_u128(1));
     stage.admin.redrive_one(CanvasId::DEFAULT, one, &ada).await.unwrap();
     stage.admin.delete_dead(&DeadFilter::default(), &ada, true).await.unwrap();
@@ -113,12 +109,8 @@ async fn keys_and_accounts_are_recorded() {
         assert!(!access.remove_account(robot, reach, &ada).await.unwrap());
         ids.push(id);
     }
-    let lines: Vec<(Option<uuid::Uuid>, String, String, String, String)> = sqlx::query_as(
-        "select canvas_id, action, detail, actor, request_id from wakeq.audit_log order by id",
-    )
-    .fetch_all(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "select canvas_id, action, detail, actor, request_id from wakeq.audit_log order by id";
+    let lines: Vec<(Option<uuid::Uuid>, String, String, String, String)> = stage.tuples(sql).await;
     assert_eq!(lines.len(), 12);
     for (lines, (canvas, id)) in lines.chunks(6).zip([Some(CanvasId::DEFAULT.0), None].into_iter().zip(ids)) {
         assert!(lines.iter().all(|line| line.0 == canvas && line.3 == "cli:ada" && line.4 == "r-1"));
@@ -177,16 +169,14 @@ async fn a_change_fails_if_its_audit_line_fails() {
     let (stage, _) = Stage::memory().await;
     let id = stage.emit("h").await;
     stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
-    sqlx::query("alter table wakeq.audit_log add constraint full_disk check (actor <> 'eve') not valid")
-        .execute(&stage.pool)
-        .await
-        .unwrap();
+    let sql = "alter table wakeq.audit_log add constraint full_disk check (actor <> 'eve') not valid";
+    stage.execute(sql).await;
     let eve = Actor::admin("eve");
     assert!(stage.admin.cancel(CanvasId::DEFAULT, id, &eve).await.is_err());
     assert!(stage.admin.run_now(CanvasId::DEFAULT, id, &eve).await.is_err());
     // The server reports the failure before it releases the row, which a purge would skip: this
     // waits for it.
-    sqlx::query("select from wakeq.events_v2 for update").execute(&stage.pool).await.unwrap();
+    stage.execute("select from wakeq.events_v2 for update").await;
     assert!(stage.admin.purge(&scope("h"), &eve, false).await.is_err());
     assert!(stage.admin.unpause(&scope("h"), &eve).await.is_err());
     assert!(stage.admin.block(&scope("h"), &eve, &Stop::default()).await.is_err());
@@ -219,14 +209,13 @@ async fn the_record_is_kept_for_its_time() {
          select gen_random_uuid(), 'ada', hours::text, 'x', '', now() - hours * interval '1 h' from unnest(array[23, 25]) hours",
         "update wakeq.chores set next_at = now()",
     ] {
-        sqlx::query(sql).execute(&stage.pool).await.unwrap();
+        stage.execute(sql).await;
     }
     assert_eq!(Retention::default().audit, Duration::from_secs(90 * 24 * 3600));
     let worker = stage.worker_with(wakeq::Handlers::new(), WorkerConfig::default());
     wait_while!(record(&stage).await.len() > 1, "it was not expired");
     assert_eq!(lines(&stage).await, ["pause new done x1"]);
-    let keys: Vec<String> =
-        sqlx::query_scalar("select key from wakeq.idempotency_keys").fetch_all(&stage.pool).await.unwrap();
+    let keys: Vec<String> = stage.scalars("select key from wakeq.idempotency_keys").await;
     assert_eq!(keys, ["23"]);
     worker.stop().await;
 }

@@ -88,19 +88,18 @@ async fn a_page_of_what_a_group_gave_up_ends_with_its_bytes() {
     for (group, canvas, count, bytes) in
         [("one", CanvasId::DEFAULT, 40, LARGE), ("other", OTHER, 3, LARGE), ("huge", OTHER, 2, 5 * MIB)]
     {
-        sqlx::query(
-            "insert into wakeq.consumer_dead
-                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', to_json(repeat('x', $4))::text, 1, 'no room'
-               from generate_series(1, $3) seq",
-        )
-        .bind(group)
-        .bind(canvas.0)
-        .bind(count)
-        .bind(i32::try_from(bytes).unwrap())
-        .execute(&service.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead
+                       (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', to_json(repeat('x', $4))::text, 1, 'no room'
+                     from generate_series(1, $3) seq";
+        sqlx::query(sql)
+            .bind(group)
+            .bind(canvas.0)
+            .bind(count)
+            .bind(i32::try_from(bytes).unwrap())
+            .execute(&service.stage.pool)
+            .await
+            .unwrap();
     }
     let pages = async |group: &str, limit: usize| {
         let (mut pages, mut cursor) = (Vec::new(), String::new());
@@ -293,10 +292,8 @@ async fn emits_that_wait_are_bounded_in_bytes() {
         QueueConfig { waiting_bytes_max: 4 * LARGE, payload_limit_bytes: MIB, ..QueueConfig::default() };
     let queue = Queue::new(stage.store.clone(), stage.notifier.clone(), config);
     let mut held = stage.pool.begin().await.unwrap();
-    sqlx::raw_sql("lock table wakeq.queue_registry in access exclusive mode")
-        .execute(&mut *held)
-        .await
-        .unwrap();
+    let sql = "lock table wakeq.queue_registry in access exclusive mode";
+    sqlx::raw_sql(sql).execute(&mut *held).await.unwrap();
     let mut waiting: FuturesUnordered<_> =
         (0..6).map(|_| queue.emit(large("a", CanvasId::DEFAULT, LARGE - 2))).collect();
     for _ in 0..2 {

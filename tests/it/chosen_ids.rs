@@ -131,7 +131,7 @@ async fn a_dead_event_is_not_emitted_over() {
     let mut worker = failing(&stage);
     let id = EventId::new();
     let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(id)).await;
-    sqlx::query("delete from wakeq.emitted_ids").execute(&stage.pool).await.unwrap();
+    stage.execute("delete from wakeq.emitted_ids").await;
     assert!(stage.queue.emit(debit(MINE, "acct:2").id(id)).await.unwrap().duplicate);
     assert!(stage.queue.emit(Event::new("debit", &2).unwrap().id(id)).await.unwrap().duplicate);
     untouched(&stage, mine).await;
@@ -149,12 +149,9 @@ async fn a_notification_for_another_canvas_changes_nothing() {
     let event = stage.emit("greet").await;
     let copied = Event::new("opened", &1).unwrap().module("email_event").unwrap().only_to_queues();
     assert_eq!(stage.queue.emit(copied).await.unwrap().copies, 1);
-    let copy: Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where queue is not null")
-        .fetch_one(&stage.pool)
-        .await
-        .unwrap();
+    let copy: Uuid = stage.scalar("select id from wakeq.events_v2 where queue is not null").await;
     let rows = "select string_agg(e::text, ' ' order by id) from wakeq.events_v2 e";
-    let before: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    let before: String = stage.scalar(rows).await;
     notifier.forget_everything();
     let done = |_: Execution| async { Ok(()) };
     let handlers = Handlers::new().on("greet", done).on_queue("emails", done);
@@ -164,7 +161,7 @@ async fn a_notification_for_another_canvas_changes_nothing() {
         let report = worker.report().await;
         assert_eq!((report.notification.id, &report.trail[..]), (id, &[Outcome::EventMissing][..]));
     }
-    let after: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    let after: String = stage.scalar(rows).await;
     assert_eq!(after, before);
     // Genuine ones run their events.
     notifier.publish(&[event, EventId(copy)].map(|id| Notification { id, canvas: MINE })).await.unwrap();

@@ -235,14 +235,9 @@ impl Flow {
 /// Every emitted event ran to its end, and the original worker is still running.
 async fn all_ran(theatre: &Theatre, worker: &Process, emitted: &[EventId]) {
     let ids: Vec<uuid::Uuid> = emitted.iter().map(|id| id.0).collect();
-    let missing: i64 = sqlx::query_scalar(
-        "select count(*) from unnest($1::uuid[]) as one (id)
-          where not exists (select from runs where event = id and ended_at is not null)",
-    )
-    .bind(&ids)
-    .fetch_one(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select count(*) from unnest($1::uuid[]) as one (id)
+                where not exists (select from runs where event = id and ended_at is not null)";
+    let missing: i64 = sqlx::query_scalar(sql).bind(&ids).fetch_one(&theatre.pool).await.unwrap();
     assert_eq!(missing, 0, "of {} events", emitted.len());
     assert!(worker.child.is_running(), "the worker had to be started again");
     figure("events", emitted.len());

@@ -100,13 +100,9 @@ async fn a_tick_is_one_event_and_one_notification() {
     assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
     clockwork.passes(60).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-    let row: (uuid::Uuid, String, bool) = sqlx::query_as(
-        "select id, concat_ws(' ', module, name, modifier, value, to_char(delay_until, 'HH24:MI')),
-                canvas_id = '00000000-0000-0000-0000-000000000000' from wakeq.events_v2",
-    )
-    .fetch_one(&clockwork.pool)
-    .await
-    .unwrap();
+    let sql = "select id, concat_ws(' ', module, name, modifier, value, to_char(delay_until, 'HH24:MI')),
+                      canvas_id = '00000000-0000-0000-0000-000000000000' from wakeq.events_v2";
+    let row: (uuid::Uuid, String, bool) = sqlx::query_as(sql).fetch_one(&clockwork.pool).await.unwrap();
     assert_eq!((row.1.as_str(), row.2), (r#"CRON report daily {"for":"report"} 08:00"#, true));
     let published: Vec<_> = notifier.published().iter().map(|notification| notification.id.0).collect();
     assert_eq!(published, [row.0]);
@@ -129,14 +125,13 @@ async fn what_is_overdue_is_published_before_ticks() {
     clockwork.passes(60).await;
     let pass = admin.wake(false).await.unwrap();
     assert_eq!((pass.woken, pass.ticks), (1, 1));
-    let modules: Vec<String> = sqlx::query_scalar(
-        "select e.module::text from unnest($1::uuid[]) with ordinality as published (id, place)
-           join wakeq.events_v2 e using (id) order by place",
-    )
-    .bind(notifier.published().iter().map(|notification| notification.id.0).collect::<Vec<_>>())
-    .fetch_all(&clockwork.pool)
-    .await
-    .unwrap();
+    let sql = "select e.module::text from unnest($1::uuid[]) with ordinality as published (id, place)
+                 join wakeq.events_v2 e using (id) order by place";
+    let modules: Vec<String> = sqlx::query_scalar(sql)
+        .bind(notifier.published().iter().map(|notification| notification.id.0).collect::<Vec<_>>())
+        .fetch_all(&clockwork.pool)
+        .await
+        .unwrap();
     assert_eq!(modules, ["WORKER", "CRON"]);
     clockwork.run("update wakeq.events_v2 set notify_at = (select moment from clockwork.shows) where module = 'WORKER'").await;
     clockwork.passes(3600).await;
@@ -300,13 +295,9 @@ async fn every_change_of_a_cron_is_recorded() {
     ] {
         assert!(matches!(gone, AdminError::NoCron(_)), "{gone}");
     }
-    let lines: Vec<String> = sqlx::query_scalar(
-        "select concat_ws(' ', action, actor, module, name, outcome, request_id, '(' || detail || ')')
-           from wakeq.audit_log order by id",
-    )
-    .fetch_all(&clockwork.pool)
-    .await
-    .unwrap();
+    let sql = "select concat_ws(' ', action, actor, module, name, outcome, request_id, '(' || detail || ')')
+                 from wakeq.audit_log order by id";
+    let lines: Vec<String> = sqlx::query_scalar(sql).fetch_all(&clockwork.pool).await.unwrap();
     assert_eq!(
         lines,
         [

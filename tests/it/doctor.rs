@@ -269,11 +269,8 @@ async fn reports_a_neglected_database() {
             values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
     let pool = sql(&database, neglect).await;
     let mut old = pool.begin().await.unwrap();
-    let pid: i32 =
-        sqlx::query_scalar("select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer")
-            .fetch_one(&mut *old)
-            .await
-            .unwrap();
+    let sql = "select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer";
+    let pid: i32 = sqlx::query_scalar(sql).fetch_one(&mut *old).await.unwrap();
     let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
     let warned = ["role", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);

@@ -91,11 +91,8 @@ async fn what_plain_sql_emits_is_run() {
     let (first, second) = (again(&mut shop.session).await, again(&mut shop.session).await);
     assert_eq!((first.1, second), (true, (first.0, false)), "emitted twice");
     let stage = &shop.stage;
-    let links: Vec<(i64, i64)> =
-        sqlx::query_as("select seq, prev from wakeq.events_v2 where object is not null order by seq")
-            .fetch_all(&stage.pool)
-            .await
-            .unwrap();
+    let sql = "select seq, prev from wakeq.events_v2 where object is not null order by seq";
+    let links: Vec<(i64, i64)> = stage.tuples(sql).await;
     assert_eq!((links[0].1, links[1].1), (0, links[0].0));
     assert_eq!(stage.rows().await, 6);
     let delayed = id_of(stage, "send-reminder").await;
@@ -193,10 +190,7 @@ async fn the_rights_in_the_document_are_all_that_a_role_has() {
     // The object and the id of the same names are the shop's own.
     let ours = theirs.replace(&format!("canvas => '{other}', "), "");
     shop.run(&ours).await.unwrap();
-    let rows: Vec<(Uuid, i64)> = sqlx::query_as("select id, prev from wakeq.events_v2 order by seq")
-        .fetch_all(&shop.stage.pool)
-        .await
-        .unwrap();
+    let rows: Vec<(Uuid, i64)> = shop.stage.tuples("select id, prev from wakeq.events_v2 order by seq").await;
     assert!(rows.len() == 2 && rows[0].0 != rows[1].0, "{rows:?}");
     assert_eq!((rows[0].1, rows[1].1), (0, 0), "each is the first of its object");
 }

@@ -168,12 +168,9 @@ async fn moments_far_away_are_stored() {
     for moment in ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59.999999Z", "9999-12-31T23:59:59Z"] {
         let event = Event::new("greet", "x").unwrap().at(moment.parse().unwrap()).unwrap();
         let id = stage.queue.emit(event).await.unwrap().id;
+        let sql = "select delay_until from wakeq.events_v2 where id = $1";
         let stored: wakeq::Timestamp =
-            sqlx::query_scalar("select delay_until from wakeq.events_v2 where id = $1")
-                .bind(id.0)
-                .fetch_one(&stage.pool)
-                .await
-                .unwrap();
+            sqlx::query_scalar(sql).bind(id.0).fetch_one(&stage.pool).await.unwrap();
         assert_eq!(stored, moment.parse::<wakeq::Timestamp>().unwrap());
     }
 }
@@ -235,7 +232,7 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     }
     let (handler, mut seen) = recording();
     let mut worker = stage.worker(Handlers::new().on("greet", handler));
-    sqlx::query("create table orders (id int)").execute(&stage.pool).await.unwrap();
+    stage.execute("create table orders (id int)").await;
     let event = || Event::new("greet", "x").unwrap();
 
     let mut transaction = stage.pool.begin().await.unwrap();
@@ -261,7 +258,7 @@ async fn an_event_shares_the_fate_of_the_callers_transaction() {
     // Announcing a receipt after a rollback publishes a notification of nothing.
     rolled_back.notify().await;
     assert_eq!(worker.report().await.trail, [Outcome::EventMissing]);
-    let orders: Vec<i32> = sqlx::query_scalar("select id from orders").fetch_all(&stage.pool).await.unwrap();
+    let orders: Vec<i32> = stage.scalars("select id from orders").await;
     assert_eq!((orders, stage.rows().await), (vec![2], 0));
     worker.stop().await;
 }

@@ -216,7 +216,7 @@ async fn a_canvas_sees_only_workers_of_its_own_objects() {
     let own = vec![on("b"), on("d"), copied("b"), copied("a").canvas(OTHER)];
     let first = stage.queue.emit_all(own).await.unwrap()[1].id;
     let claim = "update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'of-' || right(canvas_id::text, 1)";
-    sqlx::query(claim).execute(&stage.pool).await.unwrap();
+    stage.execute(claim).await;
     stage.queue.emit(on("d")).await.unwrap();
     let seen = async |admin: &wakeq::Admin, canvas| {
         let hands = admin.running(canvas, &key()).await.unwrap();

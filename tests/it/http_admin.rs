@@ -77,15 +77,10 @@ async fn a_key_is_made_listed_and_revoked() {
 #[tokio::test]
 async fn the_largest_page_of_keys_is_followed_by_the_rest() {
     let service = Service::start().await;
-    sqlx::query(
-        "insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at)
-         select lpad(to_hex(n), 12, '0'), sha256(n::text::bytea), $1, 'old', '{read}', 'tests', now() + interval '1 h'
-           from generate_series(1, 1000) n",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&service.stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.access_keys (id, secret_sha256, canvas_id, holder, scopes, created_by, expires_at)
+               select lpad(to_hex(n), 12, '0'), sha256(n::text::bytea), $1, 'old', '{read}', 'tests', now() + interval '1 h'
+                 from generate_series(1, 1000) n";
+    sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
     let first = service.admin(Method::GET, "/keys?limit=1000", NONE).await.json();
     let rest = format!("/keys?limit=1000&cursor={}", text(&first, "next_cursor"));
     let rest = service.admin(Method::GET, &rest, NONE).await.json();

@@ -36,7 +36,7 @@ async fn delete(service: &Service, which: Value) -> (Value, String) {
 
 async fn dead(service: &Service) -> i64 {
     let count = "select count(*) from wakeq.dead_events";
-    sqlx::query_scalar(count).fetch_one(&service.stage.pool).await.unwrap()
+    service.stage.scalar(count).await
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_redrive_leaves_events_that_died_after_its_start() {
     assert_eq!(first, json!({"redriven": 2, "more": false}));
     insert(&service, "greet", 3).await;
     let again = "update wakeq.dead_events set died_at = clock_timestamp()";
-    sqlx::query(again).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(again).await;
     let (next, same) = redrive(&service, json!({"name": "greet", "before": before})).await;
     assert_eq!((next, same), (json!({"redriven": 0, "more": false}), before));
     assert_eq!(dead(&service).await, 3);
@@ -173,7 +173,7 @@ async fn more_than_ten_thousand_take_more_than_one_request() {
     assert_eq!(done, json!({"deleted": 10_000, "more": true}));
     insert(&service, "late", 2).await;
     let later = "update wakeq.dead_events set died_at = clock_timestamp() where name = 'late'";
-    sqlx::query(later).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(later).await;
     let (rest, same) = delete(&service, json!({"before": before})).await;
     assert_eq!((rest, same), (json!({"deleted": 3, "more": false}), before), "not what died meanwhile");
     assert_eq!(dead(&service).await, 2);

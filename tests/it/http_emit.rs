@@ -129,7 +129,7 @@ async fn requests_that_arrive_together_share_an_insert() {
     }
     assert_eq!(ids.len(), REQUESTS, "each has an event of its own");
     let sql = "select count(distinct xmin::text) from wakeq.events_v2";
-    let statements: i64 = sqlx::query_scalar(sql).fetch_one(&service.stage.pool).await.unwrap();
+    let statements: i64 = service.stage.scalar(sql).await;
     println!("{REQUESTS} requests in {statements} statements");
     assert!(statements <= REQUESTS as i64 / 2, "{statements} statements for {REQUESTS} requests");
     assert_eq!(service.stop().await.rows().await, REQUESTS as i64);

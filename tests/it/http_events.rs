@@ -257,7 +257,7 @@ async fn events_are_listed_by_handler_and_state() {
     service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'free' and module = 'WORKER'
                   and id = (select min(id::text)::uuid from wakeq.events_v2 where name = 'free' and module = 'WORKER')";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
 
     let whole = all(&service, "", 1000).await;
     assert_eq!(whole.len(), 21);

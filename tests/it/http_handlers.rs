@@ -25,7 +25,7 @@ async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Va
 
 async fn park(service: &Service) {
     let parked = "update wakeq.events_v2 set notify_at = null";
-    sqlx::query(parked).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(parked).await;
 }
 
 /// Inserts this many events of a handler, due this many seconds from now.
@@ -268,7 +268,7 @@ async fn the_depth_is_what_could_run_now() {
         insert(&service, name, count, due_s).await;
     }
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'runs'";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
     let all = depth("").await;
     assert_eq!((&all["depth"], &all["capped"]), (&json!(3), &json!(false)));
     assert!(all["oldest_age_s"].as_f64().unwrap() >= 60.0, "{all}");
@@ -301,7 +301,7 @@ async fn a_purge_can_be_tried_first() {
     service.stage.emit("other").await;
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1
                 where id = (select id from wakeq.events_v2 where name = 'greet' limit 1)";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
     let purge = async |body: Value| {
         let mut answer = service.post("/handlers/WORKER/greet/purge", body).await.json();
         assert!(answer.as_object_mut().unwrap().remove("before").is_some_and(|before| before.is_string()));
@@ -333,8 +333,7 @@ async fn a_purge_leaves_what_is_emitted_meanwhile() {
     assert_eq!(tried, json!({"purged": 1, "more": false, "before": before}));
     let second = purge(json!({"before": before})).await;
     assert_eq!(second, json!({"purged": 1, "more": false, "before": before}));
-    let left: Vec<uuid::Uuid> =
-        sqlx::query_scalar("select id from wakeq.events_v2").fetch_all(&service.stage.pool).await.unwrap();
+    let left: Vec<uuid::Uuid> = service.stage.scalars("select id from wakeq.events_v2").await;
     assert_eq!(left, [late.0]);
     let bad = service.post("/handlers/WORKER/greet/purge", json!({"before": "+99999-01-01T00:00:00Z"})).await;
     assert_eq!(bad.problem(), (400, "bad-request".into()));

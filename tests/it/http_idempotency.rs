@@ -85,14 +85,9 @@ async fn a_request_in_progress_is_not_joined() {
     }
     let mut first = PgConnection::connect(service.stage.database.url()).await.unwrap();
     let mut transaction = first.begin().await.unwrap();
-    sqlx::query(
-        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
-         values ($1, 'key:tests', 'k', '\\x00', '')",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&mut *transaction)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
+               values ($1, 'key:tests', 'k', '\\x00', '')";
+    sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(&mut *transaction).await.unwrap();
     let body = json!({"name": "a"});
     let second = Answer::of(keyed(&service, "/events", "k", &body)).await;
     assert_eq!(second.problem(), (409, "idempotency-in-progress".into()));

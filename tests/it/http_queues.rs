@@ -244,15 +244,11 @@ async fn every_way_to_emit_copies_into_queues() {
     assert_eq!(crate::service::Answer::of(cloud).await.json()["copies"], 1);
     let put = service.put("/cron/report", json!({"expression": "* * * * * *"})).await;
     assert_eq!(put.status.as_u16(), 201);
-    let pairs: Vec<(String, i64, i64)> = sqlx::query_as(
-        "select e.module || ':' || e.name, count(*) filter (where e.queue is null),
-                count(*) filter (where e.queue = 'email_events'
-                                   and exists (select from wakeq.events_v2 o where o.id = e.origin))
-           from wakeq.events_v2 e group by 1 order by 1",
-    )
-    .fetch_all(&service.stage.pool)
-    .await
-    .unwrap();
+    let sql = "select e.module || ':' || e.name, count(*) filter (where e.queue is null),
+                      count(*) filter (where e.queue = 'email_events'
+                                         and exists (select from wakeq.events_v2 o where o.id = e.origin))
+                 from wakeq.events_v2 e group by 1 order by 1";
+    let pairs: Vec<(String, i64, i64)> = service.stage.tuples(sql).await;
     let ticks = pairs.first().unwrap().1;
     assert!(ticks > 10, "a tick each second is emitted ahead: {pairs:?}");
     let expected = [

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, FromRow};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -138,6 +138,37 @@ impl Stage {
     /// The number of rows in `events_v2`.
     pub(crate) async fn rows(&self) -> i64 {
         sqlx::query_scalar("select count(*) from wakeq.events_v2").fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// Executes SQL of the test's own.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&self.pool).await.unwrap();
+    }
+
+    /// What a query with one row and one column finds.
+    pub(crate) async fn scalar<T>(&self, sql: &'static str) -> T
+    where
+        T: Send + Unpin,
+        (T,): for<'row> FromRow<'row, PgRow>,
+    {
+        sqlx::query_scalar(sql).fetch_one(&self.pool).await.unwrap()
+    }
+
+    /// What a query with one column finds, row by row.
+    pub(crate) async fn scalars<T>(&self, sql: &'static str) -> Vec<T>
+    where
+        T: Send + Unpin,
+        (T,): for<'row> FromRow<'row, PgRow>,
+    {
+        sqlx::query_scalar(sql).fetch_all(&self.pool).await.unwrap()
+    }
+
+    /// What a query finds, row by row.
+    pub(crate) async fn tuples<T>(&self, sql: &'static str) -> Vec<T>
+    where
+        T: Send + Unpin + for<'row> FromRow<'row, PgRow>,
+    {
+        sqlx::query_as(sql).fetch_all(&self.pool).await.unwrap()
     }
 
     pub(crate) fn worker(&self, handlers: Handlers) -> RunningWorker {

@@ -141,7 +141,7 @@ async fn plays_the_table(service: &Service, terminal: &Terminal) {
         "create function passes_over() returns trigger language plpgsql as 'begin return null; end';
                             create trigger without_sign_ins before insert on wakeq.audit_log
                                for each row when (new.action = 'sign-in') execute function passes_over()";
-    sqlx::raw_sql(without_sign_ins).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(without_sign_ins).await;
     for step in steps() {
         let Some(line) = step.asked.strip_prefix("$ ") else {
             happens(service, &step.asked).await;
@@ -206,6 +206,6 @@ async fn every_command_works_on_the_database() {
 async fn of_server(service: &Service) -> Terminal {
     let key = service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await;
     // The table must not see the records of this test's keys.
-    sqlx::query("delete from wakeq.audit_log").execute(&service.stage.pool).await.unwrap();
+    service.stage.execute("delete from wakeq.audit_log").await;
     Terminal::with_key(service, &key)
 }

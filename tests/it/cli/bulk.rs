@@ -117,27 +117,17 @@ async fn all_that_a_group_gave_up_is_marked() {
     for (group, canvas, count) in
         [("one", CanvasId::DEFAULT, 20_003), ("two", OTHER, 20_000), ("other", OTHER, 3)]
     {
-        sqlx::query(
-            "insert into wakeq.consumer_dead
-                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', '1', 1, 'no room' from generate_series(1, $3) seq",
-        )
-        .bind(group)
-        .bind(canvas.0)
-        .bind(count)
-        .execute(&service.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead
+                       (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', '1', 1, 'no room' from generate_series(1, $3) seq";
+        sqlx::query(sql).bind(group).bind(canvas.0).bind(count).execute(&service.stage.pool).await.unwrap();
     }
     let [database, server] = terminals(&service).await;
     let redrive = |group| ["groups", "redrive", group, "--all"];
     assert_eq!(database.prints(&redrive("one")).await, "20003 events will be retried\n");
     assert_eq!(server.prints(&redrive("two")).await, "20000 events will be retried\n");
-    let marked: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.consumer_dead where redrive_at is not null")
-            .fetch_one(&service.stage.pool)
-            .await
-            .unwrap();
+    let sql = "select count(*) from wakeq.consumer_dead where redrive_at is not null";
+    let marked: i64 = service.stage.scalar(sql).await;
     assert_eq!(marked, 40_003, "another group's are not");
     service.stop().await;
 }

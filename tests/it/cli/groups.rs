@@ -144,18 +144,12 @@ async fn filled() -> Service {
 async fn groups_are_shown_and_reset_on_the_database() {
     let service = filled().await;
     plays(&Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")).await;
-    let recorded: Vec<String> =
-        sqlx::query_scalar("select detail from wakeq.audit_log where action = 'reset-group' order by at")
-            .fetch_all(&service.stage.pool)
-            .await
-            .unwrap();
+    let sql = "select detail from wakeq.audit_log where action = 'reset-group' order by at";
+    let recorded: Vec<String> = service.stage.scalars(sql).await;
     assert_eq!(recorded, ["group projection, 2 sources to 0", "group projection, 1 sources to 0"]);
-    let recorded: Vec<String> = sqlx::query_scalar(
-        "select action || ': ' || detail from wakeq.audit_log where action ~ 'rec|rem|redrive-g' order by at",
-    )
-    .fetch_all(&service.stage.pool)
-    .await
-    .unwrap();
+    let sql =
+        "select action || ': ' || detail from wakeq.audit_log where action ~ 'rec|rem|redrive-g' order by at";
+    let recorded: Vec<String> = service.stage.scalars(sql).await;
     let expected = [
         "recover-group: group projection",
         "redrive-group: group former, 1 events",
@@ -165,10 +159,7 @@ async fn groups_are_shown_and_reset_on_the_database() {
         "remove-group: group entities.other",
     ];
     assert_eq!(recorded, expected);
-    let left: Vec<String> = sqlx::query_scalar("select name from wakeq.log_pins order by name")
-        .fetch_all(&service.stage.pool)
-        .await
-        .unwrap();
+    let left: Vec<String> = service.stage.scalars("select name from wakeq.log_pins order by name").await;
     assert_eq!(left, ["entities/third", "of nobody"]);
     service.stop().await;
 }

@@ -249,12 +249,9 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
     consumer.accept(category(), 1);
     handed.take(2).await;
     consumer.withdraw(&category()).await;
-    let dead: (String, String, i64, String, i32, String) = sqlx::query_as(
-        "select consumer_group, source, seq, payload, attempts, last_error from wakeq.consumer_dead",
-    )
-    .fetch_one(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "select consumer_group, source, seq, payload, attempts, last_error from wakeq.consumer_dead";
+    let dead: (String, String, i64, String, i32, String) =
+        sqlx::query_as(sql).fetch_one(&stage.pool).await.unwrap();
     let owned = |text: &str| text.to_owned();
     let expected =
         (owned("projection"), owned("category/companies"), seq, owned("1"), 1, owned("it was told to fail"));

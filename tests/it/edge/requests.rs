@@ -255,7 +255,7 @@ impl Targets {
             }
             ("readyz", 503) => {
                 let away = "alter schema wakeq rename to elsewhere";
-                sqlx::raw_sql(away).execute(&service.stage.pool).await.unwrap();
+                service.stage.execute(away).await;
                 good()
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
@@ -324,7 +324,7 @@ async fn hold_a_key(service: &Service) {
     let hold = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
                 create or replace trigger held before insert on wakeq.idempotency_keys for each row
                     when (new.key = 'held') execute function wakeq.hold()";
-    sqlx::raw_sql(hold).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(hold).await;
 }
 
 /// Creates as many targets as a canvas may have.
@@ -339,13 +339,13 @@ async fn fill_with_targets(service: &Service) {
 async fn pause_an_unreadable_cron(service: &Service) {
     let unreadable = "update wakeq.cron_records
                          set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
-    sqlx::raw_sql(unreadable).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(unreadable).await;
 }
 
 async fn fill_with_queues(service: &Service) {
     let fill = "insert into wakeq.queues (name, created_by, updated_by)
                 select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
-    sqlx::raw_sql(fill).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(fill).await;
 }
 
 async fn fill_with_crons(service: &Service) {
@@ -488,5 +488,5 @@ async fn work_on_a_group(service: &Service) {
              values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
                      'infinity', '[{\"type\":\"log\"}]', 1);
          insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";
-    sqlx::raw_sql(work).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(work).await;
 }

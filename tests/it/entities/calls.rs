@@ -152,7 +152,7 @@ async fn a_dead_follow_up_fails_its_event() {
          insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
-    sqlx::query(dies).execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute(dies).await;
     let progress = bank.entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap();
     assert_eq!(progress.status, EntityStatus::Failed);
     assert!(progress.events[0].error.as_ref().unwrap().contains("is dead"), "{progress:?}");
@@ -181,12 +181,9 @@ async fn a_panic_ends_its_event_only() {
     assert!(ended[3].error.as_ref().unwrap().contains("validate panicked"), "{ended:?}");
     let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, version), (7, 3));
-    let dead: Vec<(Uuid, i32)> = sqlx::query_as(
-        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq",
-    )
-    .fetch_all(&bank.stage.pool)
-    .await
-    .unwrap();
+    let sql =
+        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq";
+    let dead: Vec<(Uuid, i32)> = bank.stage.tuples(sql).await;
     assert_eq!(dead, [(sent[1].id.0, 3), (sent[3].id.0, 3)]);
 }
 

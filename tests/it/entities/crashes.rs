@@ -27,14 +27,9 @@ async fn memory(owner: &Process) -> (Memory, u64) {
 
 /// The first `version` events of an account, folded by the test's own rules.
 async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
-    let stored: Vec<(String, String)> = sqlx::query_as(
-        "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2",
-    )
-    .bind(name)
-    .bind(version)
-    .fetch_all(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2";
+    let stored: Vec<(String, String)> =
+        sqlx::query_as(sql).bind(name).bind(version).fetch_all(&theatre.pool).await.unwrap();
     assert_eq!(stored.len(), usize::try_from(version).unwrap(), "{name}");
     stored.into_iter().fold(Balance::default(), |balance, (name, payload)| {
         let change: Change = serde_json::from_str(&format!("{{\"{name}\": {payload}}}")).unwrap();
@@ -150,13 +145,9 @@ async fn an_owner_dies_right_after_a_commit() {
 /// Every event has one result, that of the first time; results of repeated sends are marked as
 /// such.
 async fn told_once(theatre: &Theatre, sent: usize) {
-    let counts: Vec<(Uuid, i64)> = sqlx::query_as(
-        "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
-           from wakeq.events_v2 where name = 'told' group by 1",
-    )
-    .fetch_all(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
+                 from wakeq.events_v2 where name = 'told' group by 1";
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(sql).fetch_all(&theatre.pool).await.unwrap();
     assert_eq!(counts.len(), sent, "no result is missing");
     assert!(counts.iter().all(|(_, count)| *count == 1), "none comes twice: {counts:?}");
     let twice = "select count(*) from (select id from wakeq.log where category = 'entities:account' group by id having count(*) > 1) as t";

@@ -95,15 +95,10 @@ impl Bank {
         self.sent_to(ada, EntityEvent::new("panics", &SECRET).unwrap()).await;
         self.sent_to(ada, EntityEvent::of(&Change::Panics).unwrap()).await;
         // Another group that reads the repository gave up one of its events.
-        sqlx::query(
-            "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
-               from wakeq.log where category = 'entities:account' and stream = 'ada' and canvas_id = $1",
-        )
-        .bind(CanvasId::DEFAULT.0)
-        .execute(&self.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
+                     from wakeq.log where category = 'entities:account' and stream = 'ada' and canvas_id = $1";
+        sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(&self.stage.pool).await.unwrap();
         let tables: Vec<String> =
             found(&self.stage.pool, &SECRET.to_string()).await.into_iter().map(|(table, _)| table).collect();
         assert_eq!(tables, ["consumer_dead", "entities", "entity_events", "events_v2", "log"]);
@@ -113,13 +108,9 @@ impl Bank {
 
 /// The tables that contain this text, and in how many rows.
 async fn found(pool: &PgPool, text: &str) -> Vec<(String, i64)> {
-    let tables: Vec<String> = sqlx::query_scalar(
-        "select relname::text from pg_class
-          where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1",
-    )
-    .fetch_all(pool)
-    .await
-    .unwrap();
+    let sql = "select relname::text from pg_class
+                where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1";
+    let tables: Vec<String> = sqlx::query_scalar(sql).fetch_all(pool).await.unwrap();
     let mut found = Vec::new();
     for table in tables {
         let count =
@@ -207,12 +198,9 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
         heir.state(CanvasId::DEFAULT, "ada").await.map(|(balance, version)| (balance.cents, version)),
         Some((3, 1))
     );
-    let recorded: Vec<(Uuid, String, Option<Uuid>, String, String)> = sqlx::query_as(
-        "select canvas_id, actor, event_id, outcome, detail from wakeq.audit_log where action = 'erase-entity'",
-    )
-    .fetch_all(pool)
-    .await
-    .unwrap();
+    let sql = "select canvas_id, actor, event_id, outcome, detail from wakeq.audit_log where action = 'erase-entity'";
+    let recorded: Vec<(Uuid, String, Option<Uuid>, String, String)> =
+        sqlx::query_as(sql).fetch_all(pool).await.unwrap();
     let (done, name) = ("done".to_owned(), "account/ada".to_owned());
     assert_eq!(recorded, [(CanvasId::DEFAULT.0, "grace".into(), Some(ended.event.0), done, name)]);
 }
@@ -272,7 +260,7 @@ async fn a_repeated_erasure_erases_no_later_events() {
     bank.deposited("ada", 1).await;
     assert_eq!(bank.cents().await, Some((10, 2)));
     withdraw(&processor).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(3));
     assert_eq!(bank.cents().await, Some((11, 3)));

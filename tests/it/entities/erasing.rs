@@ -132,12 +132,8 @@ async fn only_an_erasure_can_delete_from_the_log() {
         sqlx::raw_sql("reset wakeq.erases").execute(&mut *connection).await.unwrap();
     }
     // A role with the right to delete that is not the owner.
-    sqlx::raw_sql(
-        "grant usage on schema wakeq to pg_monitor; grant select, delete on wakeq.log to pg_monitor",
-    )
-    .execute(pool)
-    .await
-    .unwrap();
+    let sql = "grant usage on schema wakeq to pg_monitor; grant select, delete on wakeq.log to pg_monitor";
+    sqlx::raw_sql(sql).execute(pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let sql = "set role pg_monitor; set wakeq.erases = 'an entity'; delete from wakeq.log";
     let refused = sqlx::raw_sql(sql).execute(&mut *connection).await.unwrap_err().to_string();
@@ -229,14 +225,10 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     let owned = "select count(*) from wakeq.entity_owners where epoch = 2 and is_open";
     let owning = async { while bank.count(owned).await == 0 {} };
     tokio::time::timeout(TIMEOUT, owning).await.expect("it owns the type");
-    sqlx::raw_sql(
-        "update wakeq.consumer_positions set epoch = 3;
-         set local wakeq.erases = 'an entity';
-         delete from wakeq.log where category = 'entities:account' and position = 2",
-    )
-    .execute(&mut *lock)
-    .await
-    .unwrap();
+    let sql = "update wakeq.consumer_positions set epoch = 3;
+               set local wakeq.erases = 'an entity';
+               delete from wakeq.log where category = 'entities:account' and position = 2";
+    sqlx::raw_sql(sql).execute(&mut *lock).await.unwrap();
     lock.commit().await.unwrap();
     let left = "select count(*) from wakeq.entity_owners where not is_open";
     let leaving = async { while bank.count(left).await == 0 {} };

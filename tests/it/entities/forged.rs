@@ -110,12 +110,8 @@ async fn a_question_is_answered_as_it_was_asked() {
         bank.deposited("bob", 1).await;
         let (asking, mut question) = bank.asks().await;
         question[part] = value;
-        sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
-            .bind(question.to_string())
-            .bind(asking.0)
-            .execute(&bank.stage.pool)
-            .await
-            .unwrap();
+        let sql = "update wakeq.events_v2 set value = $1 where id = $2";
+        sqlx::query(sql).bind(question.to_string()).bind(asking.0).execute(&bank.stage.pool).await.unwrap();
         let mut desk = Desk::open(&bank);
         let (id, answered) = desk.next().await;
         assert_eq!(id, asking);
@@ -132,12 +128,8 @@ async fn the_canvas_of_an_answer_is_that_of_the_execution() {
     let processor = bank.owner(config(), 1).await;
     let (asking, mut question) = bank.asks().await;
     question["canvas"] = json!(OTHER);
-    sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
-        .bind(question.to_string())
-        .bind(asking.0)
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
+    let sql = "update wakeq.events_v2 set value = $1 where id = $2";
+    sqlx::query(sql).bind(question.to_string()).bind(asking.0).execute(&bank.stage.pool).await.unwrap();
     let mut desk = Desk::open(&bank);
     let (_, answered) = desk.next().await;
     bank.ended(answered.unwrap().id.0).await;

@@ -125,10 +125,7 @@ async fn an_event_that_hangs_dies_alone() {
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
     let failed = |answer: &&EntityAnswer| answer.outcome == EntityOutcome::Failed;
     assert_eq!((answers.len(), answers.iter().filter(failed).count()), (9, 3));
-    let buried: Vec<i32> = sqlx::query_scalar("select attempts from wakeq.consumer_dead order by seq")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let buried: Vec<i32> = bank.stage.scalars("select attempts from wakeq.consumer_dead order by seq").await;
     assert_eq!(buried, [2, 2, 2]);
     // Threads that hung return, and their results are dropped.
     *ENDS.lock().unwrap() = true;

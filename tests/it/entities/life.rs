@@ -29,10 +29,7 @@ async fn the_state_is_in_memory() {
     let bank = Bank::open().await;
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
-    sqlx::query("update wakeq.entities set state = '{\"cents\": 1000, \"changes\": 1}'")
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
+    bank.stage.execute("update wakeq.entities set state = '{\"cents\": 1000, \"changes\": 1}'").await;
     let ended = bank.deposited("ada", 2).await;
     assert_eq!(ended.result.as_deref(), Some("3"));
     assert_eq!(processor.state(CanvasId::DEFAULT, "bob").await, None);
@@ -114,7 +111,7 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
         "update wakeq.entities set state = '[]' where id = 'ada'",
         "update wakeq.entities set shape = 7 where id = 'bob'",
     ] {
-        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+        bank.stage.execute(sql).await;
     }
     assert_eq!(accept(&processor, 2).await, (3, 8));
     for name in ["ada", "bob", "cyd"] {
@@ -139,7 +136,7 @@ async fn foreign_appends_to_the_repository_are_detected() {
         "update wakeq.log_streams set position = 1, last_seq = (select max(seq) from wakeq.log where category = 'entities:account')
           where category = 'entities:account'",
     ] {
-        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+        bank.stage.execute(sql).await;
     }
     bank.deposit("ada", 1).await;
     let why = unhealthy(&processor).await;

@@ -81,10 +81,7 @@ async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
     let mut published: Vec<uuid::Uuid> =
         notifier.published().iter().map(|notification| notification.id.0).collect();
     published.sort_unstable();
-    let answers: Vec<uuid::Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 order by id")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let answers: Vec<uuid::Uuid> = bank.stage.scalars("select id from wakeq.events_v2 order by id").await;
     assert_eq!(published, answers);
     assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("6"));
     assert_eq!(processor.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(5));

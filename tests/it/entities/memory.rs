@@ -106,10 +106,7 @@ async fn foreign_appends_to_evicted_entities_are_detected() {
     bank.all(VICTIM, 0..1, &Change::Deposit { cents: 1 }).await;
     assert_eq!(processor.size().await, (0, 0), "nothing fits");
     bank.all(VICTIM, 0..1, &Change::Deposit { cents: 1 }).await;
-    sqlx::query("update wakeq.entities set version = 1, state_version = 1")
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
+    bank.stage.execute("update wakeq.entities set version = 1, state_version = 1").await;
     let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
     bank.entities.send(&entity(VICTIM, 0), event).await.unwrap();
     let why = super::unhealthy(&processor).await;

@@ -184,17 +184,14 @@ impl Bank {
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
-        sqlx::query_scalar(query).fetch_one(&self.stage.pool).await.unwrap()
+        self.stage.scalar(query).await
     }
 
     /// The values of the events that wait for a handler.
     pub(crate) async fn waiting<T: serde::de::DeserializeOwned>(&self, handler: &str) -> Vec<T> {
+        let sql = "select value::text from wakeq.events_v2 where name = $1 order by id";
         let values: Vec<String> =
-            sqlx::query_scalar("select value::text from wakeq.events_v2 where name = $1 order by id")
-                .bind(handler)
-                .fetch_all(&self.stage.pool)
-                .await
-                .unwrap();
+            sqlx::query_scalar(sql).bind(handler).fetch_all(&self.stage.pool).await.unwrap();
         values.iter().map(|value| serde_json::from_str(value).unwrap()).collect()
     }
 

@@ -96,7 +96,7 @@ async fn an_idle_owner_notices_that_its_position_was_moved() {
     bank.deposited("ada", 1).await;
     const POSITION: &str = "select position from wakeq.consumer_positions";
     let stood = bank.count(POSITION).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     wait_while!(bank.count(POSITION).await < stood, "it looks through the inbox again");
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing counts twice");
     withdraw(&owner).await;

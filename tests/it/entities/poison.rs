@@ -100,8 +100,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     let (sent, behind) = send_all(&bank.entities, "crowd", others, &Step::Adds, &poison).await;
     let stall = Duration::from_secs(if is_full() { 5 } else { 1 });
     let processor = bank.processor_of::<Crowd>(EntityConfig { stall, ..config() });
-    let begun: Timestamp =
-        sqlx::query_scalar("select clock_timestamp()").fetch_one(&bank.stage.pool).await.unwrap();
+    let begun: Timestamp = bank.stage.scalar("select clock_timestamp()").await;
     accept(&processor, 1).await;
     for event in [&sent, &behind] {
         bank.ended_on(SECOND, event.id.0).await;
@@ -122,10 +121,7 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
     let outcomes: BTreeMap<_, _> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(sent.id, EntityOutcome::Failed), (behind.id, EntityOutcome::Processed)].into());
-    let buried: Vec<(Uuid, i32)> = sqlx::query_as("select id, attempts from wakeq.consumer_dead")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let buried: Vec<(Uuid, i32)> = bank.stage.tuples("select id, attempts from wakeq.consumer_dead").await;
     assert_eq!(buried, [(sent.id.0, 3)]);
     let (done, last, standstill): (i64, Timestamp, f64) = sqlx::query_as(
         "select count(*), max(ended_at), extract(epoch from max(gap))::float8

@@ -82,11 +82,8 @@ async fn an_older_one_that_is_stored_is_done() {
     bank.post(deposit(5, id)).await;
     bank.gone_through().await;
     assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
-    sqlx::query("delete from wakeq.entity_events where event_id = $1")
-        .bind(id.0)
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
+    let sql = "delete from wakeq.entity_events where event_id = $1";
+    sqlx::query(sql).bind(id.0).execute(&bank.stage.pool).await.unwrap();
     let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap().sent_before(id, first.link);
     assert!(bank.post(event).await.again);
     bank.gone_through().await;
@@ -116,7 +113,7 @@ async fn a_position_that_is_moved_back_changes_nothing() {
     let last = bank.post(overdraft).await;
     bank.ended(last.id.0).await;
     withdraw(&processor).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(4));
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
@@ -132,7 +129,7 @@ async fn an_undecided_event_that_is_passed_over_fails() {
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 1).await;
     withdraw(&processor).await;
-    sqlx::query("update wakeq.entities set last_link = 9000000000").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.entities set last_link = 9000000000").await;
     accept(&processor, 2).await;
     // The same id for the same entity on another canvas was decided as usual.
     let (id, other) = (EventId::new(), CanvasId(Uuid::from_u128(7)));
@@ -148,10 +145,7 @@ async fn an_undecided_event_that_is_passed_over_fails() {
     let outcomes: Vec<_> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(id, EntityOutcome::Processed), (id, EntityOutcome::Failed)]);
     assert!(answers[1].error.as_ref().unwrap().contains("send it as a new event"));
-    let canvases: Vec<Uuid> = sqlx::query_scalar("select canvas_id from wakeq.events_v2 order by id")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let canvases: Vec<Uuid> = bank.stage.scalars("select canvas_id from wakeq.events_v2 order by id").await;
     assert_eq!(canvases, [other.0, CanvasId::DEFAULT.0]);
 }
 
@@ -175,11 +169,8 @@ async fn an_older_one_that_is_not_stored_fails() {
         ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
     assert_eq!(bank.answers().await, [rejected, failed]);
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(101));
-    let dead: Vec<(Uuid, i32, String)> =
-        sqlx::query_as("select id, attempts, last_error from wakeq.consumer_dead where attempts = 1")
-            .fetch_all(&bank.stage.pool)
-            .await
-            .unwrap();
+    let sql = "select id, attempts, last_error from wakeq.consumer_dead where attempts = 1";
+    let dead: Vec<(Uuid, i32, String)> = bank.stage.tuples(sql).await;
     let [(dead, 1, why)] = dead.as_slice() else { panic!("{dead:?}") };
     assert!(*dead == id.0 && why.contains("older than the latest event"), "{why}");
     assert_eq!(bank.ended(id.0).await.error.as_deref(), Some("there are only 1 cents"));

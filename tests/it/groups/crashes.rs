@@ -18,11 +18,8 @@ fn work() -> GroupWork {
 
 async fn stop(stage: &Stage, node: Node) {
     node.process.child.stop(Duration::from_secs(30)).await.unwrap();
-    let left = sqlx::query_scalar::<_, i64>("select count(*) from wakeq.subscribers where node_id = $1")
-        .bind(node.id)
-        .fetch_one(&stage.theatre.pool)
-        .await
-        .unwrap();
+    let sql = "select count(*) from wakeq.subscribers where node_id = $1";
+    let left = sqlx::query_scalar::<_, i64>(sql).bind(node.id).fetch_one(&stage.theatre.pool).await.unwrap();
     assert_eq!(left, 0, "who stops in good order leaves nothing");
 }
 

@@ -45,29 +45,25 @@ impl Stage {
     /// Without any node. The database records every position, term and epoch that goes back.
     pub(super) async fn new(name: &str, work: GroupWork) -> Self {
         let theatre = Theatre::new(name, Durations::quick()).await;
-        sqlx::raw_sql(
-            "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
-             create index on handled (consumer_group, seq);
-             create table regressions (what text);
-             create table refusals (pid integer);
-             create function regressed() returns trigger language plpgsql as $$ begin
-                 if new.position < old.position or new.epoch < old.epoch then
-                     insert into regressions values (old::text || ' to ' || new::text);
-                 end if;
-                 return new;
-             end $$;
-             create trigger regressed after update on wakeq.consumer_positions for each row execute function regressed();
-             create function deposed() returns trigger language plpgsql as $$ begin
-                 if new.term < old.term or new.epoch <= old.epoch then
-                     insert into regressions values (old::text || ' to ' || new::text);
-                 end if;
-                 return new;
-             end $$;
-             create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();",
-        )
-        .execute(&theatre.pool)
-        .await
-        .unwrap();
+        let sql = "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
+                   create index on handled (consumer_group, seq);
+                   create table regressions (what text);
+                   create table refusals (pid integer);
+                   create function regressed() returns trigger language plpgsql as $$ begin
+                       if new.position < old.position or new.epoch < old.epoch then
+                           insert into regressions values (old::text || ' to ' || new::text);
+                       end if;
+                       return new;
+                   end $$;
+                   create trigger regressed after update on wakeq.consumer_positions for each row execute function regressed();
+                   create function deposed() returns trigger language plpgsql as $$ begin
+                       if new.term < old.term or new.epoch <= old.epoch then
+                           insert into regressions values (old::text || ' to ' || new::text);
+                       end if;
+                       return new;
+                   end $$;
+                   create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();";
+        sqlx::raw_sql(sql).execute(&theatre.pool).await.unwrap();
         let plain: sqlx::postgres::PgConnectOptions = theatre.services.database_url.parse().unwrap();
         let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
         let doubles = Arc::new(AtomicU64::new(0));
@@ -251,11 +247,8 @@ async fn look(pool: PgPool, stop: CancellationToken, doubles: Arc<AtomicU64>) ->
         ticks.tick().await;
         let doubled: i64 = sqlx::query_scalar(query).fetch_one(&pool).await.unwrap();
         doubles.fetch_add(u64::try_from(doubled).unwrap(), Ordering::Relaxed);
-        let lock: Option<(uuid::Uuid, i64)> =
-            sqlx::query_as("select owner, term from wakeq.locks where name = 'coordinator'")
-                .fetch_optional(&pool)
-                .await
-                .unwrap();
+        let sql = "select owner, term from wakeq.locks where name = 'coordinator'";
+        let lock: Option<(uuid::Uuid, i64)> = sqlx::query_as(sql).fetch_optional(&pool).await.unwrap();
         if let Some((now, newer)) = lock {
             assert!(
                 newer > term || (newer == term && owner == Some(now)),

@@ -99,7 +99,7 @@ async fn no_copy_is_forgotten() {
             }
         }
         let poisoned = "select count(*) from wakeq.dead_events where cause = 'poison'";
-        let poisoned: i64 = sqlx::query_scalar(poisoned).fetch_one(&puller.stage().pool).await.unwrap();
+        let poisoned: i64 = puller.stage().scalar(poisoned).await;
         assert_eq!((puller.stage().rows().await, ended + poisoned as usize), (0, emitted), "seed {seed}");
         puller.stop().await;
     }
@@ -200,8 +200,7 @@ async fn a_killed_server_loses_nothing() {
         }
     }
     assert_eq!(stage.rows().await, 0);
-    let dead: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.dead_events").fetch_one(&stage.pool).await.unwrap();
+    let dead: i64 = stage.scalar("select count(*) from wakeq.dead_events").await;
     assert_eq!(dead, 0);
     assert_eq!(server.process.stop().await, Some(0));
 }

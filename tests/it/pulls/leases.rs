@@ -147,7 +147,7 @@ async fn a_wrong_token_changes_nothing() {
 
 async fn rows(puller: &Puller) -> Vec<String> {
     let rows = "select e::text from wakeq.events_v2 e order by id";
-    sqlx::query_scalar(rows).fetch_all(&puller.stage().pool).await.unwrap()
+    puller.stage().scalars(rows).await
 }
 
 /// Copies may belong to any canvas, so a key of single canvases can neither take nor end one.

@@ -180,7 +180,7 @@ async fn without_the_database_the_message_has_to_come_again() {
     let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
     let id = pushed.stage.emit("greet").await;
     let rename = async |statement: &'static str| {
-        sqlx::raw_sql(statement).execute(&pushed.stage.pool).await.unwrap();
+        pushed.stage.execute(statement).await;
     };
     rename("alter schema wakeq rename to away").await;
     let answer = Answer::of(pushed.push(id)).await;

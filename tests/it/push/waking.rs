@@ -8,7 +8,7 @@ use crate::door::recording;
 use crate::support::Stage;
 
 async fn number(stage: &Stage, query: &'static str) -> i64 {
-    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
+    stage.scalar(query).await
 }
 
 /// Makes the last pass appear to be this long ago.
@@ -84,9 +84,9 @@ async fn a_call_goes_on_to_the_last_page() {
     let fill = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                 select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 s'
                   from generate_series(1, 2500)";
-    sqlx::query(fill).execute(&stage.pool).await.unwrap();
+    stage.execute(fill).await;
     assert_eq!(pushed.wake().await, json!({"woken": 2500, "jobs": 0, "ticks": 0, "more": false}));
-    sqlx::query("delete from wakeq.events_v2").execute(&stage.pool).await.unwrap();
+    stage.execute("delete from wakeq.events_v2").await;
     empty(stage).await;
     pushed.stop().await;
 }

@@ -55,11 +55,8 @@ async fn completed_events_free_the_quota() {
     set(&stage.admin, Quota::Events, 100).await;
     stage.queue.emit_all(events(GREEDY, 100)).await.unwrap();
     refused(stage.queue.emit_all(events(GREEDY, 1)).await, Quota::Events);
-    sqlx::query("delete from wakeq.events_v2 where canvas_id = $1")
-        .bind(GREEDY.0)
-        .execute(&stage.pool)
-        .await
-        .unwrap();
+    let sql = "delete from wakeq.events_v2 where canvas_id = $1";
+    sqlx::query(sql).bind(GREEDY.0).execute(&stage.pool).await.unwrap();
     let again = async {
         // The next count is due within a second or so, and no signal says when.
         while stage.queue.emit_all(events(GREEDY, 1)).await.is_err() {
