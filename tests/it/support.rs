@@ -15,12 +15,21 @@ use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
 use wakeq::workers::{Counters, RunReport};
 use wakeq::{
-    Admin, CanvasId, Event, EventId, HandlerScope, Handlers, Queue, QueueConfig, QueueWorker, Store,
-    StoreConfig, Timing, WorkerConfig,
+    Admin, CanvasId, Event, EventId, Execution, HandlerScope, Handlers, Queue, QueueConfig, QueueWorker,
+    Store, StoreConfig, Timing, WorkerConfig,
 };
 use wakeq_services::{Cluster, ClusterOptions, Folder, TestDatabase};
 pub(crate) use wakeq_services::{is_skipped, wait_while};
 use wakeq_streams::Groups;
+
+use crate::door::{Recording, recording};
+
+/// The canvas of another tenant.
+pub(crate) const OTHER: CanvasId = canvas(7);
+
+pub(crate) const fn canvas(number: u128) -> CanvasId {
+    CanvasId(uuid::Uuid::from_u128(number))
+}
 
 /// Longest wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
@@ -175,9 +184,28 @@ impl Stage {
         self.worker_with(handlers, WorkerConfig::default())
     }
 
+    /// A worker with a handler of this name that completes, and what that runs.
+    pub(crate) fn recorded(&self, name: &'static str) -> (RunningWorker, Recording<Execution>) {
+        let (handler, seen) = recording();
+        (self.worker(Handlers::new().on(name, handler)), seen)
+    }
+
     pub(crate) fn worker_with(&self, handlers: Handlers, config: WorkerConfig) -> RunningWorker {
         RunningWorker::start(self.store.clone(), self.notifier.clone(), handlers, config)
     }
+}
+
+/// Asks again and again until there is an answer.
+pub(crate) async fn until<T>(expected: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, asking).await.expect(expected)
 }
 
 /// A handler of the default canvas.
