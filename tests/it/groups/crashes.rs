@@ -69,13 +69,8 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     let count = stage.ebb().await;
     let wanted = count * i64::try_from(stage.work.groups).unwrap();
     let ended = Instant::now();
-    stage
-        .theatre
-        .until_at_least(
-            "select count(*) from (select distinct consumer_group, seq from handled) as each",
-            wanted,
-        )
-        .await;
+    let distinct = "select count(*) from (select distinct consumer_group, seq from handled) as each";
+    stage.theatre.until_at_least(distinct, wanted).await;
     figure("events", count);
     figure("handled by each group after the last", format!("{:.1?}", ended.elapsed()));
     let extra = stage.theatre.count(HANDLED).await - wanted;
