@@ -8,7 +8,7 @@ use wakeq::database::Retention;
 use wakeq::{Actor, AdminError, CanvasId, EventId, Stop, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 
-use crate::support::{Stage, scope, wait_while};
+use crate::support::{OTHER, Stage, scope, wait_while};
 
 async fn record(stage: &Stage) -> Vec<AuditEntry> {
     stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
@@ -16,16 +16,11 @@ async fn record(stage: &Stage) -> Vec<AuditEntry> {
 
 /// `action handler outcome xtimes`, oldest first.
 async fn lines(stage: &Stage) -> Vec<String> {
-    let mut lines: Vec<String> = record(stage)
-        .await
-        .iter()
-        .map(|line| {
-            let (name, outcome) = (line.name.as_deref().unwrap_or("-"), line.outcome.as_str());
-            format!("{} {name} {outcome} x{}", line.action, line.times)
-        })
-        .collect();
-    lines.reverse();
-    lines
+    let line = |line: &AuditEntry| {
+        let (name, outcome) = (line.name.as_deref().unwrap_or("-"), line.outcome.as_str());
+        format!("{} {name} {outcome} x{}", line.action, line.times)
+    };
+    record(stage).await.iter().rev().map(line).collect()
 }
 
 /// Everything that an operator does, repeated where the repetition changes nothing.
@@ -44,10 +39,8 @@ async fn every_change_is_recorded_and_nothing_else() {
     let ids = stage.emit_many("h", 1203).await;
     stage.admin.run_now(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
     stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
-    assert!(matches!(
-        stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await,
-        Err(AdminError::NotFound(_))
-    ));
+    let gone = stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await;
+    assert!(matches!(gone, Err(AdminError::NotFound(_))));
     stage.admin.purge(&h, &ada, true).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
@@ -60,29 +53,15 @@ async fn every_change_is_recorded_and_nothing_else() {
     stage.admin.delete_dead(&DeadFilter::default(), &ada, true).await.unwrap();
     stage.admin.delete_dead(&DeadFilter::default(), &ada, false).await.unwrap();
     stage.admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
-    assert_eq!(
-        lines(&stage).await,
-        [
-            "pause h done x1",
-            "pause h done x1",
-            "block h done x1",
-            "unpause h done x1",
-            "unblock h done x1",
-            "run-now h done x1",
-            "cancel h done x1",
-            "purge h done x1000",
-            "purge h done x202",
-            "redrive h done x1",
-            "delete-dead - done x2",
-        ]
-    );
+    let expected = "pause h done x1, pause h done x1, block h done x1, unpause h done x1, unblock h done x1, \
+                    run-now h done x1, cancel h done x1, purge h done x1000, purge h done x202, redrive h done x1, \
+                    delete-dead - done x2";
+    assert_eq!(lines(&stage).await.join(", "), expected);
     let record = record(&stage).await;
     assert!(record.iter().all(|line| line.actor == "ada" && line.request_id.as_deref() == Some("r-1")));
     let details: Vec<_> = record.iter().rev().take(3).map(|line| line.detail.as_deref()).collect();
-    assert_eq!(
-        details,
-        [Some("the mail server is down"), Some("it stood already; the mail server is down"), Some("")]
-    );
+    let again = "it stood already; the mail server is down";
+    assert_eq!(details, [Some("the mail server is down"), Some(again), Some("")]);
     assert_eq!((record[1].event_id, record[4].event_id), (Some(one), Some(ids[0])));
 }
 
@@ -142,9 +121,8 @@ async fn refusals_are_recorded_in_their_number() {
         detail: Some("ä\0".repeat(2000)),
         times,
     };
-    let elsewhere = CanvasId(uuid::Uuid::from_u128(7));
     let refusals: Vec<_> = (1..=5).map(|times| refusal(times, CanvasId::DEFAULT)).collect();
-    stage.admin.refused(&[&refusals[..], &[refusal(9, elsewhere)]].concat()).await.unwrap();
+    stage.admin.refused(&[&refusals[..], &[refusal(9, OTHER)]].concat()).await.unwrap();
     stage.admin.refused(&[]).await.unwrap();
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
@@ -158,8 +136,8 @@ async fn refusals_are_recorded_in_their_number() {
         }
     }
     assert_eq!(times, [5, 4, 3, 2, 1]);
-    assert_eq!(stage.admin.audit(elsewhere, None, 10).await.unwrap().items[0].times, 9);
-    let wrong = Refusal { action: String::new(), ..refusal(1, elsewhere) };
+    assert_eq!(stage.admin.audit(OTHER, None, 10).await.unwrap().items[0].times, 9);
+    let wrong = Refusal { action: String::new(), ..refusal(1, OTHER) };
     assert!(matches!(stage.admin.refused(&[wrong]).await, Err(AdminError::Invalid(_))));
 }
 

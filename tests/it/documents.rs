@@ -99,10 +99,8 @@ async fn what_plain_sql_emits_is_run() {
     let promised =
         "select notify_at = delay_until - interval '60 seconds' from wakeq.events_v2 where id = $1";
     let promised: bool = sqlx::query_scalar(promised).bind(delayed.0).fetch_one(&stage.pool).await.unwrap();
-    assert!(
-        promised,
-        "the delayed one is promised a horizon before it is due, and a horizon is a minute here"
-    );
+    // A horizon before it is due, and a horizon is a minute here.
+    assert!(promised, "the delayed one is promised");
 
     let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!(pass.woken, 4, "those that wait for the probe and are due");

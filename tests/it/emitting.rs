@@ -6,11 +6,7 @@ use std::time::Duration;
 use sqlx::Executor;
 use wakeq::{CanvasId, Event, EventId};
 
-use crate::support::Stage;
-
-fn canvas(number: u128) -> CanvasId {
-    CanvasId(uuid::Uuid::from_u128(number))
-}
+use crate::support::{Stage, canvas};
 
 /// Larger than any event may be.
 fn too_large() -> Event {
