@@ -12,7 +12,7 @@ use wakeq_service::access::{
     authorize,
 };
 
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{Stage, Statements, wait_while};
 
 const CANVAS: CanvasId = CanvasId(Uuid::from_u128(0xca9));
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e));
@@ -30,6 +30,18 @@ fn access(stage: &Stage) -> Access {
     access_with(stage, &Clock::default())
 }
 
+async fn start() -> (Stage, Access) {
+    let (stage, _) = Stage::memory().await;
+    let access = access(&stage);
+    (stage, access)
+}
+
+async fn start_with_clock() -> (Stage, Clock, Access) {
+    let ((stage, _), clock) = (Stage::memory().await, Clock::default());
+    let access = access_with(&stage, &clock);
+    (stage, clock, access)
+}
+
 fn scopes(scopes: &[Scope]) -> Scopes {
     scopes.iter().copied().collect()
 }
@@ -41,6 +53,15 @@ fn new_key(holder: &str) -> NewKey {
 
 async fn create(access: &Access, new: &NewKey) -> CreatedKey {
     access.create_key(new, &by("cli:ada")).await.unwrap()
+}
+
+/// A key of each of these holders.
+async fn keys<const N: usize>(access: &Access, holders: [&str; N]) -> [ApiKey; N] {
+    let mut keys = Vec::new();
+    for holder in holders {
+        keys.push(create(access, &new_key(holder)).await.key);
+    }
+    keys.try_into().unwrap()
 }
 
 async fn ask(access: &Access, key: &ApiKey) -> Result<Principal, Unauthenticated> {
@@ -66,8 +87,7 @@ const EXPIRED: &str = "created_at = now() - interval '2 days', expires_at = now(
 
 #[tokio::test]
 async fn a_key_is_recognized_and_allows_what_it_was_made_for() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
+    let (_stage, access) = start().await;
     let created = create(&access, &new_key("billing")).await;
     let principal = ask(&access, &created.key).await.unwrap();
     assert_eq!((principal.name(), principal.key()), ("key:billing", Some(created.key.id())));
@@ -89,8 +109,7 @@ async fn a_key_is_recognized_and_allows_what_it_was_made_for() {
 async fn only_a_hash_is_kept() {
     let (stage, _) = Stage::memory().await;
     let created = create(&access(&stage), &new_key("billing")).await;
-    let row: String =
-        sqlx::query_scalar("select k::text from wakeq.access_keys k").fetch_one(&stage.pool).await.unwrap();
+    let row: String = stage.pool.value("select k::text from wakeq.access_keys k").await;
     let text = created.key.reveal();
     let secret = text.rsplit('_').next().unwrap();
     assert!(row.contains(&created.key.id().to_string()) && !row.contains(&secret[..12]), "{row}");
@@ -99,14 +118,10 @@ async fn only_a_hash_is_kept() {
 
 #[tokio::test]
 async fn wrong_keys_are_distinguished_only_in_the_log() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
-    let (mine, other) =
-        (create(&access, &new_key("mine")).await.key, create(&access, &new_key("other")).await.key);
+    let (stage, access) = start().await;
+    let [mine, other, swapped, nobody] = keys(&access, ["mine", "other", "swapped", "gone"]).await;
     let secret_of = |key: &ApiKey| key.reveal().rsplit('_').next().unwrap().to_owned();
     let mixed = ApiKey::parse(&format!("{:?}_{}", mine.id(), secret_of(&other))).unwrap();
-    let (swapped, nobody) =
-        (create(&access, &new_key("swapped")).await.key, create(&access, &new_key("gone")).await.key);
     change(&stage, &swapped, "secret_sha256 = sha256('another')").await;
     change(&stage, &nobody, "id = 'ffffffffffff'").await;
     for _ in 0..2 {
@@ -128,9 +143,8 @@ async fn wrong_keys_are_distinguished_only_in_the_log() {
 
 #[tokio::test]
 async fn two_keys_of_a_holder_live_at_once_and_never_three() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
-    let (old, new) = (create(&access, &new_key("ci")).await.key, create(&access, &new_key("ci")).await.key);
+    let (stage, access) = start().await;
+    let [old, new] = keys(&access, ["ci", "ci"]).await;
     ask(&access, &old).await.unwrap();
     ask(&access, &new).await.unwrap();
     let third = access.create_key(&new_key("ci"), &by("cli:ada")).await;
@@ -149,8 +163,7 @@ async fn two_keys_of_a_holder_live_at_once_and_never_three() {
 
 #[tokio::test]
 async fn only_two_of_many_concurrent_key_creations_succeed() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
+    let (stage, access) = start().await;
     for expired in [0, 1, 2] {
         let new = new_key(&format!("holder {expired}"));
         for _ in 0..expired {
@@ -171,14 +184,11 @@ async fn a_revocation_counts_at_once_here_and_within_the_caches_time_elsewhere()
     let key = create(&here, &new_key("billing")).await.key;
     ask(&here, &key).await.unwrap();
     ask(&elsewhere, &key).await.unwrap();
-    assert!(
-        !here.revoke_key(OTHER.into(), key.id(), &by("cli:ada")).await.unwrap(),
-        "another canvas's admin"
-    );
-    let every = CredentialFilter::Reach(Reach::EveryCanvas);
-    assert!(!here.revoke_key(every, key.id(), &by("cli:ada")).await.unwrap());
-    assert!(here.revoke_key(CANVAS.into(), key.id(), &by("cli:ada")).await.unwrap());
-    assert!(!here.revoke_key(CANVAS.into(), key.id(), &by("cli:bo")).await.unwrap(), "twice");
+    let revoked = async |filter, name| here.revoke_key(filter, key.id(), &by(name)).await.unwrap();
+    assert!(!revoked(OTHER.into(), "cli:ada").await, "another canvas's admin");
+    assert!(!revoked(CredentialFilter::Reach(Reach::EveryCanvas), "cli:ada").await);
+    assert!(revoked(CANVAS.into(), "cli:ada").await);
+    assert!(!revoked(CANVAS.into(), "cli:bo").await, "twice");
     assert_eq!(refusal(ask(&here, &key).await), Refusal::Revoked(key.id()));
     ask(&elsewhere, &key).await.unwrap();
     clock.advance(Duration::from_secs(30));
@@ -189,9 +199,7 @@ async fn a_revocation_counts_at_once_here_and_within_the_caches_time_elsewhere()
 
 #[tokio::test]
 async fn a_key_expires_though_it_is_remembered() {
-    let (stage, _) = Stage::memory().await;
-    let clock = Clock::default();
-    let access = access_with(&stage, &clock);
+    let (stage, clock, access) = start_with_clock().await;
     let short = NewKey { lifetime: Some(Duration::from_secs(20)), ..new_key("short") };
     let short = create(&access, &short).await.key;
     ask(&access, &short).await.unwrap();
@@ -203,11 +211,8 @@ async fn a_key_expires_though_it_is_remembered() {
     assert_eq!(refusal(ask(&access, &long).await), Refusal::Expired(long.id()));
     let listed = access.keys(CANVAS.into(), None, 1).await.unwrap();
     let states: Vec<_> = listed.iter().map(|key| key.state).collect();
-    assert_eq!(
-        states,
-        [KeyState::Live],
-        "the older one is on the next page, and lives by the database's clock"
-    );
+    // The older one is on the next page, and lives by the database's clock.
+    assert_eq!(states, [KeyState::Live]);
     change(&stage, &short, EXPIRED).await;
     let ask_for = |within| access.keys(within, None, 10);
     assert!(ask_for(CANVAS.into()).await.unwrap().iter().all(|key| key.state == KeyState::Expired));
@@ -231,11 +236,8 @@ async fn missing_keys_are_cached_too() {
 
 #[tokio::test]
 async fn without_the_database_what_is_remembered_counts_for_a_while() {
-    let (stage, _) = Stage::memory().await;
-    let clock = Clock::default();
-    let access = access_with(&stage, &clock);
-    let (known, unknown) =
-        (create(&access, &new_key("a")).await.key, create(&access, &new_key("b")).await.key);
+    let (stage, clock, access) = start_with_clock().await;
+    let [known, unknown] = keys(&access, ["a", "b"]).await;
     ask(&access, &known).await.unwrap();
     stage.store.close().await;
     let away = |answer| matches!(answer, Err(Unauthenticated::Unavailable(VerifierUnavailable::Store(_))));
@@ -248,20 +250,17 @@ async fn without_the_database_what_is_remembered_counts_for_a_while() {
 
 #[tokio::test]
 async fn the_use_of_a_key_is_noted() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
+    let (_stage, access) = start().await;
     let key = create(&access, &new_key("billing")).await.key;
     let listed = || async { access.keys(CANVAS.into(), None, 1).await.unwrap().remove(0) };
     assert_eq!(listed().await.last_used_at, None);
     ask(&access, &key).await.unwrap();
-    let noted = async { while listed().await.last_used_at.is_none() {} };
-    tokio::time::timeout(TIMEOUT, noted).await.expect("nothing was noted");
+    wait_while!(listed().await.last_used_at.is_none(), "nothing was noted");
 }
 
 #[tokio::test]
 async fn keys_are_listed_newest_first_and_page_by_page() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
+    let (_stage, access) = start().await;
     let mut made = Vec::new();
     for index in 0..5 {
         made.push(create(&access, &new_key(&format!("holder {index}"))).await.key.id());
@@ -285,8 +284,7 @@ async fn keys_are_listed_newest_first_and_page_by_page() {
 
 #[tokio::test]
 async fn rejects_invalid_arguments() {
-    let (stage, _) = Stage::memory().await;
-    let access = access(&stage);
+    let (stage, access) = start().await;
     let lives = |lifetime| NewKey { lifetime: Some(lifetime), ..new_key("a") };
     for new in [
         new_key(""),
@@ -297,10 +295,8 @@ async fn rejects_invalid_arguments() {
         lives(LIFETIME_MAX + Duration::from_secs(1)),
         lives(Duration::MAX),
     ] {
-        assert!(
-            matches!(access.create_key(&new, &by("cli:ada")).await, Err(AccessError::Invalid(_))),
-            "{new:?}"
-        );
+        let refused = access.create_key(&new, &by("cli:ada")).await;
+        assert!(matches!(refused, Err(AccessError::Invalid(_))), "{new:?}");
     }
     for name in ["", "a\0", &"x".repeat(201)] {
         assert!(matches!(access.create_key(&new_key("a"), &by(name)).await, Err(AccessError::Invalid(_))));

@@ -13,7 +13,7 @@ use wakeq_service::access::{Access, AccessConfig, CredentialFilter, Reach, Refus
 use wakeq_service::http::HttpConfig;
 
 use crate::service::{Service, make_key};
-use crate::support::Stage;
+use crate::support::{Stage, wait_while};
 
 const OTHER: CanvasId = CanvasId(Uuid::from_u128(0x07e5));
 /// Connections of the flood.
@@ -65,9 +65,8 @@ async fn a_flood_of_invalid_keys_blocks_no_valid_key() {
     let service = Service::with(HttpConfig::default()).await;
     let revoked = service.key("revoked", OTHER, &Scope::ALL).await;
     let id = revoked.split('_').nth(1).unwrap().parse().unwrap();
-    assert!(
-        service.access.revoke_key(CredentialFilter::from(OTHER), id, &Actor::admin("tests")).await.unwrap()
-    );
+    let by = Actor::admin("tests");
+    assert!(service.access.revoke_key(CredentialFilter::from(OTHER), id, &by).await.unwrap());
     for flood in [Flood::Malformed, Flood::MadeUp, Flood::Revoked] {
         let answered = Arc::new(AtomicUsize::new(0));
         let mut clients = JoinSet::new();
@@ -89,9 +88,7 @@ async fn a_flood_of_invalid_keys_blocks_no_valid_key() {
                 }
             });
         }
-        while answered.load(Ordering::Relaxed) < FLOOD {
-            tokio::task::yield_now().await;
-        }
+        wait_while!(answered.load(Ordering::Relaxed) < FLOOD, "the flood begins");
         for (index, canvas) in [CanvasId::DEFAULT, OTHER].into_iter().cycle().take(10).enumerate() {
             let key = service.key(&format!("{flood:?} {index}"), canvas, &[Scope::Emit]).await;
             let path = format!("/canvases/{canvas}/events");
@@ -99,9 +96,7 @@ async fn a_flood_of_invalid_keys_blocks_no_valid_key() {
             assert_eq!(answer.status, 202, "{flood:?}: {}", answer.text);
         }
         let before = answered.load(Ordering::Relaxed);
-        while answered.load(Ordering::Relaxed) == before {
-            tokio::task::yield_now().await;
-        }
+        wait_while!(answered.load(Ordering::Relaxed) == before, "the flood goes on");
         clients.abort_all();
         while let Some(ended) = clients.join_next().await {
             assert!(ended.unwrap_err().is_cancelled(), "a client of the flood failed");

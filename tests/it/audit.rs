@@ -8,7 +8,7 @@ use wakeq::database::Retention;
 use wakeq::{Actor, AdminError, CanvasId, EventId, Stop, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, CredentialFilter, NewKey, Reach, Scope};
 
-use crate::support::{Stage, scope, wait_while};
+use crate::support::{OTHER, Stage, Statements, scope, wait_while};
 
 async fn record(stage: &Stage) -> Vec<AuditEntry> {
     stage.admin.audit(CanvasId::DEFAULT, None, 1000).await.unwrap().items
@@ -16,16 +16,11 @@ async fn record(stage: &Stage) -> Vec<AuditEntry> {
 
 /// `action handler outcome xtimes`, oldest first.
 async fn lines(stage: &Stage) -> Vec<String> {
-    let mut lines: Vec<String> = record(stage)
-        .await
-        .iter()
-        .map(|line| {
-            let (name, outcome) = (line.name.as_deref().unwrap_or("-"), line.outcome.as_str());
-            format!("{} {name} {outcome} x{}", line.action, line.times)
-        })
-        .collect();
-    lines.reverse();
-    lines
+    let line = |line: &AuditEntry| {
+        let (name, outcome) = (line.name.as_deref().unwrap_or("-"), line.outcome.as_str());
+        format!("{} {name} {outcome} x{}", line.action, line.times)
+    };
+    record(stage).await.iter().rev().map(line).collect()
 }
 
 /// Everything that an operator does, repeated where the repetition changes nothing.
@@ -44,49 +39,29 @@ async fn every_change_is_recorded_and_nothing_else() {
     let ids = stage.emit_many("h", 1203).await;
     stage.admin.run_now(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
     stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await.unwrap();
-    assert!(matches!(
-        stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await,
-        Err(AdminError::NotFound(_))
-    ));
+    let gone = stage.admin.cancel(CanvasId::DEFAULT, ids[0], &ada).await;
+    assert!(matches!(gone, Err(AdminError::NotFound(_))));
     stage.admin.purge(&h, &ada, true).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
     stage.admin.purge(&h, &ada, false).await.unwrap();
-    sqlx::query(
-        "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
-         select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries'
-           from generate_series(1, 3) n",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause)
+               select lpad(to_hex(n), 32, '0')::uuid, '00000000-0000-0000-0000-000000000000', 'WORKER', 'h', '_', '1', 2, now(), 3, 0, 'retries'
+                 from generate_series(1, 3) n";
+    stage.execute(sql).await;
     let one = EventId(uuid::Uuid::from_u128(1));
     stage.admin.redrive_one(CanvasId::DEFAULT, one, &ada).await.unwrap();
     stage.admin.delete_dead(&DeadFilter::default(), &ada, true).await.unwrap();
     stage.admin.delete_dead(&DeadFilter::default(), &ada, false).await.unwrap();
     stage.admin.redrive(&DeadFilter::default(), &ada, false).await.unwrap();
-    assert_eq!(
-        lines(&stage).await,
-        [
-            "pause h done x1",
-            "pause h done x1",
-            "block h done x1",
-            "unpause h done x1",
-            "unblock h done x1",
-            "run-now h done x1",
-            "cancel h done x1",
-            "purge h done x1000",
-            "purge h done x202",
-            "redrive h done x1",
-            "delete-dead - done x2",
-        ]
-    );
+    let expected = "pause h done x1, pause h done x1, block h done x1, unpause h done x1, unblock h done x1, \
+                    run-now h done x1, cancel h done x1, purge h done x1000, purge h done x202, redrive h done x1, \
+                    delete-dead - done x2";
+    assert_eq!(lines(&stage).await.join(", "), expected);
     let record = record(&stage).await;
     assert!(record.iter().all(|line| line.actor == "ada" && line.request_id.as_deref() == Some("r-1")));
     let details: Vec<_> = record.iter().rev().take(3).map(|line| line.detail.as_deref()).collect();
-    assert_eq!(
-        details,
-        [Some("the mail server is down"), Some("it stood already; the mail server is down"), Some("")]
-    );
+    let again = "it stood already; the mail server is down";
+    assert_eq!(details, [Some("the mail server is down"), Some(again), Some("")]);
     assert_eq!((record[1].event_id, record[4].event_id), (Some(one), Some(ids[0])));
 }
 
@@ -113,12 +88,8 @@ async fn keys_and_accounts_are_recorded() {
         assert!(!access.remove_account(robot, reach, &ada).await.unwrap());
         ids.push(id);
     }
-    let lines: Vec<(Option<uuid::Uuid>, String, String, String, String)> = sqlx::query_as(
-        "select canvas_id, action, detail, actor, request_id from wakeq.audit_log order by id",
-    )
-    .fetch_all(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "select canvas_id, action, detail, actor, request_id from wakeq.audit_log order by id";
+    let lines: Vec<(Option<uuid::Uuid>, String, String, String, String)> = stage.pool.table(sql).await;
     assert_eq!(lines.len(), 12);
     for (lines, (canvas, id)) in lines.chunks(6).zip([Some(CanvasId::DEFAULT.0), None].into_iter().zip(ids)) {
         assert!(lines.iter().all(|line| line.0 == canvas && line.3 == "cli:ada" && line.4 == "r-1"));
@@ -150,9 +121,8 @@ async fn refusals_are_recorded_in_their_number() {
         detail: Some("ä\0".repeat(2000)),
         times,
     };
-    let elsewhere = CanvasId(uuid::Uuid::from_u128(7));
     let refusals: Vec<_> = (1..=5).map(|times| refusal(times, CanvasId::DEFAULT)).collect();
-    stage.admin.refused(&[&refusals[..], &[refusal(9, elsewhere)]].concat()).await.unwrap();
+    stage.admin.refused(&[&refusals[..], &[refusal(9, OTHER)]].concat()).await.unwrap();
     stage.admin.refused(&[]).await.unwrap();
     let (mut times, mut cursor) = (Vec::new(), None);
     loop {
@@ -166,8 +136,8 @@ async fn refusals_are_recorded_in_their_number() {
         }
     }
     assert_eq!(times, [5, 4, 3, 2, 1]);
-    assert_eq!(stage.admin.audit(elsewhere, None, 10).await.unwrap().items[0].times, 9);
-    let wrong = Refusal { action: String::new(), ..refusal(1, elsewhere) };
+    assert_eq!(stage.admin.audit(OTHER, None, 10).await.unwrap().items[0].times, 9);
+    let wrong = Refusal { action: String::new(), ..refusal(1, OTHER) };
     assert!(matches!(stage.admin.refused(&[wrong]).await, Err(AdminError::Invalid(_))));
 }
 
@@ -177,16 +147,14 @@ async fn a_change_fails_if_its_audit_line_fails() {
     let (stage, _) = Stage::memory().await;
     let id = stage.emit("h").await;
     stage.admin.pause(&scope("h"), &Actor::user("ada"), &Stop::default()).await.unwrap();
-    sqlx::query("alter table wakeq.audit_log add constraint full_disk check (actor <> 'eve') not valid")
-        .execute(&stage.pool)
-        .await
-        .unwrap();
+    let sql = "alter table wakeq.audit_log add constraint full_disk check (actor <> 'eve') not valid";
+    stage.execute(sql).await;
     let eve = Actor::admin("eve");
     assert!(stage.admin.cancel(CanvasId::DEFAULT, id, &eve).await.is_err());
     assert!(stage.admin.run_now(CanvasId::DEFAULT, id, &eve).await.is_err());
     // The server reports the failure before it releases the row, which a purge would skip: this
     // waits for it.
-    sqlx::query("select from wakeq.events_v2 for update").execute(&stage.pool).await.unwrap();
+    stage.execute("select from wakeq.events_v2 for update").await;
     assert!(stage.admin.purge(&scope("h"), &eve, false).await.is_err());
     assert!(stage.admin.unpause(&scope("h"), &eve).await.is_err());
     assert!(stage.admin.block(&scope("h"), &eve, &Stop::default()).await.is_err());
@@ -219,14 +187,13 @@ async fn the_record_is_kept_for_its_time() {
          select gen_random_uuid(), 'ada', hours::text, 'x', '', now() - hours * interval '1 h' from unnest(array[23, 25]) hours",
         "update wakeq.chores set next_at = now()",
     ] {
-        sqlx::query(sql).execute(&stage.pool).await.unwrap();
+        stage.execute(sql).await;
     }
     assert_eq!(Retention::default().audit, Duration::from_secs(90 * 24 * 3600));
     let worker = stage.worker_with(wakeq::Handlers::new(), WorkerConfig::default());
     wait_while!(record(&stage).await.len() > 1, "it was not expired");
     assert_eq!(lines(&stage).await, ["pause new done x1"]);
-    let keys: Vec<String> =
-        sqlx::query_scalar("select key from wakeq.idempotency_keys").fetch_all(&stage.pool).await.unwrap();
+    let keys: Vec<String> = stage.pool.values("select key from wakeq.idempotency_keys").await;
     assert_eq!(keys, ["23"]);
     worker.stop().await;
 }

@@ -113,17 +113,14 @@ impl Broker {
     }
 
     pub(crate) async fn delete_subscription(config: &PubSubConfig) {
-        SubscriptionAdmin::builder()
-            .with_endpoint(endpoint(config))
-            .with_credentials(anonymous::Builder::new().build())
-            .build()
-            .await
-            .unwrap()
-            .delete_subscription()
-            .set_subscription(format!("projects/{}/subscriptions/{}", config.project, config.subscription))
-            .send()
-            .await
-            .unwrap();
+        let name = format!("projects/{}/subscriptions/{}", config.project, config.subscription);
+        let delete = Self::subscriptions(config).await.delete_subscription().set_subscription(name);
+        delete.send().await.unwrap();
+    }
+
+    pub(crate) async fn subscriptions(config: &PubSubConfig) -> SubscriptionAdmin {
+        let builder = SubscriptionAdmin::builder().with_endpoint(endpoint(config));
+        builder.with_credentials(anonymous::Builder::new().build()).build().await.unwrap()
     }
 }
 

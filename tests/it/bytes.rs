@@ -2,7 +2,6 @@
 //! another.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -16,17 +15,15 @@ use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamId};
 use wakeq::machine::Outcome;
 use wakeq::workers::Verdict;
 use wakeq::{CanvasId, Event, Handlers, Queue, QueueConfig, StoreConfig, WorkerConfig};
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
 use crate::door::{Door, recording};
-use crate::service::{Answer, Service, make_key};
-use crate::support::{Stage, TIMEOUT};
+use crate::service::{Answer, Service};
+use crate::support::{OTHER, Stage, Statements, TIMEOUT, wait_while};
 
 const MIB: usize = 1024 * 1024;
 const LARGE: usize = 250_000;
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
-
 /// Appends this many large events to a canvas's log.
 async fn append(stage: &Stage, canvas: CanvasId, count: usize) {
     let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
@@ -68,11 +65,8 @@ async fn a_page_of_the_log_ends_with_its_bytes_and_the_next_goes_on() {
     }
     let (own, pages) = read(&service, &service.key, CanvasId::DEFAULT).await;
     assert!(pages >= 3 && own.is_sorted(), "{pages} pages: {own:?}");
-    assert_eq!(
-        (own.len(), own.iter().collect::<BTreeSet<_>>().len()),
-        (40, 40),
-        "none is lost, none doubled"
-    );
+    let distinct = own.iter().collect::<BTreeSet<_>>().len();
+    assert_eq!((own.len(), distinct), (40, 40), "none is lost, none doubled");
     let (theirs, _) = read(&service, &key, OTHER).await;
     assert_eq!(theirs.len(), 3);
     assert!(theirs.iter().all(|seq| !own.contains(seq)));
@@ -84,23 +78,16 @@ async fn a_page_of_the_log_ends_with_its_bytes_and_the_next_goes_on() {
 #[tokio::test]
 async fn a_page_of_what_a_group_gave_up_ends_with_its_bytes() {
     let service = Service::with(HttpConfig { canvas_byte_rate: 1 << 30, ..HttpConfig::default() }).await;
-    let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
+    let wide = service.wide_key("wide", &Scope::ALL).await;
     for (group, canvas, count, bytes) in
         [("one", CanvasId::DEFAULT, 40, LARGE), ("other", OTHER, 3, LARGE), ("huge", OTHER, 2, 5 * MIB)]
     {
-        sqlx::query(
-            "insert into wakeq.consumer_dead
-                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', to_json(repeat('x', $4))::text, 1, 'no room'
-               from generate_series(1, $3) seq",
-        )
-        .bind(group)
-        .bind(canvas.0)
-        .bind(count)
-        .bind(i32::try_from(bytes).unwrap())
-        .execute(&service.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead
+                       (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', to_json(repeat('x', $4))::text, 1, 'no room'
+                     from generate_series(1, $3) seq";
+        let fill = sqlx::query(sql).bind(group).bind(canvas.0).bind(count);
+        fill.bind(i32::try_from(bytes).unwrap()).execute(&service.stage.pool).await.unwrap();
     }
     let pages = async |group: &str, limit: usize| {
         let (mut pages, mut cursor) = (Vec::new(), String::new());
@@ -157,9 +144,8 @@ async fn unread_answers_use_up_only_the_budget_of_their_canvas() {
     service.ask(&key, Method::GET, &path(OTHER, 0), Value::Null).await.json();
     // Released once the connection notices that the client is gone.
     drop(unread);
-    let served =
-        async { while service.ask(&service.key, Method::GET, &first, Value::Null).await.status != 200 {} };
-    timeout(TIMEOUT, served).await.expect("it is not given back");
+    let status = async || service.ask(&service.key, Method::GET, &first, Value::Null).await.status;
+    wait_while!(status().await != 200, "it is not given back");
     service.stop().await;
 }
 
@@ -200,7 +186,7 @@ async fn bodies_hold_their_bytes_until_they_are_answered_and_another_canvas_has_
 async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     let patient = StoreConfig { lock_timeout: TIMEOUT, statement_timeout: TIMEOUT, ..StoreConfig::default() };
     let service = Service::over(patient, HttpConfig { bodies_bytes_max: MIB, ..HttpConfig::default() }).await;
-    let wide = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
+    let wide = service.wide_key("wide", &Scope::ALL).await;
     let key = service.key("other", OTHER, &Scope::ALL).await;
     // The keys are cached from now on.
     for key in [&wide, &key] {
@@ -215,8 +201,7 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
     let canvases = [OTHER, CanvasId::DEFAULT, CanvasId(Uuid::from_u128(8))];
     let mut own: FuturesUnordered<_> = canvases.iter().map(|canvas| emit(&wide, *canvas, LARGE)).collect();
     let refused = timeout(TIMEOUT, own.next()).await.expect("each waits with its bytes").unwrap();
-    assert_eq!(refused.problem(), (429, "too-many-requests".into()));
-    assert!(refused.text.contains("this credential sends more than"), "{}", refused.text);
+    refused.says((429, "too-many-requests"), "this credential sends more than");
     let free = async {
         service.stage.until_waiting(3).await;
         held.rollback().await.unwrap();
@@ -230,15 +215,10 @@ async fn bodies_of_one_credential_leave_another_its_share_of_the_same_canvas() {
 
 impl Stage {
     /// Returns once this many statements wait for a lock.
-    async fn until_waiting(&self, count: i64) {
-        let waiting = async {
-            let query = "select count(*) from pg_stat_activity
-                          where datname = current_database() and wait_event_type = 'Lock'";
-            while sqlx::query_scalar::<_, i64>(query).fetch_one(&self.pool).await.unwrap() < count {
-                tokio::task::yield_now().await;
-            }
-        };
-        timeout(TIMEOUT, waiting).await.expect("nothing waits for a lock");
+    pub(crate) async fn until_waiting(&self, count: i64) {
+        let query = "select count(*) from pg_stat_activity
+                      where datname = current_database() and wait_event_type = 'Lock'";
+        wait_while!(self.pool.value::<i64>(query).await < count, "nothing waits for a lock");
     }
 }
 
@@ -293,10 +273,8 @@ async fn emits_that_wait_are_bounded_in_bytes() {
         QueueConfig { waiting_bytes_max: 4 * LARGE, payload_limit_bytes: MIB, ..QueueConfig::default() };
     let queue = Queue::new(stage.store.clone(), stage.notifier.clone(), config);
     let mut held = stage.pool.begin().await.unwrap();
-    sqlx::raw_sql("lock table wakeq.queue_registry in access exclusive mode")
-        .execute(&mut *held)
-        .await
-        .unwrap();
+    let sql = "lock table wakeq.queue_registry in access exclusive mode";
+    sqlx::raw_sql(sql).execute(&mut *held).await.unwrap();
     let mut waiting: FuturesUnordered<_> =
         (0..6).map(|_| queue.emit(large("a", CanvasId::DEFAULT, LARGE - 2))).collect();
     for _ in 0..2 {
@@ -307,8 +285,5 @@ async fn emits_that_wait_are_bounded_in_bytes() {
     held.rollback().await.unwrap();
     let all = (0..9).map(|_| large("a", OTHER, LARGE)).collect();
     assert_eq!(queue.emit_all(all).await.unwrap().len(), 9);
-    tokio::time::timeout(Duration::from_secs(20), queue.emit(large("a", OTHER, LARGE)))
-        .await
-        .unwrap()
-        .unwrap();
+    timeout(TIMEOUT, queue.emit(large("a", OTHER, LARGE))).await.unwrap().unwrap();
 }

@@ -247,40 +247,13 @@ async fn perform(services: Services, role: Role) {
     }
 }
 
-async fn emit(queue: &Queue, count: usize, work: &Work) {
+/// Emits events, up to `together` at a time.
+async fn emit_all(queue: &Queue, together: usize, events: impl Iterator<Item = Event>) {
     let mut emits = tokio::task::JoinSet::new();
-    for _ in 0..count {
-        while emits.len() >= 20 {
-            emits.join_next().await;
-        }
-        let (queue, event) = (queue.clone(), Event::new(WORK, work).unwrap());
-        emits.spawn(async move { queue.emit(event).await.unwrap() });
-    }
-    emits.join_all().await;
-}
-
-async fn emit_to_queue(queue: &Queue, canvases: usize, each: usize, work: &Work) {
-    let mut emits = tokio::task::JoinSet::new();
-    for at in 0..canvases * each {
-        while emits.len() >= 20 {
+    for event in events {
+        while emits.len() >= together {
             emits.join_next().await.transpose().unwrap();
         }
-        let canvas = wakeq::CanvasId(uuid::Uuid::from_u128((at % canvases + 1) as u128));
-        let event = Event::new("queued", work).unwrap().canvas(canvas).only_to_queues();
-        let queue = queue.clone();
-        emits.spawn(async move { queue.emit(event).await.map(drop).unwrap() });
-    }
-    emits.join_all().await;
-}
-
-async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &Work) {
-    let mut emits = tokio::task::JoinSet::new();
-    for at in 0..objects * each {
-        while emits.len() >= 6 {
-            emits.join_next().await.transpose().unwrap();
-        }
-        let id = EventId(uuid::Uuid::from_u64_pair(u64::from(name), at as u64));
-        let event = Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap().id(id);
         let queue = queue.clone();
         emits.spawn(async move {
             // Others emit on the same object: a caller that waits too long for it is refused, and
@@ -291,6 +264,26 @@ async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &W
         });
     }
     emits.join_all().await;
+}
+
+async fn emit(queue: &Queue, count: usize, work: &Work) {
+    emit_all(queue, 20, (0..count).map(|_| Event::new(WORK, work).unwrap())).await;
+}
+
+async fn emit_to_queue(queue: &Queue, canvases: usize, each: usize, work: &Work) {
+    let event = |at: usize| {
+        let canvas = wakeq::CanvasId(uuid::Uuid::from_u128((at % canvases + 1) as u128));
+        Event::new("queued", work).unwrap().canvas(canvas).only_to_queues()
+    };
+    emit_all(queue, 20, (0..canvases * each).map(event)).await;
+}
+
+async fn emit_on(queue: &Queue, name: u32, objects: usize, each: usize, work: &Work) {
+    let event = |at: usize| {
+        let id = EventId(uuid::Uuid::from_u64_pair(u64::from(name), at as u64));
+        Event::new(WORK, work).unwrap().on(&format!("work:{}", at % objects)).unwrap().id(id)
+    };
+    emit_all(queue, 6, (0..objects * each).map(event)).await;
 }
 
 async fn emit_within(queue: &Queue, url: &str) {

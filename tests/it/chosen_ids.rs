@@ -12,7 +12,7 @@ use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, Execution, HandlerError, Handlers, RetryPolicy, Route,
 };
 
-use crate::support::{RunningWorker, Stage};
+use crate::support::{RunningWorker, Stage, Statements};
 
 const MINE: CanvasId = CanvasId::DEFAULT;
 const THEIRS: CanvasId = CanvasId(Uuid::from_u128(7));
@@ -29,9 +29,8 @@ fn debit(canvas: CanvasId, object: &str) -> Event {
 fn failing(stage: &Stage) -> RunningWorker {
     let never = RetryPolicy { retries: 0, ..RetryPolicy::default() };
     let route = Route::new("debit").retry(never).halt_on_death();
-    stage.worker(
-        Handlers::new().on(route, |_: Execution| async { Err(HandlerError::operational("no money")) }),
-    )
+    let fails = |_: Execution| async { Err(HandlerError::operational("no money")) };
+    stage.worker(Handlers::new().on(route, fails))
 }
 
 /// Emits an event that dies; returns its id.
@@ -44,9 +43,8 @@ async fn dies(stage: &Stage, worker: &mut RunningWorker, event: Event) -> EventI
 
 /// Asserts that my event is still dead and still halts its object.
 async fn untouched(stage: &Stage, mine: EventId) {
-    let Explanation::Dead(dead) = stage.admin.explain(MINE, mine).await.unwrap() else {
-        panic!("it is among the dead events");
-    };
+    let explained = stage.admin.explain(MINE, mine).await.unwrap();
+    let Explanation::Dead(dead) = explained else { panic!("it is among the dead events") };
     assert_eq!((dead.id, dead.halts, dead.address.scope.canvas), (mine, true, MINE));
     let halted = stage.admin.halted(MINE, None).await.unwrap();
     assert!(halted.iter().any(|lane| lane.event == mine), "{halted:?}");
@@ -101,22 +99,16 @@ async fn other_canvases_cannot_reserve_an_id() {
     let all = DeadFilter { canvas: MINE, ..DeadFilter::default() };
     let redriven = stage.admin.redrive(&all, &ada(), false).await.unwrap();
     assert_eq!((redriven.count, redriven.more), (1, false));
-    assert!(
-        matches!(stage.admin.explain(MINE, dead).await.unwrap(), Explanation::Live(live) if live.id == mine)
-    );
+    let explained = stage.admin.explain(MINE, dead).await.unwrap();
+    assert!(matches!(explained, Explanation::Live(live) if live.id == mine));
 
     let event = || Event::new("y", &1).unwrap().id(id);
     assert!(!stage.queue.emit(event()).await.unwrap().duplicate);
     let batch = stage.queue.emit_all(vec![event(), event().canvas(THEIRS)]).await.unwrap();
-    assert_eq!(
-        batch.iter().map(|one| one.duplicate).collect::<Vec<_>>(),
-        [true, true],
-        "each canvas its own"
-    );
-    let changed =
-        stage.queue.emit_on("work:1", event().canvas(CanvasId(Uuid::from_u128(8))), vec![], None).await;
+    assert!(batch.iter().all(|one| one.duplicate), "each canvas its own");
+    let [eight, nine] = [8, 9].map(|number| CanvasId(Uuid::from_u128(number)));
+    let changed = stage.queue.emit_on("work:1", event().canvas(eight), vec![], None).await;
     assert!(!changed.unwrap()[0].duplicate);
-    let nine = CanvasId(Uuid::from_u128(9));
     let key = IdempotencyKey::new(nine, "ada", "k", b"x").unwrap();
     let kept =
         stage.queue.emit_idempotent(&key, vec![event().canvas(nine)], |_| String::new()).await.unwrap();
@@ -131,7 +123,7 @@ async fn a_dead_event_is_not_emitted_over() {
     let mut worker = failing(&stage);
     let id = EventId::new();
     let mine = dies(&stage, &mut worker, debit(MINE, "acct:1").id(id)).await;
-    sqlx::query("delete from wakeq.emitted_ids").execute(&stage.pool).await.unwrap();
+    stage.execute("delete from wakeq.emitted_ids").await;
     assert!(stage.queue.emit(debit(MINE, "acct:2").id(id)).await.unwrap().duplicate);
     assert!(stage.queue.emit(Event::new("debit", &2).unwrap().id(id)).await.unwrap().duplicate);
     untouched(&stage, mine).await;
@@ -149,12 +141,9 @@ async fn a_notification_for_another_canvas_changes_nothing() {
     let event = stage.emit("greet").await;
     let copied = Event::new("opened", &1).unwrap().module("email_event").unwrap().only_to_queues();
     assert_eq!(stage.queue.emit(copied).await.unwrap().copies, 1);
-    let copy: Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where queue is not null")
-        .fetch_one(&stage.pool)
-        .await
-        .unwrap();
+    let copy: Uuid = stage.pool.value("select id from wakeq.events_v2 where queue is not null").await;
     let rows = "select string_agg(e::text, ' ' order by id) from wakeq.events_v2 e";
-    let before: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    let before: String = stage.pool.value(rows).await;
     notifier.forget_everything();
     let done = |_: Execution| async { Ok(()) };
     let handlers = Handlers::new().on("greet", done).on_queue("emails", done);
@@ -164,7 +153,7 @@ async fn a_notification_for_another_canvas_changes_nothing() {
         let report = worker.report().await;
         assert_eq!((report.notification.id, &report.trail[..]), (id, &[Outcome::EventMissing][..]));
     }
-    let after: String = sqlx::query_scalar(rows).fetch_one(&stage.pool).await.unwrap();
+    let after: String = stage.pool.value(rows).await;
     assert_eq!(after, before);
     // Genuine ones run their events.
     notifier.publish(&[event, EventId(copy)].map(|id| Notification { id, canvas: MINE })).await.unwrap();

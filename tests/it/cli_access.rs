@@ -4,7 +4,7 @@ use wakeq::{CanvasId, Timing};
 use wakeq_service::access::{Access, AccessConfig, ApiKey, Scope, authorize};
 
 use crate::cli::Terminal;
-use crate::support::{TIMEOUT, connect, database};
+use crate::support::{OTHER, connect, database, wait_while};
 
 /// The key is alone on standard output, so that `KEY=$(wakeq keys create …)` works.
 #[tokio::test]
@@ -17,27 +17,19 @@ async fn a_key_is_made_listed_and_revoked() {
     let text = printed.out.strip_suffix('\n').unwrap();
     let id = ApiKey::parse(text).unwrap().id();
     let year = printed.err.split(" until ").nth(1).unwrap().get(..4).unwrap().to_owned();
-    assert!(
-        printed.err.starts_with(&format!(
-            "{id:?} for ci, on canvas {}: emit,read, until {year}-",
-            CanvasId::DEFAULT
-        )),
-        "{}",
-        printed.err
-    );
+    let made = format!("{id:?} for ci, on canvas {}: emit,read, until {year}-", CanvasId::DEFAULT);
+    assert!(printed.err.starts_with(&made), "{}", printed.err);
     assert!(!printed.err.contains(&text[20..40]), "{}", printed.err);
 
     let access =
         Access::new(connect(database.url(), Timing::default()).await, AccessConfig::default()).unwrap();
     let principal = access.authenticate(Some(&format!("Bearer {text}"))).await.unwrap();
     assert_eq!(authorize(&principal, CanvasId::DEFAULT, Scope::Read), Ok(()));
-    assert!(authorize(&principal, CanvasId(uuid::Uuid::from_u128(7)), Scope::Read).is_err());
+    assert!(authorize(&principal, OTHER, Scope::Read).is_err());
 
     // Its use is recorded in the background.
-    let noted = async {
-        while access.keys(CanvasId::DEFAULT.into(), None, 1).await.unwrap()[0].last_used_at.is_none() {}
-    };
-    tokio::time::timeout(TIMEOUT, noted).await.expect("nothing was noted");
+    let key = async || access.keys(CanvasId::DEFAULT.into(), None, 1).await.unwrap().remove(0);
+    wait_while!(key().await.last_used_at.is_none(), "nothing was noted");
     let listed = terminal.prints(&["keys", "list"]).await;
     let mut lines = listed.lines();
     let head =
@@ -49,16 +41,10 @@ async fn a_key_is_made_listed_and_revoked() {
 
     let prefix = format!("{id:?}");
     let revoke = ["keys", "revoke", &prefix];
-    assert_eq!(
-        terminal.prints(&revoke).await,
-        format!("{prefix} revoked; it is refused everywhere within a minute\n")
-    );
-    assert_eq!(
-        terminal.complains(3, &revoke).await,
-        format!(
-            "wakeq: no key {prefix}, or it was revoked before; `wakeq keys list --all-canvases` shows them\n"
-        )
-    );
+    let expected = format!("{prefix} revoked; it is refused everywhere within a minute\n");
+    assert_eq!(terminal.prints(&revoke).await, expected);
+    let words = "or it was revoked before; `wakeq keys list --all-canvases` shows them";
+    assert_eq!(terminal.complains(3, &revoke).await, format!("wakeq: no key {prefix}, {words}\n"));
     assert!(terminal.prints(&["keys", "list"]).await.contains("  revoked  <time>"));
 }
 
@@ -73,10 +59,8 @@ async fn a_key_for_every_canvas_needs_the_explicit_option() {
     let listed = terminal.prints(&["keys", "list", "--all-canvases"]).await;
     assert!(listed.lines().nth(1).unwrap().ends_with("  every"), "{listed}");
     terminal.run(&create).await;
-    assert_eq!(
-        terminal.complains(5, &create).await,
-        "wakeq: root has two live keys there already: revoke one first\n"
-    );
+    let expected = "wakeq: root has two live keys there already: revoke one first\n";
+    assert_eq!(terminal.complains(5, &create).await, expected);
     for (arguments, expected) in [
         (&["keys", "create", "a"][..], "error: the following required arguments were not provided:"),
         (
@@ -91,10 +75,8 @@ async fn a_key_for_every_canvas_needs_the_explicit_option() {
         assert_eq!(terminal.complains(2, arguments).await.lines().next(), Some(expected));
     }
     let ages = ["keys", "create", "a", "--scope", "emit", "--expires", "11years"];
-    assert_eq!(
-        terminal.complains(2, &ages).await,
-        "wakeq: a key lives for at least a second and at most ten years\n"
-    );
+    let expected = "wakeq: a key lives for at least a second and at most ten years\n";
+    assert_eq!(terminal.complains(2, &ages).await, expected);
 }
 
 #[tokio::test]
@@ -105,26 +87,22 @@ async fn service_accounts_are_allowed_and_removed() {
     assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n");
     let allow = ["accounts", "allow", robot, "--scope", "emit", "--all-canvases"];
     assert_eq!(terminal.prints(&allow).await, format!("{robot} is allowed, on every canvas: emit\n"));
-    assert_eq!(
-        terminal.prints(&allow).await,
-        format!("{robot} was already allowed: scopes replaced, on every canvas: emit\n")
-    );
+    let expected = format!("{robot} was already allowed: scopes replaced, on every canvas: emit\n");
+    assert_eq!(terminal.prints(&allow).await, expected);
     assert_eq!(terminal.prints(&["accounts", "list"]).await, "no service accounts\n", "on the canvas itself");
-    assert_eq!(
-        terminal.prints(&["accounts", "list", "--all-canvases"]).await,
-        format!("{:37}  SCOPES  {:20}  CANVAS\n{robot}  emit    <time>  every\n", "ACCOUNT", "SINCE")
-    );
+    let expected =
+        format!("{:37}  SCOPES  {:20}  CANVAS\n{robot}  emit    <time>  every\n", "ACCOUNT", "SINCE");
+    assert_eq!(terminal.prints(&["accounts", "list", "--all-canvases"]).await, expected);
     let remove = ["accounts", "remove", robot, "--all-canvases"];
-    assert_eq!(
-        terminal.prints(&remove).await,
-        format!("{robot} is no longer allowed on every canvas; it is refused everywhere within a minute\n")
-    );
-    assert_eq!(
-        terminal.complains(3, &remove).await,
-        format!("wakeq: {robot} was not allowed on every canvas; see `wakeq accounts list --all-canvases`\n")
-    );
+    let expected =
+        format!("{robot} is no longer allowed on every canvas; it is refused everywhere within a minute\n");
+    assert_eq!(terminal.prints(&remove).await, expected);
+    let expected =
+        format!("wakeq: {robot} was not allowed on every canvas; see `wakeq accounts list --all-canvases`\n");
+    assert_eq!(terminal.complains(3, &remove).await, expected);
+    let expected = "wakeq: a service account has an address like name@project.iam.gserviceaccount.com, of at most 190 characters\n";
     assert_eq!(
         terminal.complains(2, &["accounts", "allow", "ada@gmail.com", "--scope", "emit"]).await,
-        "wakeq: a service account has an address like name@project.iam.gserviceaccount.com, of at most 190 characters\n"
+        expected
     );
 }

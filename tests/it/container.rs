@@ -136,13 +136,9 @@ fn the_manifests_match_the_user_port_and_grace_of_the_image() {
     let environment = all("ENV", true);
     let port = environment.iter().find_map(|variable| variable.strip_prefix("PORT=")).unwrap();
     says("kubernetes/base/api.yaml", &[&format!("containerPort: {port}"), "path: /livez", "path: /readyz"]);
-    let on_cloud_run = [
-        "args = [\"serve\"]",
-        "path = \"/livez\"",
-        "path = \"/readyz\"",
-        &format!("container_port = {port}"),
-    ];
-    says("terraform/modules/service/main.tf", &on_cloud_run);
+    let service = ["args = [\"serve\"]", "path = \"/livez\"", "path = \"/readyz\""];
+    says("terraform/modules/service/main.tf", &service);
+    says("terraform/modules/service/main.tf", &[&format!("container_port = {port}")]);
     let pool = "resource \"google_cloud_run_v2_worker_pool\" \"this\" {";
     says("terraform/modules/workers/main.tf", &[pool, "args = [\"work\"]"]);
 

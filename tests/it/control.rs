@@ -9,7 +9,7 @@ use wakeq::{
     Actor, AdminError, CanvasId, Event, EventId, HandlerScope, Handlers, Stop, Timing, WorkerConfig,
 };
 
-use crate::door::{Door, Recording, recording};
+use crate::door::{Door, recording};
 use crate::support::{RunningWorker, Stage, quick, scope};
 
 fn ada() -> Actor {
@@ -140,17 +140,12 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
     let id = stage.emit("greet").await;
     worker.until(id, Outcome::RuleBlocked).await;
     let unpaused = lift(&stage, RuleKind::Pause, &greet).await;
-    assert_eq!(
-        unpaused,
-        ResumeResult { lifted: true, still: Some(RuleKind::Block), woken: 1, waking: false }
-    );
+    let lifted = |still| ResumeResult { lifted: true, still: Some(still), woken: 1, waking: false };
+    assert_eq!(unpaused, lifted(RuleKind::Block));
     worker.until(id, Outcome::RuleBlocked).await;
     put(&stage, RuleKind::Pause, &greet).await;
     let unblocked = lift(&stage, RuleKind::Block, &greet).await;
-    assert_eq!(
-        unblocked,
-        ResumeResult { lifted: true, still: Some(RuleKind::Pause), woken: 1, waking: false }
-    );
+    assert_eq!(unblocked, lifted(RuleKind::Pause));
     worker.until(id, Outcome::RulePaused).await;
     notifier.drained().await;
     assert!(seen.rest().is_empty());
@@ -164,10 +159,9 @@ async fn a_block_outranks_a_pause_and_each_is_lifted_by_itself() {
 #[tokio::test]
 async fn quick_toggling_runs_each_event_once() {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen) = recording();
     let greet = scope("greet");
     put(&stage, RuleKind::Pause, &greet).await;
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let emitted = stage.emit_many("greet", 100).await;
     worker.until_count(100, Outcome::RulePaused).await;
     for _ in 0..10 {
@@ -196,10 +190,8 @@ async fn toggling_under_load_runs_each_event_once() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
     let (handler, mut seen) = recording();
     let greet = scope("greet");
-    let worker = stage.worker_with(
-        Handlers::new().on("greet", handler),
-        WorkerConfig { capacity: 4, ..WorkerConfig::default() },
-    );
+    let config = WorkerConfig { capacity: 4, ..WorkerConfig::default() };
+    let worker = stage.worker_with(Handlers::new().on("greet", handler), config);
     put(&stage, RuleKind::Pause, &greet).await;
     let emitted = stage.emit_many("greet", 100).await;
     for _ in 0..10 {
@@ -216,16 +208,13 @@ async fn toggling_under_load_runs_each_event_once() {
 /// Pauses this many events, and lifts the rule: all are published, in pages, and run.
 async fn check_pages(kind: RuleKind, count: usize) {
     let (stage, notifier) = Stage::memory().await;
-    let (handler, mut seen): (_, Recording<wakeq::Execution>) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     put(&stage, kind, &scope("greet")).await;
     let emitted = stage.emit_many("greet", count).await;
     worker.until_count(count, parked(kind)).await;
     let before = notifier.published().len();
-    assert_eq!(
-        lift(&stage, kind, &scope("greet")).await,
-        ResumeResult { lifted: true, still: None, woken: count, waking: false }
-    );
+    let lifted = ResumeResult { lifted: true, still: None, woken: count, waking: false };
+    assert_eq!(lift(&stage, kind, &scope("greet")).await, lifted);
     let mut published: Vec<_> = notifier.published()[before..].iter().map(|message| message.id).collect();
     published.sort();
     assert_eq!(published, emitted, "each once");
@@ -264,8 +253,7 @@ async fn a_pause_outlasts_all_messages() {
     let (stage, notifier) = Stage::memory().await;
     put(&stage, RuleKind::Pause, &scope("greet")).await;
     let emitted = stage.emit_many("greet", 50).await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     worker.until_count(50, Outcome::RulePaused).await;
     notifier.forget_everything();
     lift(&stage, RuleKind::Pause, &scope("greet")).await;
@@ -279,17 +267,15 @@ async fn a_pause_outlasts_all_messages() {
 #[tokio::test]
 async fn lifting_a_rule_while_the_broker_is_down_loses_nothing() {
     let (stage, notifier) = Stage::memory_with(quick()).await;
-    let (handler, mut seen) = recording();
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     put(&stage, RuleKind::Pause, &scope("greet")).await;
     let emitted = stage.emit_many("greet", 20).await;
     worker.until_count(20, Outcome::RulePaused).await;
     notifier.break_down("the broker is away");
     let error = stage.admin.unpause(&scope("greet"), &ada()).await.unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the change was made, but waking the events was interrupted; a worker continues within a minute"
-    );
+    let words =
+        "the change was made, but waking the events was interrupted; a worker continues within a minute";
+    assert_eq!(error.to_string(), words);
     assert!(stage.admin.rules(None).await.unwrap().is_empty());
     notifier.mend();
     assert_each_ran_once(&emitted, &seen.take(20).await);
@@ -387,10 +373,9 @@ async fn a_running_handler_is_not_stopped_by_a_pause() {
 #[tokio::test]
 async fn a_rule_is_about_one_canvas() {
     let (stage, _) = Stage::memory().await;
-    let (handler, mut seen) = recording();
     let canvas = CanvasId(uuid::Uuid::new_v4());
     put(&stage, RuleKind::Pause, &HandlerScope::worker(canvas, "greet").unwrap()).await;
-    let mut worker = stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = stage.recording("greet");
     let held = stage.queue.emit(Event::new("greet", "x").unwrap().canvas(canvas)).await.unwrap().id;
     let free = stage.emit("greet").await;
     worker.until(held, Outcome::RulePaused).await;

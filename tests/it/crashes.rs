@@ -82,10 +82,7 @@ async fn the_emulator_is_killed_while_events_flow() {
     flow.until(flow.emitted() + count / 10).await;
     emulator.restart().await.unwrap();
     flow.until(count).await;
-    let emitted = flow.stop().await;
-    let took = theatre.until_empty().await;
-    all_ran(&theatre, &worker, &emitted).await;
-    figure("all complete after the last emit", format!("{took:.1?}"));
+    flow.ends(&theatre, &worker).await;
     assert_eq!(theatre.extra_runs().await.len(), 0, "no handler was interrupted");
 }
 
@@ -102,10 +99,7 @@ async fn postgres_is_killed_while_events_flow() {
     cluster.start_again().await.unwrap();
     theatre.died(worker.pid()).await;
     flow.until(count).await;
-    let emitted = flow.stop().await;
-    let took = theatre.until_empty().await;
-    all_ran(&theatre, &worker, &emitted).await;
-    figure("all complete after the last emit", format!("{took:.1?}"));
+    flow.ends(&theatre, &worker).await;
     list(&theatre.extra_runs().await);
 }
 
@@ -226,23 +220,22 @@ impl Flow {
         tokio::time::timeout(crate::theatre::time_limit(), reached).await.expect("the flow has stopped");
     }
 
-    async fn stop(self) -> Vec<EventId> {
+    /// Ends it; every event ran to its end, and the original worker is still running.
+    async fn ends(self, theatre: &Theatre, worker: &Process) {
         self.stop.cancel();
-        self.task.await.unwrap()
+        let emitted = self.task.await.unwrap();
+        let took = theatre.until_empty().await;
+        all_ran(theatre, worker, &emitted).await;
+        figure("all complete after the last emit", format!("{took:.1?}"));
     }
 }
 
 /// Every emitted event ran to its end, and the original worker is still running.
 async fn all_ran(theatre: &Theatre, worker: &Process, emitted: &[EventId]) {
     let ids: Vec<uuid::Uuid> = emitted.iter().map(|id| id.0).collect();
-    let missing: i64 = sqlx::query_scalar(
-        "select count(*) from unnest($1::uuid[]) as one (id)
-          where not exists (select from runs where event = id and ended_at is not null)",
-    )
-    .bind(&ids)
-    .fetch_one(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select count(*) from unnest($1::uuid[]) as one (id)
+                where not exists (select from runs where event = id and ended_at is not null)";
+    let missing: i64 = sqlx::query_scalar(sql).bind(&ids).fetch_one(&theatre.pool).await.unwrap();
     assert_eq!(missing, 0, "of {} events", emitted.len());
     assert!(worker.child.is_running(), "the worker had to be started again");
     figure("events", emitted.len());

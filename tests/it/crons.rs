@@ -12,7 +12,8 @@ use wakeq::{
 };
 use wakeq_services::TestDatabase;
 
-use crate::support::{Stage, TIMEOUT, database, fit, quick};
+use crate::door::recording;
+use crate::support::{OTHER, Stage, database, fit, quick};
 
 /// A database whose clock is a row: `now()` and `clock_timestamp()` of its connections read it.
 pub(crate) struct FakeClockDatabase {
@@ -39,6 +40,26 @@ impl FakeClockDatabase {
         // Found before Postgres's own functions of these names.
         let url = format!("{}{mark}options=-csearch_path%3Dclockwork,pg_catalog", database.url());
         Self { url, pool, _database: database }
+    }
+
+    /// The same, with the admin of a process.
+    pub(crate) async fn with_process(moment: &str) -> (Self, Admin) {
+        let clockwork = Self::at(moment).await;
+        let (admin, _) = clockwork.process().await;
+        (clockwork, admin)
+    }
+
+    /// The same, with a cron in UTC.
+    pub(crate) async fn with_cron(moment: &str, name: &str, expression: &str) -> (Self, Admin) {
+        let (clockwork, admin) = Self::with_process(moment).await;
+        put(&admin, &new(name, expression, "UTC")).await;
+        (clockwork, admin)
+    }
+
+    /// Asserts how many ticks a pass of this process emits.
+    pub(crate) async fn emits(&self, admin: &Admin, after_s: i64, ticks: usize) {
+        self.passes(after_s).await;
+        assert_eq!(admin.wake(false).await.unwrap().ticks, ticks);
     }
 
     /// The admin and the notifier of a process of its own.
@@ -96,17 +117,11 @@ async fn a_tick_is_one_event_and_one_notification() {
     let (admin, notifier) = clockwork.process().await;
     put(&admin, &new("report", "0 8 * * *", "UTC").modifier("daily").unwrap()).await;
     assert_eq!((clockwork.ticks().await.len(), notifier.published().len()), (0, 0), "not yet");
-    clockwork.passes(46).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
-    clockwork.passes(60).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
-    let row: (uuid::Uuid, String, bool) = sqlx::query_as(
-        "select id, concat_ws(' ', module, name, modifier, value, to_char(delay_until, 'HH24:MI')),
-                canvas_id = '00000000-0000-0000-0000-000000000000' from wakeq.events_v2",
-    )
-    .fetch_one(&clockwork.pool)
-    .await
-    .unwrap();
+    clockwork.emits(&admin, 46, 1).await;
+    clockwork.emits(&admin, 60, 0).await;
+    let sql = "select id, concat_ws(' ', module, name, modifier, value, to_char(delay_until, 'HH24:MI')),
+                      canvas_id = '00000000-0000-0000-0000-000000000000' from wakeq.events_v2";
+    let row: (uuid::Uuid, String, bool) = sqlx::query_as(sql).fetch_one(&clockwork.pool).await.unwrap();
     assert_eq!((row.1.as_str(), row.2), (r#"CRON report daily {"for":"report"} 08:00"#, true));
     let published: Vec<_> = notifier.published().iter().map(|notification| notification.id.0).collect();
     assert_eq!(published, [row.0]);
@@ -119,24 +134,18 @@ async fn what_is_overdue_is_published_before_ticks() {
     let clockwork = FakeClockDatabase::at("2027-03-01T07:58:00Z").await;
     let (admin, notifier) = clockwork.process().await;
     put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
-    clockwork
-        .run(
-            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at, delay_until)
-             select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'late', '_', '1', moment, moment
-               from clockwork.shows",
-        )
-        .await;
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at, delay_until)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'late', '_', '1', moment, moment
+                 from clockwork.shows";
+    clockwork.run(sql).await;
     clockwork.passes(60).await;
     let pass = admin.wake(false).await.unwrap();
     assert_eq!((pass.woken, pass.ticks), (1, 1));
-    let modules: Vec<String> = sqlx::query_scalar(
-        "select e.module::text from unnest($1::uuid[]) with ordinality as published (id, place)
-           join wakeq.events_v2 e using (id) order by place",
-    )
-    .bind(notifier.published().iter().map(|notification| notification.id.0).collect::<Vec<_>>())
-    .fetch_all(&clockwork.pool)
-    .await
-    .unwrap();
+    let sql = "select e.module::text from unnest($1::uuid[]) with ordinality as published (id, place)
+                 join wakeq.events_v2 e using (id) order by place";
+    let published: Vec<_> = notifier.published().iter().map(|notification| notification.id.0).collect();
+    let modules: Vec<String> =
+        sqlx::query_scalar(sql).bind(published).fetch_all(&clockwork.pool).await.unwrap();
     assert_eq!(modules, ["WORKER", "CRON"]);
     clockwork.run("update wakeq.events_v2 set notify_at = (select moment from clockwork.shows) where module = 'WORKER'").await;
     clockwork.passes(3600).await;
@@ -149,9 +158,8 @@ async fn what_is_overdue_is_published_before_ticks() {
 // Shows: EV2-49
 #[tokio::test]
 async fn crons_do_not_read_events() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("report", "0 8-9 * * *", "UTC")).await;
+    let (clockwork, admin) =
+        FakeClockDatabase::with_cron("2027-03-01T07:59:00Z", "report", "0 8-9 * * *").await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:00"]);
     clockwork.run("truncate wakeq.events_v2").await;
     clockwork.passes(3600).await;
@@ -167,8 +175,7 @@ async fn crons_do_not_read_events() {
 /// Putting the same cron again changes nothing: nothing is taken back or recorded.
 #[tokio::test]
 async fn the_same_again_changes_nothing() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T08:00:00Z").await;
     let cron = new("often", "* * * * *", "UTC");
     assert!(admin.put_cron(CANVAS, &cron, &ada()).await.unwrap().new);
     let ids = "select count(*) from wakeq.events_v2 e join wakeq.cron_records c on e.id = any (c.ahead)";
@@ -182,8 +189,7 @@ async fn the_same_again_changes_nothing() {
 /// After a night without any process, each policy for missed ticks applies when a process starts.
 #[tokio::test]
 async fn missed_ticks_after_a_restart() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T20:30:00Z").await;
-    let (admin, _) = clockwork.process().await;
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T20:30:00Z").await;
     for missed in [MissedTicks::Skip, MissedTicks::Once, MissedTicks::All] {
         put(&admin, &new(missed.as_str(), "0 * * * *", "UTC").missed(missed)).await;
     }
@@ -202,32 +208,24 @@ async fn missed_ticks_after_a_restart() {
 /// More ticks than a transaction emits, and more crons than one looks at.
 #[tokio::test]
 async fn many_crons_tick_together() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    clockwork
-        .run(
-            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
-                                           created_at, changed_at, next_at)
-             select '00000000-0000-0000-0000-000000000000', 'c' || n,
-                    case when n = 1 then '* * * * * *' else '0 8 * * *' end, 'UTC', '_', '1', 'all', 'test', now(), now(),
-                    case when n = 1 then '2027-03-01T07:30:00Z'::timestamptz else '2027-03-01T08:00:00Z' end
-               from generate_series(1, 1000) n",
-        )
-        .await;
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T07:59:00Z").await;
+    let sql = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                             created_at, changed_at, next_at)
+               select '00000000-0000-0000-0000-000000000000', 'c' || n,
+                      case when n = 1 then '* * * * * *' else '0 8 * * *' end, 'UTC', '_', '1', 'all', 'test', now(), now(),
+                      case when n = 1 then '2027-03-01T07:30:00Z'::timestamptz else '2027-03-01T08:00:00Z' end
+                 from generate_series(1, 1000) n";
+    clockwork.run(sql).await;
     let pass = admin.wake(false).await.unwrap();
     // Of the cron that missed more than 1,000 ticks: 1,000, the 120 that are merely late, 75 ahead,
     // and the current one.
     assert_eq!(pass.ticks, 999 + 1000 + 120 + 76);
-    assert_eq!(
-        clockwork.number("select count(distinct (name, delay_until)) from wakeq.events_v2").await,
-        2195
-    );
+    let sql = "select count(distinct (name, delay_until)) from wakeq.events_v2";
+    assert_eq!(clockwork.number(sql).await, 2195);
     let full = admin.put_cron(CANVAS, &new("one-more", "* * * * *", "UTC"), &ada()).await.unwrap_err();
     assert!(matches!(full, AdminError::Store(StoreError::Quota(_))), "{full}");
-    assert!(
-        !admin.put_cron(CANVAS, &new("c7", "* * * * *", "UTC"), &ada()).await.unwrap().new,
-        "one that is there"
-    );
+    let replaced = admin.put_cron(CANVAS, &new("c7", "* * * * *", "UTC"), &ada()).await.unwrap();
+    assert!(!replaced.new, "one that is there");
     let page = admin.crons(CANVAS, Some(&name("c998")), 1000).await.unwrap();
     assert_eq!(page.len(), 1);
     assert_eq!((page[0].name.as_str(), page[0].next.len(), page[0].value.clone()), ("c999", 1, None));
@@ -237,20 +235,15 @@ async fn many_crons_tick_together() {
 /// no other, however many there are.
 #[tokio::test]
 async fn an_unreadable_schedule_stops_only_itself() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    clockwork
-        .run(
-            "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
-                                           created_at, changed_at, next_at)
-             select '00000000-0000-0000-0000-000000000000', 'gone' || n, '0 8 * * *', 'Europe/Atlantis', '_', '1', 'all',
-                    'test', now(), now(), '2027-03-01T07:00:00Z'::timestamptz
-               from generate_series(1, 250) n",
-        )
-        .await;
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T07:59:00Z").await;
+    let sql = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
+                                             created_at, changed_at, next_at)
+               select '00000000-0000-0000-0000-000000000000', 'gone' || n, '0 8 * * *', 'Europe/Atlantis', '_', '1', 'all',
+                      'test', now(), now(), '2027-03-01T07:00:00Z'::timestamptz
+                 from generate_series(1, 250) n";
+    clockwork.run(sql).await;
     put(&admin, &new("good", "0 8 * * *", "UTC")).await;
-    clockwork.passes(24 * 3600).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 1);
+    clockwork.emits(&admin, 24 * 3600, 1).await;
     let gone = admin.cron(CANVAS, &name("gone1")).await.unwrap();
     assert_eq!((gone.paused, gone.next, gone.ticks), (None, Vec::new(), 0));
     assert_eq!(clockwork.number("select count(*) from wakeq.audit_log where name like 'gone%'").await, 0);
@@ -264,9 +257,7 @@ async fn an_unreadable_schedule_stops_only_itself() {
 /// again.
 #[tokio::test]
 async fn an_unreadable_cron_stays_paused() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("gone", "0 8 * * *", "UTC")).await;
+    let (clockwork, admin) = FakeClockDatabase::with_cron("2027-03-01T07:59:00Z", "gone", "0 8 * * *").await;
     admin.pause_cron(CANVAS, &name("gone"), None, &ada()).await.unwrap();
     clockwork.run("update wakeq.cron_records set expression = 'garbage'").await;
     let refused = admin.unpause_cron(CANVAS, &name("gone"), &ada()).await.unwrap_err();
@@ -282,8 +273,7 @@ async fn an_unreadable_cron_stays_paused() {
 /// Every change has a line in the record, and nothing else does.
 #[tokio::test]
 async fn every_change_of_a_cron_is_recorded() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T07:00:00Z").await;
     let report = name("report");
     let ada = ada().request("r1").credential("with k");
     admin.put_cron(CANVAS, &new("report", "0 8 * * *", "UTC"), &ada).await.unwrap();
@@ -300,13 +290,9 @@ async fn every_change_of_a_cron_is_recorded() {
     ] {
         assert!(matches!(gone, AdminError::NoCron(_)), "{gone}");
     }
-    let lines: Vec<String> = sqlx::query_scalar(
-        "select concat_ws(' ', action, actor, module, name, outcome, request_id, '(' || detail || ')')
-           from wakeq.audit_log order by id",
-    )
-    .fetch_all(&clockwork.pool)
-    .await
-    .unwrap();
+    let sql = "select concat_ws(' ', action, actor, module, name, outcome, request_id, '(' || detail || ')')
+                 from wakeq.audit_log order by id";
+    let lines: Vec<String> = sqlx::query_scalar(sql).fetch_all(&clockwork.pool).await.unwrap();
     assert_eq!(
         lines,
         [
@@ -322,15 +308,13 @@ async fn every_change_of_a_cron_is_recorded() {
 /// A canvas neither sees the crons of another nor affects their events.
 #[tokio::test]
 async fn crons_stay_on_their_canvas() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T07:59:30Z").await;
-    let (admin, _) = clockwork.process().await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
+    let (clockwork, admin) = FakeClockDatabase::with_process("2027-03-01T07:59:30Z").await;
     let cron = new("report", "0 8 * * *", "UTC");
     put(&admin, &cron).await;
-    admin.put_cron(other, &cron, &ada()).await.unwrap();
-    admin.delete_cron(other, &name("report"), &ada()).await.unwrap();
+    admin.put_cron(OTHER, &cron, &ada()).await.unwrap();
+    admin.delete_cron(OTHER, &name("report"), &ada()).await.unwrap();
     assert_eq!(clockwork.ticks().await.len(), 1);
-    assert!(admin.crons(other, None, 10).await.unwrap().is_empty());
+    assert!(admin.crons(OTHER, None, 10).await.unwrap().is_empty());
     assert_eq!(admin.crons(CANVAS, None, 10).await.unwrap().len(), 1);
 }
 
@@ -338,21 +322,14 @@ async fn crons_stay_on_their_canvas() {
 #[tokio::test]
 async fn a_function_runs_what_a_cron_emits() {
     let (stage, _) = Stage::memory_with(quick()).await;
-    let (sender, mut runs) = tokio::sync::mpsc::channel(100);
-    let handlers = Handlers::new().on(Route::new("tick").module("CRON"), move |event| {
-        let sender = sender.clone();
-        async move {
-            sender.send((event.id, event.value::<serde_json::Value>()?)).await?;
-            Ok(())
-        }
-    });
-    let worker = stage.worker(handlers);
+    let (handler, mut runs) = recording();
+    let worker = stage.worker(Handlers::new().on(Route::new("tick").module("CRON"), handler));
     put(&stage.admin, &new("tick", "* * * * * *", "Europe/Berlin")).await;
     let mut ids = std::collections::HashSet::new();
     for _ in 0..4 {
-        let (id, value) = tokio::time::timeout(TIMEOUT, runs.recv()).await.unwrap().unwrap();
-        assert!(ids.insert(id), "each tick has an event of its own");
-        assert_eq!(value, json!({"for": "tick"}));
+        let run = runs.next().await;
+        assert!(ids.insert(run.id), "each tick has an event of its own");
+        assert_eq!(run.value::<serde_json::Value>().unwrap(), json!({"for": "tick"}));
     }
     worker.stop().await;
 }

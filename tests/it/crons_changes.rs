@@ -6,6 +6,11 @@ use wakeq::crons::{CronSchedule, MissedTicks, NewCron};
 
 use crate::crons::{CANVAS, FakeClockDatabase, ada, name, new, put};
 
+/// A cron in UTC with this value.
+fn valued(name: &str, expression: &str, value: &str) -> NewCron {
+    NewCron::new(name, CronSchedule::new(expression, "UTC").unwrap(), value).unwrap()
+}
+
 /// A pause takes back what was emitted ahead; what is due stays; ticks during the pause are not
 /// made up for.
 #[tokio::test]
@@ -21,8 +26,7 @@ async fn a_pause_takes_back_what_is_ahead() {
     assert_eq!((paused.next.len(), paused.ticks), (0, 1));
     assert_eq!(paused.last, Some("2027-03-01T08:00:20Z".parse().unwrap()));
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
-    clockwork.passes(3600).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+    clockwork.emits(&admin, 3600, 0).await;
     // It stays paused when it is replaced.
     put(&admin, &new("often", "*/30 * * * * *", "UTC").missed(MissedTicks::All)).await;
     assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
@@ -41,9 +45,8 @@ async fn a_pause_takes_back_what_is_ahead() {
 /// Another schedule takes back the old one's ticks ahead; another value applies to all of those.
 #[tokio::test]
 async fn a_change_takes_back_what_is_ahead() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
+    let (clockwork, admin) =
+        FakeClockDatabase::with_cron("2027-03-01T08:00:00Z", "often", "*/20 * * * * *").await;
     clockwork.passes(20).await;
     put(&admin, &new("often", "*/15 * * * * *", "UTC")).await;
     let ticks = [
@@ -55,8 +58,7 @@ async fn a_change_takes_back_what_is_ahead() {
         "03-01 08:01:30",
     ];
     assert_eq!(clockwork.ticks().await, ticks);
-    let other = CronSchedule::new("*/15 * * * * *", "UTC").unwrap();
-    let other = NewCron::new("often", other, "other").unwrap();
+    let other = valued("often", "*/15 * * * * *", "other");
     let put = admin.put_cron(CANVAS, &other, &ada()).await.unwrap();
     assert_eq!((put.new, put.changed, put.cron.ticks), (false, true, 6));
     assert_eq!(clockwork.ticks().await, ticks);
@@ -64,20 +66,16 @@ async fn a_change_takes_back_what_is_ahead() {
     assert_eq!(values, 5, "all but the one that was due");
     admin.delete_cron(CANVAS, &name("often"), &ada()).await.unwrap();
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"]);
-    clockwork.passes(60).await;
-    assert_eq!(admin.wake(false).await.unwrap().ticks, 0);
+    clockwork.emits(&admin, 60, 0).await;
 }
 
 /// A tick that has run already, early or at its time, is not emitted again by a change.
 #[tokio::test]
 async fn a_change_repeats_no_tick() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "* * * * *", "UTC")).await;
+    let (clockwork, admin) = FakeClockDatabase::with_cron("2027-03-01T08:00:00Z", "often", "* * * * *").await;
     clockwork.passes(60).await;
     clockwork.run("delete from wakeq.events_v2").await;
-    let other = CronSchedule::new("* * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("often", other, "other").unwrap()).await;
+    put(&admin, &valued("often", "* * * * *", "other")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
 }
 
@@ -85,9 +83,8 @@ async fn a_change_repeats_no_tick() {
 /// change nor a pause gives it another, while earlier ticks that were taken back still come.
 #[tokio::test]
 async fn a_tick_that_ran_early_is_not_repeated() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
+    let (clockwork, admin) =
+        FakeClockDatabase::with_cron("2027-03-01T08:00:00Z", "often", "*/20 * * * * *").await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:00:40", "03-01 08:01:00"]);
     let id = async |tick: &str| {
         let id = format!("select id from wakeq.events_v2 where delay_until = '2027-03-01 {tick}Z'");
@@ -100,8 +97,7 @@ async fn a_tick_that_ran_early_is_not_repeated() {
     admin.run_now(CANVAS, hurried, &ada()).await.unwrap();
     clockwork.run("delete from wakeq.events_v2 where delay_until = '2027-03-01 08:00:00Z'").await;
     for value in ["other", "another"] {
-        let schedule = CronSchedule::new("*/20 * * * * *", "UTC").unwrap();
-        put(&admin, &NewCron::new("often", schedule, value).unwrap()).await;
+        put(&admin, &valued("often", "*/20 * * * * *", value)).await;
         assert_eq!(clockwork.ticks().await, ["03-01 08:00:20"], "{value}");
         admin.pause_cron(CANVAS, &name("often"), None, &ada()).await.unwrap();
         assert_eq!(clockwork.ticks().await, Vec::<String>::new(), "{value}");
@@ -115,12 +111,9 @@ async fn a_tick_that_ran_early_is_not_repeated() {
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:01:20"]);
 
     // It ran early, failed, and waits for its second attempt.
-    clockwork
-        .run(
-            "update wakeq.events_v2 set retries = 1, delay_until = delay_until + interval '5 min'
-              where delay_until = '2027-03-01 08:01:20Z'",
-        )
-        .await;
+    let sql = "update wakeq.events_v2 set retries = 1, delay_until = delay_until + interval '5 min'
+                where delay_until = '2027-03-01 08:01:20Z'";
+    clockwork.run(sql).await;
     put(&admin, &new("often", "*/20 * * * * *", "UTC")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:00:20", "03-01 08:06:20"]);
     clockwork.passes(60).await;
@@ -139,14 +132,11 @@ async fn a_tick_that_ran_early_is_not_repeated() {
 /// the ticks it could not take back; another change must not forget those.
 #[tokio::test]
 async fn two_changes_before_a_pass_repeat_no_tick() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("often", "* * * * *", "UTC")).await;
+    let (clockwork, admin) = FakeClockDatabase::with_cron("2027-03-01T08:00:00Z", "often", "* * * * *").await;
     clockwork.run("delete from wakeq.events_v2").await;
     clockwork.run("update wakeq.cron_records set next_at = '2027-03-01 08:01:00Z'").await;
     clockwork.passes(70).await;
-    let schedule = CronSchedule::new("* * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("often", schedule, "other").unwrap()).await;
+    put(&admin, &valued("often", "* * * * *", "other")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 08:02:00"]);
     assert_eq!(clockwork.number("select ticks from wakeq.cron_records").await, 2);
 }
@@ -154,12 +144,10 @@ async fn two_changes_before_a_pass_repeat_no_tick() {
 /// A late tick survives a change of the value, and a pause drops it.
 #[tokio::test]
 async fn a_late_tick_survives_another_value() {
-    let clockwork = FakeClockDatabase::at("2027-03-01T08:00:00Z").await;
-    let (admin, _) = clockwork.process().await;
-    put(&admin, &new("hourly", "0 * * * *", "UTC")).await;
+    let (clockwork, admin) =
+        FakeClockDatabase::with_cron("2027-03-01T08:00:00Z", "hourly", "0 * * * *").await;
     clockwork.passes(3610).await;
-    let schedule = CronSchedule::new("0 * * * *", "UTC").unwrap();
-    put(&admin, &NewCron::new("hourly", schedule, "other").unwrap()).await;
+    put(&admin, &valued("hourly", "0 * * * *", "other")).await;
     assert_eq!(clockwork.ticks().await, ["03-01 09:00:00"]);
     clockwork.passes(3600).await;
     admin.pause_cron(CANVAS, &name("hourly"), None, &ada()).await.unwrap();

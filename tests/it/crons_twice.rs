@@ -51,8 +51,7 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     if is_skipped("two sessions at a time") {
         return;
     }
-    let (one, _) = clockwork.process().await;
-    let (other, _) = clockwork.process().await;
+    let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
     let cron = new("often", "*/6 * * * * *", "Europe/Berlin").missed(MissedTicks::All);
     one.put_cron(CANVAS, &cron, &ada()).await.unwrap();
     let (mut random, mut kills) = ((7_u64, 8_u64), (0, 0));
@@ -78,10 +77,8 @@ async fn two_schedulers_emit_each_of_a_thousand_ticks_once() {
     assert!(kills.0 + kills.1 >= 20, "{kills:?}");
     let ahead = clockwork.number("select count(*) - count(distinct delay_until) from wakeq.events_v2").await;
     assert_eq!(ahead, 0, "none twice ahead either");
-    assert_eq!(
-        clockwork.number("select count(*) - max(ticks) from wakeq.events_v2, wakeq.cron_records").await,
-        0
-    );
+    let sql = "select count(*) - max(ticks) from wakeq.events_v2, wakeq.cron_records";
+    assert_eq!(clockwork.number(sql).await, 0);
 }
 
 /// A pause amid passes: once it has returned, no tick is left ahead of its time, and none comes.
@@ -91,8 +88,7 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
     if is_skipped("two sessions at a time") {
         return;
     }
-    let (one, _) = clockwork.process().await;
-    let (other, _) = clockwork.process().await;
+    let ((one, _), (other, _)) = (clockwork.process().await, clockwork.process().await);
     let (name, ada) = ("often".parse().unwrap(), ada());
     one.put_cron(CANVAS, &new("often", "* * * * * *", "UTC"), &ada).await.unwrap();
     let ahead =
@@ -106,10 +102,8 @@ async fn a_pause_amid_passes_leaves_nothing_ahead() {
         one.unpause_cron(CANVAS, &name, &ada).await.unwrap();
         assert_eq!(clockwork.number(ahead).await, 75, "round {round}");
     }
-    assert_eq!(
-        clockwork.number("select count(*) - count(distinct delay_until) from wakeq.events_v2").await,
-        0
-    );
+    let sql = "select count(*) - count(distinct delay_until) from wakeq.events_v2";
+    assert_eq!(clockwork.number(sql).await, 0);
 }
 
 /// Real processes, killed in a transaction of ticks and after one: the next processes continue, and
@@ -127,9 +121,9 @@ async fn a_scheduler_that_is_killed_leaves_its_ticks_to_the_next() {
         let killed = theatre.start(&role, Some(point));
         tokio::time::timeout(TIMEOUT, killed.child.ended()).await.expect("it does not reach the point");
     }
-    let before = theatre.count("select max(ticks) from wakeq.cron_records").await;
-    let _worker = theatre.worker(4).await;
     let ticks = "select max(ticks) from wakeq.cron_records";
+    let before = theatre.count(ticks).await;
+    let _worker = theatre.worker(4).await;
     theatre.until_at_least(ticks, before + 5).await;
     let gaps = "select count(*) from (
                     select delay_until - lag(delay_until) over (order by delay_until) as gap from wakeq.events_v2) as gaps

@@ -4,8 +4,6 @@
 use std::process::Command;
 use std::time::Duration;
 
-use google_cloud_auth::credentials::anonymous;
-use google_cloud_pubsub::client::SubscriptionAdmin;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use wakeq::database::RoleKind;
@@ -30,8 +28,7 @@ impl Findings {
     /// Level and finding of each check with this name.
     fn of(&self, what: &str) -> Vec<(&str, &str)> {
         let findings = self.report["findings"].as_array().unwrap().iter();
-        let text = |finding: &'_ Value, name: &str| finding[name].as_str().unwrap().to_owned();
-        let found = findings.filter(|finding| text(finding, "what") == what);
+        let found = findings.filter(|finding| finding["what"] == what);
         found
             .map(|finding| (finding["level"].as_str().unwrap(), finding["found"].as_str().unwrap()))
             .collect()
@@ -42,6 +39,12 @@ impl Findings {
         let found = self.of(what);
         assert_eq!(found.len(), 1, "{what}: {:#}", self.report);
         found[0]
+    }
+
+    /// Asserts the level and some words of the only finding of this check.
+    fn says(&self, what: &str, level: &str, words: &str) {
+        let (found, finding) = self.one(what);
+        assert!(found == level && finding.contains(words), "{what}: {found}: {finding}");
     }
 
     /// The names of checks at this level, without what the doctor rightly reports about the
@@ -130,9 +133,8 @@ async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
     let found = doctor(database.url(), None, &[]).await;
     assert_eq!(found.one(what).0, "warn", "{:#}", found.report);
     let mend = found.mend(what);
-    let statement =
-        mend.split('`').find(|part| part.contains("'ada''s'")).unwrap_or_else(|| panic!("{mend}"));
-    sql(&database, statement).await;
+    let statement = mend.split('`').find(|part| part.contains("'ada''s'"));
+    sql(&database, statement.unwrap_or_else(|| panic!("{mend}"))).await;
     let left: Vec<String> =
         sqlx::query_scalar("select name from wakeq.log_pins order by name").fetch_all(&pool).await.unwrap();
     assert_eq!(left, ["entities/account", "kept by hand"]);
@@ -163,8 +165,7 @@ async fn reports_an_unreachable_database_and_pubsub() {
 async fn migrations_are_compared() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
     let found = doctor(empty.url(), None, &[]).await;
-    let (level, words) = found.one("migrations");
-    assert!(level == "fail" && words.starts_with("missing: 1, 2, 3"), "{words}");
+    found.says("migrations", "fail", "missing: 1, 2, 3");
     assert_eq!(found.mend("migrations"), "run `wakeq migrate`");
     let database = database().await;
     let add = "insert into wakeq._migrations (version, description, success, checksum, execution_time)
@@ -186,17 +187,14 @@ async fn reports_missing_and_excessive_rights() {
     }
     let (role, url) = login(&database, "role").await;
     let found = doctor(&url, None, &[]).await;
-    let (level, words) = found.one("rights");
-    assert!(level == "fail" && words.contains("usage on wakeq"), "{words}");
+    found.says("rights", "fail", "usage on wakeq");
     assert!(found.mend("rights").contains("wakeq migrate --"), "{}", found.mend("rights"));
     let mut migrate = Command::new(env!("CARGO_BIN_EXE_wakeq"));
     migrate.args(["migrate", "--worker-role", &role]).env_clear().env("DATABASE_URL", database.url());
     let migrated = tokio::task::spawn_blocking(move || migrate.output().unwrap()).await.unwrap();
     let text = String::from_utf8_lossy(&migrated.stdout);
-    assert!(
-        migrated.status.success() && text.contains(&format!("the rights of the kind `worker` to {role}")),
-        "{migrated:?}"
-    );
+    let words = format!("the rights of the kind `worker` to {role}");
+    assert!(migrated.status.success() && text.contains(&words), "{migrated:?}");
     let found = doctor(&url, None, &[]).await;
     let has = format!("{role} has what a worker needs, and serves no API");
     assert_eq!(found.one("rights"), ("ok", has.as_str()), "{:#}", found.report);
@@ -208,12 +206,10 @@ async fn reports_missing_and_excessive_rights() {
     assert_eq!(found.one("rights"), ("fail", lacks.as_str()));
 
     let found = doctor(database.url(), None, &[]).await;
-    let (level, words) = found.one("role");
-    assert!(level == "warn" && words.contains("superuser"), "{words}");
+    found.says("role", "warn", "superuser");
     sqlx::raw_sql(AssertSqlSafe(format!("alter schema wakeq owner to {role}"))).execute(&pool).await.unwrap();
     let found = doctor(&url, None, &[]).await;
-    let (level, words) = found.one("role");
-    assert!(level == "warn" && words.contains("owns the schema"), "{words}");
+    found.says("role", "warn", "owns the schema");
 }
 
 /// A session that holds a lock that claims wait for is reported with its process and role.
@@ -232,9 +228,8 @@ async fn holders_of_gates_are_named() {
     let (role, url) = login(&database, "worker").await;
     Store::grant_rights(database.url(), &StoreConfig::default(), &role, RoleKind::Worker).await.unwrap();
     let found = doctor(&url, None, &[]).await;
-    let (level, words) = found.one("locks");
-    assert!(level == "warn" && words.contains(&format!("process {pid}, ")), "{words}");
-    assert!(words.contains("ShareLock on wakeq.claim_gate"), "{words}");
+    found.says("locks", "warn", &format!("process {pid}, "));
+    found.says("locks", "warn", "ShareLock on wakeq.claim_gate");
     assert!(found.mend("locks").contains(&format!("pg_terminate_backend({pid})")));
     holder.rollback().await.unwrap();
 }
@@ -244,8 +239,8 @@ async fn holders_of_gates_are_named() {
 async fn an_unverified_host_is_refused_unless_that_is_allowed() {
     let url = "postgres://wakeq:secret@192.0.2.1/app?sslmode=require";
     let found = doctor(url, None, &[]).await;
-    let (level, words) = found.one("database");
-    assert!(level == "fail" && words.contains("sslmode=verify-full") && !words.contains("secret"), "{words}");
+    found.says("database", "fail", "sslmode=verify-full");
+    assert!(!found.one("database").1.contains("secret"), "{:#}", found.report);
 }
 
 /// A server that may forget commits; a minute's pass that no process makes; transactions that are
@@ -269,11 +264,8 @@ async fn reports_a_neglected_database() {
             values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 h')";
     let pool = sql(&database, neglect).await;
     let mut old = pool.begin().await.unwrap();
-    let pid: i32 =
-        sqlx::query_scalar("select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer")
-            .fetch_one(&mut *old)
-            .await
-            .unwrap();
+    let sql = "select pg_backend_pid() + 0 * pg_current_xact_id()::text::bigint::integer";
+    let pid: i32 = sqlx::query_scalar(sql).fetch_one(&mut *old).await.unwrap();
     let found = doctor(database.url(), None, &["--open-for", "0s"]).await;
     let warned = ["role", "minute's pass", "promises", "resume jobs", "handlers", "old transactions"];
     assert_eq!(found.bad("warn"), warned, "{:#}", found.report);
@@ -314,13 +306,8 @@ async fn reports_a_foreign_subscription() {
     assert_eq!(found.mend("topic"), "run `wakeq topics create`");
     create_topics(&config).await.unwrap();
     Broker::delete_subscription(&config).await;
-    let admin = SubscriptionAdmin::builder()
-        .with_endpoint(format!("http://{}", config.emulator_host.as_ref().unwrap()))
-        .with_credentials(anonymous::Builder::new().build())
-        .build()
+    let foreign = Broker::subscriptions(&config)
         .await
-        .unwrap();
-    let foreign = admin
         .create_subscription()
         .set_name(format!("projects/{}/subscriptions/{}", config.project, config.subscription))
         .set_topic(format!("projects/{}/topics/{}", config.project, config.topic))

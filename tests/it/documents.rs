@@ -10,7 +10,7 @@ use wakeq::notify::{Notification, Notifier};
 use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, EventId, Execution, HandlerResult, Handlers};
 
-use crate::support::{Stage, is_skipped, login, quick};
+use crate::support::{Stage, Statements, is_skipped, login, quick};
 
 const DOCUMENT: &str = include_str!("../../docs/sql.md");
 
@@ -91,21 +91,16 @@ async fn what_plain_sql_emits_is_run() {
     let (first, second) = (again(&mut shop.session).await, again(&mut shop.session).await);
     assert_eq!((first.1, second), (true, (first.0, false)), "emitted twice");
     let stage = &shop.stage;
-    let links: Vec<(i64, i64)> =
-        sqlx::query_as("select seq, prev from wakeq.events_v2 where object is not null order by seq")
-            .fetch_all(&stage.pool)
-            .await
-            .unwrap();
+    let sql = "select seq, prev from wakeq.events_v2 where object is not null order by seq";
+    let links: Vec<(i64, i64)> = stage.pool.table(sql).await;
     assert_eq!((links[0].1, links[1].1), (0, links[0].0));
     assert_eq!(stage.rows().await, 6);
     let delayed = id_of(stage, "send-reminder").await;
     let promised =
         "select notify_at = delay_until - interval '60 seconds' from wakeq.events_v2 where id = $1";
     let promised: bool = sqlx::query_scalar(promised).bind(delayed.0).fetch_one(&stage.pool).await.unwrap();
-    assert!(
-        promised,
-        "the delayed one is promised a horizon before it is due, and a horizon is a minute here"
-    );
+    // A horizon before it is due, and a horizon is a minute here.
+    assert!(promised, "the delayed one is promised");
 
     let pass = stage.admin.wake(false).await.unwrap();
     assert_eq!(pass.woken, 4, "those that wait for the probe and are due");
@@ -193,10 +188,8 @@ async fn the_rights_in_the_document_are_all_that_a_role_has() {
     // The object and the id of the same names are the shop's own.
     let ours = theirs.replace(&format!("canvas => '{other}', "), "");
     shop.run(&ours).await.unwrap();
-    let rows: Vec<(Uuid, i64)> = sqlx::query_as("select id, prev from wakeq.events_v2 order by seq")
-        .fetch_all(&shop.stage.pool)
-        .await
-        .unwrap();
+    let rows: Vec<(Uuid, i64)> =
+        shop.stage.pool.table("select id, prev from wakeq.events_v2 order by seq").await;
     assert!(rows.len() == 2 && rows[0].0 != rows[1].0, "{rows:?}");
     assert_eq!((rows[0].1, rows[1].1), (0, 0), "each is the first of its object");
 }

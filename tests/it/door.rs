@@ -53,6 +53,26 @@ where
     (handler, Recording(seen))
 }
 
+/// A handler that reports what `work` returns for each execution, and completes.
+pub(crate) fn reporting<T, W, R>(
+    work: W,
+) -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Recording<T>)
+where
+    T: Send + 'static,
+    W: Fn(Execution) -> R + Send + Sync + Clone + 'static,
+    R: Future<Output = Result<T, HandlerError>> + Send + 'static,
+{
+    let (sender, seen) = mpsc::channel(MANY);
+    let handler = move |event: Execution| -> Boxed {
+        let (sender, work) = (sender.clone(), work(event));
+        Box::pin(async move {
+            let _ = sender.try_send(work.await?);
+            Ok(())
+        })
+    };
+    (handler, Recording(seen))
+}
+
 /// A handler that reports each execution and completes.
 pub(crate) fn recording()
 -> (impl Fn(Execution) -> Boxed + Send + Sync + Clone + 'static, Recording<Execution>) {

@@ -6,11 +6,7 @@ use std::time::Duration;
 use sqlx::Executor;
 use wakeq::{CanvasId, Event, EventId};
 
-use crate::support::Stage;
-
-fn canvas(number: u128) -> CanvasId {
-    CanvasId(uuid::Uuid::from_u128(number))
-}
+use crate::support::{Stage, Statements, canvas};
 
 /// Larger than any event may be.
 fn too_large() -> Event {
@@ -108,11 +104,8 @@ async fn a_notification_that_was_not_published_is_made_up_for() {
     assert!(!emitted.notified);
     notifier.mend();
     assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "it has its grace");
-    sqlx::query("update wakeq.events_v2 set notify_at = notify_at - interval '31 s'")
-        .execute(&stage.pool)
-        .await
-        .unwrap();
-    sqlx::query("update wakeq.chores set next_at = now()").execute(&stage.pool).await.unwrap();
+    stage.execute("update wakeq.events_v2 set notify_at = notify_at - interval '31 s'").await;
+    stage.execute("update wakeq.chores set next_at = now()").await;
     assert_eq!(stage.admin.wake(false).await.unwrap().woken, 1);
     assert_eq!(notifier.published().last().unwrap().id, emitted.id);
 }
@@ -121,14 +114,10 @@ async fn a_notification_that_was_not_published_is_made_up_for() {
 #[tokio::test]
 async fn rows_inserted_by_plain_sql_are_published_by_the_next_pass() {
     let (stage, notifier) = Stage::memory().await;
-    sqlx::query(
-        "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
-         select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'greet', '_', '1'
-           from generate_series(1, 3)",
-    )
-    .execute(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value)
+               select gen_random_uuid(), '00000000-0000-0000-0000-000000000007', 'WORKER', 'greet', '_', '1'
+                 from generate_series(1, 3)";
+    stage.execute(sql).await;
     assert_eq!(stage.admin.wake(false).await.unwrap().woken, 3);
     assert!(notifier.published().iter().all(|notification| notification.canvas == canvas(7)));
     assert_eq!(stage.admin.wake(false).await.unwrap().woken, 0, "a minute later at the earliest");
@@ -140,7 +129,6 @@ async fn a_value_is_kept_to_the_letter() {
     let (stage, _) = Stage::memory().await;
     let json = r#"{"b":[1.0,1e300,"é\u00e9 \ud83d\ude00"],  "a":{"b":{"c":null}},"a":"twice"}"#;
     stage.queue.emit(Event::from_json("greet", json).unwrap()).await.unwrap();
-    let kept: String =
-        sqlx::query_scalar("select value::text from wakeq.events_v2").fetch_one(&stage.pool).await.unwrap();
+    let kept: String = stage.pool.value("select value::text from wakeq.events_v2").await;
     assert_eq!(kept, json);
 }

@@ -3,16 +3,12 @@
 use std::collections::BTreeSet;
 
 use wakeq::testing::MemoryNotifier;
-use wakeq::{CanvasId, Event, EventId, Handlers, WorkerConfig};
+use wakeq::{Event, EventId, Handlers, WorkerConfig};
 
 use crate::door::Door;
-use crate::support::{Stage, wait_while};
+use crate::support::{Stage, canvas, wait_while};
 
 const NOISE: usize = 5_000;
-
-fn canvas(number: u128) -> CanvasId {
-    CanvasId(uuid::Uuid::from_u128(number))
-}
 
 async fn emit(stage: &Stage, number: u128, count: usize) -> Vec<EventId> {
     let events = (0..count).map(|at| Event::new("greet", &at).unwrap().canvas(canvas(number)));

@@ -1,10 +1,10 @@
 //! Who works on what: the worker of a running event, as it is recorded and shown.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tokio::sync::{Semaphore, mpsc};
-use uuid::Uuid;
-use wakeq::control::{EventFilter, Explanation};
+use wakeq::control::{EventFilter, EventSummary, Explanation};
 use wakeq::machine::{Link, Outcome};
 use wakeq::order::{InHand, Lane, ObjectKey};
 use wakeq::queues::NewQueue;
@@ -15,10 +15,8 @@ use wakeq::{
 };
 
 use crate::children::{Durations, WORK, Work};
-use crate::support::{RunningWorker, Stage, scope};
+use crate::support::{OTHER, RunningWorker, Stage, scope, wait_while};
 use crate::theatre::Theatre;
-
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 
 fn key() -> ObjectKey {
     "work:1".parse().unwrap()
@@ -65,13 +63,8 @@ impl Stage {
         let filter = EventFilter { worker: Some(worker.parse().unwrap()), ..EventFilter::default() };
         let page = self.admin.events(canvas, &filter, None, 100).await.unwrap();
         assert!(page.items.iter().all(|event| event.worker == filter.worker));
-        let mut found: Vec<_> = page
-            .items
-            .into_iter()
-            .map(|event| (event.id, event.place.map(|place| place.object.to_string())))
-            .collect();
-        found.sort();
-        found
+        let hand = |event: EventSummary| (event.id, event.place.map(|place| place.object.to_string()));
+        sorted(page.items.into_iter().map(hand).collect())
     }
 
     async fn hands_on(&self, canvas: CanvasId) -> Vec<InHand> {
@@ -107,18 +100,13 @@ async fn shows_which_worker_runs_an_object() {
     let ids: Vec<EventId> = emitted.iter().map(|emitted| emitted.id).collect();
     let link = |at: usize| emitted[at].link.unwrap();
     assert_eq!(firsts.recv().await, Some(ids[0]));
-    let mut started = [seconds.recv().await.unwrap(), seconds.recv().await.unwrap()];
-    started.sort();
-    let mut expected = [ids[2], ids[3]];
-    expected.sort();
-    assert_eq!(started, expected);
+    let started = BTreeSet::from([seconds.recv().await.unwrap(), seconds.recv().await.unwrap()]);
+    assert_eq!(started, BTreeSet::from([ids[2], ids[3]]));
 
     let work = || Some("work:1".to_owned());
     assert_eq!(stage.in_hand_of(CanvasId::DEFAULT, "one").await, [(ids[0], work())]);
-    assert_eq!(
-        stage.in_hand_of(CanvasId::DEFAULT, "two").await,
-        sorted(vec![(ids[2], work()), (ids[3], None)])
-    );
+    let twos = sorted(vec![(ids[2], work()), (ids[3], None)]);
+    assert_eq!(stage.in_hand_of(CanvasId::DEFAULT, "two").await, twos);
     assert_eq!(stage.in_hand_of(CanvasId::DEFAULT, "three").await, []);
     let both = [hand("index", ids[0], link(0), "one"), hand("mail", ids[2], link(2), "two")];
     assert_eq!(stage.hands_on(CanvasId::DEFAULT).await, both);
@@ -133,9 +121,7 @@ async fn shows_which_worker_runs_an_object() {
     first_gate.add_permits(1);
     second_gate.add_permits(2);
     for worker in workers {
-        while stage.rows().await > 0 {
-            tokio::task::yield_now().await;
-        }
+        wait_while!(stage.rows().await > 0, "all of them end");
         worker.stop().await;
     }
     assert_eq!(stage.hands_on(CanvasId::DEFAULT).await, []);
@@ -189,10 +175,8 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     let after = owner().await.expect("it is the heir's");
     assert_ne!(before, after);
     let shown = theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap();
-    assert_eq!(
-        shown.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect::<Vec<_>>(),
-        [Some(&*after)]
-    );
+    let workers: Vec<_> = shown.iter().map(|hand| hand.worker.as_ref().map(Name::as_str)).collect();
+    assert_eq!(workers, [Some(&*after)]);
     theatre.until_empty().await;
     assert_eq!(theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
@@ -216,17 +200,15 @@ async fn a_canvas_sees_only_workers_of_its_own_objects() {
     let own = vec![on("b"), on("d"), copied("b"), copied("a").canvas(OTHER)];
     let first = stage.queue.emit_all(own).await.unwrap()[1].id;
     let claim = "update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'of-' || right(canvas_id::text, 1)";
-    sqlx::query(claim).execute(&stage.pool).await.unwrap();
+    stage.execute(claim).await;
     stage.queue.emit(on("d")).await.unwrap();
     let seen = async |admin: &wakeq::Admin, canvas| {
+        let shown = |hand: InHand| {
+            let queue = hand.lane.queue.map(|queue| format!(" in {queue}")).unwrap_or_default();
+            format!("{}{queue}: {}", hand.lane.scope.name, hand.worker.unwrap())
+        };
         let hands = admin.running(canvas, &key()).await.unwrap();
-        hands
-            .into_iter()
-            .map(|hand| {
-                let queue = hand.lane.queue.map(|queue| format!(" in {queue}")).unwrap_or_default();
-                format!("{}{queue}: {}", hand.lane.scope.name, hand.worker.unwrap())
-            })
-            .collect::<Vec<_>>()
+        hands.into_iter().map(shown).collect::<Vec<_>>()
     };
     let tenants = stage.admin.for_tenants();
     assert_eq!(seen(&tenants, CanvasId::DEFAULT).await, ["b: of-0", "d: of-0", "b in shown: of-0"]);

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
+use wakeq::CanvasId;
 use wakeq::machine::Outcome;
-use wakeq::{CanvasId, Handlers};
 
-use crate::door::recording;
 use crate::service::Service;
+use crate::support::Statements;
 
 /// Inserts this many dead events of a handler, which died an hour ago, a second apart.
 async fn insert(service: &Service, name: &str, count: i32) {
@@ -20,23 +20,24 @@ async fn insert(service: &Service, name: &str, count: i32) {
     insert.execute(&service.stage.pool).await.unwrap();
 }
 
-/// The answer to a redrive, with its `before` split off.
-async fn redrive(service: &Service, which: Value) -> (Value, String) {
-    let mut answer = service.post("/dead-events/redrive", which).await.json();
+/// The answer to a redrive or a deletion, with its `before` split off.
+async fn end(service: &Service, verb: &str, which: Value) -> (Value, String) {
+    let mut answer = service.post(&format!("/dead-events/{verb}"), which).await.json();
     let before = answer.as_object_mut().unwrap().remove("before").unwrap();
     (answer, before.as_str().unwrap().to_owned())
 }
 
-/// The answer to a deletion, with its `before` split off.
+async fn redrive(service: &Service, which: Value) -> (Value, String) {
+    end(service, "redrive", which).await
+}
+
 async fn delete(service: &Service, which: Value) -> (Value, String) {
-    let mut answer = service.post("/dead-events/delete", which).await.json();
-    let before = answer.as_object_mut().unwrap().remove("before").unwrap();
-    (answer, before.as_str().unwrap().to_owned())
+    end(service, "delete", which).await
 }
 
 async fn dead(service: &Service) -> i64 {
     let count = "select count(*) from wakeq.dead_events";
-    sqlx::query_scalar(count).fetch_one(&service.stage.pool).await.unwrap()
+    service.stage.pool.value(count).await
 }
 
 #[tokio::test]
@@ -44,15 +45,7 @@ async fn the_dead_are_listed_to_the_end() {
     let service = Service::start().await;
     insert(&service, "greet", 7).await;
     insert(&service, "other", 3).await;
-    let (mut found, mut cursor) = (Vec::<Value>::new(), String::new());
-    loop {
-        let page = service.get(&format!("/dead-events?limit=2&name=greet{cursor}")).await.json();
-        found.extend(page["items"].as_array().unwrap().iter().cloned());
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => break,
-        }
-    }
+    let found = service.items("/dead-events?limit=2&name=greet").await;
     let ids: BTreeSet<&str> = found.iter().map(|dead| dead["id"].as_str().unwrap()).collect();
     assert_eq!((found.len(), ids.len()), (7, 7));
     let died: Vec<&str> = found.iter().map(|dead| dead["died_at"].as_str().unwrap()).collect();
@@ -90,8 +83,7 @@ async fn one_is_brought_back() {
     assert_eq!(redrive(two).await.json(), json!({"id": two}));
     assert_eq!((dead(&service).await, service.stage.rows().await), (0, 2));
     service.notifier.mend();
-    let (handler, mut seen) = recording();
-    let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = service.stage.recording("greet");
     assert_eq!(seen.next().await.id.to_string(), one);
     worker.until_count(1, Outcome::Deleted).await;
     worker.stop().await;
@@ -147,7 +139,7 @@ async fn a_redrive_leaves_events_that_died_after_its_start() {
     assert_eq!(first, json!({"redriven": 2, "more": false}));
     insert(&service, "greet", 3).await;
     let again = "update wakeq.dead_events set died_at = clock_timestamp()";
-    sqlx::query(again).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(again).await;
     let (next, same) = redrive(&service, json!({"name": "greet", "before": before})).await;
     assert_eq!((next, same), (json!({"redriven": 0, "more": false}), before));
     assert_eq!(dead(&service).await, 3);
@@ -173,7 +165,7 @@ async fn more_than_ten_thousand_take_more_than_one_request() {
     assert_eq!(done, json!({"deleted": 10_000, "more": true}));
     insert(&service, "late", 2).await;
     let later = "update wakeq.dead_events set died_at = clock_timestamp() where name = 'late'";
-    sqlx::query(later).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(later).await;
     let (rest, same) = delete(&service, json!({"before": before})).await;
     assert_eq!((rest, same), (json!({"deleted": 3, "more": false}), before), "not what died meanwhile");
     assert_eq!(dead(&service).await, 2);

@@ -1,6 +1,8 @@
 //! Events over HTTP: from the emit to the end, listed, explained in every state, cancelled, run at
 //! once.
 
+use std::collections::BTreeSet;
+
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::Row;
@@ -9,10 +11,9 @@ use wakeq::machine::Outcome;
 use wakeq::{CanvasId, Handlers};
 use wakeq_service::access::Scope;
 
-use crate::door::{Door, recording};
-use crate::service::{Answer, Service};
+use crate::door::Door;
+use crate::service::{Answer, NONE, Service, has};
 
-const NONE: Value = Value::Null;
 const LITERAL: &str = r#"{"b": 1.50,  "a": [ ], "b2":"\u00e9"}"#;
 
 async fn sql(service: &Service, statement: &'static str, id: &str) {
@@ -38,15 +39,11 @@ async fn explain(service: &Service, id: &str) -> Value {
 
 /// Makes the row a dead event.
 async fn kill(service: &Service, id: &str) {
-    sql(
-        service,
-        "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
-         insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses, cause,
-                                        last_error)
-         select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'retries', 'no such mailbox' from gone",
-        id,
-    )
-    .await;
+    let kill = "with gone as (delete from wakeq.events_v2 where id = $1 returning *)
+                insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims,
+                                               losses, cause, last_error)
+                select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'retries', 'no such mailbox' from gone";
+    sql(service, kill, id).await;
 }
 
 /// CARD-09: emitted over HTTP, seen waiting, running, and gone; the handler gets the value byte for
@@ -81,17 +78,13 @@ async fn one_event_from_its_emit_to_its_end() {
 #[tokio::test]
 async fn what_is_emitted_over_http_is_run() {
     let service = Service::start().await;
-    let (handler, mut seen) = recording();
-    let worker = service.stage.worker(Handlers::new().on("greet", handler));
+    let (worker, mut seen) = service.stage.recording("greet");
     let events: Vec<Value> = (0..500).map(|index| json!({"name": "greet", "value": index})).collect();
     let emitted = service.post("/events:batch", json!({"events": events})).await.json();
-    let ids =
-        emitted["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().to_owned());
-    let mut ids: Vec<String> = ids.collect();
-    let mut ran: Vec<String> = seen.take(500).await.iter().map(|run| run.id.to_string()).collect();
-    ids.sort();
-    ran.sort();
-    assert_eq!(ran, ids);
+    let emitted = emitted["events"].as_array().unwrap();
+    let ids: BTreeSet<String> = emitted.iter().map(|event| event["id"].as_str().unwrap().into()).collect();
+    let ran: BTreeSet<String> = seen.take(500).await.iter().map(|run| run.id.to_string()).collect();
+    assert_eq!((ran.len(), ran), (500, ids));
     service.notifier.drained().await;
     assert!(seen.rest().is_empty());
     worker.stop().await;
@@ -115,36 +108,23 @@ async fn every_state_is_explained() {
     sql(&service, "update wakeq.events_v2 set locked_at = now(), claims = 1 where id = $1", &runs).await;
     kill(&service, &dead).await;
     service.post(&format!("/events/{chosen}/cancel"), json!({})).await.json();
+    let receives = "runs when a worker with free capacity receives its notification";
+    let returns = "ends when its handler returns, or is taken over when its lease expires";
     for (id, state, outcome, next) in [
-        (
-            &ready,
-            "ready",
-            json!("RuleNone"),
-            "runs when a worker with free capacity receives its notification",
-        ),
+        (&ready, "ready", json!("RuleNone"), receives),
         (&late, "delayed", json!("DelayNotYet"), "runs when it is due"),
         (&paused, "paused", json!("RulePaused"), "is woken when the handler is unpaused"),
         (&blocked, "blocked", json!("RuleBlocked"), "is woken when an admin unblocks the handler"),
-        (
-            &runs,
-            "running",
-            json!("IsLocked"),
-            "ends when its handler returns, or is taken over when its lease expires",
-        ),
+        (&runs, "running", json!("IsLocked"), returns),
         (&dead, "dead", NONE, "is kept for a while; a redrive brings it back"),
         (&own, "gone", NONE, "nothing: it completed, or was cancelled or purged"),
     ] {
         let explanation = explain(&service, id).await;
-        let found =
-            (&explanation["id"], &explanation["state"], &explanation["outcome"], &explanation["next"]);
-        assert_eq!(found, (&json!(id), &json!(state), &outcome, &json!(next)));
+        has(&explanation, json!({"id": id, "state": state, "outcome": outcome, "next": next}));
         assert!(explanation.get("value").is_none(), "{explanation}");
     }
     let explanation = explain(&service, &paused).await;
-    assert_eq!(
-        (&explanation["rule"]["kind"], &explanation["rule"]["reason"]),
-        (&json!("pause"), &json!("mail server down"))
-    );
+    has(&explanation["rule"], json!({"kind": "pause", "reason": "mail server down"}));
     let explanation = explain(&service, &dead).await;
     assert_eq!((&explanation["retries"], &explanation["last_error"]), (&json!(2), &json!("no such mailbox")));
     for id in [&ready, &dead] {
@@ -166,8 +146,8 @@ async fn every_state_is_explained() {
 #[tokio::test]
 async fn an_event_of_another_canvas_is_not_there() {
     let service = Service::start().await;
-    let (live, dead) =
-        (emit(&service, json!({"name": "greet"})).await, emit(&service, json!({"name": "greet"})).await);
+    let greet = json!({"name": "greet"});
+    let (live, dead) = (emit(&service, greet.clone()).await, emit(&service, greet).await);
     kill(&service, &dead).await;
     let elsewhere = CanvasId(Uuid::new_v4());
     let key = service.key("elsewhere", elsewhere, &Scope::ALL).await;
@@ -231,17 +211,12 @@ async fn an_event_is_cancelled_or_run_at_once() {
 
 /// Every page of a list.
 async fn all(service: &Service, query: &str, limit: usize) -> Vec<Value> {
-    let (mut found, mut cursor) = (Vec::new(), String::new());
-    loop {
+    let page = async |cursor: &str| {
         let page = service.get(&format!("/events?limit={limit}{query}{cursor}")).await.json();
-        let items = page["items"].as_array().unwrap();
-        assert!(items.len() <= limit);
-        found.extend(items.iter().cloned());
-        match page["next_cursor"].as_str() {
-            Some(next) => cursor = format!("&cursor={next}"),
-            None => return found,
-        }
-    }
+        assert!(page["items"].as_array().unwrap().len() <= limit);
+        page
+    };
+    service.items_by(page).await
 }
 
 /// By handler and by state, page by page to the end; an invalid cursor or filter is refused.
@@ -257,7 +232,7 @@ async fn events_are_listed_by_handler_and_state() {
     service.admin(Method::PUT, "/handlers/WORKER/blocked/block", NONE).await.json();
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'free' and module = 'WORKER'
                   and id = (select min(id::text)::uuid from wakeq.events_v2 where name = 'free' and module = 'WORKER')";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
 
     let whole = all(&service, "", 1000).await;
     assert_eq!(whole.len(), 21);
@@ -275,23 +250,13 @@ async fn events_are_listed_by_handler_and_state() {
     let mail = all(&service, "&module=MAIL", 2).await;
     assert_eq!((mail.len(), &mail[0]["id"]), (1, &json!(other)));
 
-    let next =
-        service.get("/events?limit=1&name=late").await.json()["next_cursor"].as_str().unwrap().to_owned();
+    let late = service.get("/events?limit=1&name=late").await.json();
+    let next = late["next_cursor"].as_str().unwrap();
     let bad = (400, "bad-request".to_owned());
-    for query in [
-        "limit=0".to_owned(),
-        "limit=1001".to_owned(),
-        "limit=x".to_owned(),
-        "state=dead".to_owned(),
-        "name=a%20b".to_owned(),
-        "page=2".to_owned(),
-        "cursor=garbage".to_owned(),
-        "cursor=".to_owned(),
-        "cursor=a~1".to_owned(),
-        format!("cursor=d~1~{}", "0".repeat(32)),
-        format!("cursor={}", "x".repeat(401)),
-        format!("name=free&cursor={next}"),
-    ] {
+    let wrong = ["limit=0", "limit=1001", "limit=x", "state=dead", "name=a%20b", "page=2"].map(str::to_owned);
+    let cursors = ["garbage", "", "a~1", &format!("d~1~{}", "0".repeat(32)), &"x".repeat(401)];
+    let cursors = cursors.map(|cursor| format!("cursor={cursor}"));
+    for query in wrong.into_iter().chain(cursors).chain([format!("name=free&cursor={next}")]) {
         assert_eq!(service.get(&format!("/events?{query}")).await.problem(), bad, "{query}");
     }
     service.stop().await;

@@ -4,17 +4,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sqlx::{Connection, PgConnection};
-use wakeq::control::AuditOutcome;
+use wakeq::control::{AuditEntry, AuditOutcome};
 use wakeq::machine::Outcome;
-use wakeq::{CanvasId, Handlers, StoreConfig};
+use wakeq::{CanvasId, StoreConfig};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::door::recording;
-use crate::service::{Answer, Service};
-use crate::support::{TIMEOUT, is_skipped, wait_while};
-
-const NONE: Value = Value::Null;
+use crate::service::{Answer, NONE, Service, has};
+use crate::support::{Statements, TIMEOUT, is_skipped, wait_while};
 
 /// A request about the rule of this kind on `greet`, with the path that it needs.
 async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Value) -> Answer {
@@ -25,7 +22,7 @@ async fn rule(service: &Service, key: &str, method: Method, kind: &str, body: Va
 
 async fn park(service: &Service) {
     let parked = "update wakeq.events_v2 set notify_at = null";
-    sqlx::query(parked).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(parked).await;
 }
 
 /// Inserts this many events of a handler, due this many seconds from now.
@@ -48,18 +45,13 @@ async fn pauses_and_blocks_in_every_combination() {
             if stands {
                 let made = rule(&service, key, Method::PUT, kind, NONE).await.json();
                 assert_eq!((&made["new"], &made["also"]), (&json!(true), &json!(also)), "{made}");
-                assert_eq!(
-                    (&made["rule"]["kind"], &made["rule"]["created_by"]),
-                    (&json!(kind), &json!("key:tests"))
-                );
+                has(&made["rule"], json!({"kind": kind, "created_by": "key:tests"}));
             }
         }
         let shown = service.get("/handlers/WORKER/greet").await.json();
-        let kinds: Vec<&Value> =
-            shown["rules"].as_array().unwrap().iter().map(|rule| &rule["kind"]).collect();
-        let expected: Vec<&str> =
-            [blocked.then_some("block"), paused.then_some("pause")].into_iter().flatten().collect();
-        assert_eq!(json!(kinds), json!(expected));
+        let kinds = shown["rules"].as_array().unwrap().iter().map(|rule| rule["kind"].as_str().unwrap());
+        let expected = [blocked.then_some("block"), paused.then_some("pause")].into_iter().flatten();
+        assert!(kinds.eq(expected), "{shown}");
         for (kind, stood, still) in [("pause", paused, blocked.then_some("block")), ("block", blocked, None)]
         {
             park(&service).await;
@@ -124,13 +116,11 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
     let shown_key = format!("with {} from 127.0.0.1; ", &user[..18]);
     let stage = service.stop().await;
     let record = stage.admin.audit(CanvasId::DEFAULT, None, 100).await.unwrap().items;
-    let refusals =
-        record.iter().filter(|line| line.outcome == AuditOutcome::Refused && line.actor == "key:ada");
-    let mut refusals: Vec<_> = refusals.map(|line| (line.action.as_str(), line.times)).collect();
-    refusals.sort_unstable();
+    let is_hers = |line: &&AuditEntry| line.outcome == AuditOutcome::Refused && line.actor == "key:ada";
+    let mut of_ada: Vec<_> = record.iter().filter(is_hers).collect();
+    of_ada.sort_unstable_by(|one, next| one.action.cmp(&next.action));
+    let refusals: Vec<_> = of_ada.iter().map(|line| (line.action.as_str(), line.times)).collect();
     assert_eq!(refusals, [("block_handler", 1), ("unblock_handler", 1)]);
-    let of_ada =
-        record.iter().filter(|line| line.actor == "key:ada" && line.outcome == AuditOutcome::Refused);
     for line in of_ada {
         let detail = line.detail.as_deref().unwrap();
         assert!(detail.starts_with(&shown_key) && detail.contains("`admin`"), "{detail}");
@@ -143,8 +133,7 @@ async fn a_user_pauses_and_only_an_admin_blocks() {
 #[tokio::test]
 async fn after_the_answer_to_a_pause_nothing_starts() {
     let service = Service::start().await;
-    let (handler, mut seen) = recording();
-    let mut worker = service.stage.worker(Handlers::new().on("greet", handler));
+    let (mut worker, mut seen) = service.stage.recording("greet");
     service.stage.emit_many("greet", 300).await;
     seen.next().await;
     rule(&service, &service.key, Method::PUT, "pause", json!({"reason": "maintenance"})).await.json();
@@ -182,20 +171,16 @@ async fn what_a_pause_says_is_checked() {
             assert_eq!(answer.problem(), bad, "{body}");
         }
     }
-    let wrong = service.put("/handlers/WORKER/a%20b/pause", json!({})).await;
-    assert_eq!(wrong.problem(), bad);
+    assert_eq!(service.put("/handlers/WORKER/a%20b/pause", json!({})).await.problem(), bad);
     assert_eq!(service.get("/handlers").await.json()["items"], json!([]));
 
     let (words, until) = ("ü".repeat(1000), "2099-01-31T08:00:00Z");
-    let made =
-        rule(&service, &service.key, Method::PUT, "pause", json!({"reason": words, "until": until})).await;
-    let made = made.json();
-    assert_eq!((&made["rule"]["reason"], &made["rule"]["until"]), (&json!(words), &json!(until)));
+    let stop = json!({"reason": words, "until": until});
+    let made = rule(&service, &service.key, Method::PUT, "pause", stop.clone()).await.json();
+    has(&made["rule"], stop);
     let again = rule(&service, &service.key, Method::PUT, "pause", json!({})).await.json();
-    assert_eq!(
-        (&again["new"], &again["rule"]["reason"], &again["rule"]["until"]),
-        (&json!(false), &NONE, &NONE)
-    );
+    assert_eq!(again["new"], false);
+    has(&again["rule"], json!({"reason": null, "until": null}));
     service.stop().await;
 }
 
@@ -268,7 +253,7 @@ async fn the_depth_is_what_could_run_now() {
         insert(&service, name, count, due_s).await;
     }
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1 where name = 'runs'";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
     let all = depth("").await;
     assert_eq!((&all["depth"], &all["capped"]), (&json!(3), &json!(false)));
     assert!(all["oldest_age_s"].as_f64().unwrap() >= 60.0, "{all}");
@@ -301,7 +286,7 @@ async fn a_purge_can_be_tried_first() {
     service.stage.emit("other").await;
     let run = "update wakeq.events_v2 set locked_at = now(), claims = 1
                 where id = (select id from wakeq.events_v2 where name = 'greet' limit 1)";
-    sqlx::query(run).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(run).await;
     let purge = async |body: Value| {
         let mut answer = service.post("/handlers/WORKER/greet/purge", body).await.json();
         assert!(answer.as_object_mut().unwrap().remove("before").is_some_and(|before| before.is_string()));
@@ -333,8 +318,7 @@ async fn a_purge_leaves_what_is_emitted_meanwhile() {
     assert_eq!(tried, json!({"purged": 1, "more": false, "before": before}));
     let second = purge(json!({"before": before})).await;
     assert_eq!(second, json!({"purged": 1, "more": false, "before": before}));
-    let left: Vec<uuid::Uuid> =
-        sqlx::query_scalar("select id from wakeq.events_v2").fetch_all(&service.stage.pool).await.unwrap();
+    let left: Vec<uuid::Uuid> = service.stage.pool.values("select id from wakeq.events_v2").await;
     assert_eq!(left, [late.0]);
     let bad = service.post("/handlers/WORKER/greet/purge", json!({"before": "+99999-01-01T00:00:00Z"})).await;
     assert_eq!(bad.problem(), (400, "bad-request".into()));

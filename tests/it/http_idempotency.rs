@@ -7,7 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
-use crate::support::is_skipped;
+use crate::support::{OTHER, is_skipped};
 
 fn keyed(service: &Service, path: &str, key: &str, body: &Value) -> RequestBuilder {
     service.on_canvas(Method::POST, path).header("idempotency-key", key).json(body)
@@ -56,7 +56,6 @@ async fn another_request_under_the_same_key_is_refused() {
 #[tokio::test]
 async fn a_key_belongs_to_its_holder_and_canvas() {
     let service = Service::start().await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
     let body = json!({"name": "a"});
     let send = |credential: String, canvas: CanvasId| {
         let request = service.request(Method::POST, &format!("/v1/canvases/{canvas}/events"));
@@ -64,12 +63,11 @@ async fn a_key_belongs_to_its_holder_and_canvas() {
     };
     let billing = service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await;
     let first = send(billing.clone(), CanvasId::DEFAULT).await;
-    let rotated =
-        send(service.key("billing", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
-    assert_eq!(first.text, rotated.text);
-    let stranger =
-        send(service.key("mail", CanvasId::DEFAULT, &[Scope::Emit]).await, CanvasId::DEFAULT).await;
-    let elsewhere = send(service.key("billing", other, &[Scope::Emit]).await, other).await;
+    let by = async |holder: &str, canvas: CanvasId| {
+        send(service.key(holder, canvas, &[Scope::Emit]).await, canvas).await
+    };
+    assert_eq!(first.text, by("billing", CanvasId::DEFAULT).await.text);
+    let (stranger, elsewhere) = (by("mail", CanvasId::DEFAULT).await, by("billing", OTHER).await);
     assert!(first.json()["id"] != stranger.json()["id"] && first.json()["id"] != elsewhere.json()["id"]);
     let again = send(billing, CanvasId::DEFAULT).await;
     assert_eq!(again.text, first.text, "what was answered elsewhere is kept elsewhere");
@@ -85,14 +83,9 @@ async fn a_request_in_progress_is_not_joined() {
     }
     let mut first = PgConnection::connect(service.stage.database.url()).await.unwrap();
     let mut transaction = first.begin().await.unwrap();
-    sqlx::query(
-        "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
-         values ($1, 'key:tests', 'k', '\\x00', '')",
-    )
-    .bind(CanvasId::DEFAULT.0)
-    .execute(&mut *transaction)
-    .await
-    .unwrap();
+    let sql = "insert into wakeq.idempotency_keys (canvas_id, holder, key, fingerprint, answer)
+               values ($1, 'key:tests', 'k', '\\x00', '')";
+    sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(&mut *transaction).await.unwrap();
     let body = json!({"name": "a"});
     let second = Answer::of(keyed(&service, "/events", "k", &body)).await;
     assert_eq!(second.problem(), (409, "idempotency-in-progress".into()));
@@ -107,11 +100,10 @@ async fn a_request_in_progress_is_not_joined() {
 async fn a_failed_request_does_not_use_up_its_idempotency_key() {
     let service = Service::start().await;
     let taken = service.post("/events", json!({"name": "a"})).await.json()["id"].clone();
-    let other = CanvasId(uuid::Uuid::from_u128(7));
-    let credential = service.key("other", other, &[Scope::Emit]).await;
+    let credential = service.key("other", OTHER, &[Scope::Emit]).await;
     let send = |body: Value| {
         let request =
-            service.request(Method::POST, &format!("/v1/canvases/{other}/events")).bearer_auth(&credential);
+            service.request(Method::POST, &format!("/v1/canvases/{OTHER}/events")).bearer_auth(&credential);
         Answer::of(request.header("idempotency-key", "k").json(&body))
     };
     assert_eq!(send(json!({"name": "a b"})).await.problem().0, 400);

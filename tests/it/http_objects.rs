@@ -7,7 +7,7 @@ use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use crate::service::{Answer, Service};
-use crate::support::is_skipped;
+use crate::support::{OTHER, is_skipped};
 
 fn change(state: &Value) -> Value {
     json!({"main": {"name": "index", "value": 1}, "subevents": [{"name": "index"}, {"name": "mail"}], "state": state})
@@ -37,8 +37,7 @@ async fn a_change_is_committed_as_a_whole() {
     assert_eq!(object["state"], json!({"title": "Emma"}));
     // Another canvas has chosen the same id, for a far-off event.
     let taken = uuid::Uuid::from_u128(1);
-    let other = CanvasId(uuid::Uuid::from_u128(7));
-    let far_off = wakeq::Event::new("index", &1).unwrap().canvas(other).id(wakeq::EventId(taken));
+    let far_off = wakeq::Event::new("index", &1).unwrap().canvas(OTHER).id(wakeq::EventId(taken));
     let far_off = far_off.at("2125-01-01T00:00:00Z".parse().unwrap()).unwrap();
     service.stage.queue.emit(far_off).await.unwrap();
     let mut changed = change(&json!(2));
@@ -106,8 +105,7 @@ async fn a_locked_object_answers_unavailable() {
         [("/objects/work:1/events", change), ("/events", json!({"name": "index", "object": "work:1"}))]
     {
         let busy = service.post(path, body).await;
-        assert_eq!(busy.problem(), (503, "unavailable".into()));
-        assert!(busy.text.contains("others are emitting on this object"), "{}", busy.text);
+        busy.says((503, "unavailable"), "others are emitting on this object");
         assert_eq!(busy.headers["retry-after"], "1");
     }
     holder.close().await.unwrap();
@@ -119,8 +117,7 @@ async fn a_locked_object_answers_unavailable() {
 #[tokio::test]
 async fn what_is_missing_from_a_chain_is_listed() {
     let service = Service::start().await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
-    let elsewhere = wakeq::Event::new("index", &1).unwrap().canvas(other).on("work:1").unwrap();
+    let elsewhere = wakeq::Event::new("index", &1).unwrap().canvas(OTHER).on("work:1").unwrap();
     service.stage.queue.emit(elsewhere).await.unwrap();
     let changed = service.post("/objects/work:1/events", change(&json!(1))).await.json();
     let (middle, last) = (&changed["events"][1], &changed["events"][2]);
@@ -135,8 +132,8 @@ async fn what_is_missing_from_a_chain_is_listed() {
     );
     let after = format!("/objects/work:1/tombstones?after={}", last["link"]["id"]);
     assert_eq!(service.get(&after).await.json()["items"], json!([]));
-    let key = service.key("bob", other, &[Scope::Read]).await;
-    let path = format!("/canvases/{other}/objects/work:1/tombstones");
+    let key = service.key("bob", OTHER, &[Scope::Read]).await;
+    let path = format!("/canvases/{OTHER}/objects/work:1/tombstones");
     assert_eq!(service.ask(&key, Method::GET, &path, Value::Null).await.json()["items"], json!([]));
     for nonsense in ["-1", "x"] {
         let refused = service.get(&format!("/objects/work:1/tombstones?after={nonsense}")).await;

@@ -8,9 +8,9 @@ use wakeq_service::access::{Access, NewKey, Reach, Scope};
 use wakeq_service::http::HttpConfig;
 
 use crate::receiver::{Receiver, to_loopback};
-use crate::service::{Service, make_key};
+use crate::service::{Answer, NONE, Service, has, make_key};
+use crate::support::{OTHER, Statements};
 
-const NONE: Value = Value::Null;
 const QUEUE: &str = "/admin/queues/email_events";
 
 /// A key of every canvas.
@@ -31,12 +31,8 @@ async fn a_queue_is_registered_processed_and_unregistered() {
     let put = ask(Method::PUT, QUEUE, emails()).await;
     assert_eq!(put.status.as_u16(), 201);
     let put = put.json();
-    assert_eq!(
-        (&put["new"], &put["changed"], &put["queue"]["weight"], &put["queue"]["target"]),
-        (&json!(true), &json!(true), &json!(1), &NONE),
-        "{put}"
-    );
-    assert_eq!(put["queue"]["created_by"], "key:root");
+    has(&put, json!({"new": true, "changed": true}));
+    has(&put["queue"], json!({"weight": 1, "target": null, "created_by": "key:root"}));
     let again = ask(Method::PUT, QUEUE, emails()).await;
     assert_eq!((again.status.as_u16(), &again.json()["changed"]), (200, &json!(false)));
 
@@ -52,8 +48,8 @@ async fn a_queue_is_registered_processed_and_unregistered() {
     let plain = service.post("/events", json!({"name": "greet"})).await.json();
     assert_eq!(plain.get("copies"), None, "{plain}");
 
-    let set =
-        ask(Method::PUT, &format!("{QUEUE}/facets/{}", CanvasId::DEFAULT), json!({"weight": 0})).await.json();
+    let facet = format!("{QUEUE}/facets/{}", CanvasId::DEFAULT);
+    let set = ask(Method::PUT, &facet, json!({"weight": 0})).await.json();
     let settings = json!({"canvas": CanvasId::DEFAULT, "weight": 0, "in_flight_max": null});
     assert_eq!(set, json!({"settings": settings, "woken": 0, "waking": false}));
     let facets = ask(Method::GET, &format!("{QUEUE}/facets?limit=1"), NONE).await.json();
@@ -90,8 +86,7 @@ async fn rejects_invalid_arguments() {
         (&format!("{QUEUE}/facets/x"), json!({"weight": 1}), "a canvas is a uuid"),
     ] {
         let answer = service.ask(&root, Method::PUT, path, body.clone()).await;
-        assert_eq!(answer.problem(), (400, "bad-request".into()), "{path} {body}");
-        assert!(answer.text.contains(words), "{path} {body}: {}", answer.text);
+        answer.says((400, "bad-request"), words);
     }
     let list = service.ask(&root, Method::GET, "/admin/queues", NONE).await.json();
     assert_eq!(list["items"], json!([]));
@@ -123,12 +118,11 @@ async fn a_key_of_one_canvas_sees_and_sets_nothing() {
         (Method::PUT, &facet, json!({"weight": 0})),
         (Method::DELETE, QUEUE, NONE),
     ];
-    let elsewhere = service.key("them", CanvasId(Uuid::from_u128(7)), &Scope::ALL).await;
+    let elsewhere = service.key("them", OTHER, &Scope::ALL).await;
     for key in [&service.key, &elsewhere] {
         for (method, path, body) in &requests {
             let answer = service.ask(key, method.clone(), path, body.clone()).await;
-            assert_eq!(answer.problem(), (403, "forbidden".into()), "{method} {path}");
-            assert!(answer.text.contains("reaches every canvas"), "{}", answer.text);
+            answer.says((403, "forbidden"), "reaches every canvas");
         }
     }
     // Scopes on every canvas do not add up with those on another canvas, and one of two needed ones
@@ -136,21 +130,14 @@ async fn a_key_of_one_canvas_sees_and_sets_nothing() {
     let access: &Access = &service.access;
     let operate = make_key(access, "operator", Reach::EveryCanvas, &[Scope::Operate, Scope::Emit]).await;
     let read = make_key(access, "reader", Reach::EveryCanvas, &[Scope::Read, Scope::Admin]).await;
-    for (key, forbidden) in
-        [(&operate, [true, true, true, true, false, false]), (&read, [true, false, false, false, true, true])]
-    {
-        for ((method, path, body), is_forbidden) in
-            requests.iter().zip(forbidden).filter(|(_, forbidden)| *forbidden)
-        {
+    for (key, forbidden) in [(&operate, [0, 1, 2, 3].as_slice()), (&read, &[0, 4, 5])] {
+        for (method, path, body) in forbidden.iter().map(|at: &usize| &requests[*at]) {
             let answer = service.ask(key, method.clone(), path, body.clone()).await;
-            assert_eq!(answer.status.as_u16() == 403, is_forbidden, "{method} {path}: {}", answer.text);
+            assert_eq!(answer.status, 403, "{method} {path}: {}", answer.text);
         }
     }
     let shown = service.ask(&read, Method::GET, QUEUE, NONE).await.json();
-    assert_eq!(
-        (&shown["draining"], &shown["target"], &shown["settings"]),
-        (&json!(false), &NONE, &json!([]))
-    );
+    has(&shown, json!({"draining": false, "target": null, "settings": []}));
     assert_eq!(service.request(Method::GET, "/v1/admin/queues").send().await.unwrap().status().as_u16(), 401);
     service.stop().await;
 }
@@ -161,20 +148,14 @@ async fn no_key_opens_the_canvas_of_queue_targets() {
     let service = Service::start().await;
     let root = root(&service, &Scope::ALL).await;
     let most = Uuid::max();
+    let (target, event) =
+        (json!({"url": "https://a.example"}), json!({"name": "email_events", "module": "QUEUE"}));
     for (method, path, body) in [
-        (
-            Method::PUT,
-            format!("/canvases/{most}/handlers/QUEUE/email_events"),
-            json!({"url": "https://a.example"}),
-        ),
+        (Method::PUT, format!("/canvases/{most}/handlers/QUEUE/email_events"), target),
         (Method::GET, format!("/canvases/{most}/handlers/QUEUE/email_events/_"), NONE),
         (Method::DELETE, format!("/canvases/{most}/handlers/QUEUE/email_events"), NONE),
         (Method::GET, format!("/canvases/{most}/handlers"), NONE),
-        (
-            Method::POST,
-            format!("/canvases/{most}/events"),
-            json!({"name": "email_events", "module": "QUEUE"}),
-        ),
+        (Method::POST, format!("/canvases/{most}/events"), event),
         (Method::PUT, format!("/canvases/{most}/cron/spy"), json!({"expression": "* * * * *"})),
         (Method::POST, format!("/admin/canvases/{most}/keys"), json!({"holder": "spy", "scopes": ["read"]})),
         (Method::GET, format!("/admin/canvases/{most}/audit"), NONE),
@@ -222,10 +203,8 @@ async fn a_queue_has_a_target() {
 async fn every_way_to_emit_copies_into_queues() {
     let service = Service::start().await;
     let root = root(&service, &[Scope::Read, Scope::Operate]).await;
-    service
-        .ask(&root, Method::PUT, QUEUE, json!({"patterns": [":(WORKER|CRON|page):(report|viewed)$"]}))
-        .await
-        .json();
+    let queue = json!({"patterns": [":(WORKER|CRON|page):(report|viewed)$"]});
+    service.ask(&root, Method::PUT, QUEUE, queue).await.json();
     let stage = &service.stage;
     assert_eq!(stage.queue.emit(wakeq::Event::new("report", &1).unwrap()).await.unwrap().copies, 1);
     let mut transaction = stage.pool.begin().await.unwrap();
@@ -237,22 +216,16 @@ async fn every_way_to_emit_copies_into_queues() {
     let emitted = service.post("/events:batch", batch).await.json();
     assert_eq!((&emitted["events"][0]["copies"], &emitted["events"][1].get("copies")), (&json!(1), &None));
     let cloud = r#"{"specversion":"1.0","id":"1","source":"/shop","type":"page/viewed","data":1}"#;
-    let cloud = service
-        .on_canvas(Method::POST, "/events")
-        .header("content-type", "application/cloudevents+json")
-        .body(cloud);
-    assert_eq!(crate::service::Answer::of(cloud).await.json()["copies"], 1);
+    let request = service.on_canvas(Method::POST, "/events");
+    let request = request.header("content-type", "application/cloudevents+json").body(cloud);
+    assert_eq!(Answer::of(request).await.json()["copies"], 1);
     let put = service.put("/cron/report", json!({"expression": "* * * * * *"})).await;
     assert_eq!(put.status.as_u16(), 201);
-    let pairs: Vec<(String, i64, i64)> = sqlx::query_as(
-        "select e.module || ':' || e.name, count(*) filter (where e.queue is null),
-                count(*) filter (where e.queue = 'email_events'
-                                   and exists (select from wakeq.events_v2 o where o.id = e.origin))
-           from wakeq.events_v2 e group by 1 order by 1",
-    )
-    .fetch_all(&service.stage.pool)
-    .await
-    .unwrap();
+    let sql = "select e.module || ':' || e.name, count(*) filter (where e.queue is null),
+                      count(*) filter (where e.queue = 'email_events'
+                                         and exists (select from wakeq.events_v2 o where o.id = e.origin))
+                 from wakeq.events_v2 e group by 1 order by 1";
+    let pairs: Vec<(String, i64, i64)> = service.stage.pool.table(sql).await;
     let ticks = pairs.first().unwrap().1;
     assert!(ticks > 10, "a tick each second is emitted ahead: {pairs:?}");
     let expected = [

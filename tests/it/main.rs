@@ -86,6 +86,7 @@ mod service;
 mod services;
 mod shares;
 mod simulation;
+mod spy;
 mod states;
 mod support;
 mod targets;

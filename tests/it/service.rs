@@ -15,6 +15,9 @@ use wakeq_service::http::{HttpConfig, HttpServer};
 
 use crate::support::{Stage, TIMEOUT, fit};
 
+/// No body.
+pub(crate) const NONE: Value = Value::Null;
+
 /// A served API over a queue of its own. [`Service::stop`] shuts it down cleanly; dropping it
 /// aborts it.
 pub(crate) struct Service {
@@ -35,6 +38,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) headers: reqwest::header::HeaderMap,
     pub(crate) text: String,
+    /// The request, for the message of a failed assertion.
+    asked: String,
 }
 
 impl Service {
@@ -86,6 +91,29 @@ impl Service {
     /// A key for some scopes on a canvas.
     pub(crate) async fn key(&self, holder: &str, canvas: CanvasId, scopes: &[Scope]) -> String {
         make_key(&self.access, holder, Reach::Canvas(canvas), scopes).await
+    }
+
+    /// A key for some scopes on every canvas.
+    pub(crate) async fn wide_key(&self, holder: &str, scopes: &[Scope]) -> String {
+        make_key(&self.access, holder, Reach::EveryCanvas, scopes).await
+    }
+
+    /// All items of a list, page by page: of a path below the default canvas with a query.
+    pub(crate) async fn items(&self, path: &str) -> Vec<Value> {
+        self.items_by(async |cursor: &str| self.get(&format!("{path}{cursor}")).await.json()).await
+    }
+
+    /// The same, with `page` asking for what comes after a `&cursor=…`.
+    pub(crate) async fn items_by(&self, page: impl AsyncFn(&str) -> Value) -> Vec<Value> {
+        let (mut items, mut cursor) = (Vec::new(), String::new());
+        loop {
+            let page = page(&cursor).await;
+            items.extend(page["items"].as_array().unwrap().iter().cloned());
+            match page["next_cursor"].as_str() {
+                Some(next) => cursor = format!("&cursor={next}"),
+                None => return items,
+            }
+        }
     }
 
     /// A request to a path, without a credential.
@@ -140,19 +168,24 @@ pub(crate) async fn make_key(access: &Access, holder: &str, reach: Reach, scopes
     access.create_key(&new, &Actor::admin("tests")).await.unwrap().key.reveal()
 }
 
-/// Asserts that an object has these fields, among others.
+/// Asserts that an object has these fields; `null` stands for a missing one, too.
 #[track_caller]
-pub(crate) fn assert_has(object: &Value, fields: Value) {
-    for (field, value) in fields.as_object().unwrap() {
-        assert_eq!(&object[field], value, "{field} of {object}");
+pub(crate) fn has(object: &Value, fields: Value) {
+    for (name, value) in fields.as_object().unwrap() {
+        assert_eq!(object[name], *value, "{name} of {object}");
     }
 }
 
 impl Answer {
     pub(crate) async fn of(request: RequestBuilder) -> Self {
-        let response = request.send().await.unwrap();
+        let (client, request) = request.build_split();
+        let request = request.unwrap();
+        let body = request.body().and_then(reqwest::Body::as_bytes).unwrap_or_default();
+        let body = String::from_utf8_lossy(&body[..body.len().min(600)]);
+        let asked = format!("{} {} {body}", request.method(), request.url());
+        let response = client.execute(request).await.unwrap();
         let (status, headers) = (response.status(), response.headers().clone());
-        Self { status, headers, text: response.text().await.unwrap() }
+        Self { status, headers, text: response.text().await.unwrap(), asked }
     }
 
     /// The body of a success.
@@ -160,6 +193,13 @@ impl Answer {
     pub(crate) fn json(&self) -> Value {
         assert!(self.status.is_success(), "{} {}", self.status, self.text);
         serde_json::from_str(&self.text).unwrap()
+    }
+
+    /// Asserts that it is this failure, and has these words.
+    #[track_caller]
+    pub(crate) fn says(&self, (status, slug): (u16, &str), words: &str) {
+        assert_eq!(self.problem(), (status, slug.to_owned()), "{}: {}", self.asked, self.text);
+        assert!(self.text.contains(words), "{}: {words:?} is not in {}", self.asked, self.text);
     }
 
     /// A failure: its status, and the last part of its type. Every problem must have the same form.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wakeq::control::{DeadFilter, Explanation, HandlerStats, LiveEvent, Rule, RuleKind};
+use wakeq::events::Metadata;
 use wakeq::machine::{CheckResult, Outcome};
 use wakeq::{
     Actor, CanvasId, Event, EventId, HandlerAddress, HandlerError, HandlerScope, Handlers, Name, Stop,
@@ -31,7 +32,7 @@ async fn row(stage: &Stage, id: EventId) -> Row {
 fn ready(name: &str, row: &Row, now: Timestamp) -> LiveEvent {
     LiveEvent {
         id: EventId(row.id),
-        traceparent: row.traceparent.clone(),
+        metadata: Metadata { traceparent: row.traceparent.as_deref().map(|text| text.parse().unwrap()) },
         delay_until: row.delay_until,
         address: HandlerAddress { scope: scope(name), modifier: Name::no_modifier() },
         state: CheckResult::Ready,

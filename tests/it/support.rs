@@ -26,6 +26,13 @@ use wakeq_streams::Groups;
 
 use crate::door::{Door, Recording, answering};
 
+/// The canvas of another tenant.
+pub(crate) const OTHER: CanvasId = canvas(7);
+
+pub(crate) const fn canvas(number: u128) -> CanvasId {
+    CanvasId(uuid::Uuid::from_u128(number))
+}
+
 /// Longest wait for anything that must happen.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -253,6 +260,12 @@ impl Stage {
     pub(crate) fn recording(&self, route: impl Into<Route>) -> (RunningWorker, Recording<Execution>) {
         self.answering(route, |_| Ok(()))
     }
+
+    /// Executes SQL of the test's own.
+    pub(crate) async fn execute(&self, sql: &'static str) {
+        sqlx::raw_sql(sql).execute(&self.pool).await.unwrap();
+    }
+
     pub(crate) fn worker(&self, handlers: Handlers) -> RunningWorker {
         self.worker_with(handlers, WorkerConfig::default())
     }
@@ -260,6 +273,19 @@ impl Stage {
     pub(crate) fn worker_with(&self, handlers: Handlers, config: WorkerConfig) -> RunningWorker {
         RunningWorker::start(self.store.clone(), self.notifier.clone(), handlers, config)
     }
+}
+
+/// Asks again and again until there is an answer.
+pub(crate) async fn until<T>(expected: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let asking = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(TIMEOUT, asking).await.expect(expected)
 }
 
 /// A handler of the default canvas.

@@ -17,7 +17,7 @@ use wiremock::ResponseTemplate;
 
 use crate::door::recording;
 use crate::receiver::{Receiver, address, answering, target};
-use crate::service::assert_has;
+use crate::service::has;
 use crate::support::{Stage, Statements};
 
 /// A registered target is called with the event, its id, its attempt and a signature that the
@@ -29,7 +29,7 @@ async fn an_event_is_sent_to_its_target_and_gone_when_that_answers() {
     let mut receiver = Receiver::start().await;
     let mut running = worker(&service.stage, Handlers::new());
     let made = put(&service, &receiver.url, json!({})).await;
-    assert_has(&made, json!({"new": true, "woken": 0, "still": null}));
+    has(&made, json!({"new": true, "woken": 0, "still": null}));
     let secret = made["secret"].as_str().unwrap().to_owned();
 
     let emitted = json!({"name": "greet", "value": {"to": "Ada", "n": 1.50}});
@@ -120,11 +120,11 @@ async fn a_target_that_answers_410_pauses_its_handler() {
     assert_eq!((retries, losses), (0, 0));
     let shown = service.get(GREET).await.json();
     let reason = shown["rules"][0]["reason"].as_str().unwrap();
-    assert_has(&shown["rules"][0], json!({"kind": "pause", "created_by": "target"}));
+    has(&shown["rules"][0], json!({"kind": "pause", "created_by": "target"}));
     assert_eq!(shown["paused"], 1);
     assert!(reason.contains("410 Gone"), "{reason}");
     let audit = service.admin(Method::GET, "/audit?limit=1", Value::Null).await.json();
-    assert_has(&audit["items"][0], json!({"action": "pause", "actor": "target", "detail": reason}));
+    has(&audit["items"][0], json!({"action": "pause", "actor": "target", "detail": reason}));
 
     assert_eq!(put(&service, &target.uri(), json!({})).await["still"], "pause", "registering lifts no rule");
     assert_eq!(service.delete(&format!("{GREET}/pause")).await.json()["woken"], 1);

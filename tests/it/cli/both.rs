@@ -1,7 +1,7 @@
 //! Every command of an operator on the database and against a server, from one table: both.txt.
 
 use serde_json::Value;
-use wakeq::{CanvasId, EventId};
+use wakeq::CanvasId;
 use wakeq_service::access::Scope;
 
 use super::{CliOutput, Terminal, masked};
@@ -81,58 +81,48 @@ fn nameless(line: &str) -> String {
 
 /// Does what no command does.
 async fn happens(service: &Service, what: &str) {
-    let pool = &service.stage.pool;
-    match what {
+    let sql = match what {
         "! three events of `broken` die, the last of them <dead>" => {
-            let sql = "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
-                                                      claims, losses, last_error, cause, died_at)
-                       select id, $2, 'WORKER', 'broken', '_', '{\"to\": \"Ada\", \"n\": 1.50}', 2, now(), 3, 1,
-                              E'no room\\u009b\\non the disk', 'retries', now() - interval '1 s' * age
-                         from (values ($1, 0), (gen_random_uuid(), 1), (gen_random_uuid(), 2)) as dead (id, age)";
-            let id: EventId = DEAD.parse().unwrap();
-            sqlx::query(sql).bind(id.0).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+            "insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
+                                            claims, losses, last_error, cause, died_at)
+             select id, '00000000-0000-0000-0000-000000000000', 'WORKER', 'broken', '_', '{\"to\": \"Ada\", \"n\": 1.50}', 2, now(), 3, 1,
+                    E'no room\\u009b\\non the disk', 'retries', now() - interval '1 s' * age
+               from (values ('018f0000-0000-7000-8000-00000000000d'::uuid, 0), (gen_random_uuid(), 1), (gen_random_uuid(), 2)) as dead (id, age)"
         }
         "! <dead> runs" => {
-            let sql = "update wakeq.events_v2 set locked_at = now(), claims = claims + 1, worker = 'two'";
-            sqlx::query(sql).execute(pool).await.unwrap();
+            "update wakeq.events_v2 set locked_at = now(), claims = claims + 1, worker = 'two'"
         }
         "! the first event on work:1 dies, and halts it" => {
-            let sql = "with gone as (delete from wakeq.events_v2 where object = 'work:1' and prev = 0 returning *), dead as (
-                           insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
-                                                          claims, losses, last_error, cause, object, seq, prev)
-                           select id, canvas_id, module, name, modifier, value, 0, enqueued_at, 1, 0, 'no', 'retries',
-                                  object, seq, prev from gone)
-                       insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
-                       select canvas_id, object, module, name, id, seq, prev from gone";
-            sqlx::query(sql).execute(pool).await.unwrap();
+            "with gone as (delete from wakeq.events_v2 where object = 'work:1' and prev = 0 returning *), dead as (
+                 insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at,
+                                                claims, losses, last_error, cause, object, seq, prev)
+                 select id, canvas_id, module, name, modifier, value, 0, enqueued_at, 1, 0, 'no', 'retries',
+                        object, seq, prev from gone)
+             insert into wakeq.halted_lanes (canvas_id, object, module, name, event_id, seq, prev)
+             select canvas_id, object, module, name, id, seq, prev from gone"
         }
         "! the worker `one` runs an event on work:1, and one of another canvas" => {
-            let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker,
-                                                    object, seq, prev)
-                       select gen_random_uuid(), gen_random_uuid(), module, name, modifier, value, now(), 1, 'one',
-                              object, seq, prev from wakeq.events_v2 where object = 'work:1' order by seq limit 1";
-            sqlx::query(sql).execute(pool).await.unwrap();
-            let sql = "update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'one'
-                        where object = 'work:1' and canvas_id = $1
-                          and seq = (select min(seq) from wakeq.events_v2 where object = 'work:1')";
-            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+            "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, locked_at, claims, worker,
+                                          object, seq, prev)
+             select gen_random_uuid(), gen_random_uuid(), module, name, modifier, value, now(), 1, 'one',
+                    object, seq, prev from wakeq.events_v2 where object = 'work:1' order by seq limit 1;
+             update wakeq.events_v2 set locked_at = now(), claims = 1, worker = 'one'
+              where object = 'work:1' and canvas_id = '00000000-0000-0000-0000-000000000000'
+                and seq = (select min(seq) from wakeq.events_v2 where object = 'work:1')"
         }
         "! it runs no event any more" => {
-            let sql = "delete from wakeq.events_v2 where canvas_id <> $1 and worker = 'one'";
-            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
-            let sql =
-                "update wakeq.events_v2 set locked_at = null, claims = 0, worker = null where worker = 'one'";
-            sqlx::query(sql).execute(pool).await.unwrap();
+            "delete from wakeq.events_v2 where canvas_id <> '00000000-0000-0000-0000-000000000000' and worker = 'one';
+             update wakeq.events_v2 set locked_at = null, claims = 0, worker = null where worker = 'one'"
         }
         "! the event <a> of account/ada is processed" => {
-            let sql = "with decided as (
-                           update wakeq.entity_events set status = 'processed', version = 1, result = '500', ended_at = now())
-                       insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
-                       values ('account', $1, 'ada', 1, 1, '{\"cents\": 500}', 1, 2)";
-            sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(pool).await.unwrap();
+            "with decided as (
+                 update wakeq.entity_events set status = 'processed', version = 1, result = '500', ended_at = now())
+             insert into wakeq.entities (entity_type, canvas_id, id, version, last_link, state, state_version, state_seq)
+             values ('account', '00000000-0000-0000-0000-000000000000', 'ada', 1, 1, '{\"cents\": 500}', 1, 2)"
         }
         other => panic!("nobody knows how that happens: {other}"),
-    }
+    };
+    service.stage.execute(sql).await;
 }
 
 async fn plays_the_table(service: &Service, terminal: &Terminal) {
@@ -141,7 +131,7 @@ async fn plays_the_table(service: &Service, terminal: &Terminal) {
         "create function passes_over() returns trigger language plpgsql as 'begin return null; end';
                             create trigger without_sign_ins before insert on wakeq.audit_log
                                for each row when (new.action = 'sign-in') execute function passes_over()";
-    sqlx::raw_sql(without_sign_ins).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(without_sign_ins).await;
     for step in steps() {
         let Some(line) = step.asked.strip_prefix("$ ") else {
             happens(service, &step.asked).await;
@@ -173,12 +163,8 @@ async fn prints_what_the_api_answers(service: &Service, terminal: &Terminal) {
         let json: Value = serde_json::from_str(&printed.out).unwrap();
         assert_eq!(json, service.get(path).await.json(), "{line}");
     }
-    let (admin, printed) = (
-        format!("/v1/admin/canvases/{}/audit", CanvasId::DEFAULT),
-        asks(terminal, &arguments("audit list --json")).await,
-    );
-    let request = service.request(reqwest::Method::GET, &admin).bearer_auth(&service.key);
-    let answered = crate::service::Answer::of(request).await.json();
+    let printed = asks(terminal, &arguments("audit list --json")).await;
+    let answered = service.admin(reqwest::Method::GET, "/audit", Value::Null).await.json();
     assert_eq!(serde_json::from_str::<Value>(&printed.out).unwrap(), answered);
 }
 
@@ -194,7 +180,7 @@ async fn every_command_works_through_a_server() {
 #[tokio::test]
 async fn every_command_works_on_the_database() {
     let service = Service::start().await;
-    let terminal = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
+    let terminal = Terminal::beside(&service);
     // So that both start with the same keys.
     let _ = of_server(&service).await;
     plays_the_table(&service, &terminal).await;
@@ -206,6 +192,6 @@ async fn every_command_works_on_the_database() {
 async fn of_server(service: &Service) -> Terminal {
     let key = service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await;
     // The table must not see the records of this test's keys.
-    sqlx::query("delete from wakeq.audit_log").execute(&service.stage.pool).await.unwrap();
+    service.stage.execute("delete from wakeq.audit_log").await;
     Terminal::with_key(service, &key)
 }

@@ -1,20 +1,15 @@
 //! Commands on more than one request covers, and on rows that others hold: what they print, and how
 //! they end.
 
-use uuid::Uuid;
 use wakeq::CanvasId;
-use wakeq_service::access::{Reach, Scope};
 
 use super::{Terminal, masked};
-use crate::service::{Service, make_key};
-
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+use crate::service::Service;
+use crate::support::{OTHER, Statements, is_skipped};
 
 /// A terminal on the database, and one against a server with a key for every canvas.
 pub(super) async fn terminals(service: &Service) -> [Terminal; 2] {
-    let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let server = Terminal::with_key(service, &key);
-    [Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local"), server]
+    [Terminal::beside(service), Terminal::wide(service).await]
 }
 
 /// Inserts this many waiting events of `greet`, and as many dead ones.
@@ -38,6 +33,10 @@ async fn left(service: &Service, canvas: CanvasId) -> (i64, i64) {
     sqlx::query_as(sql).bind(canvas.0).fetch_one(&service.stage.pool).await.unwrap()
 }
 
+async fn left_of_both(service: &Service) -> ((i64, i64), (i64, i64)) {
+    (left(service, CanvasId::DEFAULT).await, left(service, OTHER).await)
+}
+
 /// A dry run counts everything that the command would do, even if that takes several requests.
 #[tokio::test]
 async fn a_dry_run_counts_all_that_the_command_would_do() {
@@ -48,30 +47,22 @@ async fn a_dry_run_counts_all_that_the_command_would_do() {
     for terminal in terminals(&service).await {
         for (count, canvas) in [("10002", &[][..]), ("3", &["--canvas", &other])] {
             for (line, expected) in [
-                (
-                    &["purge", "greet"][..],
-                    format!("WORKER/greet: {count} events would be deleted (--before <time>)\n"),
-                ),
+                (&["purge", "greet"][..], format!("WORKER/greet: {count} events would be deleted")),
                 (
                     &["dead", "redrive", "--handler", "greet"],
-                    format!("{count} dead events would be brought back (--before <time>)\n"),
+                    format!("{count} dead events would be brought back"),
                 ),
-                (
-                    &["dead", "delete", "--all"],
-                    format!("{count} dead events would be deleted (--before <time>)\n"),
-                ),
+                (&["dead", "delete", "--all"], format!("{count} dead events would be deleted")),
             ] {
-                assert_eq!(terminal.prints(&[line, &["--dry-run"], canvas].concat()).await, expected);
+                let printed = terminal.prints(&[line, &["--dry-run"], canvas].concat()).await;
+                assert_eq!(printed, format!("{expected} (--before <time>)\n"));
             }
         }
     }
-    assert_eq!(
-        (left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await),
-        ((10_002, 10_002), (3, 3))
-    );
+    assert_eq!(left_of_both(&service).await, ((10_002, 10_002), (3, 3)));
     let [database, _] = terminals(&service).await;
     assert_eq!(database.prints(&["purge", "greet"]).await, "WORKER/greet: 10002 events deleted\n");
-    assert_eq!((left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await), ((0, 10_002), (3, 3)));
+    assert_eq!(left_of_both(&service).await, ((0, 10_002), (3, 3)));
     service.stop().await;
 }
 
@@ -79,7 +70,7 @@ async fn a_dry_run_counts_all_that_the_command_would_do() {
 /// a separate exit code.
 #[tokio::test]
 async fn locked_rows_are_skipped_and_reported() {
-    if crate::support::is_skipped("another session that holds rows") {
+    if is_skipped("another session that holds rows") {
         return;
     }
     let service = Service::start().await;
@@ -105,7 +96,7 @@ async fn locked_rows_are_skipped_and_reported() {
     held.rollback().await.unwrap();
     assert_eq!(database.prints(&purge).await, "WORKER/greet: 2 events deleted\n");
     assert_eq!(server.prints(&delete).await, "2 dead events deleted\n");
-    assert_eq!((left(&service, CanvasId::DEFAULT).await, left(&service, OTHER).await), ((0, 0), (5, 5)));
+    assert_eq!(left_of_both(&service).await, ((0, 0), (5, 5)));
     service.stop().await;
 }
 
@@ -117,27 +108,17 @@ async fn all_that_a_group_gave_up_is_marked() {
     for (group, canvas, count) in
         [("one", CanvasId::DEFAULT, 20_003), ("two", OTHER, 20_000), ("other", OTHER, 3)]
     {
-        sqlx::query(
-            "insert into wakeq.consumer_dead
-                 (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', '1', 1, 'no room' from generate_series(1, $3) seq",
-        )
-        .bind(group)
-        .bind(canvas.0)
-        .bind(count)
-        .execute(&service.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead
+                       (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select $1, 'log', seq, gen_random_uuid(), $2, 'c', 's', 'n', '1', 1, 'no room' from generate_series(1, $3) seq";
+        sqlx::query(sql).bind(group).bind(canvas.0).bind(count).execute(&service.stage.pool).await.unwrap();
     }
     let [database, server] = terminals(&service).await;
     let redrive = |group| ["groups", "redrive", group, "--all"];
     assert_eq!(database.prints(&redrive("one")).await, "20003 events will be retried\n");
     assert_eq!(server.prints(&redrive("two")).await, "20000 events will be retried\n");
-    let marked: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.consumer_dead where redrive_at is not null")
-            .fetch_one(&service.stage.pool)
-            .await
-            .unwrap();
+    let sql = "select count(*) from wakeq.consumer_dead where redrive_at is not null";
+    let marked: i64 = service.stage.pool.value(sql).await;
     assert_eq!(marked, 40_003, "another group's are not");
     service.stop().await;
 }

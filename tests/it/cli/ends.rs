@@ -80,17 +80,15 @@ async fn reports_a_server_that_is_not_wakeq() {
     let away = terminal.complains(6, &["depth", "--server", "http://127.0.0.1:1"]).await;
     assert!(away.starts_with("wakeq: http://127.0.0.1:1/ is not reachable: "), "{away}");
     let clear = terminal.complains(6, &["depth", "--server", "http://0.0.0.0:1"]).await;
-    assert!(
-        clear.starts_with("wakeq: the server's URL begins with http://, so the key travels in the clear"),
-        "{clear}"
-    );
-    let unset =
-        Terminal::without_variables().complains(1, &["depth", "--server", "http://127.0.0.1:1"]).await;
+    let words = "wakeq: the server's URL begins with http://, so the key travels in the clear";
+    assert!(clear.starts_with(words), "{clear}");
+    let keyless = Terminal::without_variables();
+    let unset = keyless.complains(1, &["depth", "--server", "http://127.0.0.1:1"]).await;
     assert_eq!(unset, "wakeq: WAKEQ_KEY is not set: export WAKEQ_KEY=wakeq_…, or pass --key-file\n");
     let bare = terminal.complains(2, &["depth", "--server", "127.0.0.1:8080"]).await;
     assert!(bare.starts_with("wakeq: a server's URL looks like https://"), "{bare}");
-    let other =
-        terminal.set("DATABASE_URL", "mysql://ada:5ecre7@127.0.0.1/queue").complains(1, &["stats"]).await;
+    let other = terminal.set("DATABASE_URL", "mysql://ada:5ecre7@127.0.0.1/queue");
+    let other = other.complains(1, &["stats"]).await;
     assert!(other.starts_with("wakeq: DATABASE_URL is not the URL of a Postgres database: "), "{other}");
 }
 
@@ -169,8 +167,8 @@ async fn a_list_says_where_it_goes_on() {
     let cursor = first.err.trim_end().strip_prefix("there are more: --cursor ").unwrap();
     let second = terminal.raw(&["events", "list", "--limit", "2", "--cursor", cursor]).await;
     assert_eq!(second.lines().count(), 2, "{second}");
-    let json: Value =
-        serde_json::from_str(&terminal.raw(&["events", "list", "--limit", "2", "--json"]).await).unwrap();
+    let json = terminal.raw(&["events", "list", "--limit", "2", "--json"]).await;
+    let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!((json["items"].as_array().unwrap().len(), json["next_cursor"].as_str()), (2, Some(cursor)));
     std::fs::remove_file(key_file).unwrap();
     service.stop().await;
@@ -181,11 +179,9 @@ async fn a_server_makes_and_revokes_keys() {
     let service = Service::start().await;
     let terminal = Terminal::with_key(&service, &service.key);
     let created = terminal.run(&["keys", "create", "bot", "--scope", "read", "--json"]).await;
-    assert!(
-        created.err.contains(" for bot, on canvas ") && created.err.contains(": read, until "),
-        "{}",
-        created.err
-    );
+    for words in [" for bot, on canvas ", ": read, until "] {
+        assert!(created.err.contains(words), "{}", created.err);
+    }
     let created: Value = serde_json::from_str(&created.out).unwrap();
     let (id, key) = (created["id"].as_str().unwrap(), created["key"].as_str().unwrap());
     let prefix = format!("wakeq_{id}");
@@ -197,10 +193,8 @@ async fn a_server_makes_and_revokes_keys() {
         found.unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(line().await[1..4], ["bot", "read", "live"]);
-    assert_eq!(
-        terminal.raw(&["keys", "revoke", &prefix]).await,
-        format!("{prefix} revoked; it is refused everywhere within a minute\n")
-    );
+    let revoked = format!("{prefix} revoked; it is refused everywhere within a minute\n");
+    assert_eq!(terminal.raw(&["keys", "revoke", &prefix]).await, revoked);
     assert_eq!(line().await[1..4], ["bot", "read", "revoked"]);
     terminal.complains(3, &["keys", "revoke", id]).await;
     service.stop().await;

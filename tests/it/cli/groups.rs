@@ -1,10 +1,12 @@
 //! `wakeq groups` on the database and against a server: the same output.
 
-use uuid::Uuid;
-use wakeq_service::access::{Reach, Scope};
+use wakeq::CanvasId;
+use wakeq::log::{AppendCondition, Log, NewLogEvent, StreamId};
+use wakeq_service::access::Scope;
 
 use super::Terminal;
-use crate::service::{Service, make_key};
+use crate::service::Service;
+use crate::support::{OTHER, Statements};
 
 /// A group with two subscribers, one of them unhealthy; groups of which only a position or only a
 /// pin is left; and one that a process consumes alone.
@@ -44,74 +46,63 @@ const FILL: &str = "
     insert into wakeq.log_pins values ('entities/old', 0), ('entities/other', 0), ('entities/third', 0), ('of nobody', 0);";
 
 /// What is typed, and what is printed.
-const SESSION: &[(&str, &str)] = &[
-    (
-        "groups nodes",
-        "NODE                                  HEARTBEAT             COORDINATES\n\
-                     <id>  <time>  in term 7\n",
-    ),
-    (
-        "groups list",
-        "GROUP           SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG\n\
-         entities.old              0          0        1     1  0\n\
-         entities.other            0          0        0     0  0\n\
-         entities.third            0          0        0     0  0\n\
-         former                    0          0        2     2  0\n\
-         projection                2          1        2     1  0\n\
-         solo                  alone          0        1     0  0\n",
-    ),
-    (
-        "groups show projection",
-        "group     projection\n\
-         subscriber <id> on node <id>, healthy\n\
-         subscriber <id> on node <id>, unhealthy: the disk is full\n\
-         SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE\n\
-         category/companies/1-of-2  <id>         0    0  <time>\n\
-         category/companies/2-of-2  -                                            0    0  -\n\
-         category/companies/1-of-2 waits for event 1, which has failed 3 times since <time>: no room\n",
-    ),
-    (
-        "groups show solo",
-        "group     solo\n\
-         alone     process <id> owns all of its sources\n\
-         SOURCE  SUBSCRIBER  POSITION  LAG  SINCE\n\
-         log     alone              0    0  <time>\n",
-    ),
-    (
-        "groups show entities.other",
-        "group     entities.other\n\
-         pin       the log keeps everything after 0 for this entity type\n\
-         no sources\n",
-    ),
-    ("groups recover projection", "the members of group projection will retry with their next heartbeat\n"),
-    (
-        "groups dead former",
-        "SEQ  CANVAS                                STREAM       EVENT    ATTEMPTS  DIED                  ERROR\n  \
-         5  <id>  companies/a  changed         1  <time>  no room\n",
-    ),
-    ("groups dead projection", "nothing was given up\n"),
-    ("groups redrive former --seq 5", "1 event will be retried\n"),
-    ("groups redrive former --all", "0 events will be retried\n"),
-    ("groups remove former --source category/a", "removed 1 position and 0 pins of group former\n"),
-    ("groups remove former", "removed 1 position and 0 pins of group former\n"),
-    (
-        "groups remove entities.old --source category/entities:old.inbox",
-        "removed 1 position and 1 pin of group entities.old\n",
-    ),
-    ("groups remove entities.other", "removed 0 positions and 1 pin of group entities.other\n"),
-    ("groups reset projection --to end", "group projection resumes after 0 in 2 sources\n"),
-    (
-        "groups reset projection --to start --source category/companies/2-of-2",
-        "group projection resumes after 0 in 1 source\n",
-    ),
-];
+const SESSION: &str = "\
+$ groups nodes
+NODE                                  HEARTBEAT             COORDINATES
+<id>  <time>  in term 7
+$ groups list
+GROUP           SUBSCRIBERS  UNHEALTHY  SOURCES  IDLE  LAG
+entities.old              0          0        1     1  0
+entities.other            0          0        0     0  0
+entities.third            0          0        0     0  0
+former                    0          0        2     2  0
+projection                2          1        2     1  0
+solo                  alone          0        1     0  0
+$ groups show projection
+group     projection
+subscriber <id> on node <id>, healthy
+subscriber <id> on node <id>, unhealthy: the disk is full
+SOURCE                     SUBSCRIBER                            POSITION  LAG  SINCE
+category/companies/1-of-2  <id>         0    0  <time>
+category/companies/2-of-2  -                                            0    0  -
+category/companies/1-of-2 waits for event 1, which has failed 3 times since <time>: no room
+$ groups show solo
+group     solo
+alone     process <id> owns all of its sources
+SOURCE  SUBSCRIBER  POSITION  LAG  SINCE
+log     alone              0    0  <time>
+$ groups show entities.other
+group     entities.other
+pin       the log keeps everything after 0 for this entity type
+no sources
+$ groups recover projection
+the members of group projection will retry with their next heartbeat
+$ groups dead former
+SEQ  CANVAS                                STREAM       EVENT    ATTEMPTS  DIED                  ERROR
+  5  <id>  companies/a  changed         1  <time>  no room
+$ groups dead projection
+nothing was given up
+$ groups redrive former --seq 5
+1 event will be retried
+$ groups redrive former --all
+0 events will be retried
+$ groups remove former --source category/a
+removed 1 position and 0 pins of group former
+$ groups remove former
+removed 1 position and 0 pins of group former
+$ groups remove entities.old --source category/entities:old.inbox
+removed 1 position and 1 pin of group entities.old
+$ groups remove entities.other
+removed 0 positions and 1 pin of group entities.other
+$ groups reset projection --to end
+group projection resumes after 0 in 2 sources
+$ groups reset projection --to start --source category/companies/2-of-2
+group projection resumes after 0 in 1 source
+";
 
 async fn plays(terminal: &Terminal) {
-    for (line, expected) in SESSION {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        assert_eq!(terminal.prints(&arguments).await, *expected, "{line}");
-    }
-    for (line, code, words) in [
+    terminal.plays(SESSION).await;
+    let refused = [
         ("groups show nothing", 3, ""),
         ("groups reset nothing --to start", 3, ""),
         ("groups reset projection", 2, "--to"),
@@ -126,16 +117,13 @@ async fn plays(terminal: &Terminal) {
         ("groups remove solo", 5, "is in use, or was in use"),
         ("groups remove projection", 5, "is in use, or was in use"),
         ("groups remove projection --source category/companies/2-of-2", 5, "is in use, or was in use"),
-    ] {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let complaint = terminal.complains(code, &arguments).await;
-        assert!(complaint.contains(words), "{line}: {complaint}");
-    }
+    ];
+    terminal.refuses(&refused).await;
 }
 
 async fn filled() -> Service {
     let service = Service::start().await;
-    sqlx::raw_sql(FILL).execute(&service.stage.pool).await.unwrap();
+    service.stage.execute(FILL).await;
     service
 }
 
@@ -143,19 +131,13 @@ async fn filled() -> Service {
 #[tokio::test]
 async fn groups_are_shown_and_reset_on_the_database() {
     let service = filled().await;
-    plays(&Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")).await;
-    let recorded: Vec<String> =
-        sqlx::query_scalar("select detail from wakeq.audit_log where action = 'reset-group' order by at")
-            .fetch_all(&service.stage.pool)
-            .await
-            .unwrap();
+    plays(&Terminal::beside(&service)).await;
+    let sql = "select detail from wakeq.audit_log where action = 'reset-group' order by at";
+    let recorded: Vec<String> = service.stage.pool.values(sql).await;
     assert_eq!(recorded, ["group projection, 2 sources to 0", "group projection, 1 sources to 0"]);
-    let recorded: Vec<String> = sqlx::query_scalar(
-        "select action || ': ' || detail from wakeq.audit_log where action ~ 'rec|rem|redrive-g' order by at",
-    )
-    .fetch_all(&service.stage.pool)
-    .await
-    .unwrap();
+    let sql =
+        "select action || ': ' || detail from wakeq.audit_log where action ~ 'rec|rem|redrive-g' order by at";
+    let recorded: Vec<String> = service.stage.pool.values(sql).await;
     let expected = [
         "recover-group: group projection",
         "redrive-group: group former, 1 events",
@@ -165,10 +147,7 @@ async fn groups_are_shown_and_reset_on_the_database() {
         "remove-group: group entities.other",
     ];
     assert_eq!(recorded, expected);
-    let left: Vec<String> = sqlx::query_scalar("select name from wakeq.log_pins order by name")
-        .fetch_all(&service.stage.pool)
-        .await
-        .unwrap();
+    let left: Vec<String> = service.stage.pool.values("select name from wakeq.log_pins order by name").await;
     assert_eq!(left, ["entities/third", "of nobody"]);
     service.stop().await;
 }
@@ -179,20 +158,18 @@ async fn groups_are_shown_and_reset_on_the_database() {
 #[tokio::test]
 async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
     let service = filled().await;
-    let log = wakeq::log::Log::new(service.stage.store.clone(), service.stage.notifier.as_ref());
+    let log = Log::new(service.stage.store.clone(), service.stage.notifier.as_ref());
     let mut numbers = Vec::new();
-    for canvas in [wakeq::CanvasId::DEFAULT, wakeq::CanvasId(Uuid::from_u128(7))] {
-        let stream = wakeq::log::StreamId::new(canvas, "companies", "acme").unwrap();
-        let events = (0..4).map(|value| wakeq::log::NewLogEvent::new("changed", &value).unwrap()).collect();
-        let appended = log.append(&stream, events, wakeq::log::AppendCondition::None).await.unwrap();
+    for canvas in [CanvasId::DEFAULT, OTHER] {
+        let stream = StreamId::new(canvas, "companies", "acme").unwrap();
+        let events = (0..4).map(|value| NewLogEvent::new("changed", &value).unwrap()).collect();
+        let appended = log.append(&stream, events, AppendCondition::None).await.unwrap();
         numbers.extend(appended.into_iter().map(|event| event.seq));
     }
     let (third, last) = (numbers[2], numbers[7]);
-    let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let server = Terminal::with_key(&service, &key);
+    let (server, database) = (Terminal::wide(&service).await, Terminal::beside(&service));
     let (source, to) = ("category/companies/1-of-2", third.to_string());
     server.prints(&["groups", "reset", "projection", "--to", &to, "--source", source]).await;
-    let database = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
     for terminal in [&server, &database] {
         let shown = terminal.prints(&["groups", "show", "projection"]).await;
         let row = |of: &str| -> Vec<String> {
@@ -213,10 +190,8 @@ async fn a_group_lags_by_what_the_log_holds_after_its_positions() {
 #[tokio::test]
 async fn groups_are_shown_and_reset_by_a_server() {
     let service = filled().await;
-    let of = |key: &str| Terminal::with_key(&service, key);
-    plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
-    let of_one = of(&service.key("ada", wakeq::CanvasId(Uuid::nil()), &Scope::ALL).await);
-    let complaint = of_one.complains(4, &["groups", "list"]).await;
-    assert!(complaint.contains("reaches every canvas"), "{complaint}");
+    plays(&Terminal::wide(&service).await).await;
+    let of_one = Terminal::with_key(&service, &service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await);
+    of_one.refuses(&[("groups list", 4, "reaches every canvas")]).await;
     service.stop().await;
 }

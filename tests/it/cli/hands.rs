@@ -2,14 +2,12 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use uuid::Uuid;
 use wakeq::{CanvasId, Event, EventId};
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 
 use super::bulk::terminals;
-use crate::service::{Service, make_key};
-
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
+use crate::service::Service;
+use crate::support::OTHER;
 
 /// Emits an event on `work:1` of a canvas, claimed by a worker if one is named; returns its id and
 /// its link.
@@ -33,7 +31,7 @@ async fn commands_show_which_worker_runs_an_object() {
     let (mail, _) = emit(&service, CanvasId::DEFAULT, "mail", Some("two")).await;
     let (waits, _) = emit(&service, CanvasId::DEFAULT, "free", None).await;
     let (elsewhere, far) = emit(&service, OTHER, "index", Some("one")).await;
-    let key = make_key(&service.access, "wide", Reach::EveryCanvas, &Scope::ALL).await;
+    let key = service.wide_key("wide", &Scope::ALL).await;
     let get = async |canvas: CanvasId, path: &str| {
         let path = format!("/canvases/{canvas}{path}");
         service.ask(&key, Method::GET, &path, Value::Null).await.json()

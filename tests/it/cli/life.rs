@@ -72,10 +72,8 @@ async fn an_operator_follows_an_event_through_its_life() {
     let shared = Shared::new("cli-life").await;
     let terminal = &shared.terminal;
     let stopped = terminal.run(&["pause", "greet"]).await;
-    assert_eq!(
-        stopped.err,
-        "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n"
-    );
+    let hint = "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n";
+    assert_eq!(stopped.err, hint);
     let id = shared.emit(&["greet", "\"Ada\""]).await;
     let (handler, mut seen) = answering(|event| match event.value::<String>()?.as_str() {
         "Ada" if event.enqueued_at == event.due_at => Err(HandlerError::operational("no room\non the disk")),
@@ -85,40 +83,32 @@ async fn an_operator_follows_an_event_through_its_life() {
     let mut worker = shared.worker(Handlers::new().on(Route::new("greet").retry(once), handler)).await;
     worker.until(id, Outcome::RulePaused).await;
     let name = id.to_string();
-    assert_eq!(
-        terminal.prints(&["explain", &name]).await,
-        "event     <id>\n\
-         handler   WORKER/greet/_\n\
-         emitted   <time>\n\
-         state     paused since <time>  (RulePaused)\n\
-         rule      pause by cli:ada: no reason given\n\
-         attempts  0 failed, 0 lost with their workers\n\
-         next      is woken when the handler is unpaused\n"
-    );
+    let expected = "event     <id>\n\
+                    handler   WORKER/greet/_\n\
+                    emitted   <time>\n\
+                    state     paused since <time>  (RulePaused)\n\
+                    rule      pause by cli:ada: no reason given\n\
+                    attempts  0 failed, 0 lost with their workers\n\
+                    next      is woken when the handler is unpaused\n";
+    assert_eq!(terminal.prints(&["explain", &name]).await, expected);
     terminal.raw(&["block", "greet"]).await;
-    assert_eq!(
-        terminal.prints(&["unpause", "greet"]).await,
-        "WORKER/greet: pause lifted, 1 waiting event woken\n\
-         WORKER/greet is still blocked: only `wakeq unblock` lifts that\n"
-    );
+    let expected = "WORKER/greet: pause lifted, 1 waiting event woken\n\
+                    WORKER/greet is still blocked: only `wakeq unblock` lifts that\n";
+    assert_eq!(terminal.prints(&["unpause", "greet"]).await, expected);
     worker.until(id, Outcome::RuleBlocked).await;
-    assert_eq!(
-        terminal.prints(&["unblock", "greet"]).await,
-        "WORKER/greet: block lifted, 1 waiting event woken\n"
-    );
+    let expected = "WORKER/greet: block lifted, 1 waiting event woken\n";
+    assert_eq!(terminal.prints(&["unblock", "greet"]).await, expected);
     assert_eq!(terminal.prints(&["unblock", "greet"]).await, "WORKER/greet: there was no block\n");
     worker.until(id, Outcome::Deleted).await;
     assert_eq!(seen.next().await.id, id);
-    assert_eq!(
-        terminal.prints(&["explain", &name]).await,
-        "event     <id>\n\
-         handler   WORKER/greet/_\n\
-         emitted   <time>\n\
-         state     dead since <time>  (retries)\n\
-         attempts  0 retries, 0 lost with their workers\n\
-         error     no room\n\x20         on the disk\n\
-         next      is kept for a while; a redrive brings it back (`wakeq dead redrive --id <id>`)\n"
-    );
+    let expected = "event     <id>\n\
+                    handler   WORKER/greet/_\n\
+                    emitted   <time>\n\
+                    state     dead since <time>  (retries)\n\
+                    attempts  0 retries, 0 lost with their workers\n\
+                    error     no room\n\x20         on the disk\n\
+                    next      is kept for a while; a redrive brings it back (`wakeq dead redrive --id <id>`)\n";
+    assert_eq!(terminal.prints(&["explain", &name]).await, expected);
     let head = format!("{:20}  {:36}  {:14}  {:7}  ERROR\n", "DIED", "EVENT", "HANDLER", "CAUSE");
     let line = format!("<time>  <id>  {:14}  retries  no room\n", "WORKER/greet/_");
     assert_eq!(terminal.prints(&["dead", "list", "--handler", "greet"]).await, format!("{head}{line}"));
@@ -145,16 +135,14 @@ async fn an_operator_handles_waiting_events() {
     for _ in 0..3 {
         shared.emit(&["REPORTS/weekly", "--modifier", "big", "--at", "2999-01-31T08:00:00Z"]).await;
     }
-    assert_eq!(
-        terminal.prints(&["explain", &chosen]).await,
-        "event     <id>\n\
-         handler   WORKER/greet/_\n\
-         emitted   <time>\n\
-         state     delayed since <time>  (DelayNotYet)\n\
-         until     <time>\n\
-         attempts  0 failed, 0 lost with their workers\n\
-         next      runs when it is due; woken again at <time>\n"
-    );
+    let expected = "event     <id>\n\
+                    handler   WORKER/greet/_\n\
+                    emitted   <time>\n\
+                    state     delayed since <time>  (DelayNotYet)\n\
+                    until     <time>\n\
+                    attempts  0 failed, 0 lost with their workers\n\
+                    next      runs when it is due; woken again at <time>\n";
+    assert_eq!(terminal.prints(&["explain", &chosen]).await, expected);
     assert_eq!(terminal.prints(&["cancel", &cancelled]).await, "<id> cancelled\n");
     let purge = ["purge", "REPORTS/weekly", "--dry-run"];
     let counted = terminal.raw(&purge).await;
@@ -162,27 +150,20 @@ async fn an_operator_handles_waiting_events() {
     let before = before.unwrap_or_else(|| panic!("{counted}")).trim_end().trim_end_matches(')');
     shared.emit(&["REPORTS/weekly", "--at", "2999-01-31T08:00:00Z"]).await;
     let purge = [&purge[..2], &["--before", before]].concat();
-    assert_eq!(
-        terminal.prints(&purge).await,
-        "REPORTS/weekly: 3 events deleted\n",
-        "those that were counted"
-    );
+    let expected = "REPORTS/weekly: 3 events deleted\n";
+    assert_eq!(terminal.prints(&purge).await, expected, "those that were counted");
     assert_eq!(terminal.prints(&purge[..2]).await, "REPORTS/weekly: 1 event deleted\n");
     let (handler, mut door) = Door::new();
     let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;
     assert_eq!(terminal.prints(&["run-now", &chosen]).await, "<id> is due now\n");
     assert_eq!(door.arrived.next().await.value::<serde_json::Value>().unwrap()["to"], "Ada");
-    assert_eq!(
-        terminal.prints(&["stats"]).await,
-        "HANDLER       WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
-         WORKER/greet        0        0       0        1     0\n"
-    );
+    let expected = "HANDLER       WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
+                    WORKER/greet        0        0       0        1     0\n";
+    assert_eq!(terminal.prints(&["stats"]).await, expected);
     door.open(1);
     worker.until(own, Outcome::Deleted).await;
-    assert_eq!(
-        terminal.prints(&["explain", &chosen]).await,
-        "event     <id>\nemitted   <time>\nstate     gone\nnext      nothing: it completed, or was cancelled or purged\n"
-    );
+    let expected = "event     <id>\nemitted   <time>\nstate     gone\nnext      nothing: it completed, or was cancelled or purged\n";
+    assert_eq!(terminal.prints(&["explain", &chosen]).await, expected);
     worker.stop().await;
 }
 
@@ -200,15 +181,10 @@ async fn wake_replaces_lost_messages() {
     assert_eq!(emitted.code, Some(0), "{}", emitted.err);
     assert!(emitted.err.contains("notifications not published"), "{}", emitted.err);
     let id: EventId = emitted.out.trim_end().parse().unwrap();
-    assert_eq!(
-        shared.terminal.prints(&["wake"]).await,
-        "0 overdue events woken, 0 resume jobs continued, 0 events of crons emitted\n",
-        "its promise still stands"
-    );
-    assert_eq!(
-        shared.terminal.prints(&["wake", "--all"]).await,
-        "1 overdue event woken, 0 resume jobs continued, 0 events of crons emitted\n"
-    );
+    let expected = "0 overdue events woken, 0 resume jobs continued, 0 events of crons emitted\n";
+    assert_eq!(shared.terminal.prints(&["wake"]).await, expected, "its promise still stands");
+    let expected = "1 overdue event woken, 0 resume jobs continued, 0 events of crons emitted\n";
+    assert_eq!(shared.terminal.prints(&["wake", "--all"]).await, expected);
     let (handler, mut seen) = recording();
     let mut worker = shared.worker(Handlers::new().on("greet", handler)).await;
     assert_eq!(seen.next().await.id, id);

@@ -16,6 +16,7 @@ use std::process::Command;
 use chrono::NaiveDateTime;
 use uuid::Uuid;
 use wakeq::notify::PubSubConfig;
+use wakeq_service::access::Scope;
 use wakeq_services::TestDatabase;
 
 use crate::service::Service;
@@ -43,6 +44,16 @@ impl Terminal {
             .set("DATABASE_URL", database.url())
             .set(durability().0, durability().1)
             .set(SECRET_KEY.0, SECRET_KEY.1)
+    }
+
+    /// On a service's database, beside its server.
+    fn beside(service: &Service) -> Self {
+        Self::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")
+    }
+
+    /// Of a server, with a key for every canvas.
+    async fn wide(service: &Service) -> Self {
+        Self::with_key(service, &service.wide_key("ada", &Scope::ALL).await)
     }
 
     /// Of a server, with a key.
@@ -79,10 +90,8 @@ impl Terminal {
             CliOutput { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) };
         for (name, secret) in &self.variables {
             let leaked = printed.out.contains(secret.as_str()) || printed.err.contains(secret.as_str());
-            assert!(
-                !leaked || !["WAKEQ_KEY", "WAKEQ_SECRET_KEY", "DATABASE_URL"].contains(name),
-                "{name} in {printed:?}"
-            );
+            let is_secret = ["WAKEQ_KEY", "WAKEQ_SECRET_KEY", "DATABASE_URL"].contains(name);
+            assert!(!leaked || !is_secret, "{name} in {printed:?}");
         }
         printed
     }
@@ -90,6 +99,20 @@ impl Terminal {
     /// Its output if it succeeds, with ids and moments masked.
     pub(crate) async fn prints(&self, arguments: &[&str]) -> String {
         masked(&self.raw(arguments).await)
+    }
+
+    async fn plays(&self, text: &str) {
+        for (line, expected) in session(text) {
+            assert_eq!(self.prints(&line.split(' ').collect::<Vec<_>>()).await, expected, "{line}");
+        }
+    }
+
+    /// Asserts that each line fails with this exit code and a message with these words.
+    async fn refuses(&self, cases: &[(&str, i32, &str)]) {
+        for (line, code, words) in cases {
+            let complaint = self.complains(*code, &line.split(' ').collect::<Vec<_>>()).await;
+            assert!(complaint.contains(words), "{line}: {complaint}");
+        }
     }
 
     async fn raw(&self, arguments: &[&str]) -> String {
@@ -104,6 +127,11 @@ impl Terminal {
         assert_eq!((found, out.as_str()), (Some(code), ""), "{arguments:?}: {err}");
         masked(&err)
     }
+}
+
+/// A session: each line that is typed, after a `$`, and what is then printed.
+fn session(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split("$ ").skip(1).map(|step| step.split_once('\n').expect("it prints something"))
 }
 
 /// Replaces ids by `<id>` and moments by `<time>`.
@@ -150,10 +178,8 @@ async fn migrate_shows_what_it_did() {
     let empty = TestDatabase::create(b"empty", async |_| Ok::<_, std::io::Error>(())).await.unwrap();
     let terminal = Terminal::on(&empty);
     let refused = terminal.complains(1, &["stats"]).await;
-    assert!(
-        refused.starts_with("wakeq: the schema `wakeq` is not up to date: run `wakeq migrate`"),
-        "{refused}"
-    );
+    let words = "wakeq: the schema `wakeq` is not up to date: run `wakeq migrate`";
+    assert!(refused.starts_with(words), "{refused}");
     assert_eq!(terminal.prints(&["migrate", "--dry-run"]).await, migrations("missing"));
     assert_eq!(terminal.prints(&["migrate"]).await, migrations("applied"));
     assert_eq!(terminal.prints(&["migrate"]).await, migrations("present"));
@@ -221,11 +247,8 @@ async fn reports_an_unreachable_server() {
         let complaint = terminal.complains(6, &[command]).await;
         assert!(complaint.starts_with(expected) && complaint.contains("Connection refused"), "{complaint}");
     }
-    let lease = ["stats", "--lease", "0s"];
-    assert_eq!(
-        terminal.complains(1, &lease).await,
-        "wakeq: the duration `lease` is 0ns: it must lie between 100ms and 31536000s\n"
-    );
+    let expected = "wakeq: the duration `lease` is 0ns: it must lie between 100ms and 31536000s\n";
+    assert_eq!(terminal.complains(1, &["stats", "--lease", "0s"]).await, expected);
 }
 
 /// Pauses and blocks need no Pub/Sub; stopping a handler without events prints a hint.
@@ -235,21 +258,16 @@ async fn rules_need_no_pubsub() {
     let terminal = Terminal::on(&database);
     let none = "it has no events now; if that surprises you, look for the right name in `wakeq stats`\n";
     let printed = terminal.run(&["block", "REPORTS/weekly", "--for", "2h", "--actor", "operations"]).await;
-    assert_eq!(
-        printed,
-        CliOutput { code: Some(0), out: "REPORTS/weekly blocked\n".into(), err: none.into() }
-    );
-    assert_eq!(
-        terminal.prints(&["stats"]).await,
-        "HANDLER         WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
-         REPORTS/weekly        0        0       0        0     0  block by cli:operations until <time>: no reason given\n"
-    );
-    assert_eq!(
-        terminal.complains(2, &["pause", "greet", "--until", "2001-01-01T00:00:00Z"]).await,
-        "wakeq: the rule would end in the past: give a later moment\n"
-    );
-    assert_eq!(
-        terminal.complains(2, &["pause", "greet", "--for", "1000000years"]).await,
-        "wakeq: a rule can last for at most 100 years: give a shorter time, or no end\n"
-    );
+    let blocked = CliOutput { code: Some(0), out: "REPORTS/weekly blocked\n".into(), err: none.into() };
+    assert_eq!(printed, blocked);
+    let stats = "HANDLER         WAITING  DELAYED  PAUSED  RUNNING  DEAD  RULES\n\
+                 REPORTS/weekly        0        0       0        0     0  block by cli:operations until <time>: no reason given\n";
+    assert_eq!(terminal.prints(&["stats"]).await, stats);
+    for (option, value, expected) in [
+        ("--until", "2001-01-01T00:00:00Z", "the rule would end in the past: give a later moment"),
+        ("--for", "1000000years", "a rule can last for at most 100 years: give a shorter time, or no end"),
+    ] {
+        let complaint = terminal.complains(2, &["pause", "greet", option, value]).await;
+        assert_eq!(complaint, format!("wakeq: {expected}\n"));
+    }
 }

@@ -2,10 +2,9 @@
 //! output.
 
 use serde_json::Value;
-use wakeq_service::access::{Reach, Scope};
 
 use super::Terminal;
-use crate::service::{Service, make_key};
+use crate::service::Service;
 
 /// Leases the only available copy; returns its id and the lease's token.
 async fn lease(terminal: &Terminal) -> (String, String) {
@@ -27,10 +26,8 @@ async fn plays(terminal: &Terminal) {
     terminal.prints(&["emit", "email_event/opened", "42", "--only-to-queues"]).await;
     let (id, token) = lease(terminal).await;
     let explained = terminal.run(&["explain", &id]).await.out;
-    assert!(
-        explained.contains("ends when the service that leased it completes or releases it"),
-        "{explained}"
-    );
+    let words = "ends when the service that leased it completes or releases it";
+    assert!(explained.contains(words), "{explained}");
     let listed = terminal.run(&["queues", "leases", "emails", "--json"]).await.out;
     let listed: Value = serde_json::from_str(&listed).unwrap();
     assert_eq!(listed["items"][0]["id"], Value::String(id.clone()));
@@ -42,11 +39,8 @@ async fn plays(terminal: &Terminal) {
     assert!(explained.contains("waits until a service leases it"), "{explained}");
 
     let (_, token) = lease(terminal).await;
-    says(
-        &["end-lease", "emails", &id],
-        "the lease of copy <id> was ended, and the copy can be leased again\n",
-    )
-    .await;
+    let ended = "the lease of copy <id> was ended, and the copy can be leased again\n";
+    says(&["end-lease", "emails", &id], ended).await;
     for (code, arguments) in [
         (3, vec!["queues", "end-lease", "emails", &id]),
         (5, vec!["queues", "complete", "emails", &id, &token]),
@@ -64,7 +58,7 @@ async fn plays(terminal: &Terminal) {
 #[tokio::test]
 async fn copies_are_pulled_on_the_database() {
     let service = Service::start().await;
-    plays(&Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local")).await;
+    plays(&Terminal::beside(&service)).await;
     service.stop().await;
 }
 
@@ -72,8 +66,6 @@ async fn copies_are_pulled_on_the_database() {
 #[tokio::test]
 async fn copies_are_pulled_from_a_server() {
     let service = Service::start().await;
-    let key = make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await;
-    let terminal = Terminal::with_key(&service, &key);
-    plays(&terminal).await;
+    plays(&Terminal::wide(&service).await).await;
     service.stop().await;
 }

@@ -1,70 +1,65 @@
 //! `wakeq queues` on the database and against a server: the same output.
 
-use uuid::Uuid;
-use wakeq_service::access::{Reach, Scope};
+use wakeq::CanvasId;
+use wakeq_service::access::Scope;
 
-use super::Terminal;
-use crate::service::{Service, make_key};
+use super::{Terminal, session};
+use crate::service::Service;
 
 /// What is typed, and what is printed.
-const SESSION: &[(&str, &str)] = &[
-    ("queues list", "no queues\n"),
-    ("queues put email_events .*:email_event:.* --in-flight-max 9", "queue email_events is registered\n"),
-    (
-        "queues put email_events .*:email_event:.* --in-flight-max 9",
-        "queue email_events was already registered like this\n",
-    ),
-    (
-        "queues list",
-        "QUEUE         WEIGHT  IN FLIGHT  PROCESSED BY  PATTERNS\n\
-         email_events       1          9  functions     .*:email_event:.*\n",
-    ),
-    ("emit email_event/opened 42 --only-to-queues", "<id>  (copied into 1 queue)\n"),
-    (
-        "events list",
-        "EVENT                                 STATE  DUE                   RETRIES  LOSSES  HANDLER\n\
-                     <id>  ready  <time>        0       0  email_event/opened/_ in email_events\n",
-    ),
-    (
-        "queues facets email_events",
-        "CANVAS                                WAITING  RUNNING  TURN  DUE SINCE             WEIGHT  IN FLIGHT\n\
-         <id>        1        0     -  <time>       -  -\n",
-    ),
-    ("depth --queue email_events", "1 event due and free to run, 0 canvases in the rotation\n"),
-    ("depth email_event/opened", "0 events due and free to run\n"),
-    ("queues set-facet email_events --weight 0", "canvas <id> in queue email_events: paused\n"),
-    ("depth --queue email_events", "0 events due and free to run, 0 canvases in the rotation\n"),
-    (
-        "queues set-facet email_events --weight 3",
-        "canvas <id> in queue email_events: 3 events in each round\n1 waiting event woken\n",
-    ),
-    (
-        "queues show email_events",
-        "queue     email_events\n\
-         pattern   .*:email_event:.*\n\
-         canvases  1 event in each round; 9 in flight\n\
-         target    none: functions of workers process it\n\
-         made      <time> by cli:ada\n\
-         changed   <time> by cli:ada\n\
-         canvas    <id>: 3 events in each round\n",
-    ),
-    (
-        "queues delete email_events",
-        "queue email_events receives no more copies, and is removed after the last one\n",
-    ),
-    ("queues delete email_events --waiting drop", "queue email_events is removed\n"),
-];
+const SESSION: &str = "\
+$ queues list
+no queues
+$ queues put email_events .*:email_event:.* --in-flight-max 9
+queue email_events is registered
+$ queues put email_events .*:email_event:.* --in-flight-max 9
+queue email_events was already registered like this
+$ queues list
+QUEUE         WEIGHT  IN FLIGHT  PROCESSED BY  PATTERNS
+email_events       1          9  functions     .*:email_event:.*
+$ emit email_event/opened 42 --only-to-queues
+<id>  (copied into 1 queue)
+$ events list
+EVENT                                 STATE  DUE                   RETRIES  LOSSES  HANDLER
+<id>  ready  <time>        0       0  email_event/opened/_ in email_events
+$ queues facets email_events
+CANVAS                                WAITING  RUNNING  TURN  DUE SINCE             WEIGHT  IN FLIGHT
+<id>        1        0     -  <time>       -  -
+$ depth --queue email_events
+1 event due and free to run, 0 canvases in the rotation
+$ depth email_event/opened
+0 events due and free to run
+$ queues set-facet email_events --weight 0
+canvas <id> in queue email_events: paused
+$ depth --queue email_events
+0 events due and free to run, 0 canvases in the rotation
+$ queues set-facet email_events --weight 3
+canvas <id> in queue email_events: 3 events in each round
+1 waiting event woken
+$ queues show email_events
+queue     email_events
+pattern   .*:email_event:.*
+canvases  1 event in each round; 9 in flight
+target    none: functions of workers process it
+made      <time> by cli:ada
+changed   <time> by cli:ada
+canvas    <id>: 3 events in each round
+$ queues delete email_events
+queue email_events receives no more copies, and is removed after the last one
+$ queues delete email_events --waiting drop
+queue email_events is removed
+";
 
 async fn plays(terminal: &Terminal) {
-    for (line, expected) in SESSION {
+    for (line, expected) in session(SESSION) {
         let arguments: Vec<&str> = line.split(' ').collect();
         let printed = terminal.prints(&arguments).await.replace("key:ada", "cli:ada");
         // A command with a notifier that wakes nothing leaves the rotation to the probe.
         let printed =
             printed.replace("     1  <time>", "     -  <time>").replace("1 canvas in", "0 canvases in");
-        assert_eq!(printed, *expected, "{line}");
+        assert_eq!(printed, expected, "{line}");
     }
-    for (line, code, words) in [
+    let refused = [
         ("queues show email_events", 3, ""),
         ("queues facets email_events", 3, ""),
         ("queues put x (", 2, "pattern 1 is not valid"),
@@ -72,29 +67,23 @@ async fn plays(terminal: &Terminal) {
         ("queues put x y --retries 3", 2, "also give --url or --pull"),
         ("queues put x y --weight 1001", 2, "0 to 1,000"),
         ("queues set-facet x --weight 1 --canvas ffffffff-ffff-ffff-ffff-ffffffffffff", 2, "largest uuid"),
-    ] {
-        let arguments: Vec<&str> = line.split(' ').collect();
-        let complaint = terminal.complains(code, &arguments).await;
-        assert!(complaint.contains(words), "{line}: {complaint}");
-    }
+    ];
+    terminal.refuses(&refused).await;
 }
 
 // Shows: DRV-06
 #[tokio::test]
 async fn queues_are_registered_on_the_database() {
     let service = Service::start().await;
-    let terminal = Terminal::on(&service.stage.database).set("WAKEQ_NOTIFIER", "local");
-    plays(&terminal).await;
+    plays(&Terminal::beside(&service)).await;
     service.stop().await;
 }
 
 #[tokio::test]
 async fn queues_are_registered_by_a_server() {
     let service = Service::start().await;
-    let of = |key: &str| Terminal::with_key(&service, key);
-    plays(&of(&make_key(&service.access, "ada", Reach::EveryCanvas, &Scope::ALL).await)).await;
-    let of_one = of(&service.key("ada", wakeq::CanvasId(Uuid::nil()), &Scope::ALL).await);
-    let complaint = of_one.complains(4, &["queues", "list"]).await;
-    assert!(complaint.contains("reaches every canvas"), "{complaint}");
+    plays(&Terminal::wide(&service).await).await;
+    let of_one = Terminal::with_key(&service, &service.key("ada", CanvasId::DEFAULT, &Scope::ALL).await);
+    of_one.refuses(&[("queues list", 4, "reaches every canvas")]).await;
     service.stop().await;
 }

@@ -87,10 +87,7 @@ async fn handled(write: WriteKind, becomes: LostWrite, commit_every: u32) -> (Ve
         ConsumerConfig { on_error: ErrorStrategy::skip(), commit_every, ..ConsumerConfig::default() };
     let (consumer, recorder, mut handed) = scene.consumer(config);
     recorder.trouble(3, Trouble::Fails, 1);
-    let mut seqs = Vec::new();
-    for payload in 1..=5 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let mut seqs = scene.append_all(1..=5).await;
     consumer.accept(category(), 1);
     lossy.lost.notified().await;
     seqs.push(scene.append("one", 6).await);
@@ -121,10 +118,8 @@ async fn dead_events_are_not_handled_again() {
 // Shows: SUB-15
 #[tokio::test(start_paused = true)]
 async fn an_event_that_was_not_given_up_is_retried_alone() {
-    assert_eq!(
-        handled(WriteKind::Skip, LostWrite::NotCarriedOut, 100).await,
-        (vec![1, 2, 3, 3, 4, 5, 6], vec![])
-    );
+    let expected = (vec![1, 2, 3, 3, 4, 5, 6], vec![]);
+    assert_eq!(handled(WriteKind::Skip, LostWrite::NotCarriedOut, 100).await, expected);
 }
 
 // Shows: SUB-15
@@ -133,11 +128,8 @@ async fn committed_events_are_not_handled_again() {
     for becomes in [LostWrite::CarriedOut, LostWrite::NotCarriedOut] {
         for commit_every in [1, 2, 100] {
             let expected = (vec![1, 2, 3, 4, 5, 6], vec![3]);
-            assert_eq!(
-                handled(WriteKind::Commit, becomes, commit_every).await,
-                expected,
-                "{becomes:?}, {commit_every}"
-            );
+            let found = handled(WriteKind::Commit, becomes, commit_every).await;
+            assert_eq!(found, expected, "{becomes:?}, {commit_every}");
         }
     }
 }

@@ -4,54 +4,27 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use wakeq::CanvasId;
-use wakeq::log::{EventSource, LogEvent, LogPage, PageLimit, StreamId};
+use wakeq::log::{EventSource, LogEvent, StreamId};
 use wakeq_streams::consumers::{MemoryLog, MemoryPositions, ReadBudget};
-use wakeq_streams::{
-    Consumer, ConsumerConfig, ConsumerError, ErrorStrategy, EventProcessor, EventProvider, EventSubscriber,
-};
+use wakeq_streams::{Consumer, ConsumerConfig, ErrorStrategy, EventProcessor, EventSubscriber};
+
+use crate::spy::SpyLog;
+use crate::support::wait_while;
 
 const KIB: usize = 1024;
 const LARGE: usize = 100 * KIB;
 
-/// A log in memory that records what was read of it, page by page: number of events, and bytes.
-#[derive(Default)]
-struct MeasuredLog {
-    log: MemoryLog,
-    pages: Mutex<Vec<(usize, usize)>>,
-}
-
-impl MeasuredLog {
-    /// Appends this many large events to a category of a canvas; returns the source.
-    fn filled(&self, canvas: u128, category: &str, events: usize) -> EventSource {
-        let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
-        let payload = format!("\"{}\"", "x".repeat(LARGE));
-        for number in 0..events {
-            let stream = StreamId::new(canvas, category, &format!("s-{number}")).unwrap();
-            self.log.append(&stream, "changed".parse().unwrap(), &payload);
-        }
-        EventSource::category(category).unwrap().on(canvas)
+/// Appends this many large events to a category of a canvas; returns the source.
+fn filled(log: &MemoryLog, canvas: u128, category: &str, events: usize) -> EventSource {
+    let canvas = CanvasId(uuid::Uuid::from_u128(canvas));
+    let payload = format!("\"{}\"", "x".repeat(LARGE));
+    for number in 0..events {
+        let stream = StreamId::new(canvas, category, &format!("s-{number}")).unwrap();
+        log.append(&stream, "changed".parse().unwrap(), &payload);
     }
-}
-
-#[async_trait]
-impl EventProvider for MeasuredLog {
-    async fn read(
-        &self,
-        source: &EventSource,
-        after: i64,
-        limit: PageLimit,
-    ) -> Result<LogPage, ConsumerError> {
-        let page = self.log.read(source, after, limit).await?;
-        let bytes = page.events.iter().map(LogEvent::size_bytes).sum();
-        self.pages.lock().unwrap().push((page.events.len(), bytes));
-        Ok(page)
-    }
-
-    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
-        self.log.watch(source)
-    }
+    EventSource::category(category).unwrap().on(canvas)
 }
 
 /// Reports each event, handles it once a permit is available, and fails the given number of times.
@@ -80,7 +53,7 @@ type StartedEvents = mpsc::Receiver<i64>;
 fn consumer(
     name: &str,
     source: &EventSource,
-    provider: &Arc<MeasuredLog>,
+    provider: &Arc<SpyLog>,
     budget: &ReadBudget,
     failures: u32,
 ) -> (Consumer, Arc<GatedProcessor>, StartedEvents) {
@@ -104,13 +77,14 @@ fn consumer(
 /// at a time, and as usual once the budget is free again.
 #[tokio::test(start_paused = true)]
 async fn a_slow_source_that_holds_everything_stops_nobody() {
-    let log = Arc::new(MeasuredLog::default());
-    let (slow, quick) = (log.filled(1, "slow", 10), log.filled(2, "quick", 8));
+    let log = Arc::new(MemoryLog::default());
+    let (slow, quick) = (filled(&log, 1, "slow", 10), filled(&log, 2, "quick", 8));
+    let log = SpyLog::new(log, |_| Ok(()));
     let budget = ReadBudget::new(350 * KIB);
     let (first, gate, mut begun) = consumer("slow", &slow, &log, &budget, 0);
     first.accept(slow.clone(), 1);
     begun.recv().await.unwrap();
-    assert_eq!(*log.pages.lock().unwrap(), [(3, 3 * (LARGE + 4))], "as much as there is");
+    assert_eq!(log.pages(), [(3, 3 * (LARGE + 4))], "as much as there is");
     assert!(budget.left_bytes() < LARGE, "{}", budget.left_bytes());
     let (other, open, mut heard) = consumer("quick", &quick, &log, &budget, 0);
     open.gate.add_permits(100);
@@ -118,7 +92,7 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
     for number in 0..8 {
         assert_eq!(heard.recv().await, Some(10 + 1 + number));
     }
-    let one_by_one = log.pages.lock().unwrap()[1..].iter().filter(|page| **page == (1, LARGE + 4)).count();
+    let one_by_one = log.pages()[1..].iter().filter(|page| **page == (1, LARGE + 4)).count();
     assert_eq!(one_by_one, 8);
     // The slow source continues, and the bytes of a handled event are returned at once.
     gate.gate.add_permits(2);
@@ -132,30 +106,27 @@ async fn a_slow_source_that_holds_everything_stops_nobody() {
     first.withdraw(&slow).await;
     other.withdraw(&quick).await;
     assert_eq!(budget.left_bytes(), 350 * KIB, "nothing is held by those that have ended");
-    assert!(log.pages.lock().unwrap().iter().all(|(_, bytes)| *bytes <= 350 * KIB));
+    assert!(log.pages().iter().all(|(_, bytes)| *bytes <= 350 * KIB));
 }
 
 /// While an event waits for its next attempt, nothing after it is buffered; none of that is lost or
 /// handled twice.
 #[tokio::test(start_paused = true)]
 async fn waiting_for_a_retry_buffers_nothing() {
-    let log = Arc::new(MeasuredLog::default());
-    let source = log.filled(1, "companies", 5);
+    let log = Arc::new(MemoryLog::default());
+    let source = filled(&log, 1, "companies", 5);
+    let log = SpyLog::new(log, |_| Ok(()));
     let budget = ReadBudget::new(1024 * KIB);
     let (consumer, gate, mut begun) = consumer("companies", &source, &log, &budget, 1);
     consumer.accept(source.clone(), 1);
     assert_eq!(begun.recv().await, Some(1));
     assert!(budget.left_bytes() < 1024 * KIB - 4 * LARGE, "{}", budget.left_bytes());
     gate.gate.add_permits(1);
-    while budget.left_bytes() < 1024 * KIB {
-        tokio::task::yield_now().await;
-    }
+    wait_while!(budget.left_bytes() < 1024 * KIB, "it is given back");
     gate.gate.add_permits(100);
-    let mut handled = Vec::new();
-    for _ in 0..5 {
-        handled.push(begun.recv().await.unwrap());
+    for handled in 1..=5 {
+        assert_eq!(begun.recv().await, Some(handled));
     }
-    assert_eq!(handled, [1, 2, 3, 4, 5]);
     consumer.withdraw(&source).await;
     assert!(begun.try_recv().is_err());
 }

@@ -1,6 +1,6 @@
 //! What happens to events that fail, and to consumers that can't read.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,9 +14,9 @@ use wakeq_streams::{
     EventSubscriber, GroupError, Groups, Health,
 };
 
-use crate::support::{TIMEOUT, wait_while};
-
-use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, woken};
+use super::scene::{Kind, Scene, SilentProvider, Trouble, category, on_each, unhealthy, woken};
+use crate::spy::SpyLog;
+use crate::support::{TIMEOUT, until, wait_while};
 
 on_each! {
     a_consumer_that_fails_is_unhealthy_and_stops_there;
@@ -29,15 +29,10 @@ async fn a_consumer_that_fails_is_unhealthy_and_stops_there(scene: Scene) {
     let config = ConsumerConfig { on_error: ErrorStrategy::stop(), ..woken() };
     let (consumer, recorder, mut handed) = scene.consumer(config);
     recorder.trouble(2, Trouble::Fails, 1);
-    let mut seqs = Vec::new();
-    for payload in 1..=3 {
-        seqs.push(scene.append("one", payload).await);
-    }
-    let mut health = consumer.health();
+    let seqs = scene.append_all(1..=3).await;
     consumer.accept(category(), 1);
     assert_eq!(handed.take(2).await, seqs[..2]);
-    let ill = health.wait_for(|health| *health != Health::Healthy).await.unwrap().clone();
-    let Health::Unhealthy(why) = ill else { panic!("{ill:?}") };
+    let why = unhealthy(&consumer).await;
     assert!(why.contains("category/companies failed: it was told to fail"), "{why}");
     assert_eq!(consumer.sources(), []);
     assert_eq!(scene.position(&category(), 1).await, seqs[0], "what came before is done with");
@@ -58,10 +53,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     let consumer = consumer.and(people.clone()).unwrap();
     assert_eq!(consumer.requests(), [category(), people.clone()]);
     recorder.trouble(2, Trouble::Fails, 3);
-    let mut seqs = Vec::new();
-    for payload in 1..=3 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let seqs = scene.append_all(1..=3).await;
     consumer.accept(category(), 1);
     assert_eq!(handed.take(2).await, seqs[..2]);
     let person = StreamId::new(CanvasId::DEFAULT, "people", "ada").unwrap();
@@ -70,9 +62,7 @@ async fn an_event_that_fails_holds_up_its_source_alone(scene: Scene) {
     assert_eq!(handed.take(1).await, [other]);
     for _ in 0..2 {
         // It waits for the next attempt only after it has committed its position and the reason.
-        while scene.position(&category(), 1).await < seqs[0] {
-            tokio::task::yield_now().await;
-        }
+        wait_while!(scene.position(&category(), 1).await < seqs[0], "it commits them");
         consumer.recover();
         assert_eq!(handed.take(1).await, seqs[1..2]);
     }
@@ -106,8 +96,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
     ];
     let operator = Actor::user("ada");
     for (number, broker) in brokers.into_iter().enumerate() {
-        let mut scene = Scene::new(Kind::Memory).await;
-        scene.positions = Arc::new(stage.store.clone());
+        let scene = Scene::over(&stage).await;
         let hour = Duration::from_secs(3600);
         let stops = ErrorStrategy::stop();
         let waits = ErrorStrategy { backoff: hour, backoff_max: hour, ..ErrorStrategy::retry() };
@@ -121,7 +110,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             broker.register(consumer.clone()).await.unwrap();
             all.push((consumer, handed));
         }
-        let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
+        let seqs = scene.append_all([1, 2]).await;
         let stop = broker.stop_token();
         let running = tokio::spawn(async move { broker.run().await });
         for (_, handed) in &mut all {
@@ -130,9 +119,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
         let failing = failing(&stage.groups(), &names[0]).await;
         assert_eq!((failing.seq, failing.attempts), (seqs[1], 1));
         assert_eq!(failing.error, "it was told to fail");
-        let mut health = all[1].0.health();
-        let ill = health.wait_for(|health| *health != Health::Healthy);
-        tokio::time::timeout(TIMEOUT, ill).await.expect("it stops").unwrap();
+        unhealthy(&all[1].0).await;
         for (at, name) in names.iter().enumerate() {
             assert!(all[at].1.is_empty(), "nothing is tried before it is asked for");
             let asked = async {
@@ -144,10 +131,8 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
             };
             tokio::time::timeout(TIMEOUT, asked).await.expect("it is tried again");
         }
-        wait_while!(
-            stage.groups().group(&names[0]).await.unwrap().sources[0].failing.is_some(),
-            "it fails no more"
-        );
+        let shown = async || stage.groups().group(&names[0]).await.unwrap().sources.remove(0);
+        wait_while!(shown().await.failing.is_some(), "it fails no more");
         let busy = stage.groups().remove_group(&names[0], None, &operator).await.unwrap_err();
         assert!(matches!(busy, GroupError::GroupInUse(_)), "{busy}");
         stop.cancel();
@@ -161,15 +146,7 @@ async fn operators_see_what_fails_and_have_it_tried_again() {
 
 /// The event that the single source of a group waits for, once it does.
 async fn failing(groups: &Groups, group: &Name) -> FailingEvent {
-    let seen = async {
-        loop {
-            if let Some(failing) = groups.group(group).await.unwrap().sources[0].failing.clone() {
-                return failing;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, seen).await.expect("it is seen")
+    until("it is seen", async || groups.group(group).await.unwrap().sources.remove(0).failing).await
 }
 
 /// A page that takes too long to read is split into smaller reads.
@@ -177,39 +154,16 @@ async fn failing(groups: &Groups, group: &Name) -> FailingEvent {
 #[tokio::test(start_paused = true)]
 async fn a_page_that_takes_too_long_is_read_in_parts() {
     let mut scene = Scene::new(Kind::Memory).await;
-    let timing_out = Arc::new(TimingOutLog(Arc::clone(&scene.provider), Mutex::default()));
+    let timing_out = SpyLog::new(Arc::clone(&scene.provider), |limit| {
+        let late = ConsumerError::unavailable("it took too long", std::io::Error::other("late"));
+        if limit.events > 16 { Err(late) } else { Ok(()) }
+    });
     scene.provider = timing_out.clone();
     let (consumer, _, mut handed) = scene.consumer(ConsumerConfig::default());
-    let mut seqs = Vec::new();
-    for payload in 0..40 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let seqs = scene.append_all(0..40).await;
     consumer.accept(category(), 1);
     assert_eq!(handed.take(40).await, seqs);
-    assert_eq!(timing_out.1.lock().unwrap()[..6], [500, 250, 125, 62, 31, 15]);
-}
-
-/// A provider that times out on more than 16 events.
-struct TimingOutLog(Arc<dyn EventProvider>, Mutex<Vec<usize>>);
-
-#[async_trait]
-impl EventProvider for TimingOutLog {
-    async fn read(
-        &self,
-        source: &EventSource,
-        after: i64,
-        limit: PageLimit,
-    ) -> Result<LogPage, ConsumerError> {
-        self.1.lock().unwrap().push(limit.events);
-        if limit.events > 16 {
-            return Err(ConsumerError::unavailable("it took too long", std::io::Error::other("late")));
-        }
-        self.0.read(source, after, limit).await
-    }
-
-    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
-        self.0.watch(source)
-    }
+    assert_eq!(timing_out.limits()[..6], [500, 250, 125, 62, 31, 15]);
 }
 
 // See also SUB-X3.
@@ -224,10 +178,7 @@ async fn an_event_that_is_given_up_is_kept_among_the_dead(scene: Scene) {
     recorder.trouble(1, Trouble::Fails, 1);
     recorder.trouble(2, Trouble::Panics, 2);
     recorder.trouble(3, Trouble::Hangs, 9);
-    let mut seqs = Vec::new();
-    for payload in 1..=4 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let seqs = scene.append_all(1..=4).await;
     consumer.accept(category(), 1);
     let tried = [0, 0, 1, 1, 2, 2, 3].map(|at: usize| seqs[at]);
     assert_eq!(handed.take(7).await, tried);
@@ -238,9 +189,7 @@ async fn an_event_that_is_given_up_is_kept_among_the_dead(scene: Scene) {
 
 #[tokio::test]
 async fn the_dead_of_a_group_are_told_with_their_errors() {
-    let stage = crate::support::Stage::memory().await.0;
-    let mut scene = Scene::new(Kind::Memory).await;
-    scene.positions = Arc::new(stage.store.clone());
+    let (stage, scene) = Scene::on_a_stage().await;
     let (consumer, recorder, mut handed) =
         scene.consumer(ConsumerConfig { on_error: ErrorStrategy::skip(), ..woken() });
     recorder.trouble(1, Trouble::Fails, 1);
@@ -249,12 +198,9 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
     consumer.accept(category(), 1);
     handed.take(2).await;
     consumer.withdraw(&category()).await;
-    let dead: (String, String, i64, String, i32, String) = sqlx::query_as(
-        "select consumer_group, source, seq, payload, attempts, last_error from wakeq.consumer_dead",
-    )
-    .fetch_one(&stage.pool)
-    .await
-    .unwrap();
+    let sql = "select consumer_group, source, seq, payload, attempts, last_error from wakeq.consumer_dead";
+    let dead: (String, String, i64, String, i32, String) =
+        sqlx::query_as(sql).fetch_one(&stage.pool).await.unwrap();
     let owned = |text: &str| text.to_owned();
     let expected =
         (owned("projection"), owned("category/companies"), seq, owned("1"), 1, owned("it was told to fail"));
@@ -266,9 +212,7 @@ async fn the_dead_of_a_group_are_told_with_their_errors() {
 // Shows: SUB-41
 #[tokio::test]
 async fn dead_events_are_retried_on_request() {
-    let stage = crate::support::Stage::memory().await.0;
-    let mut scene = Scene::new(Kind::Memory).await;
-    scene.positions = Arc::new(stage.store.clone());
+    let (stage, scene) = Scene::on_a_stage().await;
     let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..woken() };
     let operator = Actor::user("ada");
     let names: [Name; 2] = ["projection", "other"].map(|name| name.parse().unwrap());
@@ -279,10 +223,7 @@ async fn dead_events_are_retried_on_request() {
         recorder.trouble(2, Trouble::Fails, 2);
         all.push((consumer, handed));
     }
-    let mut seqs = Vec::new();
-    for payload in 1..=2 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let mut seqs = scene.append_all(1..=2).await;
     for (consumer, handed) in &mut all {
         consumer.accept(category(), 1);
         assert_eq!(handed.take(2).await, seqs);
@@ -307,20 +248,15 @@ async fn dead_events_are_retried_on_request() {
     all[0].0.accept(category(), 2);
     assert_eq!(all[0].1.take(3).await, [seqs[2], seqs[0], seqs[1]], "after what comes later in the log");
     until(&names[0], &[(seqs[1], 2)]).await;
-    assert_eq!(
-        stage.groups().redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap().0.count,
-        1
-    );
+    let (marked, _) = stage.groups().redrive_group(&names[0], Some(seqs[1]), None, &operator).await.unwrap();
+    assert_eq!(marked.count, 1);
     // Any append wakes it.
     seqs.push(scene.append("one", 4).await);
     assert_eq!(all[0].1.take(2).await, [seqs[3], seqs[1]]);
     until(&names[0], &[]).await;
     assert_eq!(dead(&names[1]).await, [(seqs[1], 1), (seqs[0], 1)]);
-    let refused = stage
-        .groups()
-        .redrive_group(&"entities.account".parse().unwrap(), None, None, &operator)
-        .await
-        .unwrap_err();
+    let entities: Name = "entities.account".parse().unwrap();
+    let refused = stage.groups().redrive_group(&entities, None, None, &operator).await.unwrap_err();
     assert!(refused.to_string().contains("send it to the entity again"), "{refused}");
 }
 
@@ -329,9 +265,7 @@ async fn dead_events_are_retried_on_request() {
 #[tokio::test]
 async fn several_pages_of_dead_events_are_retried_at_once() {
     const MANY: usize = 230;
-    let stage = crate::support::Stage::memory().await.0;
-    let mut scene = Scene::new(Kind::Memory).await;
-    scene.positions = Arc::new(stage.store.clone());
+    let (stage, scene) = Scene::on_a_stage().await;
     let config = ConsumerConfig { on_error: ErrorStrategy::skip(), ..woken() };
     let names: [Name; 2] = ["projection", "other"].map(|name| name.parse().unwrap());
     let mut all = Vec::new();
@@ -340,10 +274,7 @@ async fn several_pages_of_dead_events_are_retried_at_once() {
         (1..=MANY).for_each(|payload| recorder.trouble(payload, Trouble::Fails, 1));
         all.push((consumer, handed));
     }
-    let mut seqs = Vec::new();
-    for payload in 1..=MANY {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let seqs = scene.append_all(1..=MANY).await;
     for (consumer, handed) in &mut all {
         consumer.accept(category(), 1);
         assert_eq!(handed.take(seqs.len()).await, seqs);
@@ -378,9 +309,7 @@ async fn a_deposed_consumer_gives_up_no_event() {
     consumer.accept(category(), 1);
     handed.next().await;
     assert_eq!(scene.position(&category(), 2).await, 0);
-    while !consumer.sources().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    wait_while!(!consumer.sources().is_empty(), "it stops");
     let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
     assert_eq!((positions.position(&key), positions.dead(&key)), (0, Vec::new()));
 }
@@ -406,26 +335,11 @@ async fn retries_reads_that_fail() {
 #[tokio::test]
 async fn a_panicking_provider_makes_the_consumer_unhealthy() {
     let mut scene = Scene::new(Kind::Memory).await;
-    scene.provider = Arc::new(PanickingProvider);
+    scene.provider = SpyLog::new(scene.provider, |_| panic!("it was told to panic"));
     let (consumer, ..) = scene.consumer(woken());
-    let mut health = consumer.health();
     consumer.accept(category(), 1);
-    let ill = tokio::time::timeout(TIMEOUT, health.wait_for(|health| *health != Health::Healthy)).await;
-    let ill = ill.unwrap().unwrap().clone();
-    assert!(matches!(&ill, Health::Unhealthy(why) if why.contains("panicked")), "{ill:?}");
-}
-
-struct PanickingProvider;
-
-#[async_trait]
-impl EventProvider for PanickingProvider {
-    async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
-        panic!("it was told to panic")
-    }
-
-    fn watch(&self, _: &EventSource) -> watch::Receiver<u64> {
-        watch::channel(0).1
-    }
+    let why = unhealthy(&consumer).await;
+    assert!(why.contains("panicked"), "{why}");
 }
 
 /// A source can be withdrawn at once in the middle of others' events, and what was scanned is not
@@ -436,9 +350,7 @@ async fn a_long_scan_over_foreign_events_stops_when_withdrawn() {
     scene.provider = Arc::new(EmptyPages);
     let (consumer, ..) = scene.consumer(woken());
     consumer.accept(category(), 1);
-    while scene.position(&category(), 1).await < 30 {
-        tokio::task::yield_now().await;
-    }
+    wait_while!(scene.position(&category(), 1).await < 30, "it scans");
     tokio::time::timeout(TIMEOUT, consumer.withdraw(&category())).await.expect("it ends");
 }
 

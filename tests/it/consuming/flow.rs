@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
 use wakeq::CanvasId;
 use wakeq::log::{EventSource, LogEvent, StreamId};
-use wakeq_streams::{Consumer, ConsumerConfig, EventSubscriber, Health};
+use wakeq_streams::{ConsumerConfig, EventSubscriber, Health};
 
-use super::scene::{
-    HandledEvents, Kind, Recorder, Scene, SilentProvider, category, companies, on_each, woken,
-};
+use super::scene::{Kind, Scene, SilentProvider, category, companies, on_each, woken};
+use crate::support::{OTHER, wait_while};
 
 on_each! {
     new_events_are_handled_in_order_and_the_position_kept;
@@ -46,7 +44,7 @@ async fn new_events_are_handled_in_order_and_the_position_kept(scene: Scene) {
 // Shows: SUB-16 as postgres::*
 // Shows: SUB-17 as memory::*, postgres::*
 async fn a_restart_goes_on_after_the_last_position(scene: Scene) {
-    let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
+    let seqs = scene.append_all([1, 2]).await;
     let (consumer, _, mut handed) = scene.consumer(woken());
     consumer.accept(category(), 1);
     assert_eq!(handed.take(2).await, seqs);
@@ -59,24 +57,11 @@ async fn a_restart_goes_on_after_the_last_position(scene: Scene) {
     assert!(handed.is_empty());
 }
 
-/// A consumer behind a door: handling an event ends only when the door lets it through.
-fn behind_a_door(scene: &Scene, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, HandledEvents) {
-    let (sender, handed) = mpsc::channel(2_000);
-    let recorder = Arc::new(Recorder::behind_a_door(sender));
-    let (provider, positions) = (Arc::clone(&scene.provider), Arc::clone(&scene.positions));
-    let group = "projection".parse().unwrap();
-    let consumer = Consumer::new(group, category(), provider, positions, recorder.clone(), config);
-    (consumer.unwrap(), recorder, HandledEvents(handed))
-}
-
 // Shows: SUB-15 as postgres::*
 async fn a_crash_replays_no_more_than_was_not_committed(scene: Scene) {
-    let mut seqs = Vec::new();
-    for payload in 0..40 {
-        seqs.push(scene.append("one", payload).await);
-    }
+    let seqs = scene.append_all(0..40).await;
     let config = ConsumerConfig { commit_every: 10, ..woken() };
-    let (consumer, door, mut handed) = behind_a_door(&scene, config);
+    let (consumer, door, mut handed) = scene.behind_a_door(config);
     consumer.accept(category(), 1);
     door.open(25);
     assert_eq!(handed.take(26).await, seqs[..26]);
@@ -91,10 +76,8 @@ async fn a_crash_replays_no_more_than_was_not_committed(scene: Scene) {
 
 // Shows: SUB-40 as postgres::*
 async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
-    for payload in 0..3 {
-        scene.append("one", payload).await;
-    }
-    let (consumer, door, mut handed) = behind_a_door(&scene, woken());
+    scene.append_all(0..3).await;
+    let (consumer, door, mut handed) = scene.behind_a_door(woken());
     consumer.accept(category(), 1);
     let first = handed.next().await.seq;
     let withdrawn = category();
@@ -108,7 +91,7 @@ async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
 
     // An event that does not end is cut off after the grace.
     let config = ConsumerConfig { withdraw_grace: Duration::from_millis(20), ..woken() };
-    let (consumer, _, mut handed) = behind_a_door(&scene, config);
+    let (consumer, _, mut handed) = scene.behind_a_door(config);
     consumer.accept(category(), 3);
     handed.next().await;
     consumer.withdraw(&category()).await;
@@ -118,16 +101,14 @@ async fn nothing_of_a_withdrawn_source_is_handled(scene: Scene) {
 
 // Shows: SUB-18, SUB-55 as postgres::*
 async fn a_deposed_consumer_is_refused_and_stops(scene: Scene) {
-    let seqs = [scene.append("one", 1).await, scene.append("one", 2).await];
-    let (consumer, door, mut handed) = behind_a_door(&scene, ConsumerConfig { commit_every: 1, ..woken() });
+    let seqs = scene.append_all([1, 2]).await;
+    let (consumer, door, mut handed) = scene.behind_a_door(ConsumerConfig { commit_every: 1, ..woken() });
     consumer.accept(category(), 1);
     handed.next().await;
     // Another owner takes the source while an event is being handled.
     assert_eq!(scene.position(&category(), 2).await, 0);
     door.open(2);
-    while !consumer.sources().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    wait_while!(!consumer.sources().is_empty(), "it stops");
     assert!(handed.is_empty(), "it handles nothing more");
     assert_eq!(scene.position(&category(), 2).await, 0, "its commit was refused");
     // The same allocation again changes nothing; with a new epoch, it begins.
@@ -186,12 +167,11 @@ async fn sixteen_partitions_are_shared_by_four(scene: Scene) {
 
 // Shows: SUB-12 as memory::*, postgres::*
 async fn the_log_a_category_or_a_stream_is_consumed(scene: Scene) {
-    let other = CanvasId(uuid::Uuid::from_u128(7));
     let places = [
         companies("one"),
         StreamId::new(CanvasId::DEFAULT, "contacts", "one").unwrap(),
         companies("two"),
-        StreamId::new(other, "companies", "one").unwrap(),
+        StreamId::new(OTHER, "companies", "one").unwrap(),
     ];
     let mut seqs = Vec::new();
     for (payload, place) in places.iter().enumerate() {
@@ -200,7 +180,7 @@ async fn the_log_a_category_or_a_stream_is_consumed(scene: Scene) {
     let log = EventSource::Log { canvas: None };
     let expected = [
         (log.clone(), vec![0, 1, 2, 3]),
-        (log.on(other), vec![3]),
+        (log.on(OTHER), vec![3]),
         (category(), vec![0, 2, 3]),
         (category().on(CanvasId::DEFAULT), vec![0, 2]),
         (EventSource::Stream(places[2].clone()), vec![2]),
@@ -217,11 +197,8 @@ async fn the_log_a_category_or_a_stream_is_consumed(scene: Scene) {
 
 // SUB-X9
 async fn a_consumer_resumes_at_a_position_that_an_operator_set(scene: Scene) {
-    let mut seqs = Vec::new();
-    for payload in 0..4 {
-        seqs.push(scene.append("one", payload).await);
-    }
-    let (consumer, door, mut handed) = behind_a_door(&scene, ConsumerConfig { commit_every: 1, ..woken() });
+    let seqs = scene.append_all(0..4).await;
+    let (consumer, door, mut handed) = scene.behind_a_door(ConsumerConfig { commit_every: 1, ..woken() });
     consumer.accept(category(), 5);
     door.open(2);
     assert_eq!(handed.take(3).await, seqs[..3]);

@@ -11,7 +11,10 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use wakeq::log::{AppendCondition, EventSource, Log, LogEvent, LogPage, NewLogEvent, PageLimit, StreamId};
 use wakeq::{CanvasId, Name};
 use wakeq_streams::consumers::{MemoryLog, MemoryPositions, PositionKey};
-use wakeq_streams::{Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, PositionStore};
+use wakeq_streams::{
+    Consumer, ConsumerConfig, ConsumerError, EventProcessor, EventProvider, EventSubscriber, Health,
+    PositionStore,
+};
 
 use crate::support::{Stage, TIMEOUT};
 
@@ -24,45 +27,45 @@ pub(super) enum Kind {
     Postgres,
 }
 
-enum LogBackend {
-    Memory(Arc<MemoryLog>),
-    Postgres(Log),
-}
-
-enum PositionBackend {
-    Memory(Arc<MemoryPositions>),
-    Postgres(Box<Stage>),
+enum Backend {
+    Memory(Arc<MemoryLog>, Arc<MemoryPositions>),
+    Postgres(Log, Box<Stage>),
 }
 
 pub(super) struct Scene {
-    log: LogBackend,
+    backend: Backend,
     pub(super) provider: Arc<dyn EventProvider>,
     pub(super) positions: Arc<dyn PositionStore>,
-    position_backend: PositionBackend,
 }
 
+/// A consumer, its processor, and what that handles.
+pub(super) type Parts = (Consumer, Arc<Recorder>, HandledEvents);
+
 impl Scene {
+    /// With the log in memory, and positions in the database of a stage.
+    pub(super) async fn over(stage: &Stage) -> Self {
+        Self { positions: Arc::new(stage.store.clone()), ..Self::new(Kind::Memory).await }
+    }
+
+    pub(super) async fn on_a_stage() -> (Stage, Self) {
+        let (stage, _) = Stage::memory().await;
+        let scene = Self::over(&stage).await;
+        (stage, scene)
+    }
+
     pub(super) async fn new(kind: Kind) -> Self {
         match kind {
             Kind::Memory => {
                 let log = Arc::new(MemoryLog::default());
                 let positions = Arc::new(MemoryPositions::default());
-                Self {
-                    provider: log.clone(),
-                    log: LogBackend::Memory(log),
-                    positions: positions.clone(),
-                    position_backend: PositionBackend::Memory(positions),
-                }
+                let backend = Backend::Memory(log.clone(), positions.clone());
+                Self { backend, provider: log, positions }
             }
             Kind::Postgres => {
                 let (stage, _) = Stage::memory().await;
                 let log = Log::new(stage.store.clone(), stage.notifier.as_ref());
-                Self {
-                    provider: Arc::new(log.clone()),
-                    log: LogBackend::Postgres(log),
-                    positions: Arc::new(stage.store.clone()),
-                    position_backend: PositionBackend::Postgres(Box::new(stage)),
-                }
+                let (provider, positions) = (Arc::new(log.clone()), Arc::new(stage.store.clone()));
+                Self { backend: Backend::Postgres(log, Box::new(stage)), provider, positions }
             }
         }
     }
@@ -72,12 +75,21 @@ impl Scene {
         self.append_to(&companies(stream), payload).await
     }
 
+    /// Appends these payloads to the stream `one`; returns each `seq`.
+    pub(super) async fn append_all(&self, payloads: impl IntoIterator<Item = usize>) -> Vec<i64> {
+        let mut seqs = Vec::new();
+        for payload in payloads {
+            seqs.push(self.append("one", payload).await);
+        }
+        seqs
+    }
+
     pub(super) async fn append_to(&self, stream: &StreamId, payload: usize) -> i64 {
-        match &self.log {
-            LogBackend::Memory(log) => {
+        match &self.backend {
+            Backend::Memory(log, _) => {
                 log.append(stream, "changed".parse().unwrap(), &payload.to_string()).seq
             }
-            LogBackend::Postgres(log) => {
+            Backend::Postgres(log, _) => {
                 let event = NewLogEvent::new("changed", &payload).unwrap();
                 log.append(stream, vec![event], AppendCondition::None).await.unwrap()[0].seq
             }
@@ -85,34 +97,36 @@ impl Scene {
     }
 
     /// A consumer of `companies`, and the events that its processor receives.
-    pub(super) fn consumer(&self, config: ConsumerConfig) -> (Consumer, Arc<Recorder>, HandledEvents) {
+    pub(super) fn consumer(&self, config: ConsumerConfig) -> Parts {
         self.consumer_of(category(), config)
     }
 
-    pub(super) fn consumer_of(
-        &self,
-        source: EventSource,
-        config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
+    pub(super) fn consumer_of(&self, source: EventSource, config: ConsumerConfig) -> Parts {
         self.consumer_in("projection".parse().unwrap(), source, config)
     }
 
-    pub(super) fn consumer_named(
-        &self,
-        group: Name,
-        config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
+    pub(super) fn consumer_named(&self, group: Name, config: ConsumerConfig) -> Parts {
         self.consumer_in(group, category(), config)
     }
 
-    fn consumer_in(
+    fn consumer_in(&self, group: Name, source: EventSource, config: ConsumerConfig) -> Parts {
+        self.consumer_with(Recorder::new, group, source, config)
+    }
+
+    /// A consumer behind a door: handling an event ends only when the door lets it through.
+    pub(super) fn behind_a_door(&self, config: ConsumerConfig) -> Parts {
+        self.consumer_with(Recorder::behind_a_door, "projection".parse().unwrap(), category(), config)
+    }
+
+    fn consumer_with(
         &self,
+        recorder: fn(mpsc::Sender<LogEvent>) -> Recorder,
         group: Name,
         source: EventSource,
         config: ConsumerConfig,
-    ) -> (Consumer, Arc<Recorder>, HandledEvents) {
+    ) -> Parts {
         let (sender, handed) = mpsc::channel(2_000);
-        let recorder = Arc::new(Recorder::new(sender));
+        let recorder = Arc::new(recorder(sender));
         let (provider, positions) = (Arc::clone(&self.provider), Arc::clone(&self.positions));
         let consumer = Consumer::new(group, source, provider, positions, recorder.clone(), config);
         (consumer.unwrap(), recorder, HandledEvents(handed))
@@ -120,12 +134,12 @@ impl Scene {
 
     /// As an operator does: moves the position of `companies`, owned or not.
     pub(super) async fn reset(&self, position: i64) {
-        match &self.position_backend {
-            PositionBackend::Memory(positions) => {
+        match &self.backend {
+            Backend::Memory(_, positions) => {
                 let key = PositionKey { group: "projection".parse().unwrap(), source: category() };
                 positions.reset(&key, position);
             }
-            PositionBackend::Postgres(stage) => {
+            Backend::Postgres(_, stage) => {
                 let reset = "update wakeq.consumer_positions set position = $1";
                 sqlx::query(reset).bind(position).execute(&stage.pool).await.unwrap();
             }
@@ -145,6 +159,14 @@ pub(super) fn companies(stream: &str) -> StreamId {
 
 pub(super) fn category() -> EventSource {
     EventSource::category("companies").unwrap()
+}
+
+/// Why a consumer is unhealthy, once it is.
+pub(super) async fn unhealthy(consumer: &Consumer) -> String {
+    let mut health = consumer.health();
+    let ill = tokio::time::timeout(TIMEOUT, health.wait_for(|health| *health != Health::Healthy)).await;
+    let Health::Unhealthy(why) = ill.expect("it stops").unwrap().clone() else { unreachable!() };
+    why
 }
 
 /// A configuration in which the clock triggers nothing.
@@ -176,7 +198,7 @@ impl Recorder {
     }
 
     /// A recorder whose events finish only when they are let through.
-    pub(super) fn behind_a_door(sender: mpsc::Sender<LogEvent>) -> Self {
+    fn behind_a_door(sender: mpsc::Sender<LogEvent>) -> Self {
         Self { behind_door: true, ..Self::new(sender) }
     }
 

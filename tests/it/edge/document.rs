@@ -84,7 +84,7 @@ async fn every_documented_status_is_answered() {
                 let revoke =
                     "update wakeq.access_keys set revoked_at = now(), revoked_by = 'test', slot = null
                               where holder <> 'tests' and revoked_at is null";
-                sqlx::query(revoke).execute(&service.stage.pool).await.unwrap();
+                service.stage.execute(revoke).await;
                 fresh = Targets::prepare(&service).await;
                 &fresh
             }

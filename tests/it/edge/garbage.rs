@@ -36,65 +36,29 @@ struct Request {
     body: Vec<u8>,
 }
 
-const SEEDS: [(&str, &str, &str, &str); 13] = [
-    (
-        "POST",
-        "/events",
-        "application/json",
-        r#"{"module":"WORKER","name":"greet","modifier":"_","value":{"a":[1,2.5,"é"]},"delay_s":1.5}"#,
-    ),
-    (
-        "POST",
-        "/events",
-        "application/json",
-        r#"{"name":"greet","id":"0198c2a2-7101-7382-922f-e03ca3c19953","delay_until":"2030-01-31T08:00:00Z"}"#,
-    ),
-    (
-        "POST",
-        "/events:batch",
-        "application/json",
-        r#"{"events":[{"name":"greet","value":1},{"name":"greet","value":null}]}"#,
-    ),
-    (
-        "POST",
-        "/events",
-        "application/cloudevents+json",
-        r#"{"specversion":"1.0","id":"1","source":"/s","type":"greet","data":{"a":1},"delayseconds":3}"#,
-    ),
-    (
-        "POST",
-        "/events:batch",
-        "application/cloudevents-batch+json",
-        r#"[{"specversion":"1.0","id":"1","source":"/s","type":"M/greet","data":"x"}]"#,
-    ),
-    ("GET", "/events?name=greet&state=ready&limit=10", "", ""),
-    ("GET", "/events/0198c2a2-7101-7382-922f-e03ca3c19953?view=full", "", ""),
-    (
-        "PUT",
-        "/handlers/WORKER/greet/pause",
-        "application/json",
-        r#"{"reason":"maintenance","until":"2030-01-31T08:00:00Z"}"#,
-    ),
-    (
-        "PUT",
-        "/handlers/WORKER/greet/eu",
-        "application/json",
-        r#"{"url":"https://a.example/x","policy":{"retries":3,"delay_s":1.5,"concurrency":2},"audience":"https://a.example"}"#,
-    ),
-    ("POST", "/handlers/WORKER/greet/purge", "application/json", r#"{"dry_run":true}"#),
-    (
-        "POST",
-        "/dead-events/redrive",
-        "application/json",
-        r#"{"name":"greet","since":"2020-01-01T00:00:00Z","all":false,"dry_run":true}"#,
-    ),
-    ("GET", "/dead-events?since=2020-01-01T00:00:00Z&limit=5", "", ""),
-    ("GET", "/depth?name=greet", "", ""),
-];
+/// Good requests: method, path, content type and body.
+const SEEDS: &str = r#"POST /events application/json {"module":"WORKER","name":"greet","modifier":"_","value":{"a":[1,2.5,"é"]},"delay_s":1.5}
+POST /events application/json {"name":"greet","id":"0198c2a2-7101-7382-922f-e03ca3c19953","delay_until":"2030-01-31T08:00:00Z"}
+POST /events:batch application/json {"events":[{"name":"greet","value":1},{"name":"greet","value":null}]}
+POST /events application/cloudevents+json {"specversion":"1.0","id":"1","source":"/s","type":"greet","data":{"a":1},"delayseconds":3}
+POST /events:batch application/cloudevents-batch+json [{"specversion":"1.0","id":"1","source":"/s","type":"M/greet","data":"x"}]
+GET /events?name=greet&state=ready&limit=10
+GET /events/0198c2a2-7101-7382-922f-e03ca3c19953?view=full
+PUT /handlers/WORKER/greet/pause application/json {"reason":"maintenance","until":"2030-01-31T08:00:00Z"}
+PUT /handlers/WORKER/greet/eu application/json {"url":"https://a.example/x","policy":{"retries":3,"delay_s":1.5,"concurrency":2},"audience":"https://a.example"}
+POST /handlers/WORKER/greet/purge application/json {"dry_run":true}
+POST /dead-events/redrive application/json {"name":"greet","since":"2020-01-01T00:00:00Z","all":false,"dry_run":true}
+GET /dead-events?since=2020-01-01T00:00:00Z&limit=5
+GET /depth?name=greet"#;
+
+/// What takes the place of a part of the JSON.
+const VALUES: &str = r#"null true {} [] "" 0 -1 1e999 -0.0 1e-400 123456789012345678901234567890 9223372036854775808
+"\u0000" "\ud800" "\udc00\ud800" NaN Infinity 'x' 1. "+999999-01-01T00:00:00Z" "0000-00-00T00:00:00Z" "9999-12-31T23:59:60Z""#;
 
 impl Request {
     fn seed(service: &Service, index: usize) -> Self {
-        let (method, path, kind, body) = SEEDS[index % SEEDS.len()];
+        let mut parts = SEEDS.lines().nth(index).unwrap().splitn(4, ' ');
+        let [method, path, kind, body] = [(); 4].map(|()| parts.next().unwrap_or_default());
         let mut headers =
             format!("host: x\r\nauthorization: Bearer {}\r\nconnection: close\r\n", service.key);
         if !kind.is_empty() {
@@ -143,23 +107,9 @@ impl Request {
         let start = format!("/v1/canvases/{}", CanvasId::DEFAULT).len();
         let at = if dice.roll(8) == 0 { 13 } else { start + dice.roll(self.path.len() - start) };
         let long = "%61".repeat(3000);
-        let piece = dice.one(&[
-            "%00",
-            "%ff",
-            "%",
-            "%zz",
-            "//",
-            "/../",
-            "..%2f",
-            "&limit=0",
-            "&limit=-1",
-            "?",
-            "&",
-            "%ed%a0%80",
-            "=",
-            "%F0%9F%92%A9",
-            &long,
-        ]);
+        let pieces = "%00 %ff % %zz // /../ ..%2f &limit=0 &limit=-1 ? & %ed%a0%80 = %F0%9F%92%A9";
+        let pieces: Vec<&str> = pieces.split(' ').chain([long.as_str()]).collect();
+        let piece = dice.one(&pieces);
         self.path.insert_str(at, piece);
     }
 
@@ -171,18 +121,11 @@ impl Request {
             0 => self.body.truncate(at),
             1 => self.body[at] ^= 1 << dice.roll(8),
             2 => {
-                let piece: &[u8] = dice.one(&[
-                    &b"\0"[..],
-                    b"\xff",
-                    b"\xed\xa0\x80",
-                    b"\xc0\x80",
-                    b"\xf4\x90\x80\x80",
-                    b"\xef\xbb\xbf",
-                    b"\"",
-                    b"}",
-                    b"\\",
-                    b"\n",
-                ]);
+                let [multibyte, single]: [&[&[u8]]; 2] = [
+                    &[b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xef\xbb\xbf"],
+                    &[b"\0", b"\xff", b"\"", b"}", b"\\", b"\n"],
+                ];
+                let piece = dice.one(&[single, multibyte].concat());
                 self.body.splice(at..at, piece.iter().copied());
             }
             3 => {
@@ -201,32 +144,8 @@ impl Request {
                     }
                     chosen = chosen.wrapping_sub(1);
                 });
-                let instead = dice.one(&[
-                    "null",
-                    "true",
-                    "{}",
-                    "[]",
-                    "\"\"",
-                    "0",
-                    "-1",
-                    "1e999",
-                    "-0.0",
-                    "1e-400",
-                    "123456789012345678901234567890",
-                    "9223372036854775808",
-                    "\"\\u0000\"",
-                    "\"\\ud800\"",
-                    "\"\\udc00\\ud800\"",
-                    "NaN",
-                    "Infinity",
-                    "'x'",
-                    "1.",
-                    "\"+999999-01-01T00:00:00Z\"",
-                    "\"0000-00-00T00:00:00Z\"",
-                    "\"9999-12-31T23:59:60Z\"",
-                    &deep,
-                    &wide,
-                ]);
+                let values: Vec<&str> = VALUES.split_whitespace().chain([deep.as_str(), &wide]).collect();
+                let instead = dice.one(&values);
                 self.body = json.to_string().replace("\"@@\"", instead).into_bytes();
             }
         }
@@ -250,7 +169,7 @@ async fn no_bad_input_is_a_defect_of_the_service() {
     let mut answers = std::collections::BTreeMap::<Option<u16>, u32>::new();
     for number in 0..INPUTS {
         let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ (number + 1).wrapping_mul(0xbf58_476d_1ce4_e5b9));
-        let mut request = Request::seed(&service, dice.roll(SEEDS.len()));
+        let mut request = Request::seed(&service, dice.roll(SEEDS.lines().count()));
         for _ in 0..=dice.roll(3) {
             request.break_something(&mut dice);
         }
@@ -259,8 +178,7 @@ async fn no_bad_input_is_a_defect_of_the_service() {
             let at = dice.roll(bytes.len());
             bytes[at] = u8::try_from(dice.roll(256)).unwrap();
         }
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(&bytes).await;
+        let mut raw = Raw::sending(&service, &bytes).await;
         let answer = raw.answer_if_any().await;
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(600)]).into_owned();
         let status = answer.as_ref().map(|answer| answer.status);

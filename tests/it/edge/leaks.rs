@@ -11,7 +11,7 @@ use wakeq::CanvasId;
 
 use super::process::Process;
 use crate::service::Answer;
-use crate::support::TIMEOUT;
+use crate::support::wait_while;
 
 /// The error tells the sender which of them is wrong; they must be nowhere else.
 const FIELD: &str = "the name of a field";
@@ -58,7 +58,7 @@ impl Secrets {
 /// Good and bad requests, with a secret wherever one fits.
 async fn knock(process: &Process, secrets: &mut Secrets) {
     let value = secrets.make("a value");
-    let good = process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+    let good = process.events().json(&json!({"name": "greet", "value": value}));
     let idempotency = secrets.make("an idempotency key");
     let good = good.header("idempotency-key", &idempotency).header("x-other", secrets.make("a header"));
     assert_eq!(secrets.send(good).await, 202);
@@ -71,19 +71,17 @@ async fn knock(process: &Process, secrets: &mut Secrets) {
         json!({"name": "greet", "delay_until": secrets.make("a moment")}),
         json!([secrets.make("a list")]),
     ] {
-        assert_eq!(secrets.send(process.on_canvas(Method::POST, "/events").json(&body)).await, 400);
+        assert_eq!(secrets.send(process.events().json(&body)).await, 400);
     }
     let broken = format!("{{\"name\": \"greet\", \"value\": \"{}", secrets.make("a value cut off"));
-    let request =
-        process.on_canvas(Method::POST, "/events").header("content-type", "application/json").body(broken);
+    let request = process.events().header("content-type", "application/json").body(broken);
     assert_eq!(secrets.send(request).await, 400);
     let media = secrets.make("a content type");
-    let request = process.on_canvas(Method::POST, "/events").header("content-type", media).body("x");
+    let request = process.events().header("content-type", media).body("x");
     assert_eq!(secrets.send(request).await, 415);
     let source = secrets.make("a source");
     let event = json!({"specversion": "1.0", "id": "1", "source": source, "type": "a b", "data": secrets.make("data")});
-    let request =
-        process.on_canvas(Method::POST, "/events").header("content-type", "application/cloudevents+json");
+    let request = process.events().header("content-type", "application/cloudevents+json");
     assert_eq!(secrets.send(request.body(event.to_string())).await, 400);
     let (secret, url) = (secrets.make("a target's secret"), "https://target.example/events");
     let encoded = STANDARD.encode(&secret);
@@ -161,10 +159,10 @@ async fn break_the_database(process: &Process, secrets: &mut Secrets) {
     sql("alter table wakeq.events_v2 add constraint refuse_all check (name <> 'refused')").await;
     let value = secrets.make("a value that the database refuses");
     let refused = json!({"name": "refused", "value": value});
-    assert_eq!(secrets.send(process.on_canvas(Method::POST, "/events").json(&refused)).await, 500);
+    assert_eq!(secrets.send(process.events().json(&refused)).await, 500);
     sql("alter table wakeq.events_v2 rename column last_error to last_errors").await;
     let value = secrets.make("a value without a column");
-    let request = process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+    let request = process.events().json(&json!({"name": "greet", "value": value}));
     secrets.send(request).await;
     sql("alter table wakeq.events_v2 rename column last_errors to last_error").await;
 
@@ -181,17 +179,13 @@ async fn break_the_database(process: &Process, secrets: &mut Secrets) {
     }
     for _ in 0..3 {
         let value = secrets.make("a value without a database");
-        let request =
-            process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet", "value": value}));
+        let request = process.events().json(&json!({"name": "greet", "value": value}));
         assert_eq!(secrets.send(request).await, 503);
     }
     let back = format!("alter database \"{name}\" allow_connections true");
     sqlx::raw_sql(sqlx::AssertSqlSafe(back)).execute(&mut outside).await.unwrap();
-    let again = async {
-        let emit = || process.on_canvas(Method::POST, "/events").json(&json!({"name": "greet"}));
-        while secrets.send(emit()).await != 202 {}
-    };
-    tokio::time::timeout(TIMEOUT, again).await.expect("the service does not come back");
+    let emit = || process.events().json(&json!({"name": "greet"}));
+    wait_while!(secrets.send(emit()).await != 202, "the service does not come back");
 }
 
 async fn nothing_leaks(levels: &str) {
@@ -215,12 +209,8 @@ async fn nothing_leaks(levels: &str) {
     let lines = process.stop().await;
     assert!(secrets.texts.len() > 20 && secrets.errors.len() > 15);
     assert!(lines.iter().any(|line| line.contains("refused")), "it says nothing at all");
-    println!(
-        "{levels}: {} lines, {} errors, {} secrets, none seen",
-        lines.len(),
-        secrets.errors.len(),
-        secrets.texts.len()
-    );
+    let (errors, texts) = (secrets.errors.len(), secrets.texts.len());
+    println!("{levels}: {} lines, {errors} errors, {texts} secrets, none seen", lines.len());
     secrets.assert_unseen(&lines);
 }
 

@@ -17,6 +17,7 @@ use uuid::Uuid;
 use wakeq::CanvasId;
 
 use super::process::Process;
+use super::worst::percentile;
 
 const REQUESTS: usize = 10_000;
 const SLOW: usize = 1000;
@@ -89,10 +90,6 @@ async fn durations(process: &Process) -> Vec<Duration> {
     }
     durations.sort();
     durations
-}
-
-fn percentile(sorted: &[Duration], per_mille: usize) -> Duration {
-    sorted[(sorted.len() * per_mille / 1000).min(sorted.len() - 1)]
 }
 
 /// Half of the clients send a header slowly, a quarter a body, and a quarter read an answer slowly.

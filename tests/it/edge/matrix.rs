@@ -51,6 +51,11 @@ impl CredentialIssuer {
         Self { service, signer, _server: server }
     }
 
+    async fn allow(&self, account: &str, reach: Reach, scopes: &[Scope]) {
+        let (scopes, by) = (scopes.iter().copied().collect(), wakeq::Actor::admin("t"));
+        self.service.access.allow_account(account, reach, scopes, &by).await.unwrap();
+    }
+
     fn token(&self, email: &str) -> String {
         let mut claims = claims();
         claims["email"] = email.into();
@@ -94,12 +99,9 @@ impl CredentialIssuer {
             rejected("one digit off", format!("Bearer {}{flipped}", &key[..key.len() - 1]), 401),
             rejected("revoked", self.spoiled("revoked", revoked).await, 401),
             rejected("expired", self.spoiled("expired", expired).await, 401),
-            RejectedCredential {
-                kind: "two".into(),
-                authorization: vec![format!("Bearer {key}"); 2],
-                status: 401,
-            },
         ];
+        let two = vec![format!("Bearer {key}"); 2];
+        credentials.push(RejectedCredential { authorization: two, ..rejected("two", "", 401) });
         credentials.extend(self.worthless_tokens());
         credentials
     }
@@ -116,29 +118,20 @@ impl CredentialIssuer {
             claims[name] = value;
             format!("Bearer {}", self.signer.token(&claims))
         };
+        let removed = format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE");
+        let unlisted = self.token("nobody@project.iam.gserviceaccount.com");
+        let confused = format!("Bearer {confused}.{}", base64_url(tag.as_ref()));
         vec![
-            rejected(
-                "a token whose signature Google removed",
-                format!("{message}.SIGNATURE_REMOVED_BY_GOOGLE"),
-                401,
-            ),
+            rejected("a token whose signature Google removed", removed, 401),
             rejected("a token without a signature", format!("{message}."), 401),
             rejected("a token for somebody else", with("aud", "https://other.example".into()), 401),
             rejected("a token of somebody else", with("iss", "https://accounts.evil.example".into()), 401),
             rejected("an expired token", with("exp", (now() - 60).into()), 401),
             rejected("a token from the future", with("iat", (now() + 600).into()), 401),
             rejected("an unverified address", with("email_verified", false.into()), 401),
-            rejected(
-                "an account that is not listed",
-                self.token("nobody@project.iam.gserviceaccount.com"),
-                401,
-            ),
+            rejected("an account that is not listed", unlisted, 401),
             rejected("a forged token", format!("Bearer {}", Signer::new("one").token(&claims())), 401),
-            rejected(
-                "the public key as a secret",
-                format!("Bearer {confused}.{}", base64_url(tag.as_ref())),
-                401,
-            ),
+            rejected("the public key as a secret", confused, 401),
             rejected("the algorithm `none`", format!("Bearer {none}.{}", base64_url(b"x")), 401),
         ]
     }
@@ -150,19 +143,13 @@ impl CredentialIssuer {
             rejected("another canvas's account", self.token(OTHER_ROBOT), 404),
         ];
         for alone in Scope::ALL.into_iter().filter(|scope| needed != [*scope]) {
-            credentials.push(rejected(
-                format!("the scope {alone} alone"),
-                self.key(CanvasId::DEFAULT, &[alone]).await,
-                403,
-            ));
+            let key = self.key(CanvasId::DEFAULT, &[alone]).await;
+            credentials.push(rejected(format!("the scope {alone} alone"), key, 403));
         }
         for missing in needed {
             let others: Vec<_> = Scope::ALL.into_iter().filter(|scope| scope != missing).collect();
-            credentials.push(rejected(
-                format!("every scope but {missing}"),
-                self.key(CanvasId::DEFAULT, &others).await,
-                403,
-            ));
+            let key = self.key(CanvasId::DEFAULT, &others).await;
+            credentials.push(rejected(format!("every scope but {missing}"), key, 403));
         }
         credentials
     }
@@ -183,16 +170,7 @@ async fn no_wrong_credential_does_anything() {
     let issuer = CredentialIssuer::start().await;
     let service = &issuer.service;
     let targets = Targets::prepare(service).await;
-    service
-        .access
-        .allow_account(
-            OTHER_ROBOT,
-            Reach::Canvas(FOREIGN),
-            Scope::ALL.into_iter().collect(),
-            &wakeq::Actor::admin("t"),
-        )
-        .await
-        .unwrap();
+    issuer.allow(OTHER_ROBOT, Reach::Canvas(FOREIGN), &Scope::ALL).await;
     let worthless = issuer.worthless().await;
     let mut guarded: Vec<_> =
         operations(service).await.into_iter().filter(|operation| !operation.scopes.is_empty()).collect();
@@ -202,12 +180,8 @@ async fn no_wrong_credential_does_anything() {
     let listen = guarded.remove(listen);
     for rejected in &worthless {
         let answer = Answer::of(rejected.add_to(targets.good(service, &listen))).await;
-        assert_eq!(
-            answer.problem(),
-            (rejected.status, slug(rejected.status).to_owned()),
-            "listen: {}",
-            rejected.kind
-        );
+        let expected = (rejected.status, slug(rejected.status).to_owned());
+        assert_eq!(answer.problem(), expected, "listen: {}", rejected.kind);
     }
     let mut too_little = BTreeMap::new();
     for operation in &guarded {
@@ -232,11 +206,8 @@ async fn no_wrong_credential_does_anything() {
         }
     }
     assert_eq!(contents(service).await, before, "something was changed");
-    println!(
-        "{} operations, {} kinds of wrong credentials each: {refused} refused",
-        guarded.len(),
-        refused / guarded.len()
-    );
+    let (count, kinds) = (guarded.len(), refused / guarded.len());
+    println!("{count} operations, {kinds} kinds of wrong credentials each: {refused} refused");
     right_ones_pass(&issuer, &guarded).await;
     issuer.service.stop().await;
 }
@@ -248,21 +219,12 @@ async fn right_ones_pass(issuer: &CredentialIssuer, guarded: &[Operation]) {
     for (index, operation) in guarded.iter().enumerate() {
         let robot = format!("robot{index}@project.iam.gserviceaccount.com");
         let reach = if operation.everywhere { Reach::EveryCanvas } else { Reach::Canvas(CanvasId::DEFAULT) };
-        service
-            .access
-            .allow_account(
-                &robot,
-                reach,
-                operation.scopes.iter().copied().collect(),
-                &wakeq::Actor::admin("t"),
-            )
-            .await
-            .unwrap();
+        issuer.allow(&robot, reach, &operation.scopes).await;
         let key = make_key(&service.access, &robot, reach, &operation.scopes).await;
         for authorization in [format!("Bearer {key}"), issuer.token(&robot)] {
             let reset = "update wakeq.access_keys set slot = null, revoked_at = now(), revoked_by = 't'
                          where holder in ('twice', 'target', 'foreign', 'somebody') and slot is not null";
-            sqlx::query(reset).execute(&service.stage.pool).await.unwrap();
+            service.stage.execute(reset).await;
             let targets = Targets::prepare(service).await;
             let answer =
                 Answer::of(targets.good(service, operation).header("authorization", authorization)).await;

@@ -9,6 +9,11 @@ use tokio::net::TcpListener;
 use super::requests::operations;
 use crate::service::Service;
 
+const OPTIONS: &str =
+    "--headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run --no-pings
+    --disable-background-networking --disable-component-update --disable-sync --disable-default-apps
+    --disable-client-side-phishing-detection --disable-domain-reliability --disable-extensions";
+
 /// Stands in for all other hosts, and answers nothing: the browser makes requests of its own, too.
 async fn nowhere() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -34,25 +39,7 @@ async fn the_page_works_without_any_other_host() {
     let profile = std::env::temp_dir().join(format!("wakeq-page-{}", std::process::id()));
     std::fs::create_dir_all(&profile).unwrap();
     let output = tokio::process::Command::new(program)
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-dev-shm-usage",
-            "--no-first-run",
-            "--no-pings",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-            "--disable-default-apps",
-        ])
-        .args([
-            "--disable-client-side-phishing-detection",
-            "--disable-domain-reliability",
-            "--disable-extensions",
-        ])
+        .args(OPTIONS.split_whitespace())
         .arg("--disable-features=OptimizationHints,MediaRouter,AutofillServerCommunication,Translate")
         .arg(format!("--user-data-dir={}", profile.display()))
         .arg(format!("--proxy-server=http://{elsewhere}"))
@@ -66,28 +53,16 @@ async fn the_page_works_without_any_other_host() {
     std::fs::remove_dir_all(&profile).ok();
     let dom = String::from_utf8_lossy(&output.stdout);
     let all = operations(&service).await;
-    let missing: Vec<_> = all
-        .iter()
-        .filter(|operation| !dom.contains(&format!("{}\"", operation.id)))
-        .map(|operation| &operation.id)
-        .collect();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        missing.is_empty(),
-        "the page does not show {missing:?}\n{errors}\n{}",
-        &dom[..dom.len().min(3000)]
-    );
+    let ids = all.iter().map(|operation| &operation.id);
+    let missing: Vec<_> = ids.filter(|id| !dom.contains(&format!("{id}\""))).collect();
+    let (errors, shown) = (String::from_utf8_lossy(&output.stderr), &dom[..dom.len().min(3000)]);
+    assert!(missing.is_empty(), "the page does not show {missing:?}\n{errors}\n{shown}");
     let asked = asked_by(&origin, &serde_json::from_slice(&log).unwrap());
-    let elsewhere: Vec<_> = asked
-        .iter()
-        .filter(|url| !url.starts_with(&format!("{origin}/")) && !url.starts_with("data:"))
-        .collect();
+    let is_own = |url: &str| url.starts_with(&format!("{origin}/")) || url.starts_with("data:");
+    let elsewhere: Vec<_> = asked.iter().filter(|url| !is_own(url)).collect();
     assert!(asked.contains(&format!("{origin}/openapi.json")), "{asked:?}");
-    println!(
-        "the page shows all {} operations after {} requests, none to another host",
-        all.len(),
-        asked.len()
-    );
+    let (operations, requests) = (all.len(), asked.len());
+    println!("the page shows all {operations} operations after {requests} requests, none to another host");
     assert!(elsewhere.is_empty(), "other hosts were asked: {elsewhere:?}");
     service.stop().await;
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, Mutex};
 use reqwest::{Method, RequestBuilder};
 use tokio::sync::watch;
 use wakeq::CanvasId;
-use wakeq_service::access::{Access, AccessConfig, NewKey, Reach, Scope};
+use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::{ChildProcess, Guard, Launch};
 
-use crate::support::{Stage, TIMEOUT};
+use crate::service::make_key;
+use crate::support::{SECRET_KEY, Stage, TIMEOUT};
 
 /// The log message that shows the process is serving.
 const SERVING: &str = "serving the API";
@@ -30,17 +31,14 @@ impl Process {
     pub(super) async fn start(more: &[(&str, &str)], url: impl FnOnce(&str) -> String) -> Self {
         let (stage, _) = Stage::memory().await;
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
-        let reach = Reach::Canvas(CanvasId::DEFAULT);
-        let (holder, scopes) = ("tests".to_owned(), Scope::ALL.into_iter().collect());
-        let new = NewKey { holder, reach, scopes, lifetime: None };
-        let key = access.create_key(&new, &wakeq::Actor::admin("tests")).await.unwrap().key.reveal();
+        let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
         let lines = Arc::<Mutex<Vec<String>>>::default();
         let (address, mut addresses) = watch::channel(None);
         let kept = Arc::clone(&lines);
         let mut launch = Launch::new(env!("CARGO_BIN_EXE_wakeq"))
             .argument("serve")
             .environment("DATABASE_URL", url(stage.database.url()))
-            .environment(crate::support::SECRET_KEY.0, crate::support::SECRET_KEY.1)
+            .environment(SECRET_KEY.0, SECRET_KEY.1)
             .environment("WAKEQ_NOTIFIER", "local")
             .environment("WAKEQ_LISTEN", "127.0.0.1")
             .environment("WAKEQ_ALLOW_UNSAFE_DURABILITY", "1")
@@ -48,9 +46,7 @@ impl Process {
             .environment("NO_COLOR", "1")
             .on_line(move |line| {
                 if line.contains(SERVING) {
-                    let found = line
-                        .split_once("address=")
-                        .map(|(_, rest)| rest.split(' ').next().unwrap_or_default());
+                    let found = line.split_once("address=").and_then(|(_, rest)| rest.split(' ').next());
                     address.send_replace(found.map(str::to_owned));
                 }
                 kept.lock().unwrap().push(line.to_owned());
@@ -75,6 +71,11 @@ impl Process {
     /// A request to a path below the default canvas, with the key.
     pub(super) fn on_canvas(&self, method: Method, path: &str) -> RequestBuilder {
         self.request(method, &format!("/v1/canvases/{}{path}", CanvasId::DEFAULT)).bearer_auth(&self.key)
+    }
+
+    /// An emit on the default canvas.
+    pub(super) fn events(&self) -> RequestBuilder {
+        self.on_canvas(Method::POST, "/events")
     }
 
     /// The lines that it has logged so far.

@@ -31,6 +31,13 @@ impl Raw {
         Self { stream: TcpStream::connect(address).await.unwrap(), unread: Vec::new() }
     }
 
+    /// A connection to a service that has sent these bytes.
+    pub(super) async fn sending(service: &Service, bytes: impl AsRef<[u8]>) -> Self {
+        let mut raw = Self::connect(service.address).await;
+        raw.send(bytes).await;
+        raw
+    }
+
     /// Sends bytes; errors are ignored, because the server may have hung up already.
     pub(super) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         timeout(TIMEOUT, self.stream.write_all(bytes.as_ref())).await.expect("nobody reads").ok();
@@ -102,12 +109,8 @@ impl Raw {
 impl RawAnswer {
     #[track_caller]
     pub(super) fn problem(&self) -> (u16, String) {
-        assert!(
-            self.head.contains("content-type: application/problem+json\r\n"),
-            "{}{}",
-            self.head,
-            self.body
-        );
+        let kind = "content-type: application/problem+json\r\n";
+        assert!(self.head.contains(kind), "{}{}", self.head, self.body);
         let body: Value = serde_json::from_str(&self.body).unwrap();
         let id = format!("x-request-id: {}\r\n", body["request_id"].as_str().unwrap());
         assert!(self.head.contains(&id) && body["status"] == self.status, "{}{}", self.head, self.body);
@@ -150,8 +153,7 @@ async fn malformed_http_is_refused_without_a_body() {
         (format!("GET / HTTP/1.1\r\na: {long}\r\n\r\n"), 431),
         (format!("GET /{long} HTTP/1.1\r\n\r\n"), 431),
     ] {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(&request).await;
+        let mut raw = Raw::sending(&service, &request).await;
         let answer = raw.answer().await;
         let shown = &request[..request.len().min(60)];
         assert_eq!((answer.status, answer.body), (expected, String::new()), "{shown:?}");
@@ -161,8 +163,7 @@ async fn malformed_http_is_refused_without_a_body() {
     // The first bytes of TLS and HTTP/2, and none at all: the server hangs up or answers, and
     // nothing breaks.
     for request in [&b"\x16\x03\x01\x02\x00\x01\x00\x01"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b""] {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(request).await;
+        let mut raw = Raw::sending(&service, request).await;
         raw.finish_writing().await;
         raw.ended().await;
     }
@@ -186,11 +187,8 @@ async fn pipelined_requests_are_answered_in_order() {
         raw.send(format!("HEAD {path} HTTP/1.1\r\n\r\n")).await;
         let answer = raw.answer_to(true).await;
         assert_eq!(answer.status, expected);
-        assert!(
-            answer.head.contains("content-length: ") && !answer.head.contains("content-length: 0"),
-            "{}",
-            answer.head
-        );
+        let has_length = |length: &str| answer.head.contains(&format!("content-length: {length}"));
+        assert!(has_length("") && !has_length("0"), "{}", answer.head);
     }
     raw.send("GET /livez HTTP/1.0\r\n\r\n").await;
     raw.ended().await;
@@ -211,8 +209,8 @@ async fn a_refused_request_gets_no_100_continue() {
     raw.send(format!("{emit}expect: 100-continue\r\ncontent-length: 1000000\r\n\r\n")).await;
     assert_eq!(raw.answer().await.problem(), (413, "too-large".into()));
 
-    let mut raw = Raw::connect(service.address).await;
-    raw.send(format!("{emit}expect: 100-continue\r\ncontent-length: 12\r\n\r\n")).await;
+    let mut raw =
+        Raw::sending(&service, format!("{emit}expect: 100-continue\r\ncontent-length: 12\r\n\r\n")).await;
     assert_eq!(raw.answer().await.status, 100);
     raw.send(r#"{"name":"a"}"#).await;
     assert_eq!(raw.answer().await.status, 202);
@@ -234,24 +232,17 @@ async fn bodies_have_their_size_and_their_time() {
         (format!("content-length: 300000\r\n\r\n{}", "x".repeat(300_000)), (413, "too-large")),
         ("transfer-encoding: chunked\r\n\r\nzz\r\n".to_owned(), (400, "bad-request")),
     ] {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(format!("{emit}{body}")).await;
+        let mut raw = Raw::sending(&service, format!("{emit}{body}")).await;
         let answer = raw.answer().await;
-        assert_eq!(
-            answer.problem(),
-            (expected.0, expected.1.to_owned()),
-            "{:?}",
-            &body[..body.len().min(60)]
-        );
+        let shown = &body[..body.len().min(60)];
+        assert_eq!(answer.problem(), (expected.0, expected.1.to_owned()), "{shown:?}");
         raw.ended().await;
     }
     // Half a body, and then the end.
-    let mut raw = Raw::connect(service.address).await;
-    raw.send(format!("{emit}content-length: 1000\r\n\r\n{{")).await;
+    let mut raw = Raw::sending(&service, format!("{emit}content-length: 1000\r\n\r\n{{")).await;
     raw.finish_writing().await;
     raw.ended().await;
-    let count: i64 = service.stage.rows().await;
-    assert_eq!(count, 0, "nothing was emitted");
+    assert_eq!(service.stage.rows().await, 0, "nothing was emitted");
     service.stop().await;
 }
 
@@ -259,8 +250,7 @@ async fn bodies_have_their_size_and_their_time() {
 async fn headers_and_answers_have_their_time() {
     let service = Service::with(quick()).await;
     for begun in ["", "G", "GET /livez HTTP/1.1\r\nhost"] {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(begun).await;
+        let mut raw = Raw::sending(&service, begun).await;
         assert_eq!(raw.ended().await, 0, "{begun}");
     }
     // A client that does not read answers is disconnected: the answers do not fit into the kernel's
@@ -271,8 +261,7 @@ async fn headers_and_answers_have_their_time() {
     let hung_up = async { while raw.stream.write_all(&[b'x'; 4096]).await.is_ok() {} };
     timeout(TIMEOUT, hung_up).await.expect("it waits for ever");
     // Other clients do not notice.
-    let mut raw = Raw::connect(service.address).await;
-    raw.send("GET /livez HTTP/1.1\r\n\r\n").await;
+    let mut raw = Raw::sending(&service, "GET /livez HTTP/1.1\r\n\r\n").await;
     assert_eq!(raw.answer().await.status, 204);
     service.stop().await;
 }

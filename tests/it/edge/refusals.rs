@@ -8,6 +8,7 @@ use wakeq_service::access::Scope;
 
 use super::requests::FOREIGN;
 use crate::service::{Answer, Service};
+use crate::support::Statements;
 
 #[tokio::test]
 async fn refusals_are_in_the_record_when_the_server_has_ended() {
@@ -52,10 +53,7 @@ async fn refusals_are_in_the_record_when_the_server_has_ended() {
     // The other canvas's record does not say who it was.
     let words = "from 127.0.0.1; the credential of another canvas".to_owned();
     assert_eq!(row(2), (FOREIGN.to_string(), stranger, "list_events".into(), String::new(), words, 1));
-    let blocked: i64 = sqlx::query_scalar("select count(*) from wakeq.scheduling_rules")
-        .fetch_one(&stage.pool)
-        .await
-        .unwrap();
+    let blocked: i64 = stage.pool.value("select count(*) from wakeq.scheduling_rules").await;
     assert_eq!(blocked, 1, "the block stands");
 }
 

@@ -10,10 +10,10 @@ use uuid::Uuid;
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::queues::NewQueue;
 use wakeq::{Actor, CanvasId, EventId};
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 
 use super::leased::{PULLED, lease, run_out};
-use crate::service::{Answer, Service, make_key};
+use crate::service::{Answer, Service};
 
 pub(super) const FOREIGN: CanvasId = CanvasId(Uuid::from_u128(0xf0e1));
 
@@ -98,11 +98,8 @@ pub(super) struct Targets {
 
 impl Targets {
     pub(super) async fn prepare(service: &Service) -> Self {
-        let [waiting, running, dead] = [
-            service.stage.emit("greet").await,
-            service.stage.emit("greet").await,
-            service.stage.emit("greet").await,
-        ];
+        let greets = service.stage.emit_many("greet", 3).await;
+        let [waiting, running, dead] = greets[..] else { unreachable!() };
         let event = wakeq::Event::new("greet", &1).unwrap().on(OBJECT).unwrap();
         service.stage.queue.emit(event).await.unwrap();
         let pool = &service.stage.pool;
@@ -138,19 +135,9 @@ impl Targets {
         let group = "insert into wakeq.consumer_positions (consumer_group, source) values ($1, 'log') on conflict do nothing";
         sqlx::query(group).bind(GROUP).execute(pool).await.unwrap();
         let holder = Uuid::new_v4().to_string();
-        let everywhere = make_key(&service.access, &holder, Reach::EveryCanvas, &Scope::ALL).await;
-        Self {
-            canvas: CanvasId::DEFAULT,
-            waiting,
-            running,
-            dead,
-            key,
-            taken,
-            queue: QUEUE,
-            group: GROUP,
-            leased,
-            everywhere,
-        }
+        let everywhere = service.wide_key(&holder, &Scope::ALL).await;
+        let (canvas, queue, group) = (CanvasId::DEFAULT, QUEUE, GROUP);
+        Self { canvas, waiting, running, dead, key, taken, queue, group, leased, everywhere }
     }
 
     fn path(&self, template: &str, event: EventId) -> String {
@@ -225,10 +212,9 @@ impl Targets {
                 let foreign = Self { canvas: FOREIGN, queue: "unknown", group: "unknown", ..self.clone() };
                 foreign.good(service, operation).bearer_auth(key)
             }
-            (
-                "emit" | "emit_batch" | "change_object" | "send_to_entity" | "erase_entity",
-                409 | 413 | 415 | 422,
-            ) => self.emitting_for(service, operation, status).await,
+            (id, 409 | 413 | 415 | 422) if EMITS.contains(&id) => {
+                self.emitting_for(service, operation, status).await
+            }
             ("cancel_event" | "run_event_now", 409) => to(&path),
             ("append_to_log", 409) => to(&path).json(&expecting_in_vain()),
             ("put_target" | "put_target_of_modifier", 409) => {
@@ -237,16 +223,16 @@ impl Targets {
             }
             ("create_key", 409) => to(&path).json(&json!({"holder": "twice", "scopes": ["read"]})),
             ("unpause_cron", 409) => {
-                pause_an_unreadable_cron(service).await;
+                service.stage.execute(UNREADABLE_CRON).await;
                 to(&path)
             }
             ("put_queue", 409) => {
-                fill_with_queues(service).await;
+                service.stage.execute(QUEUES).await;
                 to(&path.replace(QUEUE, "one-too-many")).json(&body("put_queue"))
             }
             (_, 409 | 410) if is_about_copies(operation) => self.leasing(service, operation, status).await,
             ("remove_group", 409) => {
-                work_on_a_group(service).await;
+                service.stage.execute(GROUP_AT_WORK).await;
                 to(&path.replace(GROUP, "worked-on"))
             }
             ("put_cron", 409) => {
@@ -254,8 +240,7 @@ impl Targets {
                 to(&path.replace(CRON, "one-too-many")).json(&body("put_cron"))
             }
             ("readyz", 503) => {
-                let away = "alter schema wakeq rename to elsewhere";
-                sqlx::raw_sql(away).execute(&service.stage.pool).await.unwrap();
+                service.stage.execute("alter schema wakeq rename to elsewhere").await;
                 good()
             }
             _ => panic!("say in this file how `{}` is made to answer {status}", operation.id),
@@ -287,7 +272,7 @@ impl Targets {
                 if erases { request.query(&[("id", self.taken)]) } else { request.json(&event) }
             }
             409 => {
-                hold_a_key(service).await;
+                service.stage.execute(HELD_KEY).await;
                 request.header("idempotency-key", "held").json(&event(json!({"name": "greet"})))
             }
             413 => request.json(&json!({"name": "x".repeat(300_000)})),
@@ -320,12 +305,9 @@ async fn entities(pool: &sqlx::PgPool, event: EventId) {
 }
 
 /// Makes one idempotency key appear to be in use by another request.
-async fn hold_a_key(service: &Service) {
-    let hold = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
-                create or replace trigger held before insert on wakeq.idempotency_keys for each row
-                    when (new.key = 'held') execute function wakeq.hold()";
-    sqlx::raw_sql(hold).execute(&service.stage.pool).await.unwrap();
-}
+const HELD_KEY: &str = "create or replace function wakeq.hold() returns trigger language plpgsql as $$ begin return null; end $$;
+                        create or replace trigger held before insert on wakeq.idempotency_keys for each row
+                            when (new.key = 'held') execute function wakeq.hold()";
 
 /// Creates as many targets as a canvas may have.
 async fn fill_with_targets(service: &Service) {
@@ -336,17 +318,11 @@ async fn fill_with_targets(service: &Service) {
     sqlx::query(fill).bind(CanvasId::DEFAULT.0).execute(&service.stage.pool).await.unwrap();
 }
 
-async fn pause_an_unreadable_cron(service: &Service) {
-    let unreadable = "update wakeq.cron_records
-                         set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
-    sqlx::raw_sql(unreadable).execute(&service.stage.pool).await.unwrap();
-}
+const UNREADABLE_CRON: &str = "update wakeq.cron_records
+                                  set expression = 'of a later release', next_at = null, paused_at = now(), paused_by = 'tests'";
 
-async fn fill_with_queues(service: &Service) {
-    let fill = "insert into wakeq.queues (name, created_by, updated_by)
-                select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
-    sqlx::raw_sql(fill).execute(&service.stage.pool).await.unwrap();
-}
+const QUEUES: &str = "insert into wakeq.queues (name, created_by, updated_by)
+                      select 'full-' || number, 'tests', 'tests' from generate_series(1, 100) as number";
 
 async fn fill_with_crons(service: &Service) {
     let fill = "insert into wakeq.cron_records (canvas_id, name, expression, zone, modifier, value, missed, created_by,
@@ -370,6 +346,9 @@ fn emitting(operation: &str, event: Value) -> Value {
     }
 }
 
+/// Operations that emit.
+const EMITS: [&str; 5] = ["emit", "emit_batch", "change_object", "send_to_entity", "erase_entity"];
+
 /// Operations on a leased copy.
 const OF_COPIES: [&str; 3] = ["extend_copy", "complete_copy", "release_copy"];
 
@@ -379,6 +358,13 @@ const OF_LEASES: [&str; 2] = ["list_leases", "end_lease"];
 /// Operations on consumer groups without a body.
 const OF_GROUPS: [&str; 6] =
     ["list_nodes", "list_groups", "show_group", "list_group_dead", "recover_group", "remove_group"];
+
+const WITHOUT_BODY: &str =
+    "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
+     delete_target delete_target_of_modifier unpause_handler depth list_dead_events list_halted_objects show_object
+     list_tombstones read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
+     unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
+     revoke_key listen";
 
 /// The body of a good request of an operation; `None` if it has no body.
 pub(crate) fn body(operation: &str) -> Option<Value> {
@@ -409,42 +395,7 @@ pub(crate) fn body(operation: &str) -> Option<Value> {
         }
         "push" => Some(json!({"message": {"data": ""}})),
         "create_key" => Some(json!({"holder": "somebody", "scopes": ["read"]})),
-        "livez"
-        | "wake"
-        | "readyz"
-        | "list_events"
-        | "show_event"
-        | "cancel_event"
-        | "run_event_now"
-        | "list_handlers"
-        | "show_handler"
-        | "show_target"
-        | "delete_target"
-        | "delete_target_of_modifier"
-        | "unpause_handler"
-        | "depth"
-        | "list_dead_events"
-        | "list_halted_objects"
-        | "show_object"
-        | "list_tombstones"
-        | "read_log"
-        | "list_queues"
-        | "show_queue"
-        | "delete_queue"
-        | "queue_depth"
-        | "list_facets"
-        | "list_crons"
-        | "show_cron"
-        | "unpause_cron"
-        | "delete_cron"
-        | "redrive_dead_event"
-        | "unblock_handler"
-        | "list_audit"
-        | "list_keys"
-        | "list_quotas"
-        | "unset_quota"
-        | "revoke_key"
-        | "listen" => None,
+        bodiless if WITHOUT_BODY.split_whitespace().any(|id| id == bodiless) => None,
         of_lease if OF_LEASES.contains(&of_lease) => None,
         of_group if OF_GROUPS.contains(&of_group) => None,
         of_entity if OF_ENTITIES.contains(&of_entity) => None,
@@ -480,13 +431,10 @@ pub(super) async fn contents(service: &Service) -> BTreeMap<String, (i64, String
 }
 
 /// Creates a subscriber of another group, on a live node.
-async fn work_on_a_group(service: &Service) {
-    let work = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
-             values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');
-         insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
-                                        request_count)
-             values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
-                     'infinity', '[{\"type\":\"log\"}]', 1);
-         insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";
-    sqlx::raw_sql(work).execute(&service.stage.pool).await.unwrap();
-}
+const GROUP_AT_WORK: &str = "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
+                          values ('00000000-0000-7000-8000-000000000001', now(), 'infinity');
+                      insert into wakeq.subscribers (subscriber_name, subscriber_id, node_id, heartbeat_timestamp, expires_at, requests,
+                                                     request_count)
+                          values ('worked-on', '00000000-0000-7000-8000-000000000003', '00000000-0000-7000-8000-000000000001', now(),
+                                  'infinity', '[{\"type\":\"log\"}]', 1);
+                      insert into wakeq.consumer_positions (consumer_group, source) values ('worked-on', 'log')";

@@ -7,11 +7,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use reqwest::Method;
 use wakeq::StoreConfig;
-use wakeq_service::http::HttpConfig;
+use wakeq_service::http::{HttpConfig, HttpError, HttpServer};
 
 use super::raw::{Raw, authorized};
 use crate::service::{Answer, Service};
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, wait_while};
 
 #[tokio::test]
 async fn a_busy_process_says_so_at_once() {
@@ -40,8 +40,8 @@ async fn slow_bodies_do_not_block_other_requests() {
     let emit = authorized(&service, "POST", "/events");
     let mut slow = Vec::new();
     for _ in 0..10 {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send(format!("{emit}expect: 100-continue\r\ncontent-length: 12\r\n\r\n")).await;
+        let mut raw =
+            Raw::sending(&service, format!("{emit}expect: 100-continue\r\ncontent-length: 12\r\n\r\n")).await;
         assert_eq!(raw.answer().await.status, 100, "its body is waited for");
         slow.push(raw);
     }
@@ -59,8 +59,7 @@ async fn a_client_beyond_the_connection_limit_gets_a_problem() {
         Service::with(HttpConfig { max_connections: 2, share_percent: 100, ..HttpConfig::default() }).await;
     let mut taken = Vec::new();
     for _ in 0..2 {
-        let mut raw = Raw::connect(service.address).await;
-        raw.send("GET /livez HTTP/1.1\r\n\r\n").await;
+        let mut raw = Raw::sending(&service, "GET /livez HTTP/1.1\r\n\r\n").await;
         assert_eq!(raw.answer().await.status, 204);
         taken.push(raw);
     }
@@ -70,16 +69,8 @@ async fn a_client_beyond_the_connection_limit_gets_a_problem() {
     assert!(answer.head.contains("retry-after: 1\r\n"), "{}", answer.head);
     taken.pop();
     // The slot is free again once the server has seen the end of the connection.
-    let served = async {
-        loop {
-            let mut raw = Raw::connect(service.address).await;
-            raw.send("GET /livez HTTP/1.1\r\n\r\n").await;
-            if raw.answer().await.status == 204 {
-                return;
-            }
-        }
-    };
-    tokio::time::timeout(TIMEOUT, served).await.expect("no place becomes free");
+    let alive = async || Raw::sending(&service, "GET /livez HTTP/1.1\r\n\r\n").await.answer().await.status;
+    wait_while!(alive().await != 204, "no place becomes free");
     service.stop().await;
 }
 
@@ -95,8 +86,7 @@ async fn rejects_invalid_limits() {
         HttpConfig { idle_timeout: Duration::ZERO, ..usual() },
         HttpConfig { write_timeout: Duration::from_secs(86_400), ..usual() },
     ] {
-        let bound =
-            wakeq_service::http::HttpServer::bind(stage.store.clone(), notifier.clone(), config).await;
-        assert!(matches!(bound.err(), Some(wakeq_service::http::HttpError::Config(_))));
+        let bound = HttpServer::bind(stage.store.clone(), notifier.clone(), config).await;
+        assert!(matches!(bound.err(), Some(HttpError::Config(_))));
     }
 }

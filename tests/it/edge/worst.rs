@@ -188,7 +188,7 @@ struct Measurements {
 }
 
 /// A percentile of sorted durations.
-fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
+pub(super) fn percentile(durations: &[Duration], per_mille: usize) -> Duration {
     let last = durations.len().saturating_sub(1);
     durations.get((durations.len() * per_mille / 1000).min(last)).copied().unwrap_or_default()
 }

@@ -4,30 +4,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use serde_json::json;
 use uuid::Uuid;
 use wakeq::log::EventSource;
 use wakeq::{CanvasId, EventId, Execution, Handlers, Queue, QueueConfig, Store, StoreConfig};
 use wakeq_streams::entities::EntityOutcome;
-use wakeq_streams::{Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityStatus};
+use wakeq_streams::{Asked, EntityAnswer, EntityError, EntityEvent, EntityStatus};
 
-use super::{Balance, Bank, Change, account, config};
-use crate::support::{TIMEOUT, fit};
+use super::{Balance, Bank, Change, OTHER, STORED, account, config, deposit, of};
+use crate::support::{Statements, fit, until};
 
 /// ENT-14: a valid event is in the repository and the state, and is answered; an invalid one is
 /// only answered.
 // Shows: ENT-12, ENT-13, ENT-15, ENT-20
 #[tokio::test]
 async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
-    let event = EntityEvent::of(&Change::Deposit { cents: 500 }).unwrap().reply_to("told").unwrap();
-    let deposit = bank.entities.send(&account("ada"), event).await.unwrap();
+    let (bank, processor) = Bank::owned().await;
+    let deposit = bank.entities.send(&account("ada"), deposit(500).reply_to("told").unwrap()).await.unwrap();
     let ended = bank.ended(deposit.id.0).await;
-    assert_eq!(
-        (ended.status, ended.version, ended.result.as_deref()),
-        (EntityStatus::Completed, Some(1), Some("500"))
-    );
+    assert_eq!((ended.status, ended.version), (EntityStatus::Completed, Some(1)));
+    assert_eq!(ended.result.as_deref(), Some("500"));
     let event = EntityEvent::of(&Change::Withdraw { cents: 501 }).unwrap().reply_to("told").unwrap();
     let overdraft = bank.entities.send(&account("ada"), event).await.unwrap();
     let ended = bank.ended(overdraft.id.0).await;
@@ -43,33 +40,24 @@ async fn what_is_valid_is_stored_and_what_is_not_is_rejected() {
     assert_eq!((stored.id, stored.name.as_str(), stored.position), (deposit.id, "deposit", 0));
     assert_eq!(stored.payload, r#"{"cents":500}"#);
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
-    let answers: Vec<_> = answers
-        .into_iter()
-        .map(|answer| (answer.event_id, answer.outcome, answer.version, answer.error))
-        .collect();
-    let rejected = Some("there are only 500 cents".to_owned());
-    assert_eq!(
-        answers,
-        [
-            (deposit.id, EntityOutcome::Processed, Some(1), None),
-            (overdraft.id, EntityOutcome::Rejected, None, rejected)
-        ]
-    );
+    let answers: Vec<_> =
+        answers.iter().map(|one| (one.event_id, one.outcome, one.version, one.error.as_deref())).collect();
+    let processed = (deposit.id, EntityOutcome::Processed, Some(1), None);
+    let rejected = (overdraft.id, EntityOutcome::Rejected, None, Some("there are only 500 cents"));
+    assert_eq!(answers, [processed, rejected]);
 }
 
 // Shows: ENT-12
 #[tokio::test]
 async fn what_can_not_be_read_is_rejected_in_words() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     for (name, payload, part) in [
         ("close", json!(null), "unknown variant"),
         ("deposit", json!({"cents": "many"}), "invalid type"),
         ("deposit", json!(7), "invalid type"),
     ] {
         let event = EntityEvent::new(name, &payload).unwrap();
-        let sent = bank.entities.send(&account("ada"), event).await.unwrap();
-        let error = bank.ended(sent.id.0).await.error.unwrap();
+        let error = bank.sent_to(&account("ada"), event).await.error.unwrap();
         assert!(error.contains("is not an event of account") && error.contains(part), "{error}");
     }
     assert_eq!(bank.shown("ada").await, None, "nothing is kept of an entity that nothing was stored of");
@@ -79,8 +67,7 @@ async fn what_can_not_be_read_is_rejected_in_words() {
 // Shows: ENT-11
 #[tokio::test]
 async fn what_is_stored_is_never_changed() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     for sql in [
         "update wakeq.log set payload = '{}' where category = 'entities:account'",
@@ -89,7 +76,7 @@ async fn what_is_stored_is_never_changed() {
         let refused = sqlx::query(sql).execute(&bank.stage.pool).await.unwrap_err().to_string();
         assert!(refused.contains("never changed"), "{refused}");
     }
-    assert_eq!(bank.count("select count(*) from wakeq.log where category = 'entities:account'").await, 1);
+    assert_eq!(bank.count(STORED).await, 1);
 }
 
 /// An effect outside is requested by an event in the same transaction; its handler's answer comes
@@ -98,14 +85,13 @@ async fn what_is_stored_is_never_changed() {
 // Shows: ENT-07, ENT-08, ENT-21
 #[tokio::test]
 async fn effects_outside_are_answered_with_an_event() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let correlation_id = Uuid::new_v4();
     let event = EntityEvent::of(&Change::TopUp { cents: 300 }).unwrap().correlation_id(correlation_id);
     let sent = bank.entities.send(&account("ada"), event).await.unwrap();
     assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Processed, "the charge waits");
     let [asked] = <[serde_json::Value; 1]>::try_from(bank.waiting("charge").await).unwrap();
-    let expected = serde_json::json!({
+    let expected = json!({
         "canvas": CanvasId::DEFAULT, "entity_type": "account", "entity": "ada", "event_id": sent.id,
         "correlation_id": correlation_id, "value": 300,
     });
@@ -123,16 +109,11 @@ async fn effects_outside_are_answered_with_an_event() {
         }
     };
     let worker = bank.stage.worker(Handlers::new().on("charge", charge));
-    let progress = async {
-        loop {
-            let progress = bank.entities.status(CanvasId::DEFAULT, correlation_id).await.unwrap().unwrap();
-            if progress.status == EntityStatus::Completed && progress.events.len() == 2 {
-                return progress;
-            }
-            tokio::task::yield_now().await;
-        }
+    let completed = async || {
+        let progress = bank.entities.status(CanvasId::DEFAULT, correlation_id).await.unwrap();
+        progress.filter(|all| all.status == EntityStatus::Completed && all.events.len() == 2)
     };
-    let progress = tokio::time::timeout(TIMEOUT, progress).await.expect("all of it completes");
+    let progress = until("all of it completes", completed).await;
     let names: Vec<_> = progress.events.iter().map(|event| event.name.as_str()).collect();
     assert_eq!(names, ["top_up", "deposit"]);
     worker.stop().await;
@@ -143,8 +124,7 @@ async fn effects_outside_are_answered_with_an_event() {
 /// If a follow-up dies, the whole fails.
 #[tokio::test]
 async fn a_dead_follow_up_fails_its_event() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     let sent = bank.send("ada", &Change::Report).await;
     let ended = bank.ended(sent.id.0).await;
     assert_eq!((ended.status, ended.follow_ups.len()), (EntityStatus::Processed, 2));
@@ -152,7 +132,7 @@ async fn a_dead_follow_up_fails_its_event() {
          insert into wakeq.dead_events (id, canvas_id, module, name, modifier, value, retries, enqueued_at, claims, losses,
                                         last_error, cause)
          select id, canvas_id, module, name, modifier, value, 2, enqueued_at, 3, 0, 'no', 'retries' from gone";
-    sqlx::query(dies).execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute(dies).await;
     let progress = bank.entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap();
     assert_eq!(progress.status, EntityStatus::Failed);
     assert!(progress.events[0].error.as_ref().unwrap().contains("is dead"), "{progress:?}");
@@ -162,31 +142,19 @@ async fn a_dead_follow_up_fails_its_event() {
 /// entity, not the actor.
 #[tokio::test]
 async fn a_panic_ends_its_event_only() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
-    let changes = [
-        Change::Deposit { cents: 1 },
-        Change::Panics,
-        Change::Deposit { cents: 2 },
-        Change::PanicsInValidate,
-        Change::Deposit { cents: 4 },
-    ];
-    let events = changes.iter().map(|change| (account("ada"), EntityEvent::of(change).unwrap())).collect();
+    let (bank, processor) = Bank::owned().await;
+    let [panics, invalid] = [Change::Panics, Change::PanicsInValidate].map(|change| EntityEvent::of(&change));
+    let events = [deposit(1), panics.unwrap(), deposit(2), invalid.unwrap(), deposit(4)];
+    let events = events.map(|event| (account("ada"), event)).into();
     let sent = bank.entities.send_all(events).await.unwrap();
-    let mut ended = Vec::new();
-    for sent in &sent {
-        ended.push(bank.ended(sent.id.0).await);
-    }
+    let ended = join_all(sent.iter().map(|sent| bank.ended(sent.id.0))).await;
     assert!(ended[1].error.as_ref().unwrap().contains("apply panicked: apply was told to"), "{ended:?}");
     assert!(ended[3].error.as_ref().unwrap().contains("validate panicked"), "{ended:?}");
     let (balance, version) = processor.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, version), (7, 3));
-    let dead: Vec<(Uuid, i32)> = sqlx::query_as(
-        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq",
-    )
-    .fetch_all(&bank.stage.pool)
-    .await
-    .unwrap();
+    let sql =
+        "select id, attempts from wakeq.consumer_dead where consumer_group = 'entities.account' order by seq";
+    let dead: Vec<(Uuid, i32)> = bank.stage.pool.table(sql).await;
     assert_eq!(dead, [(sent[1].id.0, 3), (sent[3].id.0, 3)]);
 }
 
@@ -209,43 +177,38 @@ async fn a_state_has_a_limit() {
 // Shows: ENT-01
 #[tokio::test]
 async fn a_processor_gets_only_events_of_its_type() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
-    let other = EntityId::new(CanvasId::DEFAULT, "invoice", "ada").unwrap();
-    let sent =
-        bank.entities.send(&other, EntityEvent::new("deposit", &json!({"cents": 5})).unwrap()).await.unwrap();
-    let elsewhere = EntityId { canvas: CanvasId(Uuid::from_u128(7)), ..account("ada") };
-    let deposit = |cents| EntityEvent::of(&Change::Deposit { cents }).unwrap();
-    bank.entities.send(&elsewhere, deposit(3)).await.unwrap();
+    let (bank, processor) = Bank::owned().await;
+    let invoice = of(CanvasId::DEFAULT, "invoice", "ada");
+    let sent = bank.entities.send(&invoice, deposit(5)).await.unwrap();
+    bank.entities.send(&of(OTHER, "account", "ada"), deposit(3)).await.unwrap();
     bank.deposited("ada", 1).await;
     let status = bank.entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap().status;
     assert_eq!(status, EntityStatus::Accepted, "nobody has its type");
     let cents = async |canvas| processor.state(canvas, "ada").await.map(|(balance, _)| balance.cents);
-    assert_eq!((cents(CanvasId::DEFAULT).await, cents(elsewhere.canvas).await), (Some(1), Some(3)));
-    assert!(bank.entities.status(elsewhere.canvas, sent.id.0).await.unwrap().is_none());
+    assert_eq!((cents(CanvasId::DEFAULT).await, cents(OTHER).await), (Some(1), Some(3)));
+    assert!(bank.entities.status(OTHER, sent.id.0).await.unwrap().is_none());
 }
 
 /// A send is part of the caller's transaction, and one id is one event.
 #[tokio::test]
 async fn a_send_is_part_of_the_callers_transaction() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
-    let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
+    let (bank, _processor) = Bank::owned().await;
+    let events = || vec![(account("ada"), deposit(1))];
     let mut transaction = bank.stage.pool.begin().await.unwrap();
-    let receipt = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
+    let receipt = bank.entities.send_in(&mut transaction, events()).await.unwrap();
     transaction.rollback().await.unwrap();
     drop(receipt);
     let mut transaction = bank.stage.pool.begin().await.unwrap();
-    let receipt = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
+    let receipt = bank.entities.send_in(&mut transaction, events()).await.unwrap();
     transaction.commit().await.unwrap();
     let sent = receipt.notify();
     bank.ended(sent[0].id.0).await;
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(1));
     let id = EventId::new();
-    bank.entities.send(&account("ada"), deposit().id(id)).await.unwrap();
-    let taken = bank.entities.send(&account("bob"), deposit().id(id)).await.unwrap_err();
+    bank.entities.send(&account("ada"), deposit(1).id(id)).await.unwrap();
+    let taken = bank.entities.send(&account("bob"), deposit(1).id(id)).await.unwrap_err();
     assert!(matches!(taken, EntityError::Taken(taken) if taken == id), "{taken}");
-    let twice = vec![(account("cyd"), deposit().id(EventId::default())), (account("cyd"), deposit())];
+    let twice = vec![(account("cyd"), deposit(1).id(EventId::default())), (account("cyd"), deposit(1))];
     assert_eq!(bank.entities.send_all(twice).await.unwrap().len(), 2);
 }
 
@@ -259,16 +222,14 @@ async fn a_send_to_a_locked_entity_waits_and_then_fails() {
     let store = Store::connect(bank.stage.database.url(), fit(store)).await.unwrap();
     let queue = Queue::new(store, bank.stage.notifier.clone(), QueueConfig::default());
     let hasty = wakeq_streams::Entities::new(queue);
-    let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
     let mut transaction = bank.stage.pool.begin().await.unwrap();
-    let held = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit())]).await.unwrap();
-    let busy = hasty.send(&account("ada"), deposit()).await.unwrap_err();
+    let held = bank.entities.send_in(&mut transaction, vec![(account("ada"), deposit(1))]).await.unwrap();
+    let busy = hasty.send(&account("ada"), deposit(1)).await.unwrap_err();
     assert!(matches!(busy, EntityError::Busy(limit, _) if limit == 50 * lock_timeout), "{busy}");
     assert!(busy.to_string().contains("send it again"), "{busy}");
-    let elsewhere = EntityId { canvas: CanvasId(Uuid::from_u128(7)), ..account("ada") };
-    hasty.send(&elsewhere, deposit()).await.unwrap();
+    hasty.send(&of(OTHER, "account", "ada"), deposit(1)).await.unwrap();
     let ada = account("ada");
-    let (sent, ()) = tokio::join!(hasty.send(&ada, deposit()), async {
+    let (sent, ()) = tokio::join!(hasty.send(&ada, deposit(1)), async {
         transaction.commit().await.unwrap();
     });
     assert!(sent.unwrap().link.prev > 0, "behind the one that was held");
@@ -286,30 +247,17 @@ async fn ten_thousand_increments_by_eight_senders_are_ten_thousand() {
     for _ in 0..8 {
         let bank = Arc::clone(&bank);
         senders.spawn(async move {
-            let deposit = || EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
             for _ in 0..50 {
-                let events = || (0..25).map(|_| (account("ada"), deposit())).collect();
-                bank.entities.send_all(events()).await.unwrap();
+                bank.entities.send_all(vec![(account("ada"), deposit(1)); 25]).await.unwrap();
             }
         });
     }
-    while let Some(sender) = senders.join_next().await {
-        sender.unwrap();
-    }
-    let counted = async {
-        loop {
-            if let Some((balance, version)) = processor.state(CanvasId::DEFAULT, "ada").await
-                && version >= 10_000
-            {
-                return balance;
-            }
-            tokio::task::yield_now().await;
-        }
+    senders.join_all().await;
+    let counted = async || {
+        let state = processor.state(CanvasId::DEFAULT, "ada").await;
+        state.filter(|(_, version)| *version >= 10_000)
     };
-    let balance = tokio::time::timeout(TIMEOUT, counted).await.expect("all are counted");
+    let (balance, _) = until("all are counted", counted).await;
     assert_eq!((balance.cents, balance.changes), (10_000, 10_000));
-    assert_eq!(
-        bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,
-        10_000
-    );
+    assert_eq!(bank.count(STORED).await, 10_000);
 }

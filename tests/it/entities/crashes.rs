@@ -8,7 +8,7 @@ use uuid::Uuid;
 use wakeq::{CanvasId, EventId};
 use wakeq_streams::{Entities, Entity, EntityError, EntityEvent, EntityId};
 
-use super::{Account, Balance, Change, account};
+use super::{Account, Balance, Change, STORED, account};
 use crate::children::{Durations, Process, Role};
 use crate::theatre::{Theatre, figure, size};
 use crate::world::dice::Dice;
@@ -27,20 +27,21 @@ async fn memory(owner: &Process) -> (Memory, u64) {
 
 /// The first `version` events of an account, folded by the test's own rules.
 async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
-    let stored: Vec<(String, String)> = sqlx::query_as(
-        "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2",
-    )
-    .bind(name)
-    .bind(version)
-    .fetch_all(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select name::text, payload::text from wakeq.log where category = 'entities:account' and stream = $1 order by seq limit $2";
+    let stored: Vec<(String, String)> =
+        sqlx::query_as(sql).bind(name).bind(version).fetch_all(&theatre.pool).await.unwrap();
     assert_eq!(stored.len(), usize::try_from(version).unwrap(), "{name}");
     stored.into_iter().fold(Balance::default(), |balance, (name, payload)| {
         let change: Change = serde_json::from_str(&format!("{{\"{name}\": {payload}}}")).unwrap();
         assert!(Account::validate(&balance, &change).is_ok(), "only valid events are stored");
         Account::apply(balance, &change).state().clone()
     })
+}
+
+async fn matches_its_folds(theatre: &Theatre, memory: &Memory) {
+    for (name, (version, balance)) in memory {
+        assert_eq!(*balance, fold(theatre, name, *version).await, "{name}");
+    }
 }
 
 /// Sends events for all accounts, some of them for the second time.
@@ -93,10 +94,8 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
         } else {
             let (memory, again) = memory(&owner).await;
             replayed += again;
-            for (name, (version, balance)) in &memory {
-                assert_eq!(*balance, fold(&theatre, name, *version).await, "{name} after {kill} kills");
-                compared += 1;
-            }
+            matches_its_folds(&theatre, &memory).await;
+            compared += memory.len();
             send(&entities, &mut dice, &mut sent).await;
         }
         // The kill comes at a random moment.
@@ -110,15 +109,11 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
     heir.child.kill_9().await.unwrap();
     let (memory, _) = memory(&last).await;
     assert_eq!(memory.len(), ACCOUNTS);
-    for (name, (version, balance)) in &memory {
-        assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
-        let stored =
-            theatre.count("select count(*) from wakeq.log where category = 'entities:account'").await;
-        assert_eq!(stored, memory.values().map(|(version, _)| version).sum::<i64>());
-    }
+    matches_its_folds(&theatre, &memory).await;
+    let versions = memory.values().map(|(version, _)| version).sum::<i64>();
+    assert_eq!(theatre.count(STORED).await, versions);
     told_once(&theatre, sent.len()).await;
-    let status = entities.status(CanvasId::DEFAULT, Uuid::from_u64_pair(7, 0)).await.unwrap();
-    assert!(status.is_some());
+    assert!(entities.status(CanvasId::DEFAULT, Uuid::from_u64_pair(7, 0)).await.unwrap().is_some());
     figure("kills, of them before the memory was there", format!("{kills}, {early}"));
     figure("accounts compared with their folds", compared);
     figure("events sent, replayed", format!("{}, {replayed}", sent.len()));
@@ -141,22 +136,16 @@ async fn an_owner_dies_right_after_a_commit() {
     theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
     let last = theatre.start(&Role::Accounts { epoch: 3, snapshot_every: 7 }, None);
     let (memory, _) = memory(&last).await;
-    for (name, (version, balance)) in &memory {
-        assert_eq!(*balance, fold(&theatre, name, *version).await, "{name}");
-    }
+    matches_its_folds(&theatre, &memory).await;
     told_once(&theatre, sent.len()).await;
 }
 
 /// Every event has one result, that of the first time; results of repeated sends are marked as
 /// such.
 async fn told_once(theatre: &Theatre, sent: usize) {
-    let counts: Vec<(Uuid, i64)> = sqlx::query_as(
-        "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
-           from wakeq.events_v2 where name = 'told' group by 1",
-    )
-    .fetch_all(&theatre.pool)
-    .await
-    .unwrap();
+    let sql = "select (value::json ->> 'event_id')::uuid, count(*) filter (where not (value::json ->> 'again')::boolean)
+                 from wakeq.events_v2 where name = 'told' group by 1";
+    let counts: Vec<(Uuid, i64)> = sqlx::query_as(sql).fetch_all(&theatre.pool).await.unwrap();
     assert_eq!(counts.len(), sent, "no result is missing");
     assert!(counts.iter().all(|(_, count)| *count == 1), "none comes twice: {counts:?}");
     let twice = "select count(*) from (select id from wakeq.log where category = 'entities:account' group by id having count(*) > 1) as t";

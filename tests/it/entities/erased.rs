@@ -2,47 +2,22 @@
 
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
-use tokio::sync::mpsc;
 use uuid::Uuid;
 use wakeq::log::EventSource;
 use wakeq::{Actor, CanvasId, EventId, Execution, Handlers};
 use wakeq_streams::entities::{EntityEventStatus, EntityOutcome};
 use wakeq_streams::{
-    Applied, Asked, Entity, EntityAnswer, EntityError, EntityEvent, EntityId, EntityStatus, Rejection,
-    SentToEntity,
+    Asked, EntityAnswer, EntityError, EntityEvent, EntityId, EntityProcessor, EntityStatus, SentToEntity,
 };
 
-use super::{Balance, Bank, Change, accept, account, config, withdraw};
-use crate::support::TIMEOUT;
+use super::{Account, Bank, Change, OTHER, accept, account, config, deposit, like_accounts, of, withdraw};
+use crate::door::reporting;
 
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 /// In every payload, state and result of the erased entity, and of no other.
 const SECRET: u32 = 918_273_645;
 
-/// Another type, with entities of the same names.
-struct Invoice;
-
-impl Entity for Invoice {
-    const TYPE: &'static str = "invoice";
-    type State = Balance;
-    type Event = Change;
-
-    fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
-        super::Account::validate(balance, change)
-    }
-
-    fn apply(balance: Balance, change: &Change) -> Applied<Balance> {
-        super::Account::apply(balance, change)
-    }
-}
-
-fn of(canvas: CanvasId, entity_type: &str, id: &str) -> EntityId {
-    EntityId::new(canvas, entity_type, id).unwrap()
-}
-
-fn deposit(cents: u32) -> EntityEvent {
-    EntityEvent::of(&Change::Deposit { cents }).unwrap()
-}
+// Another type, with entities of the same names.
+like_accounts! { Invoice "invoice" }
 
 impl Bank {
     async fn erase(&self, entity: &EntityId, id: Option<EventId>) -> SentToEntity {
@@ -55,30 +30,16 @@ impl Bank {
         self.ended(sent.id.0).await
     }
 
-    async fn sent_to(&self, entity: &EntityId, event: EntityEvent) -> EntityEventStatus {
-        let sent = self.entities.send(entity, event).await.unwrap();
-        self.ended_on(entity.canvas, sent.id.0).await
-    }
-
     async fn outcomes(&self) -> Vec<(EventId, EntityOutcome, Option<i64>)> {
         let answers: Vec<EntityAnswer> = self.waiting("told").await;
         answers.into_iter().map(|answer| (answer.event_id, answer.outcome, answer.version)).collect()
     }
 
-    async fn cents(&self) -> Option<(i64, i64)> {
-        self.shown("ada").await.map(|(balance, version)| (balance.cents, version))
-    }
-
     /// Entities that share a part of its name, with everything that an entity can have; returns all
     /// their rows.
     async fn with_others(&self) -> Vec<String> {
-        let alike = [
-            of(OTHER, "account", "ada"),
-            of(CanvasId::DEFAULT, "invoice", "ada"),
-            account("adam"),
-            account("bob"),
-        ];
-        for entity in &alike {
+        let invoice = of(CanvasId::DEFAULT, "invoice", "ada");
+        for entity in &[of(OTHER, "account", "ada"), invoice, account("adam"), account("bob")] {
             self.sent_to(entity, deposit(5)).await;
             self.sent_to(entity, EntityEvent::of(&Change::Panics).unwrap()).await;
             self.sent_to(entity, EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap()).await;
@@ -95,15 +56,10 @@ impl Bank {
         self.sent_to(ada, EntityEvent::new("panics", &SECRET).unwrap()).await;
         self.sent_to(ada, EntityEvent::of(&Change::Panics).unwrap()).await;
         // Another group that reads the repository gave up one of its events.
-        sqlx::query(
-            "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
-             select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
-               from wakeq.log where category = 'entities:account' and stream = 'ada' and canvas_id = $1",
-        )
-        .bind(CanvasId::DEFAULT.0)
-        .execute(&self.stage.pool)
-        .await
-        .unwrap();
+        let sql = "insert into wakeq.consumer_dead (consumer_group, source, seq, id, canvas_id, category, stream, name, payload, attempts, last_error)
+                   select 'projection', 'category/entities:account', seq, id, canvas_id, category, stream, name, payload, 3, 'no'
+                     from wakeq.log where category = 'entities:account' and stream = 'ada' and canvas_id = $1";
+        sqlx::query(sql).bind(CanvasId::DEFAULT.0).execute(&self.stage.pool).await.unwrap();
         let tables: Vec<String> =
             found(&self.stage.pool, &SECRET.to_string()).await.into_iter().map(|(table, _)| table).collect();
         assert_eq!(tables, ["consumer_dead", "entities", "entity_events", "events_v2", "log"]);
@@ -113,13 +69,9 @@ impl Bank {
 
 /// The tables that contain this text, and in how many rows.
 async fn found(pool: &PgPool, text: &str) -> Vec<(String, i64)> {
-    let tables: Vec<String> = sqlx::query_scalar(
-        "select relname::text from pg_class
-          where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1",
-    )
-    .fetch_all(pool)
-    .await
-    .unwrap();
+    let sql = "select relname::text from pg_class
+                where relnamespace = 'wakeq'::regnamespace and relkind in ('r', 'p') and not relispartition order by 1";
+    let tables: Vec<String> = sqlx::query_scalar(sql).fetch_all(pool).await.unwrap();
     let mut found = Vec::new();
     for table in tables {
         let count =
@@ -160,8 +112,7 @@ async fn others(pool: &PgPool) -> Vec<String> {
 // Shows: ENT-11
 #[tokio::test]
 async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let invoices = bank.processor_of::<Invoice>(config());
     accept(&invoices, 1).await;
     let (ada, pool) = (account("ada"), &bank.stage.pool);
@@ -169,20 +120,19 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
     let first = bank.with_secrets(&ada).await;
 
     let ended = bank.erased().await;
-    assert_eq!(
-        (ended.status, ended.name.as_str(), ended.version),
-        (EntityStatus::Completed, "wakeq.erase", None)
-    );
+    assert_eq!((ended.status, ended.version), (EntityStatus::Completed, None));
+    assert_eq!(ended.name.as_str(), "wakeq.erase");
     let left = found(pool, &SECRET.to_string()).await;
     assert_eq!(left, [("events_v2".to_owned(), 1)], "what it asked others is theirs");
     assert_eq!(others(pool).await, before);
     assert!(bank.entities.show(&ada).await.unwrap().is_none());
     assert!(bank.entities.status(CanvasId::DEFAULT, first.event.0).await.unwrap().is_none());
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, None);
-    assert_eq!(
-        processor.state(OTHER, "ada").await.map(|(balance, version)| (balance.cents, version)),
-        Some((5, 1))
-    );
+    let state = async |processor: &EntityProcessor<Account>, canvas| {
+        let state = processor.state(canvas, "ada").await;
+        state.map(|(balance, version)| (balance.cents, version))
+    };
+    assert_eq!(state(&processor, OTHER).await, Some((5, 1)));
     let repository = EventSource::Category {
         canvas: Some(CanvasId::DEFAULT),
         category: processor.entity_type().repository().clone(),
@@ -196,23 +146,15 @@ async fn what_is_stored_of_an_entity_is_erased_and_of_no_other() {
 
     // It starts again from nothing, and readers of the repository see it.
     assert_eq!(bank.deposited("ada", 3).await.version, Some(1));
-    assert_eq!(
-        (bank.cents().await, streams().await.last().cloned()),
-        (Some((3, 1)), Some(("ada".into(), 0)))
-    );
+    assert_eq!(bank.cents().await, Some((3, 1)));
+    assert_eq!(streams().await.last(), Some(&("ada".into(), 0)));
     withdraw(&processor).await;
     let heir = bank.processor(config());
     assert_eq!(accept(&heir, 2).await, (4, 0));
-    assert_eq!(
-        heir.state(CanvasId::DEFAULT, "ada").await.map(|(balance, version)| (balance.cents, version)),
-        Some((3, 1))
-    );
-    let recorded: Vec<(Uuid, String, Option<Uuid>, String, String)> = sqlx::query_as(
-        "select canvas_id, actor, event_id, outcome, detail from wakeq.audit_log where action = 'erase-entity'",
-    )
-    .fetch_all(pool)
-    .await
-    .unwrap();
+    assert_eq!(state(&heir, CanvasId::DEFAULT).await, Some((3, 1)));
+    let sql = "select canvas_id, actor, event_id, outcome, detail from wakeq.audit_log where action = 'erase-entity'";
+    let recorded: Vec<(Uuid, String, Option<Uuid>, String, String)> =
+        sqlx::query_as(sql).fetch_all(pool).await.unwrap();
     let (done, name) = ("done".to_owned(), "account/ada".to_owned());
     assert_eq!(recorded, [(CanvasId::DEFAULT.0, "grace".into(), Some(ended.event.0), done, name)]);
 }
@@ -232,11 +174,9 @@ async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
     assert_eq!((erasure.link.prev, after.link.prev), (before.link.id, erasure.link.id), "one chain");
     let _processor = bank.owner(config(), 1).await;
     assert_eq!(bank.ended(more.id.0).await.version, Some(2));
-    let processed = |id, version| (id, EntityOutcome::Processed, Some(version));
-    assert_eq!(
-        bank.outcomes().await,
-        [processed(before.id, 1), processed(after.id, 1), processed(more.id, 2)]
-    );
+    let processed = [(before.id, 1), (after.id, 1), (more.id, 2)];
+    let processed = processed.map(|(id, version)| (id, EntityOutcome::Processed, Some(version)));
+    assert_eq!(bank.outcomes().await, processed);
     assert_eq!(bank.cents().await, Some((8, 2)));
     assert!(entities.status(CanvasId::DEFAULT, before.id.0).await.unwrap().is_none());
     assert_eq!(bank.ended(erasure.id.0).await.status, EntityStatus::Completed);
@@ -247,8 +187,7 @@ async fn what_came_before_is_decided_first_and_what_comes_after_is_new() {
 /// erasure, and if the position of the inbox is moved back.
 #[tokio::test]
 async fn a_repeated_erasure_erases_no_later_events() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let (ada, id) = (account("ada"), EventId::new());
     bank.deposited("ada", 5).await;
     let first = bank.erase(&ada, Some(id)).await;
@@ -272,7 +211,7 @@ async fn a_repeated_erasure_erases_no_later_events() {
     bank.deposited("ada", 1).await;
     assert_eq!(bank.cents().await, Some((10, 2)));
     withdraw(&processor).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(3));
     assert_eq!(bank.cents().await, Some((11, 3)));
@@ -307,8 +246,7 @@ async fn an_event_and_an_erasure_have_different_ids() {
 /// was done by then, and not as an answer. Their id alone is like a new one.
 #[tokio::test]
 async fn what_was_erased_does_not_come_back() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let (ada, id) = (account("ada"), EventId::new());
     let theirs = of(OTHER, "account", "ada");
     let first = bank.entities.send(&ada, deposit(5).id(id)).await.unwrap();
@@ -347,28 +285,24 @@ async fn what_was_erased_does_not_come_back() {
 /// A question of an entity is void once the entity was erased.
 #[tokio::test]
 async fn an_answer_after_the_erasure_is_refused() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     let theirs = of(OTHER, "account", "ada");
     for entity in [&account("ada"), &theirs] {
         bank.sent_to(entity, EntityEvent::of(&Change::TopUp { cents: 3 }).unwrap()).await;
     }
     bank.erased().await;
-    let (tell, mut heard) = mpsc::channel(10);
     let entities = bank.entities.clone();
-    let charge = move |execution: Execution| {
-        let (entities, tell) = (entities.clone(), tell.clone());
+    let (charge, mut heard) = reporting(move |execution: Execution| {
+        let entities = entities.clone();
         async move {
             let asked = execution.asked::<u32>()?;
             let answered = entities.answer(&asked, deposit(*asked.value())).await;
-            tell.try_send((asked.entity().canvas, answered.map(|sent| sent.id))).unwrap();
-            Ok(())
+            Ok((asked.entity().canvas, answered.map(|sent| sent.id)))
         }
-    };
+    });
     let worker = bank.stage.worker(Handlers::new().on("charge", charge));
     for _ in 0..2 {
-        let (canvas, answered) =
-            tokio::time::timeout(TIMEOUT, heard.recv()).await.expect("it is handled").unwrap();
+        let (canvas, answered) = heard.next().await;
         if canvas == OTHER {
             assert_eq!(bank.ended_on(OTHER, answered.unwrap().0).await.version, Some(2));
         } else {
@@ -383,8 +317,7 @@ async fn an_answer_after_the_erasure_is_refused() {
 /// leaves nothing either.
 #[tokio::test]
 async fn what_is_not_there_can_be_erased() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     bank.sent_to(&of(OTHER, "account", "ada"), deposit(4)).await;
     for _ in 0..2 {
         assert_eq!(bank.erased().await.status, EntityStatus::Completed);

@@ -2,69 +2,62 @@
 //! die; and by nothing else.
 
 use sqlx::PgPool;
-use uuid::Uuid;
 use wakeq::{Actor, CanvasId, EventId};
-use wakeq_streams::{Entities, EntityConfig, EntityEvent, EntityId, EntityStatus, EventSubscriber, Health};
+use wakeq_streams::{
+    Entities, EntityConfig, EntityEvent, EntityId, EntityStatus, EventSubscriber, Health, SentToEntity,
+};
 
-use super::{Bank, Change, accept, account, config, withdraw};
+use super::{Bank, Change, OTHER, accept, account, config, deposit, of, withdraw};
 use crate::children::{Durations, Process, Role};
-use crate::support::TIMEOUT;
+use crate::support::{TIMEOUT, is_skipped, wait_while};
 use crate::theatre::Theatre;
 
-const OTHER: CanvasId = CanvasId(Uuid::from_u128(7));
 /// Rows of the log about ada on the canvas of the tests.
 const ROWS: &str = "select count(*) from wakeq.log where stream = 'ada' and canvas_id = '00000000-0000-0000-0000-000000000000'";
 const THEIRS: &str = "select count(*) from wakeq.log where stream = 'ada' and canvas_id = '00000000-0000-0000-0000-000000000007'";
 
 fn theirs() -> EntityId {
-    EntityId { canvas: OTHER, ..account("ada") }
+    of(OTHER, "account", "ada")
 }
 
 /// Sends this many deposits to an entity.
 async fn fill(entities: &Entities, entity: &EntityId, count: usize) -> EventId {
     let mut last = None;
     for from in (0..count).step_by(1000) {
-        let event = |_| (entity.clone(), EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap());
-        let sent = entities.send_all((from..count.min(from + 1000)).map(event).collect()).await.unwrap();
+        let events = vec![(entity.clone(), deposit(1)); count.min(from + 1000) - from];
+        let sent = entities.send_all(events).await.unwrap();
         last = sent.last().map(|sent| sent.id);
     }
     last.unwrap()
 }
 
-async fn erase(entities: &Entities) -> EventId {
-    entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap().id
+async fn erase(entities: &Entities) -> SentToEntity {
+    entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap()
 }
 
 /// Calls the function as the owner of the tables.
 async fn page(pool: &PgPool, entity: &EntityId, erasure: i64, most: i32) -> Result<bool, String> {
-    sqlx::query_scalar("select wakeq.erase_entity($1, $2, $3, $4, 0, $5) is not null")
-        .bind(entity.canvas.0)
-        .bind(entity.entity_type.as_str())
-        .bind(entity.id.as_str())
-        .bind(erasure)
-        .bind(most)
-        .fetch_one(pool)
-        .await
-        .map_err(|error| error.to_string())
+    let erase = sqlx::query_scalar("select wakeq.erase_entity($1, $2, $3, $4, 0, $5) is not null");
+    let erase = erase.bind(entity.canvas.0).bind(entity.entity_type.as_str()).bind(entity.id.as_str());
+    erase.bind(erasure).bind(most).fetch_one(pool).await.map_err(|error| error.to_string())
 }
 
 /// A page has a bounded number of rows, and fewer if they are large; the entity is removed with the
 /// first one. Whatever is not an erasure of exactly this entity erases nothing.
 #[tokio::test]
 async fn a_page_is_bounded_and_of_one_erasure() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let pool = &bank.stage.pool;
     let last = fill(&bank.entities, &account("ada"), 1200).await;
     let other = fill(&bank.entities, &theirs(), 10).await;
     bank.ended(last.0).await;
     bank.ended_on(OTHER, other.0).await;
     withdraw(&processor).await;
-    let erasure = bank.entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap().link.id;
+    let erasure = erase(&bank.entities).await.link.id;
     for (entity, seq) in [
         (theirs(), erasure),
         (account("bob"), erasure),
-        (EntityId { entity_type: "invoice".parse().unwrap(), ..account("ada") }, erasure),
+        (of(CanvasId::DEFAULT, "invoice", "ada"), erasure),
         (account("ada"), erasure - 1),
         (account("ada"), erasure + 1),
     ] {
@@ -90,11 +83,10 @@ async fn a_page_is_bounded_and_of_one_erasure() {
     assert_eq!(bank.shown("ada").await.map(|(_, version)| version), Some(1));
     // Large rows: at most 4 MiB per page.
     let large = EntityEvent::new("deposit", &"x".repeat(200_000)).unwrap();
-    let events = (0..30).map(|_| (account("ada"), large.clone())).collect();
-    let sent = bank.entities.send_all(events).await.unwrap();
+    let sent = bank.entities.send_all(vec![(account("ada"), large); 30]).await.unwrap();
     bank.ended(sent.last().unwrap().id.0).await;
     withdraw(&processor).await;
-    let erasure = bank.entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap().link.id;
+    let erasure = erase(&bank.entities).await.link.id;
     assert_eq!(page(pool, &account("ada"), erasure, 1000).await, Ok(true));
     assert!(bank.count(ROWS).await > 10);
 }
@@ -108,15 +100,11 @@ async fn only_an_erasure_can_delete_from_the_log() {
     let pool = &bank.stage.pool;
     bank.deposit("ada", 1).await;
     bank.entities.send(&theirs(), EntityEvent::of(&Change::Report).unwrap()).await.unwrap();
-    let erasure = bank.entities.erase(&account("ada"), None, &Actor::user("grace")).await.unwrap().link.id;
+    let erasure = erase(&bank.entities).await.link.id;
     let mut transaction = pool.begin().await.unwrap();
     let erase = "select wakeq.erase_entity($1, 'account', 'ada', $2, 0, 1000) is not null";
-    let done: bool = sqlx::query_scalar(erase)
-        .bind(CanvasId::DEFAULT.0)
-        .bind(erasure)
-        .fetch_one(&mut *transaction)
-        .await
-        .unwrap();
+    let erase = sqlx::query_scalar(erase).bind(CanvasId::DEFAULT.0).bind(erasure);
+    let done: bool = erase.fetch_one(&mut *transaction).await.unwrap();
     assert!(!done);
     let refused =
         sqlx::raw_sql("delete from wakeq.log").execute(&mut *transaction).await.unwrap_err().to_string();
@@ -132,12 +120,8 @@ async fn only_an_erasure_can_delete_from_the_log() {
         sqlx::raw_sql("reset wakeq.erases").execute(&mut *connection).await.unwrap();
     }
     // A role with the right to delete that is not the owner.
-    sqlx::raw_sql(
-        "grant usage on schema wakeq to pg_monitor; grant select, delete on wakeq.log to pg_monitor",
-    )
-    .execute(pool)
-    .await
-    .unwrap();
+    let sql = "grant usage on schema wakeq to pg_monitor; grant select, delete on wakeq.log to pg_monitor";
+    sqlx::raw_sql(sql).execute(pool).await.unwrap();
     let mut connection = pool.acquire().await.unwrap();
     let sql = "set role pg_monitor; set wakeq.erases = 'an entity'; delete from wakeq.log";
     let refused = sqlx::raw_sql(sql).execute(&mut *connection).await.unwrap_err().to_string();
@@ -153,18 +137,16 @@ async fn an_entity_that_has_left_memory_is_erased_as_well() {
     let narrow = EntityConfig { memory_limit_bytes: 256 * 1024, ..config() };
     let processor = bank.owner(narrow, 1).await;
     bank.deposited("ada", 5).await;
-    let theirs =
-        bank.entities.send(&theirs(), EntityEvent::of(&Change::Deposit { cents: 7 }).unwrap()).await.unwrap();
-    bank.ended_on(OTHER, theirs.id.0).await;
+    bank.sent_to(&theirs(), deposit(7)).await;
     for number in 0..40 {
-        let sent = bank.send(&format!("a{number}"), &Change::Note { bytes: 10_000 }).await;
-        bank.ended(sent.id.0).await;
+        let note = EntityEvent::of(&Change::Note { bytes: 10_000 }).unwrap();
+        bank.sent_to(&account(&format!("a{number}")), note).await;
     }
     let (entities, _) = processor.size().await;
     assert!(entities < 40, "some have left: {entities}");
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.map(|(_, version)| version), Some(1));
     let erasure = erase(&bank.entities).await;
-    assert_eq!(bank.ended(erasure.0).await.status, EntityStatus::Completed);
+    assert_eq!(bank.ended(erasure.id.0).await.status, EntityStatus::Completed);
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, None);
     assert_eq!(processor.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(7));
     assert_eq!(bank.deposited("ada", 1).await.version, Some(1));
@@ -175,11 +157,10 @@ async fn an_entity_that_has_left_memory_is_erased_as_well() {
 /// everything; both stay healthy.
 #[tokio::test]
 async fn an_owner_that_was_replaced_erases_nothing_more() {
-    if crate::support::is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at a time") {
         return;
     }
-    let bank = Bank::open().await;
-    let deposed = bank.owner(config(), 1).await;
+    let (bank, deposed) = Bank::owned().await;
     let last = fill(&bank.entities, &account("ada"), 1500).await;
     fill(&bank.entities, &theirs(), 5).await;
     bank.ended(last.0).await;
@@ -189,16 +170,14 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
     sqlx::query(row).execute(&mut *lock).await.unwrap();
     let erasure = erase(&bank.entities).await;
     let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-    let waiting = async { while bank.count(waits).await == 0 {} };
-    tokio::time::timeout(TIMEOUT, waiting).await.expect("the first page waits");
+    wait_while!(bank.count(waits).await == 0, "the first page waits");
     let heir = bank.processor(config());
     heir.accept(heir.entity_type().source(), 2);
     let opened = "select count(*) from wakeq.consumer_positions where epoch = 2";
-    let taken = async { while bank.count(opened).await == 0 {} };
-    tokio::time::timeout(TIMEOUT, taken).await.expect("the position is another's");
+    wait_while!(bank.count(opened).await == 0, "the position is another's");
     lock.rollback().await.unwrap();
     tokio::time::timeout(TIMEOUT, heir.ready()).await.expect("it has its entities in memory");
-    assert_eq!(bank.ended(erasure.0).await.status, EntityStatus::Completed);
+    assert_eq!(bank.ended(erasure.id.0).await.status, EntityStatus::Completed);
     assert_eq!((bank.count(ROWS).await, bank.count(THEIRS).await), (1, 10));
     assert_eq!(bank.deposited("ada", 2).await.version, Some(1));
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(2));
@@ -212,7 +191,7 @@ async fn an_owner_that_was_replaced_erases_nothing_more() {
 /// longer owns the type: that is not a defect, and it stays healthy.
 #[tokio::test]
 async fn a_warm_up_beside_an_erasure_is_no_defect() {
-    if crate::support::is_skipped("two sessions at a time") {
+    if is_skipped("two sessions at a time") {
         return;
     }
     let bank = Bank::open().await;
@@ -227,20 +206,14 @@ async fn a_warm_up_beside_an_erasure_is_no_defect() {
     let late = bank.processor(rare());
     late.accept(late.entity_type().source(), 2);
     let owned = "select count(*) from wakeq.entity_owners where epoch = 2 and is_open";
-    let owning = async { while bank.count(owned).await == 0 {} };
-    tokio::time::timeout(TIMEOUT, owning).await.expect("it owns the type");
-    sqlx::raw_sql(
-        "update wakeq.consumer_positions set epoch = 3;
-         set local wakeq.erases = 'an entity';
-         delete from wakeq.log where category = 'entities:account' and position = 2",
-    )
-    .execute(&mut *lock)
-    .await
-    .unwrap();
+    wait_while!(bank.count(owned).await == 0, "it owns the type");
+    let sql = "update wakeq.consumer_positions set epoch = 3;
+               set local wakeq.erases = 'an entity';
+               delete from wakeq.log where category = 'entities:account' and position = 2";
+    sqlx::raw_sql(sql).execute(&mut *lock).await.unwrap();
     lock.commit().await.unwrap();
     let left = "select count(*) from wakeq.entity_owners where not is_open";
-    let leaving = async { while bank.count(left).await == 0 {} };
-    tokio::time::timeout(TIMEOUT, leaving).await.expect("it ends");
+    wait_while!(bank.count(left).await == 0, "it ends");
     assert_eq!((late.is_ready(), late.health().borrow().clone()), (false, Health::Healthy));
 }
 
@@ -266,7 +239,7 @@ async fn an_owner_dies_between_the_pages_of_an_erasure() {
         victim.child.ended().await;
         let left = theatre.count(ROWS).await;
         assert_eq!(left, 5001 - 1000 * (epoch - 1), "a page for each life");
-        let status = entities.status(CanvasId::DEFAULT, first.0).await.unwrap().unwrap().status;
+        let status = entities.status(CanvasId::DEFAULT, first.id.0).await.unwrap().unwrap().status;
         assert_eq!(status, EntityStatus::Accepted, "it is not done before all is gone");
         assert!(entities.show(&account("ada")).await.unwrap().is_none());
     }

@@ -2,56 +2,48 @@
 //! whatever canvas it was emitted.
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use wakeq::{CanvasId, Event, EventId, Execution, Handlers};
-use wakeq_streams::{Asked, EntityError, EntityEvent, EntityId, EntityStatus, SentToEntity};
+use wakeq_streams::{Asked, EntityError, EntityStatus, SentToEntity};
 
-use super::{Bank, Change, account, config};
-use crate::support::{RunningWorker, TIMEOUT};
+use super::{Bank, Change, OTHER, account, deposit, of};
+use crate::door::{Recording, reporting};
+use crate::support::RunningWorker;
 
-const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(9));
+/// The event that asked, and the answer that its handler got.
+type Heard = (EventId, Result<SentToEntity, String>);
 
-/// The answers that a handler of questions got, and to which event.
-struct Desk {
-    worker: RunningWorker,
-    heard: mpsc::Receiver<(EventId, Result<SentToEntity, String>)>,
-}
-
-impl Desk {
+impl Bank {
     /// A handler that answers every question, on every canvas, with a deposit.
-    fn open(bank: &Bank) -> Self {
-        let (tell, heard) = mpsc::channel(10_000);
-        let entities = bank.entities.clone();
-        let charge = move |execution: Execution| {
-            let (entities, tell) = (entities.clone(), tell.clone());
+    fn desk(&self) -> (RunningWorker, Recording<Heard>) {
+        let entities = self.entities.clone();
+        let (charge, heard) = reporting(move |execution: Execution| {
+            let entities = entities.clone();
             async move {
                 let asked = execution.asked::<u32>()?;
                 let verified = entities.verify(&asked).await;
-                let charged = EntityEvent::of(&Change::Deposit { cents: *asked.value() })?;
-                let answered = entities.answer(&asked, charged).await;
+                let answered = entities.answer(&asked, deposit(*asked.value())).await;
                 let is_refused =
                     matches!(answered, Err(EntityError::NotAsked { asking, .. }) if asking == execution.id);
                 assert!(is_refused || answered.is_ok(), "{answered:?}");
                 assert_eq!(verified.is_ok(), answered.is_ok(), "{verified:?}");
-                tell.try_send((execution.id, answered.map_err(|error| error.to_string()))).unwrap();
-                Ok(())
+                Ok((execution.id, answered.map_err(|error| error.to_string())))
             }
-        };
-        Self { worker: bank.stage.worker(Handlers::new().on("charge", charge)), heard }
+        });
+        (self.stage.worker(Handlers::new().on("charge", charge)), heard)
     }
 
-    async fn next(&mut self) -> (EventId, Result<SentToEntity, String>) {
-        tokio::time::timeout(TIMEOUT, self.heard.recv()).await.expect("it is handled").unwrap()
-    }
-}
-
-impl Bank {
     /// Makes ada ask for a payment; returns the event that waits for its handler, and its value.
     async fn asks(&self) -> (EventId, Value) {
         let sent = self.send("ada", &Change::TopUp { cents: 300 }).await;
         let ended = self.ended(sent.id.0).await;
         let [value] = <[Value; 1]>::try_from(self.waiting("charge").await).unwrap();
         (ended.follow_ups[0], value)
+    }
+
+    /// Changes the value of an event that waits.
+    async fn tamper(&self, id: EventId, value: &Value) {
+        let sql = "update wakeq.events_v2 set value = $1 where id = $2";
+        sqlx::query(sql).bind(value.to_string()).bind(id.0).execute(&self.stage.pool).await.unwrap();
     }
 
     async fn forge(&self, canvas: CanvasId, value: &Value) -> EventId {
@@ -63,20 +55,17 @@ impl Bank {
 /// Another canvas, and another user of the same one, know everything in a question, and emit it.
 #[tokio::test]
 async fn a_forged_question_is_not_answered() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
-    let theirs = EntityId::new(OTHER, "account", "ada").unwrap();
-    let deposit = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
-    bank.ended_on(OTHER, bank.entities.send(&theirs, deposit).await.unwrap().id.0).await;
+    let (bank, processor) = Bank::owned().await;
+    bank.sent_to(&of(OTHER, "account", "ada"), deposit(1)).await;
     let (true_one, value) = bank.asks().await;
     let mut forged = vec![bank.forge(OTHER, &value).await, bank.forge(CanvasId::DEFAULT, &value).await];
     // Also with an event that never was.
     let mut made_up = value.clone();
     made_up["event_id"] = json!(EventId::new());
     forged.push(bank.forge(CanvasId::DEFAULT, &made_up).await);
-    let mut desk = Desk::open(&bank);
+    let (worker, mut heard) = bank.desk();
     for _ in 0..4 {
-        let (id, answered) = desk.next().await;
+        let (id, answered) = heard.next().await;
         assert!(id == true_one || forged.contains(&id));
         match answered {
             Ok(_) => assert_eq!(id, true_one),
@@ -86,7 +75,7 @@ async fn a_forged_question_is_not_answered() {
             }
         }
     }
-    desk.worker.stop().await;
+    worker.stop().await;
     let answers = bank.count("select count(*) from wakeq.entity_events where name = 'deposit'").await;
     assert_eq!(answers, 2, "the first deposit, and the true answer");
     let last = bank.deposited("ada", 1).await;
@@ -105,22 +94,16 @@ async fn a_question_is_answered_as_it_was_asked() {
         ("correlation_id", json!(EventId::new())),
         ("event_id", json!(EventId::new())),
     ] {
-        let bank = Bank::open().await;
-        let _processor = bank.owner(config(), 1).await;
+        let (bank, _processor) = Bank::owned().await;
         bank.deposited("bob", 1).await;
         let (asking, mut question) = bank.asks().await;
         question[part] = value;
-        sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
-            .bind(question.to_string())
-            .bind(asking.0)
-            .execute(&bank.stage.pool)
-            .await
-            .unwrap();
-        let mut desk = Desk::open(&bank);
-        let (id, answered) = desk.next().await;
+        bank.tamper(asking, &question).await;
+        let (worker, mut heard) = bank.desk();
+        let (id, answered) = heard.next().await;
         assert_eq!(id, asking);
         assert!(answered.is_err(), "{part}");
-        desk.worker.stop().await;
+        worker.stop().await;
         assert_eq!(bank.count("select count(*) from wakeq.entity_events").await, 2, "{part}");
     }
 }
@@ -128,20 +111,14 @@ async fn a_question_is_answered_as_it_was_asked() {
 /// The canvas in the value is ignored: the execution's canvas counts.
 #[tokio::test]
 async fn the_canvas_of_an_answer_is_that_of_the_execution() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let (asking, mut question) = bank.asks().await;
     question["canvas"] = json!(OTHER);
-    sqlx::query("update wakeq.events_v2 set value = $1 where id = $2")
-        .bind(question.to_string())
-        .bind(asking.0)
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
-    let mut desk = Desk::open(&bank);
-    let (_, answered) = desk.next().await;
+    bank.tamper(asking, &question).await;
+    let (worker, mut heard) = bank.desk();
+    let (_, answered) = heard.next().await;
     bank.ended(answered.unwrap().id.0).await;
-    desk.worker.stop().await;
+    worker.stop().await;
     assert_eq!(processor.state(OTHER, "ada").await, None);
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.unwrap().0.cents, 300);
     assert_eq!(bank.shown("ada").await.unwrap().1, 2);

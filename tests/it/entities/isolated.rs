@@ -5,20 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
+use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
-use wakeq::log::{EventSource, LogPage, PageLimit};
 use wakeq::{CanvasId, StoreError};
 use wakeq_streams::entities::EntityOutcome;
 use wakeq_streams::{
-    Applied, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId,
-    EntityProcessor, EntityStatus, EventProvider, EventSubscriber, Health, Rejection,
+    Applied, ConsumerError, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityProcessor,
+    EntityStatus, EventSubscriber, Health, Rejection,
 };
 
-use super::{Bank, Change, accept, account, config, withdraw};
+use super::{Account, Bank, Change, OTHER, accept, account, config, of, withdraw};
 use crate::children::{Durations, Role};
-use crate::support::TIMEOUT;
+use crate::spy::SpyLog;
+use crate::support::{Statements, TIMEOUT};
 use crate::theatre::Theatre;
 
 /// Once set, hanging threads continue.
@@ -64,20 +63,20 @@ impl Entity for Slow {
     fn apply(Sum { sum }: Sum, step: &Step) -> Applied<Sum> {
         let sum = match step {
             Step::Adds { number } => sum + number,
-            Step::Hangs => {
-                hang();
-                sum
-            }
             Step::Panics => panic!("apply was told to"),
-            Step::SlowOnce if SLOW.fetch_add(1, Ordering::SeqCst) == 0 => {
+            Step::SlowOnce if SLOW.fetch_add(1, Ordering::SeqCst) > 0 => sum + 100,
+            Step::Hangs | Step::SlowOnce => {
                 hang();
                 sum
             }
-            Step::SlowOnce => sum + 100,
             Step::HangsInValidate => sum,
         };
         Applied::new(Sum { sum }).result(&sum)
     }
+}
+
+fn with_reply(event: &impl Serialize) -> EntityEvent {
+    EntityEvent::of(event).unwrap().reply_to("told").unwrap()
 }
 
 /// An event that hangs is found, retried and then dead, and its sender gets an answer; everything
@@ -86,9 +85,7 @@ impl Entity for Slow {
 #[tokio::test]
 async fn an_event_that_hangs_dies_alone() {
     let bank = Bank::open().await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
-    let ada = EntityId::new(CanvasId::DEFAULT, "slow", "ada").unwrap();
-    let bob = EntityId::new(other, "slow", "ada").unwrap();
+    let (ada, bob) = (of(CanvasId::DEFAULT, "slow", "ada"), of(OTHER, "slow", "ada"));
     let adds = |number| Step::Adds { number };
     let steps = [
         (&ada, adds(1)),
@@ -101,17 +98,13 @@ async fn an_event_that_hangs_dies_alone() {
         (&ada, adds(4)),
         (&bob, adds(20)),
     ];
-    let events = steps
-        .iter()
-        .map(|(entity, step)| ((*entity).clone(), EntityEvent::of(step).unwrap().reply_to("told").unwrap()));
+    let events = steps.iter().map(|(entity, step)| ((*entity).clone(), with_reply(step)));
     let sent = bank.entities.send_all(events.collect()).await.unwrap();
     let stall = Duration::from_millis(200);
     let processor = bank.processor_of::<Slow>(EntityConfig { stall, attempts: 2, ..config() });
     accept(&processor, 1).await;
-    let mut outcomes = Vec::new();
-    for ((entity, _), sent) in steps.iter().zip(&sent) {
-        outcomes.push(bank.ended_on(entity.canvas, sent.id.0).await);
-    }
+    let decided = steps.iter().zip(&sent).map(|((entity, _), sent)| bank.ended_on(entity.canvas, sent.id.0));
+    let outcomes = join_all(decided).await;
     let dead: Vec<usize> =
         (0..steps.len()).filter(|at| outcomes[*at].status == EntityStatus::Failed).collect();
     assert_eq!(dead, [1, 4, 5], "{outcomes:?}");
@@ -120,22 +113,19 @@ async fn an_event_that_hangs_dies_alone() {
         assert_eq!(error, "its processor hung, or its process ended, 2 times while it was processed alone");
     }
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await.unwrap().0.sum, 7);
-    assert_eq!(processor.state(other, "ada").await.unwrap().0.sum, 130);
+    assert_eq!(processor.state(OTHER, "ada").await.unwrap().0.sum, 130);
     assert_eq!(*processor.health().borrow(), Health::Healthy, "it has never stopped");
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
     let failed = |answer: &&EntityAnswer| answer.outcome == EntityOutcome::Failed;
     assert_eq!((answers.len(), answers.iter().filter(failed).count()), (9, 3));
-    let buried: Vec<i32> = sqlx::query_scalar("select attempts from wakeq.consumer_dead order by seq")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let buried: Vec<i32> =
+        bank.stage.pool.values("select attempts from wakeq.consumer_dead order by seq").await;
     assert_eq!(buried, [2, 2, 2]);
     // Threads that hung return, and their results are dropped.
     *ENDS.lock().unwrap() = true;
     ENDED.notify_all();
-    let event = EntityEvent::of(&adds(8)).unwrap();
-    let last = bank.entities.send(&ada, event).await.unwrap();
-    assert_eq!(bank.ended(last.id.0).await.result.as_deref(), Some("15"));
+    let last = bank.sent_to(&ada, EntityEvent::of(&adds(8)).unwrap()).await;
+    assert_eq!(last.result.as_deref(), Some("15"));
     withdraw(&processor).await;
 }
 
@@ -148,9 +138,7 @@ async fn an_event_that_kills_dies_alone() {
     let entities = Entities::new(theatre.queue.clone());
     let (deposit, kills) = (Change::Deposit { cents: 5 }, Change::Kills);
     let changes = [("a0", &deposit), ("a1", &deposit), ("a1", &kills), ("a1", &deposit), ("a2", &deposit)];
-    let events = changes
-        .iter()
-        .map(|(id, change)| (account(id), EntityEvent::of(change).unwrap().reply_to("told").unwrap()));
+    let events = changes.iter().map(|(id, change)| (account(id), with_reply(change)));
     let sent = entities.send_all(events.collect()).await.unwrap();
     // One owner was lost with the whole batch, and three with the event alone.
     for epoch in 1..=4 {
@@ -161,8 +149,8 @@ async fn an_event_that_kills_dies_alone() {
     theatre.until_at_least("select count(*) from wakeq.entity_events where status <> 'accepted'", 5).await;
     let mut statuses = Vec::new();
     for sent in &sent {
-        let progress = entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap();
-        statuses.push((progress.events[0].status != EntityStatus::Failed, progress.events[0].version));
+        let decided = entities.status(CanvasId::DEFAULT, sent.id.0).await.unwrap().unwrap().events.remove(0);
+        statuses.push((decided.status != EntityStatus::Failed, decided.version));
     }
     let processed = |version| (true, Some(version));
     assert_eq!(statuses, [processed(1), processed(1), (false, None), processed(2), processed(1)]);
@@ -172,46 +160,19 @@ async fn an_event_that_kills_dies_alone() {
     assert_eq!(answers, 5);
 }
 
-/// A log that times out on pages of more than `most` events.
-struct TimingOutLog {
-    log: wakeq::log::Log,
-    most: AtomicUsize,
-    limits: std::sync::Mutex<Vec<usize>>,
-}
-
-#[async_trait]
-impl EventProvider for TimingOutLog {
-    async fn read(
-        &self,
-        source: &EventSource,
-        after: i64,
-        limit: PageLimit,
-    ) -> Result<LogPage, ConsumerError> {
-        self.limits.lock().unwrap().push(limit.events);
-        if limit.events > self.most.load(Ordering::SeqCst) {
-            let late = StoreError::TimedOut {
-                statement: "read the log",
-                after: Duration::from_secs(6),
-                ended: true,
-            };
+/// A processor over a log that times out on pages of more than `most` events.
+fn with_timing_out_log(bank: &Bank, most: &Arc<AtomicUsize>) -> (Arc<SpyLog>, EntityProcessor<Account>) {
+    let most = Arc::clone(most);
+    let log = SpyLog::new(Arc::new(bank.log.clone()), move |limit| {
+        let (statement, after) = ("read the log", Duration::from_secs(6));
+        let late = StoreError::TimedOut { statement, after, ended: true };
+        if limit.events > most.load(Ordering::SeqCst) {
             return Err(ConsumerError::unavailable("the log can't be read", late));
         }
-        EventProvider::read(&self.log, source, after, limit).await
-    }
-
-    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
-        self.log.watch(source)
-    }
-}
-
-fn with_timing_out_log(bank: &Bank, most: usize) -> (Arc<TimingOutLog>, EntityProcessor<super::Account>) {
-    let log = Arc::new(TimingOutLog {
-        log: bank.log.clone(),
-        most: most.into(),
-        limits: std::sync::Mutex::default(),
+        Ok(())
     });
-    let provider = Arc::clone(&log) as Arc<dyn EventProvider>;
-    (log, EntityProcessor::new(bank.stage.queue.clone(), provider, config()).unwrap())
+    let processor = EntityProcessor::new(bank.stage.queue.clone(), log.clone(), config()).unwrap();
+    (log, processor)
 }
 
 /// A read that takes too long is split into smaller ones until there is an answer.
@@ -223,13 +184,12 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
     for _ in 0..20 {
         sent.push(bank.deposit("ada", 1).await);
     }
-    let (log, processor) = with_timing_out_log(&bank, 8);
+    let (log, processor) = with_timing_out_log(&bank, &Arc::new(AtomicUsize::new(8)));
     accept(&processor, 1).await;
     for sent in sent {
         assert_eq!(bank.ended(sent.id.0).await.status, EntityStatus::Completed);
     }
-    let limits = log.limits.lock().unwrap().clone();
-    assert_eq!(limits[..7], [500, 250, 125, 62, 31, 15, 7]);
+    assert_eq!(log.limits()[..7], [500, 250, 125, 62, 31, 15, 7]);
 }
 
 /// A processor whose reads take too long however small they are is unhealthy: it rests for half a
@@ -238,22 +198,20 @@ async fn what_takes_too_long_is_asked_for_in_parts() {
 #[tokio::test]
 async fn a_processor_whose_statements_all_take_too_long_rests() {
     let bank = Bank::open().await;
-    let (log, processor) = with_timing_out_log(&bank, 0);
+    let most = Arc::new(AtomicUsize::new(0));
+    let (log, processor) = with_timing_out_log(&bank, &most);
     processor.accept(processor.entity_type().source(), 1);
     let why = tokio::time::timeout(TIMEOUT, super::unhealthy(&processor)).await.unwrap();
     assert!(why.contains("even for the smallest request"), "{why}");
-    assert_eq!(log.limits.lock().unwrap().last(), Some(&1));
+    assert_eq!(log.limits().last(), Some(&1));
     assert!(!processor.is_ready());
-    log.most.store(1, Ordering::SeqCst);
+    most.store(1, Ordering::SeqCst);
     let sent = bank.deposit("ada", 1).await;
     let mut health = processor.health();
     tokio::time::pause();
-    let rests = async {
-        let since = tokio::time::Instant::now();
-        health.wait_for(|health| *health == Health::Healthy).await.unwrap();
-        since.elapsed()
-    };
-    let rested = rests.await;
+    let since = tokio::time::Instant::now();
+    health.wait_for(|health| *health == Health::Healthy).await.unwrap();
+    let rested = since.elapsed();
     tokio::time::resume();
     assert!(rested <= Duration::from_secs(30) && rested > Duration::from_secs(20), "{rested:?}");
     accept(&processor, 2).await;

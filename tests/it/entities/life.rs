@@ -1,18 +1,18 @@
 //! What is in memory: built from the repository, kept while the type is owned, by the same actors,
 //! within a limit.
 
-use std::sync::{Barrier, LazyLock};
+use std::sync::{Arc, Barrier, LazyLock};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use wakeq::CanvasId;
-use wakeq::log::{AppendCondition, EventSource, LogPage, NewLogEvent, PageLimit, StreamId};
+use wakeq::log::{AppendCondition, NewLogEvent, StreamId};
 use wakeq_streams::{
-    Applied, ConsumerError, Entity, EntityConfig, EntityEvent, EntityStatus, EventProvider, EventSubscriber,
-    Rejection,
+    Applied, Entity, EntityConfig, EntityEvent, EntityProcessor, EntityStatus, EventSubscriber, Rejection,
 };
 
-use super::{Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
+use super::{Account, Balance, Bank, Change, accept, account, config, unhealthy, withdraw};
+use crate::spy::SpyLog;
 
 /// Where two entities meet that are applied at the same time.
 static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
@@ -26,15 +26,10 @@ pub(super) fn meet() {
 // Shows: ENT-02, ENT-15, ENT-18
 #[tokio::test]
 async fn the_state_is_in_memory() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
-    sqlx::query("update wakeq.entities set state = '{\"cents\": 1000, \"changes\": 1}'")
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
-    let ended = bank.deposited("ada", 2).await;
-    assert_eq!(ended.result.as_deref(), Some("3"));
+    bank.stage.execute("update wakeq.entities set state = '{\"cents\": 1000, \"changes\": 1}'").await;
+    assert_eq!(bank.deposited("ada", 2).await.result.as_deref(), Some("3"));
     assert_eq!(processor.state(CanvasId::DEFAULT, "bob").await, None);
     let (entities, bytes) = processor.size().await;
     assert!(entities == 1 && (256..1024).contains(&bytes), "{bytes}");
@@ -45,8 +40,7 @@ async fn the_state_is_in_memory() {
 // Shows: ENT-04, ENT-10, ENT-25
 #[tokio::test]
 async fn different_entities_are_applied_side_by_side() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     let other = bank.processor(config());
     let names: Vec<String> = (0..100).map(|number| format!("account-{number}")).collect();
     let actor = |name: &String| processor.actor_of(CanvasId::DEFAULT, name).unwrap();
@@ -76,10 +70,11 @@ async fn after_a_start_the_state_is_what_it_was() {
     for _ in 0..13 {
         bank.deposited("ada", 1).await;
     }
-    let reported = bank.send("bob", &Change::Report).await;
-    bank.ended(reported.id.0).await;
-    let before =
-        [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await];
+    bank.sent_to(&account("bob"), EntityEvent::of(&Change::Report).unwrap()).await;
+    let states = async |processor: &EntityProcessor<Account>| {
+        [processor.state(CanvasId::DEFAULT, "ada").await, processor.state(CanvasId::DEFAULT, "bob").await]
+    };
+    let before = states(&processor).await;
     assert_eq!(before[0].as_ref().map(|(balance, version)| (balance.cents, *version)), Some((13, 13)));
     // Readers see the snapshot and its version.
     let shown = bank.entities.show(&account("ada")).await.unwrap().unwrap();
@@ -90,8 +85,7 @@ async fn after_a_start_the_state_is_what_it_was() {
     assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, None);
     let heir = bank.processor(rare);
     assert_eq!(accept(&heir, 2).await, (2, 3 + 1), "three after the snapshot, and one without");
-    let after = [heir.state(CanvasId::DEFAULT, "ada").await, heir.state(CanvasId::DEFAULT, "bob").await];
-    assert_eq!(after, before);
+    assert_eq!(states(&heir).await, before);
     assert_eq!(bank.stage.rows().await, emitted, "a replay emits nothing");
     // It continues from there.
     assert_eq!(bank.deposited("ada", 1).await.version, Some(14));
@@ -102,8 +96,7 @@ async fn after_a_start_the_state_is_what_it_was() {
 // Shows: ENT-19
 #[tokio::test]
 async fn a_snapshot_that_does_not_fit_is_made_again() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     for name in ["ada", "bob", "cyd"] {
         for _ in 0..4 {
             bank.deposited(name, 2).await;
@@ -114,7 +107,7 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
         "update wakeq.entities set state = '[]' where id = 'ada'",
         "update wakeq.entities set shape = 7 where id = 'bob'",
     ] {
-        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+        bank.stage.execute(sql).await;
     }
     assert_eq!(accept(&processor, 2).await, (3, 8));
     for name in ["ada", "bob", "cyd"] {
@@ -128,8 +121,7 @@ async fn a_snapshot_that_does_not_fit_is_made_again() {
 // Shows: ENT-11
 #[tokio::test]
 async fn foreign_appends_to_the_repository_are_detected() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     // Possible only in the database itself.
     for sql in [
@@ -139,12 +131,12 @@ async fn foreign_appends_to_the_repository_are_detected() {
         "update wakeq.log_streams set position = 1, last_seq = (select max(seq) from wakeq.log where category = 'entities:account')
           where category = 'entities:account'",
     ] {
-        sqlx::query(sql).execute(&bank.stage.pool).await.unwrap();
+        bank.stage.execute(sql).await;
     }
     bank.deposit("ada", 1).await;
     let why = unhealthy(&processor).await;
     assert!(why.contains("the repository of account/ada was appended to"), "{why}");
-    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((1, 1)));
+    assert_eq!(bank.cents().await, Some((1, 1)));
     let heir = bank.processor(config());
     heir.accept(heir.entity_type().source(), 2);
     let why = unhealthy(&heir).await;
@@ -155,8 +147,7 @@ async fn foreign_appends_to_the_repository_are_detected() {
 /// processor's.
 #[tokio::test]
 async fn categories_with_the_name_of_a_type_are_no_repositories() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     for category in ["account", "account.inbox"] {
         let event = NewLogEvent::new("deposit", &serde_json::json!({ "cents": 1000 })).unwrap();
         let stream = StreamId::new(CanvasId::DEFAULT, category, "ada").unwrap();
@@ -167,28 +158,12 @@ async fn categories_with_the_name_of_a_type_are_no_repositories() {
     assert_eq!(accept(&processor, 2).await, (1, 0));
 }
 
-/// A log that panics when it is read.
-struct PanickingLog(wakeq::log::Log);
-
-#[async_trait::async_trait]
-impl EventProvider for PanickingLog {
-    async fn read(&self, _: &EventSource, _: i64, _: PageLimit) -> Result<LogPage, ConsumerError> {
-        panic!("the provider was told to")
-    }
-
-    fn watch(&self, source: &EventSource) -> tokio::sync::watch::Receiver<u64> {
-        self.0.watch(source)
-    }
-}
-
 /// An owner that panics becomes unhealthy instead of silently remaining the owner.
 #[tokio::test]
 async fn an_owner_that_panics_says_so() {
     let bank = Bank::open().await;
-    let log = std::sync::Arc::new(PanickingLog(bank.log.clone()));
-    let processor =
-        wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config())
-            .unwrap();
+    let log = SpyLog::new(Arc::new(bank.log.clone()), |_| panic!("the provider was told to"));
+    let processor = EntityProcessor::<Account>::new(bank.stage.queue.clone(), log, config()).unwrap();
     processor.accept(processor.entity_type().source(), 1);
     assert!(unhealthy(&processor).await.contains("was cut short"));
     assert!(!processor.is_ready());
@@ -222,8 +197,7 @@ enum Narrow {
 /// again.
 #[tokio::test]
 async fn a_program_that_can_not_replay_says_so() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     withdraw(&processor).await;
     let strict = bank.processor_of::<Strict>(config());
@@ -248,9 +222,8 @@ async fn a_configuration_has_limits() {
         (EntityConfig { state_limit_bytes: 0, ..config() }, "state_limit_bytes"),
         (EntityConfig { poll_interval: Duration::ZERO, ..config() }, "poll_interval"),
     ] {
-        let log = std::sync::Arc::new(bank.log.clone());
-        let refused =
-            wakeq_streams::EntityProcessor::<super::Account>::new(bank.stage.queue.clone(), log, config);
+        let log = Arc::new(bank.log.clone());
+        let refused = EntityProcessor::<Account>::new(bank.stage.queue.clone(), log, config);
         let words = refused.err().expect("it is refused").to_string();
         assert!(words.contains(part), "{words}");
     }

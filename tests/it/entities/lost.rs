@@ -5,15 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use wakeq::log::Log;
+use uuid::Uuid;
 use wakeq::testing::MemoryNotifier;
 use wakeq::{CanvasId, Timing};
-use wakeq_streams::{Entities, EntityEvent, EntityId, EntityStatus};
+use wakeq_streams::EntityStatus;
 
-use super::{Bank, Change, accept, config};
-use crate::support::{Stage, database, wait_while};
-
-const OTHER: CanvasId = CanvasId(uuid::Uuid::from_u128(7));
+use super::{Bank, OTHER, config, deposit, of};
+use crate::support::{Stage, Statements, database, wait_while};
 
 /// A proxy in front of Postgres that drops the answer to the commit of the first batch, and with it
 /// the connection.
@@ -62,29 +60,19 @@ async fn what_a_commit_emitted_is_announced_though_its_answer_is_lost() {
     let (url, lost) = proxy(database.url()).await;
     let notifier = Arc::new(MemoryNotifier::new());
     let stage = Stage::through(database, &url, notifier.clone(), Timing::default()).await;
-    let bank = Bank {
-        log: Log::new(stage.store.clone(), &*notifier),
-        entities: Entities::new(stage.queue.clone()),
-        stage,
-    };
-    let event = || EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap().reply_to("told").unwrap();
-    let to = |canvas| EntityId::new(canvas, "account", "ada").unwrap();
-    let events = [CanvasId::DEFAULT, OTHER].map(|canvas| (to(canvas), event()));
-    let sent = bank.entities.send_all(events.into()).await.unwrap();
-    let processor = bank.processor(config());
-    accept(&processor, 1).await;
-    for (sent, canvas) in sent.iter().zip([CanvasId::DEFAULT, OTHER]) {
+    let bank = Bank::on(stage);
+    let canvases = [CanvasId::DEFAULT, OTHER];
+    let event = |canvas| (of(canvas, "account", "ada"), deposit(5).reply_to("told").unwrap());
+    let sent = bank.entities.send_all(canvases.map(event).into()).await.unwrap();
+    let processor = bank.owner(config(), 1).await;
+    for (sent, canvas) in sent.iter().zip(canvases) {
         assert_eq!(bank.ended_on(canvas, sent.id.0).await.status, EntityStatus::Completed);
     }
     wait_while!(notifier.published().len() < 2, "the answers are announced");
     assert!(lost.load(Ordering::SeqCst));
-    let mut published: Vec<uuid::Uuid> =
-        notifier.published().iter().map(|notification| notification.id.0).collect();
+    let mut published: Vec<Uuid> = notifier.published().iter().map(|sent| sent.id.0).collect();
     published.sort_unstable();
-    let answers: Vec<uuid::Uuid> = sqlx::query_scalar("select id from wakeq.events_v2 order by id")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let answers: Vec<Uuid> = bank.stage.pool.values("select id from wakeq.events_v2 order by id").await;
     assert_eq!(published, answers);
     assert_eq!(bank.deposited("ada", 1).await.result.as_deref(), Some("6"));
     assert_eq!(processor.state(OTHER, "ada").await.map(|(balance, _)| balance.cents), Some(5));

@@ -8,27 +8,13 @@ use std::time::Duration;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use prometheus::{Encoder, Registry, TextEncoder};
 use wakeq::CanvasId;
-use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, EntityId, Rejection};
+use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, Rejection};
 
-use super::{Balance, Bank, Change, accept, config, withdraw};
-use crate::support::TIMEOUT;
+use super::{Balance, Bank, Change, OTHER, accept, config, like_accounts, of, withdraw};
+use crate::support::wait_while;
 
-/// A type that no other test has, since metrics are process-wide.
-struct Metered;
-
-impl Entity for Metered {
-    const TYPE: &'static str = "metered";
-    type State = Balance;
-    type Event = Change;
-
-    fn validate(_: &Balance, _: &Change) -> Result<(), Rejection> {
-        Ok(())
-    }
-
-    fn apply(balance: Balance, _: &Change) -> Applied<Balance> {
-        Applied::new(balance)
-    }
-}
+// A type that no other test has, since metrics are process-wide.
+like_accounts! { Metered "metered" }
 
 /// Whether the hanging event continues.
 static GOES_ON: AtomicBool = AtomicBool::new(false);
@@ -49,16 +35,9 @@ impl Entity for Counted {
         while matches!(change, Change::Meet) && !GOES_ON.load(Ordering::SeqCst) {
             std::thread::park_timeout(Duration::from_millis(10));
         }
-        match change {
-            Change::Panics => panic!("apply was told to"),
-            Change::Note { bytes } => balance.note = "x".repeat(*bytes),
-            Change::Deposit { .. }
-            | Change::Withdraw { .. }
-            | Change::TopUp { .. }
-            | Change::Report
-            | Change::PanicsInValidate
-            | Change::Meet
-            | Change::Kills => {}
+        assert!(!matches!(change, Change::Panics), "apply was told to");
+        if let Change::Note { bytes } = change {
+            balance.note = "x".repeat(*bytes);
         }
         Applied::new(balance)
     }
@@ -100,13 +79,9 @@ fn series(entity_type: &str) -> BTreeMap<String, f64> {
 
 /// Returns once this many entities of a type are set aside.
 async fn until_aside(entity_type: &str, count: f64) {
-    let counted = async {
-        while series(entity_type).get("wakeq_entity_aside") != Some(&count) {
-            // Metrics do not signal changes.
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(TIMEOUT, counted).await.expect("so many are set aside");
+    // Metrics do not signal changes.
+    let is_so = || series(entity_type).get("wakeq_entity_aside") == Some(&count);
+    wait_while!(!is_so(), "so many are set aside");
 }
 
 /// Each batch and each warm-up is timed, by type, and the gauge shows no warm-up in progress.
@@ -115,16 +90,12 @@ async fn batches_and_warm_ups_are_timed() {
     LazyLock::force(&REGISTRY);
     let bank = Bank::open().await;
     let processor = bank.processor_of::<Metered>(config());
-    let send = async |canvas| {
-        let ada = EntityId::new(canvas, "metered", "ada").unwrap();
-        let sent = bank.entities.send(&ada, EntityEvent::of(&Change::Report).unwrap()).await.unwrap();
-        bank.ended_on(canvas, sent.id.0).await;
-    };
     for epoch in [1, 2] {
         accept(&processor, epoch).await;
         // One after the other, on two canvases: a batch each.
-        send(CanvasId::DEFAULT).await;
-        send(CanvasId(uuid::Uuid::from_u128(7))).await;
+        for canvas in [CanvasId::DEFAULT, OTHER] {
+            bank.sent_to(&of(canvas, "metered", "ada"), EntityEvent::of(&Change::Report).unwrap()).await;
+        }
         withdraw(&processor).await;
     }
     let series = series("metered");
@@ -146,24 +117,21 @@ async fn decisions_memory_and_stalls_are_counted() {
     let processor =
         bank.processor_of::<Counted>(EntityConfig { stall: Duration::from_millis(200), ..limits });
     accept(&processor, 1).await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
     let send = async |canvas, name: &str, change: Change| {
-        let entity = EntityId::new(canvas, "counted", name).unwrap();
-        let sent = bank.entities.send(&entity, EntityEvent::of(&change).unwrap()).await.unwrap();
-        bank.ended_on(canvas, sent.id.0).await;
+        bank.sent_to(&of(canvas, "counted", name), EntityEvent::of(&change).unwrap()).await
     };
     let note = |bytes| Change::Note { bytes };
     // Three that do not fit together; the first one is loaded again.
-    for (canvas, name) in [(CanvasId::DEFAULT, "ada"), (other, "ada"), (CanvasId::DEFAULT, "bob")] {
+    for (canvas, name) in [(CanvasId::DEFAULT, "ada"), (OTHER, "ada"), (CanvasId::DEFAULT, "bob")] {
         send(canvas, name, note(700)).await;
     }
     send(CanvasId::DEFAULT, "ada", note(700)).await;
-    send(other, "ada", Change::Withdraw { cents: 1 }).await;
+    send(OTHER, "ada", Change::Withdraw { cents: 1 }).await;
     send(CanvasId::DEFAULT, "bob", Change::Panics).await;
     let memory = series("counted")["wakeq_entity_memory_bytes"];
     assert!(memory > 256.0 && memory <= 4096.0, "{memory}");
     until_aside("counted", 0.0).await;
-    tokio::join!(send(other, "ada", Change::Meet), until_aside("counted", 1.0));
+    tokio::join!(send(OTHER, "ada", Change::Meet), until_aside("counted", 1.0));
     until_aside("counted", 0.0).await;
     GOES_ON.store(true, Ordering::SeqCst);
     withdraw(&processor).await;
@@ -171,11 +139,8 @@ async fn decisions_memory_and_stalls_are_counted() {
     let value = |name: &str| series.get(&format!("wakeq_entity_{name}")).copied().unwrap_or_default();
     let decided = ["processed", "rejected", "dead"].map(|outcome| value(&format!("decided_total {outcome}")));
     assert_eq!(decided, [4.0, 1.0, 2.0], "{series:#?}");
-    assert_eq!(
-        value("memory_bytes"),
-        0.0,
-        "the actor that hung was replaced by one without anything in memory"
-    );
+    // The actor that hung was replaced by one without anything in memory.
+    assert_eq!(value("memory_bytes"), 0.0, "{series:#?}");
     assert!(value("evicted_total") >= 1.0 && value("loaded_total") >= 1.0, "{series:#?}");
     // The event was alone in its batch, so that stall is one of its three attempts.
     assert_eq!(value("stalled_total"), 3.0, "{series:#?}");

@@ -2,10 +2,9 @@
 //! most, and come back unchanged.
 
 use wakeq::CanvasId;
-use wakeq_streams::{EntityConfig, EntityEvent, EntityId, EntityStatus, Health, SentToEntity};
+use wakeq_streams::{EntityConfig, EntityEvent, EntityStatus, EventSubscriber, Health};
 
-use super::{Balance, Bank, Change, accept, config, withdraw};
-use wakeq_streams::EventSubscriber;
+use super::{Balance, Bank, Change, accept, config, deposit, of, withdraw};
 
 const ATTACKER: CanvasId = CanvasId(uuid::Uuid::from_u128(1));
 const VICTIM: CanvasId = CanvasId(uuid::Uuid::from_u128(2));
@@ -15,24 +14,14 @@ fn narrow(snapshot_every: u32) -> EntityConfig {
     EntityConfig { memory_limit_bytes: LIMIT, snapshot_every, ..config() }
 }
 
-fn entity(canvas: CanvasId, number: usize) -> EntityId {
-    EntityId::new(canvas, "account", &format!("a{number}")).unwrap()
-}
-
 impl Bank {
-    async fn all(
-        &self,
-        canvas: CanvasId,
-        numbers: std::ops::Range<usize>,
-        change: &Change,
-    ) -> Vec<SentToEntity> {
-        let event = |number| (entity(canvas, number), EntityEvent::of(change).unwrap());
-        let sent = self.entities.send_all(numbers.map(event).collect()).await.unwrap();
-        for sent in &sent {
+    async fn all(&self, canvas: CanvasId, numbers: std::ops::Range<usize>, change: &Change) {
+        let entity = |number| of(canvas, "account", &format!("a{number}"));
+        let event = |number| (entity(number), EntityEvent::of(change).unwrap());
+        for sent in self.entities.send_all(numbers.map(event).collect()).await.unwrap() {
             let ended = self.ended_on(canvas, sent.id.0).await;
             assert_eq!(ended.status, EntityStatus::Completed, "{ended:?}");
         }
-        sent
     }
 }
 
@@ -43,8 +32,7 @@ fn balance(cents: i64, changes: u64, note: usize) -> Balance {
 /// One canvas keeps creating entities and makes them grow; another one has a few, and creates some.
 async fn one_canvas_fills_memory(snapshot_every: u32) {
     let bank = Bank::open().await;
-    let processor = bank.processor(narrow(snapshot_every));
-    accept(&processor, 1).await;
+    let processor = bank.owner(narrow(snapshot_every), 1).await;
     let deposit = Change::Deposit { cents: 1 };
     bank.all(VICTIM, 0..20, &deposit).await;
     for from in [0, 100, 200] {
@@ -101,17 +89,12 @@ async fn evicted_entities_are_rebuilt_from_snapshot_and_events() {
 #[tokio::test]
 async fn foreign_appends_to_evicted_entities_are_detected() {
     let bank = Bank::open().await;
-    let processor = bank.processor(EntityConfig { memory_limit_bytes: 0, ..config() });
-    accept(&processor, 1).await;
+    let processor = bank.owner(EntityConfig { memory_limit_bytes: 0, ..config() }, 1).await;
     bank.all(VICTIM, 0..1, &Change::Deposit { cents: 1 }).await;
     assert_eq!(processor.size().await, (0, 0), "nothing fits");
     bank.all(VICTIM, 0..1, &Change::Deposit { cents: 1 }).await;
-    sqlx::query("update wakeq.entities set version = 1, state_version = 1")
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
-    let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
-    bank.entities.send(&entity(VICTIM, 0), event).await.unwrap();
+    bank.stage.execute("update wakeq.entities set version = 1, state_version = 1").await;
+    bank.entities.send(&of(VICTIM, "account", "a0"), deposit(1)).await.unwrap();
     let why = super::unhealthy(&processor).await;
     assert!(why.contains("the repository has 2 events") && why.contains("and 1 were stored"), "{why}");
 }

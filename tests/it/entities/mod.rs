@@ -35,7 +35,7 @@ use wakeq_streams::{
     EventSubscriber, Health, Rejection, SentToEntity,
 };
 
-use crate::support::{Stage, TIMEOUT};
+use crate::support::{OTHER, Stage, Statements, TIMEOUT, until};
 
 /// An account that rejects an overdraft, and whose events can misbehave.
 pub(crate) struct Account;
@@ -81,20 +81,13 @@ impl Entity for Account {
     type Event = Change;
 
     fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
-        match change {
-            Change::Withdraw { cents } if i64::from(*cents) > balance.cents => {
-                Err(Rejection::new(format!("there are only {} cents", balance.cents)))
-            }
-            Change::PanicsInValidate => panic!("validate was told to"),
-            Change::Withdraw { .. }
-            | Change::Deposit { .. }
-            | Change::TopUp { .. }
-            | Change::Report
-            | Change::Note { .. }
-            | Change::Panics
-            | Change::Meet
-            | Change::Kills => Ok(()),
+        if let Change::Withdraw { cents } = change
+            && i64::from(*cents) > balance.cents
+        {
+            return Err(Rejection::new(format!("there are only {} cents", balance.cents)));
         }
+        assert!(!matches!(change, Change::PanicsInValidate), "validate was told to");
+        Ok(())
     }
 
     fn apply(balance: Balance, change: &Change) -> Applied<Balance> {
@@ -119,6 +112,28 @@ impl Entity for Account {
     }
 }
 
+/// Other types, with the behavior of accounts.
+macro_rules! like_accounts {
+    ($($kind:ident $name:literal),*) => {$(
+        struct $kind;
+
+        impl wakeq_streams::Entity for $kind {
+            const TYPE: &'static str = $name;
+            type State = $crate::entities::Balance;
+            type Event = $crate::entities::Change;
+
+            fn validate(balance: &Self::State, change: &Self::Event) -> Result<(), wakeq_streams::Rejection> {
+                <$crate::entities::Account as wakeq_streams::Entity>::validate(balance, change)
+            }
+
+            fn apply(balance: Self::State, change: &Self::Event) -> wakeq_streams::Applied<Self::State> {
+                <$crate::entities::Account as wakeq_streams::Entity>::apply(balance, change)
+            }
+        }
+    )*};
+}
+use like_accounts;
+
 /// A stage with the log and a sender.
 pub(crate) struct Bank {
     pub(crate) stage: Stage,
@@ -128,10 +143,20 @@ pub(crate) struct Bank {
 
 impl Bank {
     pub(crate) async fn open() -> Self {
-        let (stage, notifier) = Stage::memory().await;
-        let log = Log::new(stage.store.clone(), &*notifier);
+        Self::on(Stage::memory().await.0)
+    }
+
+    pub(crate) fn on(stage: Stage) -> Self {
+        let log = Log::new(stage.store.clone(), &*stage.notifier);
         let entities = Entities::new(stage.queue.clone());
         Self { stage, log, entities }
+    }
+
+    /// With a processor that owns the accounts.
+    pub(crate) async fn owned() -> (Self, EntityProcessor<Account>) {
+        let bank = Self::open().await;
+        let processor = bank.owner(config(), 1).await;
+        (bank, processor)
     }
 
     /// A processor that owns nothing yet.
@@ -164,37 +189,32 @@ impl Bank {
     }
 
     pub(crate) async fn ended_on(&self, canvas: CanvasId, id: Uuid) -> EntityEventStatus {
-        let ended = async {
-            loop {
-                let progress = self.entities.status(canvas, id).await.unwrap();
-                if let Some(event) = progress.and_then(|progress| progress.events.into_iter().next())
-                    && event.status != EntityStatus::Accepted
-                {
-                    return event;
-                }
-                tokio::task::yield_now().await;
-            }
+        let decided = async || {
+            let progress = self.entities.status(canvas, id).await.unwrap()?;
+            progress.events.into_iter().next().filter(|event| event.status != EntityStatus::Accepted)
         };
-        tokio::time::timeout(TIMEOUT, ended).await.expect("it is decided")
+        until("it is decided", decided).await
+    }
+
+    /// Sends an event to any entity, and waits for its outcome.
+    pub(crate) async fn sent_to(&self, entity: &EntityId, event: EntityEvent) -> EntityEventStatus {
+        let sent = self.entities.send(entity, event).await.unwrap();
+        self.ended_on(entity.canvas, sent.id.0).await
     }
 
     pub(crate) async fn deposited(&self, id: &str, cents: u32) -> EntityEventStatus {
-        let sent = self.deposit(id, cents).await;
-        self.ended(sent.id.0).await
+        self.sent_to(&account(id), deposit(cents)).await
     }
 
     pub(crate) async fn count(&self, query: &'static str) -> i64 {
-        sqlx::query_scalar(query).fetch_one(&self.stage.pool).await.unwrap()
+        self.stage.pool.value(query).await
     }
 
     /// The values of the events that wait for a handler.
     pub(crate) async fn waiting<T: serde::de::DeserializeOwned>(&self, handler: &str) -> Vec<T> {
+        let sql = "select value::text from wakeq.events_v2 where name = $1 order by id";
         let values: Vec<String> =
-            sqlx::query_scalar("select value::text from wakeq.events_v2 where name = $1 order by id")
-                .bind(handler)
-                .fetch_all(&self.stage.pool)
-                .await
-                .unwrap();
+            sqlx::query_scalar(sql).bind(handler).fetch_all(&self.stage.pool).await.unwrap();
         values.iter().map(|value| serde_json::from_str(value).unwrap()).collect()
     }
 
@@ -203,10 +223,26 @@ impl Bank {
         let shown = self.entities.show(&account(id)).await.unwrap()?;
         Some((serde_json::from_str(&shown.state.unwrap()).unwrap(), shown.version))
     }
+
+    /// The cents and the version of ada, from the database.
+    pub(crate) async fn cents(&self) -> Option<(i64, i64)> {
+        self.shown("ada").await.map(|(balance, version)| (balance.cents, version))
+    }
 }
 
+/// Counts the stored events of accounts.
+const STORED: &str = "select count(*) from wakeq.log where category = 'entities:account'";
+
 pub(crate) fn account(id: &str) -> EntityId {
-    EntityId::new(CanvasId::DEFAULT, "account", id).unwrap()
+    of(CanvasId::DEFAULT, "account", id)
+}
+
+pub(crate) fn of(canvas: CanvasId, entity_type: &str, id: &str) -> EntityId {
+    EntityId::new(canvas, entity_type, id).unwrap()
+}
+
+pub(crate) fn deposit(cents: u32) -> EntityEvent {
+    EntityEvent::of(&Change::Deposit { cents }).unwrap()
 }
 
 /// A configuration with a short poll interval.

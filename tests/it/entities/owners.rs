@@ -9,19 +9,18 @@ use wakeq::log::EventSource;
 use wakeq::{CanvasId, Name};
 use wakeq_streams::brokers::SubscriberId;
 use wakeq_streams::{
-    BrokerBacking, BrokerConfig, BrokerError, Entity, EntityEvent, EntityId, EntityProcessor, EntityStatus,
-    EventBroker, EventSubscriber, Health, Rejection,
+    BrokerBacking, BrokerConfig, BrokerError, Entity, EntityProcessor, EntityStatus, EventBroker,
+    EventSubscriber, Health,
 };
 
-use super::{Account, Balance, Bank, Change, accept, config, withdraw};
-use crate::support::{TIMEOUT, wait_while};
+use super::{Bank, STORED, accept, config, deposit, like_accounts, of, withdraw};
+use crate::support::{TIMEOUT, until, wait_while};
 
 /// SUB-55 for entities: a deposed owner commits nothing, forgets what it has, and does nothing
 /// until it is given the type again; its successor does what it had begun, once.
 #[tokio::test]
 async fn a_deposed_owner_commits_nothing() {
-    let bank = Bank::open().await;
-    let old = bank.owner(config(), 1).await;
+    let (bank, old) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     // The successor takes over; the old owner is not informed.
     let new = bank.owner(config(), 2).await;
@@ -37,10 +36,7 @@ async fn a_deposed_owner_commits_nothing() {
     assert_eq!(old.state(CanvasId::DEFAULT, "ada").await, None);
     let (balance, version) = new.state(CanvasId::DEFAULT, "ada").await.unwrap();
     assert_eq!((balance.cents, balance.changes), (version, u64::try_from(version).unwrap()));
-    assert_eq!(
-        bank.count("select count(*) from wakeq.log where category = 'entities:account'").await,
-        version
-    );
+    assert_eq!(bank.count(STORED).await, version);
     // An epoch that was refused is refused for good; a higher one is accepted.
     old.accept(old.entity_type().source(), 1);
     assert!(!old.is_ready());
@@ -65,22 +61,15 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
     for epoch in 1..=20 {
         let owner = &owners[usize::try_from(epoch).unwrap() % 2];
         accept(owner, epoch).await;
-        let stored = bank.count("select count(*) from wakeq.log where category = 'entities:account'").await;
-        wait_while!(
-            !sending.is_finished()
-                && bank.count("select count(*) from wakeq.log where category = 'entities:account'").await
-                    == stored,
-            "it goes on"
-        );
+        let stored = bank.count(STORED).await;
+        wait_while!(!sending.is_finished() && bank.count(STORED).await == stored, "it goes on");
         withdraw(owner).await;
     }
     sending.await.unwrap();
     let last = &owners[0];
     accept(last, 21).await;
-    wait_while!(
-        bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0,
-        "all are decided upon"
-    );
+    let open = "select count(*) from wakeq.entity_events where status = 'accepted'";
+    wait_while!(bank.count(open).await > 0, "all are decided upon");
     let mut cents = 0;
     for name in 0..7 {
         cents += last.state(CanvasId::DEFAULT, &format!("a{name}")).await.unwrap().0.cents;
@@ -91,12 +80,11 @@ async fn what_was_not_committed_is_done_by_the_next_owner() {
 /// An idle owner notices that its position was moved.
 #[tokio::test]
 async fn an_idle_owner_notices_that_its_position_was_moved() {
-    let bank = Bank::open().await;
-    let owner = bank.owner(config(), 1).await;
+    let (bank, owner) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     const POSITION: &str = "select position from wakeq.consumer_positions";
     let stood = bank.count(POSITION).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     wait_while!(bank.count(POSITION).await < stood, "it looks through the inbox again");
     assert_eq!(bank.deposited("ada", 1).await.version, Some(2), "nothing counts twice");
     withdraw(&owner).await;
@@ -106,8 +94,7 @@ async fn an_idle_owner_notices_that_its_position_was_moved() {
 /// is ignored.
 #[tokio::test]
 async fn accepting_again_changes_nothing() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     processor.accept(processor.entity_type().source(), 5);
     processor.accept("category/entities:account".parse().unwrap(), 6);
@@ -117,30 +104,14 @@ async fn accepting_again_changes_nothing() {
     assert_eq!(processor.name().as_str(), "entities.account");
 }
 
-macro_rules! kinds {
-    ($($kind:ident $name:literal),*) => {$(
-        struct $kind;
+like_accounts! { First "first", Second "second", Third "third" }
 
-        impl Entity for $kind {
-            const TYPE: &'static str = $name;
-            type State = Balance;
-            type Event = Change;
-
-            fn validate(balance: &Balance, change: &Change) -> Result<(), Rejection> {
-                Account::validate(balance, change)
-            }
-
-            fn apply(balance: Balance, change: &Change) -> wakeq_streams::Applied<Balance> {
-                Account::apply(balance, change)
-            }
-        }
-    )*};
+fn three<E: Entity>(bank: &Bank) -> [Arc<EntityProcessor<E>>; 3] {
+    std::array::from_fn(|_| Arc::new(bank.processor_of(config())))
 }
 
-kinds! { First "first", Second "second", Third "third" }
-
 /// How many processors own their type at this moment.
-fn owners<E: Entity>(processors: &[EntityProcessor<E>]) -> usize {
+fn owners<E: Entity>(processors: &[Arc<EntityProcessor<E>>]) -> usize {
     processors.iter().filter(|processor| processor.is_ready()).count()
 }
 
@@ -150,9 +121,7 @@ fn owners<E: Entity>(processors: &[EntityProcessor<E>]) -> usize {
 #[tokio::test]
 async fn each_type_has_one_owner() {
     let bank = Bank::open().await;
-    let firsts: [_; 3] = std::array::from_fn(|_| bank.processor_of::<First>(config()));
-    let seconds: [_; 3] = std::array::from_fn(|_| bank.processor_of::<Second>(config()));
-    let thirds: [_; 3] = std::array::from_fn(|_| bank.processor_of::<Third>(config()));
+    let (firsts, seconds, thirds) = (three::<First>(&bank), three::<Second>(&bank), three::<Third>(&bank));
     let mut sent = 0;
     for round in 0..9_usize {
         let epoch = i64::try_from(round).unwrap() + 1;
@@ -162,10 +131,8 @@ async fn each_type_has_one_owner() {
         accept(second, epoch).await;
         accept(third, epoch).await;
         for kind in ["first", "second", "third"] {
-            let entity = EntityId::new(CanvasId::DEFAULT, kind, "ada").unwrap();
-            let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
-            let one = bank.entities.send(&entity, event).await.unwrap();
-            assert_eq!(bank.ended(one.id.0).await.version, Some(epoch), "{kind}");
+            let decided = bank.sent_to(&of(CanvasId::DEFAULT, kind, "ada"), deposit(1)).await;
+            assert_eq!(decided.version, Some(epoch), "{kind}");
             assert_eq!((owners(&firsts), owners(&seconds), owners(&thirds)), (1, 1, 1));
             sent += 1;
         }
@@ -183,9 +150,7 @@ async fn each_type_has_one_owner() {
 #[tokio::test]
 async fn a_broker_gives_each_type_to_one() {
     let bank = Bank::open().await;
-    let firsts: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<First>(config())));
-    let seconds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Second>(config())));
-    let thirds: [_; 3] = std::array::from_fn(|_| Arc::new(bank.processor_of::<Third>(config())));
+    let (firsts, seconds, thirds) = (three::<First>(&bank), three::<Second>(&bank), three::<Third>(&bank));
     let periods = BrokerConfig {
         heartbeat: Duration::from_millis(100),
         lease: Duration::from_secs(15),
@@ -201,32 +166,22 @@ async fn a_broker_gives_each_type_to_one() {
         let stop = broker.stop_token();
         brokers.push((stop, tokio::spawn(async move { broker.run().await })));
     }
-    let most = || {
-        let count = |ready: &mut dyn Iterator<Item = bool>| ready.filter(|ready| *ready).count();
-        count(&mut firsts.iter().map(|one| one.is_ready()))
-            .max(count(&mut seconds.iter().map(|one| one.is_ready())))
-            .max(count(&mut thirds.iter().map(|one| one.is_ready())))
-    };
+    let most = || owners(&firsts).max(owners(&seconds)).max(owners(&thirds));
     let mut versions = 0;
     let mut samples = 0;
     while !brokers.is_empty() {
         for _ in 0..5 {
             versions += 1;
             for kind in ["first", "second", "third"] {
-                let entity = EntityId::new(CanvasId::DEFAULT, kind, "ada").unwrap();
-                let event = EntityEvent::of(&Change::Deposit { cents: 1 }).unwrap();
-                let id = bank.entities.send(&entity, event).await.unwrap().id.0;
-                let decided = async {
-                    loop {
-                        assert!(most() <= 1, "two own a type");
-                        samples += 1;
-                        let progress = bank.entities.status(CanvasId::DEFAULT, id).await.unwrap().unwrap();
-                        if progress.status != EntityStatus::Accepted {
-                            return progress.events[0].version;
-                        }
-                    }
+                let entity = of(CanvasId::DEFAULT, kind, "ada");
+                let id = bank.entities.send(&entity, deposit(1)).await.unwrap().id.0;
+                let decided = async || {
+                    assert!(most() <= 1, "two own a type");
+                    samples += 1;
+                    let progress = bank.entities.status(CanvasId::DEFAULT, id).await.unwrap().unwrap();
+                    (progress.status != EntityStatus::Accepted).then(|| progress.events[0].version)
                 };
-                let version = tokio::time::timeout(TIMEOUT, decided).await.expect("somebody owns it");
+                let version = until("somebody owns it", decided).await;
                 assert_eq!(version, Some(versions), "{kind}");
             }
         }

@@ -9,17 +9,16 @@ use uuid::Uuid;
 use wakeq::{CanvasId, Timestamp};
 use wakeq_streams::entities::{EntityEventStatus, EntityOutcome};
 use wakeq_streams::{
-    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityId, EntityStatus,
-    EventSubscriber, Health, Rejection, SentToEntity,
+    Applied, Entities, Entity, EntityAnswer, EntityConfig, EntityEvent, EntityStatus, EventSubscriber,
+    Health, Rejection, SentToEntity,
 };
 
-use super::{Bank, Change, accept, config, withdraw};
+use super::{Bank, Change, OTHER, accept, config, of, withdraw};
 use crate::children::{Durations, Role};
-use crate::support::wait_while;
+use crate::support::{Statements, wait_while};
 use crate::theatre::{Theatre, figure, is_full, size};
 
-/// The other canvas, which has the poison.
-const SECOND: CanvasId = CanvasId(Uuid::from_u128(7));
+const OPEN: &str = "select count(*) from wakeq.entity_events where status = 'accepted'";
 /// Entities on each of the canvases, besides the one with the poison.
 const BESIDE: usize = 50;
 
@@ -68,20 +67,19 @@ async fn send_all<T: Serialize>(
     usual: &T,
     poison: &T,
 ) -> (SentToEntity, SentToEntity) {
-    let to = |canvas, name: &str| EntityId::new(canvas, entity_type, name).unwrap();
+    let to = |canvas, name: &str| of(canvas, entity_type, name);
     let event = |step| EntityEvent::of(step).unwrap();
-    let mut all: Vec<(EntityId, EntityEvent)> = (0..others)
-        .map(|at| {
-            let canvas = if at % 2 == 0 { CanvasId::DEFAULT } else { SECOND };
-            (to(canvas, &format!("a{}", at / 2 % BESIDE)), event(usual))
-        })
-        .collect();
+    let other = |at: usize| {
+        let canvas = if at.is_multiple_of(2) { CanvasId::DEFAULT } else { OTHER };
+        (to(canvas, &format!("a{}", at / 2 % BESIDE)), event(usual))
+    };
+    let mut all: Vec<_> = (0..others).map(other).collect();
     // The same name on the first canvas is another entity.
     all[others / 2 + 1] = (to(CanvasId::DEFAULT, "poisoned"), event(usual));
-    all[others / 2 - 1] = (to(SECOND, "poisoned"), event(usual));
+    all[others / 2 - 1] = (to(OTHER, "poisoned"), event(usual));
     let with_reply = |step| event(step).reply_to("told").unwrap();
-    all.insert(others / 2, (to(SECOND, "poisoned"), with_reply(poison)));
-    all.insert(others / 2 + 1, (to(SECOND, "poisoned"), with_reply(usual)));
+    all.insert(others / 2, (to(OTHER, "poisoned"), with_reply(poison)));
+    all.insert(others / 2 + 1, (to(OTHER, "poisoned"), with_reply(usual)));
     let mut sent = Vec::new();
     for page in all.chunks(1000) {
         sent.extend(entities.send_all(page.to_vec()).await.unwrap());
@@ -90,7 +88,7 @@ async fn send_all<T: Serialize>(
 }
 
 async fn status_of(entities: &Entities, sent: &SentToEntity) -> EntityEventStatus {
-    entities.status(SECOND, sent.id.0).await.unwrap().unwrap().events.remove(0)
+    entities.status(OTHER, sent.id.0).await.unwrap().unwrap().events.remove(0)
 }
 
 /// Returns the poison's status, the longest standstill of the others in seconds, and the stall.
@@ -100,32 +98,23 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     let (sent, behind) = send_all(&bank.entities, "crowd", others, &Step::Adds, &poison).await;
     let stall = Duration::from_secs(if is_full() { 5 } else { 1 });
     let processor = bank.processor_of::<Crowd>(EntityConfig { stall, ..config() });
-    let begun: Timestamp =
-        sqlx::query_scalar("select clock_timestamp()").fetch_one(&bank.stage.pool).await.unwrap();
+    let begun: Timestamp = bank.stage.pool.value("select clock_timestamp()").await;
     accept(&processor, 1).await;
     for event in [&sent, &behind] {
-        bank.ended_on(SECOND, event.id.0).await;
+        bank.ended_on(OTHER, event.id.0).await;
     }
     // An event that panics is dead before those that were sent later.
-    wait_while!(
-        bank.count("select count(*) from wakeq.entity_events where status = 'accepted'").await > 0,
-        "the others are done"
-    );
+    wait_while!(bank.count(OPEN).await > 0, "the others are done");
     let dead = status_of(&bank.entities, &sent).await;
     assert_eq!(dead.status, EntityStatus::Failed);
-    assert_eq!(
-        status_of(&bank.entities, &behind).await.version,
-        Some(2),
-        "right behind the one before the poison"
-    );
+    let version = status_of(&bank.entities, &behind).await.version;
+    assert_eq!(version, Some(2), "right behind the one before the poison");
     assert_eq!(*processor.health().borrow(), Health::Healthy);
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
     let outcomes: BTreeMap<_, _> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(sent.id, EntityOutcome::Failed), (behind.id, EntityOutcome::Processed)].into());
-    let buried: Vec<(Uuid, i32)> = sqlx::query_as("select id, attempts from wakeq.consumer_dead")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
+    let buried: Vec<(Uuid, i32)> =
+        bank.stage.pool.table("select id, attempts from wakeq.consumer_dead").await;
     assert_eq!(buried, [(sent.id.0, 3)]);
     let (done, last, standstill): (i64, Timestamp, f64) = sqlx::query_as(
         "select count(*), max(ended_at), extract(epoch from max(gap))::float8
@@ -141,10 +130,9 @@ async fn check(poison: Step) -> (EntityEventStatus, f64, Duration) {
     let is_beside = matches!(poison, Step::Hangs);
     assert!(!is_beside || Some(last) <= dead.ended_at, "the others are done before the poison is dead");
     // The entity is no longer set aside.
-    let poisoned = EntityId::new(SECOND, "crowd", "poisoned").unwrap();
-    let next = bank.entities.send(&poisoned, EntityEvent::of(&Step::Adds).unwrap()).await.unwrap();
-    assert_eq!(bank.ended_on(SECOND, next.id.0).await.version, Some(3));
-    assert_eq!(processor.state(SECOND, "poisoned").await.map(|(state, _)| state.adds), Some(3));
+    let next = EntityEvent::of(&Step::Adds).unwrap();
+    assert_eq!(bank.sent_to(&of(OTHER, "crowd", "poisoned"), next).await.version, Some(3));
+    assert_eq!(processor.state(OTHER, "poisoned").await.map(|(state, _)| state.adds), Some(3));
     withdraw(&processor).await;
     assert_eq!(bank.count("select count(*) from wakeq.entity_asides").await, 0);
     figure("others", others);
@@ -180,12 +168,11 @@ async fn the_others_are_done_while_an_event_kills() {
     let others = size(200, 10_000);
     let deposit = Change::Deposit { cents: 1 };
     let (sent, behind) = send_all(&entities, "account", others, &deposit, &Change::Kills).await;
-    let open = "select count(*) from wakeq.entity_events where status = 'accepted'";
     // One owner is lost with a whole batch, one with the event alone, and the third one has done
     // everything else before it retries the event.
     for (epoch, left) in [(1, others / 2), (2, others / 2), (3, 2), (4, 2)] {
         theatre.start(&Role::Accounts { epoch, snapshot_every: 1 }, None).child.ended().await;
-        let open = theatre.count(open).await;
+        let open = theatre.count(OPEN).await;
         assert!(open >= 2 && open <= i64::try_from(left + 502).unwrap(), "{open} are left of owner {epoch}");
         assert!(epoch < 3 || open == 2, "{open} are left of owner {epoch}");
     }

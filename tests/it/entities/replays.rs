@@ -3,10 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wakeq::CanvasId;
-use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, EntityId, EventSubscriber, Rejection};
+use wakeq_streams::{Applied, Entity, EntityConfig, EntityEvent, EventSubscriber, Rejection};
 
-use super::{Balance, Bank, Change, config, unhealthy, withdraw};
+use super::{Balance, Bank, Change, OTHER, config, of, unhealthy, withdraw};
+use crate::support::TIMEOUT;
 
 /// Whether the program that hangs at withdrawals was replaced by one that does not.
 static IS_MENDED: AtomicBool = AtomicBool::new(false);
@@ -38,22 +38,18 @@ impl Entity for HangingAccount {
 #[tokio::test]
 async fn a_start_that_hangs_names_the_entity() {
     let bank = Bank::open().await;
-    let other = CanvasId(uuid::Uuid::from_u128(7));
     let processor = bank.owner(config(), 1).await;
     bank.deposited("ada", 9).await;
     bank.deposited("bob", 9).await;
-    let withdrawal = [Change::Deposit { cents: 5 }, Change::Withdraw { cents: 2 }];
-    let ada = EntityId::new(other, "account", "ada").unwrap();
-    for change in withdrawal {
-        let sent = bank.entities.send(&ada, EntityEvent::of(&change).unwrap()).await.unwrap();
-        bank.ended_on(other, sent.id.0).await;
+    for change in [Change::Deposit { cents: 5 }, Change::Withdraw { cents: 2 }] {
+        bank.sent_to(&of(OTHER, "account", "ada"), EntityEvent::of(&change).unwrap()).await;
     }
     withdraw(&processor).await;
     let stall = Duration::from_millis(200);
     let hanging = bank.processor_of::<HangingAccount>(EntityConfig { stall, ..config() });
     hanging.accept(hanging.entity_type().source(), 2);
     let why = unhealthy(&hanging).await;
-    assert!(why.contains(&format!("rebuilding {other}/account/ada from")), "{why}");
+    assert!(why.contains(&format!("rebuilding {OTHER}/account/ada from")), "{why}");
     assert!(why.contains("deploy a program") && why.contains("groups recover entities.account"), "{why}");
     assert!(!hanging.is_ready());
     // Told to try again, it hangs again; the hanging thread is abandoned.
@@ -61,8 +57,7 @@ async fn a_start_that_hangs_names_the_entity() {
     assert!(unhealthy(&hanging).await.contains("account/ada"));
     IS_MENDED.store(true, Ordering::SeqCst);
     hanging.recover();
-    let (entities, replayed) =
-        tokio::time::timeout(crate::support::TIMEOUT, hanging.ready()).await.expect("it starts");
-    assert_eq!((entities, replayed), (3, 4));
+    let started = tokio::time::timeout(TIMEOUT, hanging.ready()).await;
+    assert_eq!(started.expect("it starts"), (3, 4), "entities and replayed events");
     withdraw(&hanging).await;
 }

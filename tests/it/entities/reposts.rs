@@ -4,12 +4,22 @@ use uuid::Uuid;
 use wakeq::machine::Link;
 use wakeq::{CanvasId, EventId};
 use wakeq_streams::entities::EntityOutcome;
-use wakeq_streams::{EntityAnswer, EntityEvent, EntityId, EntityStatus, SentToEntity};
+use wakeq_streams::{EntityAnswer, EntityEvent, EntityStatus, SentToEntity};
 
-use super::{Bank, Change, accept, account, config, withdraw};
+use super::{Bank, Change, OTHER, STORED, accept, account, of, withdraw};
+use crate::support::Statements;
+
+fn with_reply(change: &Change, id: EventId) -> EntityEvent {
+    EntityEvent::of(change).unwrap().reply_to("told").unwrap().id(id)
+}
 
 fn deposit(cents: u32, id: EventId) -> EntityEvent {
-    EntityEvent::of(&Change::Deposit { cents }).unwrap().reply_to("told").unwrap().id(id)
+    with_reply(&Change::Deposit { cents }, id)
+}
+
+/// More than the account has.
+fn overdraft(id: EventId) -> EntityEvent {
+    with_reply(&Change::Withdraw { cents: 99 }, id)
 }
 
 impl Bank {
@@ -19,16 +29,12 @@ impl Bank {
 
     /// Returns once everything that was sent to the account before has been processed.
     async fn gone_through(&self) {
-        let last = self.send("ada", &Change::PanicsInValidate).await;
-        self.ended(last.id.0).await;
+        self.sent_to(&account("ada"), EntityEvent::of(&Change::PanicsInValidate).unwrap()).await;
     }
 
     async fn answers(&self) -> Vec<(EventId, EntityOutcome, Option<i64>, bool)> {
         let answers: Vec<EntityAnswer> = self.waiting("told").await;
-        answers
-            .into_iter()
-            .map(|answer| (answer.event_id, answer.outcome, answer.version, answer.again))
-            .collect()
+        answers.iter().map(|one| (one.event_id, one.outcome, one.version, one.again)).collect()
     }
 }
 
@@ -37,8 +43,7 @@ impl Bank {
 // Shows: ENT-27, ENT-28
 #[tokio::test]
 async fn the_latest_is_processed_once_and_answered_each_time() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     let id = EventId::new();
     let first = bank.post(deposit(5, id)).await;
     bank.ended(id.0).await;
@@ -47,7 +52,7 @@ async fn the_latest_is_processed_once_and_answered_each_time() {
     bank.gone_through().await;
     let processed = |again| (id, EntityOutcome::Processed, Some(1), again);
     assert_eq!(bank.answers().await, [processed(false), processed(true)]);
-    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((5, 1)));
+    assert_eq!(bank.cents().await, Some((5, 1)));
     let answers: Vec<EntityAnswer> = bank.waiting("told").await;
     assert!(answers.iter().all(|answer| answer.result.as_ref().unwrap().get() == "5"), "{answers:?}");
 }
@@ -56,14 +61,11 @@ async fn the_latest_is_processed_once_and_answered_each_time() {
 // Shows: ENT-28
 #[tokio::test]
 async fn a_rejection_is_answered_again() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     let id = EventId::new();
-    let overdraft =
-        || EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap().reply_to("told").unwrap().id(id);
-    bank.post(overdraft()).await;
-    bank.post(overdraft()).await;
+    bank.post(overdraft(id)).await;
+    bank.post(overdraft(id)).await;
     bank.gone_through().await;
     let rejected = |again| (id, EntityOutcome::Rejected, None, again);
     assert_eq!(bank.answers().await, [rejected(false), rejected(true)]);
@@ -74,49 +76,38 @@ async fn a_rejection_is_answered_again() {
 // Shows: ENT-29
 #[tokio::test]
 async fn an_older_one_that_is_stored_is_done() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     let id = EventId::new();
     let first = bank.post(deposit(5, id)).await;
     bank.deposited("ada", 1).await;
     bank.post(deposit(5, id)).await;
     bank.gone_through().await;
     assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
-    sqlx::query("delete from wakeq.entity_events where event_id = $1")
-        .bind(id.0)
-        .execute(&bank.stage.pool)
-        .await
-        .unwrap();
-    let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap().sent_before(id, first.link);
-    assert!(bank.post(event).await.again);
+    let sql = "delete from wakeq.entity_events where event_id = $1";
+    sqlx::query(sql).bind(id.0).execute(&bank.stage.pool).await.unwrap();
+    assert!(bank.post(super::deposit(5).sent_before(id, first.link)).await.again);
     bank.gone_through().await;
     assert_eq!(bank.ended(id.0).await.status, EntityStatus::Completed);
-    assert_eq!(bank.shown("ada").await.map(|(balance, version)| (balance.cents, version)), Some((6, 2)));
-    let stored = "select count(*) from wakeq.log where category = 'entities:account'";
-    assert_eq!(bank.count(stored).await, 2);
+    assert_eq!(bank.cents().await, Some((6, 2)));
+    assert_eq!(bank.count(STORED).await, 2);
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 1";
     assert_eq!(bank.count(dead).await, 0);
-    assert_eq!(
-        bank.answers().await,
-        [(id, EntityOutcome::Processed, Some(1), false)],
-        "its result came the first time"
-    );
+    let processed = (id, EntityOutcome::Processed, Some(1), false);
+    assert_eq!(bank.answers().await, [processed], "its result came the first time");
 }
 
 /// If a group's position is moved back, it receives what it has decided already: none of it happens
 /// again.
 #[tokio::test]
 async fn a_position_that_is_moved_back_changes_nothing() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     for _ in 0..3 {
         bank.post(deposit(5, EventId::new())).await;
     }
-    let overdraft = EntityEvent::of(&Change::Withdraw { cents: 99 }).unwrap().reply_to("told").unwrap();
-    let last = bank.post(overdraft).await;
+    let last = bank.post(overdraft(EventId::new())).await;
     bank.ended(last.id.0).await;
     withdraw(&processor).await;
-    sqlx::query("update wakeq.consumer_positions set position = 0").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.consumer_positions set position = 0").await;
     accept(&processor, 2).await;
     assert_eq!(bank.deposited("ada", 1).await.version, Some(4));
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(16));
@@ -128,17 +119,14 @@ async fn a_position_that_is_moved_back_changes_nothing() {
 /// claims to be further along.
 #[tokio::test]
 async fn an_undecided_event_that_is_passed_over_fails() {
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     withdraw(&processor).await;
-    sqlx::query("update wakeq.entities set last_link = 9000000000").execute(&bank.stage.pool).await.unwrap();
+    bank.stage.execute("update wakeq.entities set last_link = 9000000000").await;
     accept(&processor, 2).await;
     // The same id for the same entity on another canvas was decided as usual.
-    let (id, other) = (EventId::new(), CanvasId(Uuid::from_u128(7)));
-    let elsewhere = EntityId { canvas: other, ..account("ada") };
-    let sent = bank.entities.send(&elsewhere, deposit(1, id)).await.unwrap();
-    bank.ended_on(other, sent.id.0).await;
+    let id = EventId::new();
+    bank.sent_to(&of(OTHER, "account", "ada"), deposit(1, id)).await;
     bank.post(deposit(1, id)).await;
     let ended = bank.ended(id.0).await;
     assert_eq!(ended.status, EntityStatus::Failed);
@@ -148,11 +136,9 @@ async fn an_undecided_event_that_is_passed_over_fails() {
     let outcomes: Vec<_> = answers.iter().map(|answer| (answer.event_id, answer.outcome)).collect();
     assert_eq!(outcomes, [(id, EntityOutcome::Processed), (id, EntityOutcome::Failed)]);
     assert!(answers[1].error.as_ref().unwrap().contains("send it as a new event"));
-    let canvases: Vec<Uuid> = sqlx::query_scalar("select canvas_id from wakeq.events_v2 order by id")
-        .fetch_all(&bank.stage.pool)
-        .await
-        .unwrap();
-    assert_eq!(canvases, [other.0, CanvasId::DEFAULT.0]);
+    let canvases: Vec<Uuid> =
+        bank.stage.pool.values("select canvas_id from wakeq.events_v2 order by id").await;
+    assert_eq!(canvases, [OTHER.0, CanvasId::DEFAULT.0]);
 }
 
 /// An older event that is not in the repository fails, at once and for good; its status stays as it
@@ -160,26 +146,19 @@ async fn an_undecided_event_that_is_passed_over_fails() {
 // Shows: ENT-30
 #[tokio::test]
 async fn an_older_one_that_is_not_stored_fails() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     let id = EventId::new();
-    let overdraft =
-        || EntityEvent::of(&Change::Withdraw { cents: 9 }).unwrap().reply_to("told").unwrap().id(id);
-    bank.post(overdraft()).await;
+    bank.post(overdraft(id)).await;
     bank.deposited("ada", 100).await;
     // It would be valid by now.
-    bank.post(overdraft()).await;
+    bank.post(overdraft(id)).await;
     bank.gone_through().await;
-    let (rejected, failed) =
-        ((id, EntityOutcome::Rejected, None, false), (id, EntityOutcome::Failed, None, true));
-    assert_eq!(bank.answers().await, [rejected, failed]);
+    let answers = [(EntityOutcome::Rejected, false), (EntityOutcome::Failed, true)];
+    assert_eq!(bank.answers().await, answers.map(|(outcome, again)| (id, outcome, None, again)));
     assert_eq!(bank.shown("ada").await.map(|(balance, _)| balance.cents), Some(101));
-    let dead: Vec<(Uuid, i32, String)> =
-        sqlx::query_as("select id, attempts, last_error from wakeq.consumer_dead where attempts = 1")
-            .fetch_all(&bank.stage.pool)
-            .await
-            .unwrap();
+    let sql = "select id, attempts, last_error from wakeq.consumer_dead where attempts = 1";
+    let dead: Vec<(Uuid, i32, String)> = bank.stage.pool.table(sql).await;
     let [(dead, 1, why)] = dead.as_slice() else { panic!("{dead:?}") };
     assert!(*dead == id.0 && why.contains("older than the latest event"), "{why}");
     assert_eq!(bank.ended(id.0).await.error.as_deref(), Some("there are only 1 cents"));
@@ -190,8 +169,7 @@ async fn an_older_one_that_is_not_stored_fails() {
 // Shows: ENT-30
 #[tokio::test]
 async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
-    let bank = Bank::open().await;
-    let _processor = bank.owner(config(), 1).await;
+    let (bank, _processor) = Bank::owned().await;
     bank.deposited("ada", 1).await;
     let id = EventId::new();
     let panics = || EntityEvent::of(&Change::Panics).unwrap().id(id);
@@ -201,7 +179,7 @@ async fn one_that_died_is_tried_again_and_one_that_never_was_is_refused() {
     let dead = "select count(*) from wakeq.consumer_dead where attempts = 3 and name = 'panics'";
     assert_eq!(bank.count(dead).await, 2);
     let never = EventId::new();
-    let event = EntityEvent::of(&Change::Deposit { cents: 5 }).unwrap();
+    let event = super::deposit(5);
     let ahead = event.clone().sent_before(never, Link { id: i64::MAX, prev: i64::MAX - 1 });
     bank.post(ahead).await;
     assert!(bank.ended(never.0).await.error.unwrap().contains("never arrived"));

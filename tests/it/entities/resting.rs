@@ -5,27 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use tokio::sync::watch;
-use wakeq::log::{AppendCondition, EventSource, Log, LogPage, NewLogEvent, PageLimit, StreamId};
+use wakeq::log::{AppendCondition, NewLogEvent, StreamId};
 use wakeq::{Actor, CanvasId, Name};
-use wakeq_streams::{
-    Applied, BrokerBacking, BrokerConfig, ConsumerError, Entity, EntityProcessor, EventBroker, EventProvider,
-    EventSubscriber, Rejection,
-};
+use wakeq_streams::{BrokerBacking, BrokerConfig, EntityProcessor, EventBroker, EventSubscriber};
 
-use super::{Account, Balance, Bank, Change, config, unhealthy, withdraw};
+use super::{Account, Bank, OTHER, config, like_accounts, unhealthy, withdraw};
+use crate::spy::SpyLog;
 use crate::support::{TIMEOUT, wait_while};
 
 /// An idle type does not lag: events for others are passed over within a poll interval or two.
 // Shows: SUB-49
 #[tokio::test]
 async fn an_owner_with_nothing_to_do_is_not_behind() {
-    let bank = Bank::open().await;
-    let owner = bank.owner(config(), 1).await;
+    let (bank, owner) = Bank::owned().await;
     let group = owner.name().clone();
     bank.deposited("ada", 1).await;
-    for canvas in [CanvasId::DEFAULT, CanvasId(uuid::Uuid::from_u128(7))] {
+    for canvas in [CanvasId::DEFAULT, OTHER] {
         let stream = StreamId::new(canvas, "companies", "acme").unwrap();
         let event = NewLogEvent::new("changed", &1).unwrap();
         let appended = bank.log.append(&stream, vec![event], AppendCondition::None).await.unwrap();
@@ -37,42 +32,8 @@ async fn an_owner_with_nothing_to_do_is_not_behind() {
     withdraw(&owner).await;
 }
 
-/// Another type.
-struct Other;
-
-impl Entity for Other {
-    const TYPE: &'static str = "other";
-    type State = Balance;
-    type Event = Change;
-
-    fn validate(_: &Balance, _: &Change) -> Result<(), Rejection> {
-        Ok(())
-    }
-
-    fn apply(balance: Balance, _: &Change) -> Applied<Balance> {
-        Applied::new(balance)
-    }
-}
-
-/// A log that can't be read until it is mended.
-struct FailingLog(Log, Arc<AtomicBool>);
-
-#[async_trait]
-impl EventProvider for FailingLog {
-    async fn read(
-        &self,
-        source: &EventSource,
-        after: i64,
-        limit: PageLimit,
-    ) -> Result<LogPage, ConsumerError> {
-        assert!(self.1.load(Ordering::Relaxed), "a read that panics");
-        EventProvider::read(&self.0, source, after, limit).await
-    }
-
-    fn watch(&self, source: &EventSource) -> watch::Receiver<u64> {
-        EventProvider::watch(&self.0, source)
-    }
-}
+// Another type.
+like_accounts! { Other "other" }
 
 /// An operator's request to recover reaches the processors of a type through their brokers, and no
 /// other type's.
@@ -81,7 +42,13 @@ impl EventProvider for FailingLog {
 async fn a_stopped_processor_resumes_on_an_operators_request() {
     let bank = Bank::open().await;
     let mended = Arc::new(AtomicBool::new(false));
-    let log = || Arc::new(FailingLog(bank.log.clone(), mended.clone()));
+    let log = || {
+        let mended = Arc::clone(&mended);
+        SpyLog::new(Arc::new(bank.log.clone()), move |_| {
+            assert!(mended.load(Ordering::Relaxed), "a read that panics");
+            Ok(())
+        })
+    };
     let queue = || bank.stage.queue.clone();
     let processor = Arc::new(EntityProcessor::<Account>::new(queue(), log(), config()).unwrap());
     let other = Arc::new(EntityProcessor::<Other>::new(queue(), log(), config()).unwrap());

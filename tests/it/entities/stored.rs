@@ -6,9 +6,9 @@ use std::process::{Command, ExitCode, Stdio};
 
 use wakeq::CanvasId;
 use wakeq::log::EventSource;
-use wakeq_streams::Entity;
+use wakeq_streams::{Entity, EntityEvent};
 
-use super::{Account, Balance, Bank, Change, config};
+use super::{Account, Balance, Bank, Change, account, config};
 use crate::support::{TIMEOUT, is_skipped};
 
 /// The variable that names the file with the stored events, one per line.
@@ -46,10 +46,8 @@ async fn nothing_is_seen_before_it_is_stored() {
     lock.rollback().await.unwrap();
     assert_eq!(bank.ended(sent.id.0).await.result.as_deref(), Some("3"));
     let after = Some((Balance { cents: 3, changes: 2, note: String::new() }, 2));
-    assert_eq!(
-        (processor.state(CanvasId::DEFAULT, "ada").await, bank.shown("ada").await),
-        (after.clone(), after)
-    );
+    assert_eq!(processor.state(CanvasId::DEFAULT, "ada").await, after);
+    assert_eq!(bank.shown("ada").await, after);
     assert_eq!(bank.shown("bob").await.unwrap().0.cents, 1);
 }
 
@@ -63,15 +61,13 @@ async fn stored_events_are_applied_without_a_network() {
         let _ = writeln!(std::io::stderr(), "SKIPPED: needs a process without a network, by unshare");
         return;
     }
-    let bank = Bank::open().await;
-    let processor = bank.owner(config(), 1).await;
+    let (bank, processor) = Bank::owned().await;
     for cents in 1..20 {
         bank.deposited("ada", cents).await;
     }
-    let overdraft = bank.send("ada", &Change::Withdraw { cents: 1000 }).await;
-    bank.ended(overdraft.id.0).await;
-    let withdrawal = bank.send("ada", &Change::Withdraw { cents: 50 }).await;
-    bank.ended(withdrawal.id.0).await;
+    for cents in [1000, 50] {
+        bank.sent_to(&account("ada"), EntityEvent::of(&Change::Withdraw { cents }).unwrap()).await;
+    }
     let source = EventSource::category("entities:account").unwrap();
     let stored = bank.log.read(&source, 0, 100).await.unwrap().events;
     let lines = stored.iter().map(|event| format!("{{\"{}\":{}}}\n", event.name, event.payload));

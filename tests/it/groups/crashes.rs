@@ -18,11 +18,8 @@ fn work() -> GroupWork {
 
 async fn stop(stage: &Stage, node: Node) {
     node.process.child.stop(Duration::from_secs(30)).await.unwrap();
-    let left = sqlx::query_scalar::<_, i64>("select count(*) from wakeq.subscribers where node_id = $1")
-        .bind(node.id)
-        .fetch_one(&stage.theatre.pool)
-        .await
-        .unwrap();
+    let sql = "select count(*) from wakeq.subscribers where node_id = $1";
+    let left = sqlx::query_scalar::<_, i64>(sql).bind(node.id).fetch_one(&stage.theatre.pool).await.unwrap();
     assert_eq!(left, 0, "a node that shuts down leaves nothing");
 }
 
@@ -72,13 +69,8 @@ async fn every_event_reaches_every_group_whatever_becomes_of_the_nodes() {
     let count = stage.ebb().await;
     let wanted = count * i64::try_from(stage.work.groups).unwrap();
     let ended = Instant::now();
-    stage
-        .theatre
-        .until_at_least(
-            "select count(*) from (select distinct consumer_group, seq from handled) as each",
-            wanted,
-        )
-        .await;
+    let distinct = "select count(*) from (select distinct consumer_group, seq from handled) as each";
+    stage.theatre.until_at_least(distinct, wanted).await;
     figure("events", count);
     figure("handled by each group after the last", format!("{:.1?}", ended.elapsed()));
     let extra = stage.theatre.count(HANDLED).await - wanted;

@@ -45,29 +45,25 @@ impl Stage {
     /// Without any node. The database records every position, term and epoch that goes back.
     pub(super) async fn new(name: &str, work: GroupWork) -> Self {
         let theatre = Theatre::new(name, Durations::quick()).await;
-        sqlx::raw_sql(
-            "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
-             create index on handled (consumer_group, seq);
-             create table regressions (what text);
-             create table refusals (pid integer);
-             create function regressed() returns trigger language plpgsql as $$ begin
-                 if new.position < old.position or new.epoch < old.epoch then
-                     insert into regressions values (old::text || ' to ' || new::text);
-                 end if;
-                 return new;
-             end $$;
-             create trigger regressed after update on wakeq.consumer_positions for each row execute function regressed();
-             create function deposed() returns trigger language plpgsql as $$ begin
-                 if new.term < old.term or new.epoch <= old.epoch then
-                     insert into regressions values (old::text || ' to ' || new::text);
-                 end if;
-                 return new;
-             end $$;
-             create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();",
-        )
-        .execute(&theatre.pool)
-        .await
-        .unwrap();
+        let sql = "create table handled (number bigserial, consumer_group text, stream text, seq bigint, pid integer);
+                   create index on handled (consumer_group, seq);
+                   create table regressions (what text);
+                   create table refusals (pid integer);
+                   create function regressed() returns trigger language plpgsql as $$ begin
+                       if new.position < old.position or new.epoch < old.epoch then
+                           insert into regressions values (old::text || ' to ' || new::text);
+                       end if;
+                       return new;
+                   end $$;
+                   create trigger regressed after update on wakeq.consumer_positions for each row execute function regressed();
+                   create function deposed() returns trigger language plpgsql as $$ begin
+                       if new.term < old.term or new.epoch <= old.epoch then
+                           insert into regressions values (old::text || ' to ' || new::text);
+                       end if;
+                       return new;
+                   end $$;
+                   create trigger deposed after update on wakeq.subscriptions for each row execute function deposed();";
+        sqlx::raw_sql(sql).execute(&theatre.pool).await.unwrap();
         let plain: sqlx::postgres::PgConnectOptions = theatre.services.database_url.parse().unwrap();
         let pool = PgPool::connect_with(plain.options([("jit", "off")])).await.unwrap();
         let doubles = Arc::new(AtomicU64::new(0));
@@ -115,17 +111,12 @@ impl Stage {
     }
 
     async fn until(&self, query: &'static str, nodes: &[uuid::Uuid], wanted: i64) {
-        let reached = async {
-            loop {
-                let found: i64 = sqlx::query_scalar(query).bind(nodes).fetch_one(&self.pool).await.unwrap();
-                if found >= wanted {
-                    return;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let outcome = tokio::time::timeout(crate::theatre::time_limit(), reached).await;
-        outcome.unwrap_or_else(|_| panic!("{query} on {nodes:?} does not come to {wanted}"));
+        let expected = format!("{query} on {nodes:?} comes to {wanted}");
+        eventually(&expected, async || {
+            let found: i64 = sqlx::query_scalar(query).bind(nodes).fetch_one(&self.pool).await.unwrap();
+            found >= wanted
+        })
+        .await;
     }
 
     /// Appends to ten streams at this interval, until [`ebb`](Self::ebb).
@@ -165,36 +156,19 @@ impl Stage {
     pub(super) async fn until_taken_over(&self, held: &HeldPosition) {
         let query = "select count(*) from wakeq.consumer_positions
                       where consumer_group = $1 and source = $2 and epoch > $3";
-        let taken = || async {
-            let taken: i64 = sqlx::query_scalar(query)
-                .bind(&held.group)
-                .bind(&held.source)
-                .bind(held.epoch)
-                .fetch_one(&self.pool)
-                .await
-                .unwrap();
-            taken > 0
-        };
-        let taken_over = async {
-            while !taken().await {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let outcome = tokio::time::timeout(crate::theatre::time_limit(), taken_over).await;
-        outcome.expect("another opens what the stopped node holds");
+        let HeldPosition { group, source, epoch } = held;
+        eventually("another opens what the stopped node holds", async || {
+            let taken = sqlx::query_scalar::<_, i64>(query).bind(group).bind(source).bind(epoch);
+            taken.fetch_one(&self.pool).await.unwrap() > 0
+        })
+        .await;
     }
 
     /// Makes a node hold its next commit; [`release`](Self::release) ends that.
     pub(super) async fn hold(&self, node: &Node) -> HeldPosition {
         let (asked, held) = hold_paths(node.process.pid());
         std::fs::write(&asked, "").unwrap();
-        let reached = async {
-            while !held.exists() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let outcome = tokio::time::timeout(crate::theatre::time_limit(), reached).await;
-        outcome.expect("the node commits");
+        eventually("the node commits", async || held.exists()).await;
         let content = std::fs::read_to_string(held).unwrap();
         let parts: Vec<&str> = content.split(' ').collect();
         let [group, source, epoch] = parts[..] else {
@@ -231,6 +205,16 @@ impl Stage {
     }
 }
 
+/// Looks again and again, since other processes give no signal, until it is so.
+async fn eventually(expected: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let waiting = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(crate::theatre::time_limit(), waiting).await.expect(expected);
+}
+
 /// Counts, at each look, the sources with two owners, including subscribers that have not confirmed
 /// their release. Asserts that the term of the coordinator's lock only grows and that each term has
 /// one owner: the lock is one row, with its name as the key.
@@ -251,16 +235,11 @@ async fn look(pool: PgPool, stop: CancellationToken, doubles: Arc<AtomicU64>) ->
         ticks.tick().await;
         let doubled: i64 = sqlx::query_scalar(query).fetch_one(&pool).await.unwrap();
         doubles.fetch_add(u64::try_from(doubled).unwrap(), Ordering::Relaxed);
-        let lock: Option<(uuid::Uuid, i64)> =
-            sqlx::query_as("select owner, term from wakeq.locks where name = 'coordinator'")
-                .fetch_optional(&pool)
-                .await
-                .unwrap();
+        let sql = "select owner, term from wakeq.locks where name = 'coordinator'";
+        let lock: Option<(uuid::Uuid, i64)> = sqlx::query_as(sql).fetch_optional(&pool).await.unwrap();
         if let Some((now, newer)) = lock {
-            assert!(
-                newer > term || (newer == term && owner == Some(now)),
-                "term {newer} of {now} after {term}"
-            );
+            let is_later = newer > term || (newer == term && owner == Some(now));
+            assert!(is_later, "term {newer} of {now} after {term}");
             (term, owner) = (newer, Some(now));
         }
         looks += 1;

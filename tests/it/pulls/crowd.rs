@@ -12,7 +12,8 @@ use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use super::{PulledCopy, Puller, QUEUE, canvas, email, pulled};
 use crate::processes::Process;
 use crate::service::make_key;
-use crate::support::{Stage, TIMEOUT, connect, is_skipped, quick};
+use crate::support::{Stage, Statements, TIMEOUT, connect, is_skipped, quick};
+use crate::world::dice::Dice;
 
 /// Each copy goes to one puller, once.
 // Shows: DRV-25
@@ -61,7 +62,7 @@ async fn no_copy_is_forgotten() {
             match dice.below(7) {
                 0 | 1 => {
                     for _ in 0..=dice.below(4) {
-                        let event = email(canvas(u128::from(1 + dice.below(4))), step);
+                        let event = email(canvas(1 + dice.below(4) as u128), step);
                         let event = if dice.below(3) == 0 { event.on("work:1").unwrap() } else { event };
                         puller.stage().queue.emit(event).await.unwrap();
                         emitted += 1;
@@ -69,21 +70,9 @@ async fn no_copy_is_forgotten() {
                 }
                 2 | 3 => held.extend(puller.lease(json!({"max": 1 + dice.below(5)})).await),
                 _ if held.is_empty() => {}
-                4 => {
-                    let copy = held.swap_remove(dice.below(held.len() as u64) as usize);
-                    puller.complete(&copy).await;
-                    ended += 1;
-                }
-                5 => {
-                    let copy = held.swap_remove(dice.below(held.len() as u64) as usize);
-                    let body =
-                        if dice.below(2) == 0 { json!({}) } else { json!({"error": "x", "retry_s": 0}) };
-                    let released = puller.on(&copy, "release", body).await.json();
-                    ended += usize::from(released["died"] == true);
-                }
-                _ => {
-                    let copy = held.swap_remove(dice.below(held.len() as u64) as usize);
-                    puller.run_out(&[copy]).await;
+                end => {
+                    let copy = held.swap_remove(dice.below(held.len()));
+                    ended += usize::from(end_one(&puller, copy, end, &mut dice).await);
                 }
             }
         }
@@ -99,20 +88,23 @@ async fn no_copy_is_forgotten() {
             }
         }
         let poisoned = "select count(*) from wakeq.dead_events where cause = 'poison'";
-        let poisoned: i64 = sqlx::query_scalar(poisoned).fetch_one(&puller.stage().pool).await.unwrap();
+        let poisoned: i64 = puller.stage().pool.value(poisoned).await;
         assert_eq!((puller.stage().rows().await, ended + poisoned as usize), (0, emitted), "seed {seed}");
         puller.stop().await;
     }
 }
 
-/// The same rolls for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
+/// Completes a copy, releases it, or lets its lease run out; returns whether the copy is gone.
+async fn end_one(puller: &Puller, copy: PulledCopy, how: usize, dice: &mut Dice) -> bool {
+    match how {
+        4 => puller.complete(&copy).await,
+        5 => {
+            let body = if dice.below(2) == 0 { json!({}) } else { json!({"error": "x", "retry_s": 0}) };
+            return puller.on(&copy, "release", body).await.json()["died"] == true;
+        }
+        _ => puller.run_out(&[copy]).await,
     }
+    how == 4
 }
 
 /// A process of the API and a client of it.
@@ -200,8 +192,7 @@ async fn a_killed_server_loses_nothing() {
         }
     }
     assert_eq!(stage.rows().await, 0);
-    let dead: i64 =
-        sqlx::query_scalar("select count(*) from wakeq.dead_events").fetch_one(&stage.pool).await.unwrap();
+    let dead: i64 = stage.pool.value("select count(*) from wakeq.dead_events").await;
     assert_eq!(dead, 0);
     assert_eq!(server.process.stop().await, Some(0));
 }

@@ -36,8 +36,7 @@ async fn what_is_given_back_comes_first_and_counts_nothing() {
 #[tokio::test]
 async fn what_is_given_back_for_later_waits_and_counts_nothing() {
     let puller = Puller::start().await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     let copy = puller.one().await;
     let answer = puller.on(&copy, "release", json!({"retry_s": 1.5})).await.json();
     assert_eq!(answer, json!({"died": false, "retry_s": 1.5}));
@@ -51,8 +50,7 @@ async fn what_is_given_back_for_later_waits_and_counts_nothing() {
 #[tokio::test]
 async fn what_fails_is_tried_again_and_then_dies() {
     let puller = Puller::of(tried(2, false)).await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     for attempt in 1..=3 {
         let copies = puller.lease(json!({"max": 10})).await;
         let failing = copies.iter().find(|copy| copy.canvas == 1).unwrap();
@@ -79,8 +77,7 @@ async fn the_queue_says_when_it_is_tried_again() {
     let policy =
         PullPolicy { retries: 5, delay: 10 * second, factor: 3, delay_max: 40 * second, halts: false };
     let puller = Puller::of(NewQueue { pull: Some(policy), ..pulled() }).await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     for delay_s in [10.0, 30.0, 40.0] {
         let copies = puller.lease(json!({"max": 10})).await;
         let copy = copies.iter().find(|copy| copy.canvas == 1).unwrap();

@@ -4,10 +4,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::time::{Duration, Instant};
 use wakeq::{CanvasId, Event};
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 
 use super::{NONE, PulledCopy, Puller, QUEUE, canvas, email, pulled};
-use crate::service::{Answer, make_key};
+use crate::service::{Answer, has};
+use crate::support::Statements;
 
 // Shows: DRV-25
 #[tokio::test]
@@ -19,13 +20,9 @@ async fn a_copy_is_leased_and_completed() {
     puller.emit(2, [7]).await;
     let copy = puller.one().await;
     let json = &copy.json;
-    assert_eq!(
-        (&json["module"], &json["name"], &json["modifier"], &json["value"], &json["attempt"]),
-        (&json!("email_event"), &json!("opened"), &json!("eu"), &json!(42), &json!(1)),
-        "{json}"
-    );
-    assert_eq!(json["origin"], json!(emitted.id));
-    assert_eq!(json["canvas"], json!(canvas(1)));
+    let address = json!({"module": "email_event", "name": "opened", "modifier": "eu", "canvas": canvas(1)});
+    has(json, address);
+    has(json, json!({"value": 42, "attempt": 1, "origin": emitted.id}));
     assert!(json["traceparent"].as_str().unwrap().contains("0af7651916cd43dd8448eb211c80319c"));
     assert_eq!((&json["place"], copy.lease.len()), (&NONE, 40));
     let until: wakeq::Timestamp = json["lease_until"].as_str().unwrap().parse().unwrap();
@@ -33,8 +30,7 @@ async fn a_copy_is_leased_and_completed() {
     assert!((50..=61).contains(&left), "{left}");
     puller.complete(&copy).await;
     let again = puller.on(&copy, "complete", json!({})).await;
-    assert_eq!(again.problem(), (404, "not-found".into()));
-    assert!(again.text.contains("it was completed"), "{}", again.text);
+    again.says((404, "not-found"), "it was completed");
     assert_eq!(puller.stage().rows().await, 1, "that of the other canvas");
     puller.stop().await;
 }
@@ -48,10 +44,8 @@ async fn no_worker_is_notified() {
     let event = puller.stage().queue.emit(both).await.unwrap();
     puller.stage().admin.wake(true).await.unwrap();
     let notifications = puller.service.notifier.published();
-    assert!(
-        !notifications.is_empty() && notifications.iter().all(|notification| notification.id == event.id),
-        "{notifications:?}"
-    );
+    let is_only_of_it = notifications.iter().all(|notification| notification.id == event.id);
+    assert!(!notifications.is_empty() && is_only_of_it, "{notifications:?}");
     assert_eq!(puller.takes(10).await.len(), 6);
     puller.stop().await;
 }
@@ -60,8 +54,7 @@ async fn no_worker_is_notified() {
 #[tokio::test]
 async fn a_lease_is_extended_beyond_its_first_end() {
     let puller = Puller::start().await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     let [first, second] = &puller.lease(json!({"max": 2, "lease_s": 1})).await[..] else { panic!() };
     let extended = puller.on(first, "extend", json!({"lease_s": 600})).await.json();
     let until: wakeq::Timestamp = extended["lease_until"].as_str().unwrap().parse().unwrap();
@@ -86,8 +79,7 @@ async fn a_lease_is_extended_beyond_its_first_end() {
 #[tokio::test]
 async fn leases_that_run_out_count_as_losses() {
     let puller = Puller::start().await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     let both = puller.lease(json!({"max": 10})).await;
     assert_eq!(both.len(), 2);
     puller.complete(&both[1]).await;
@@ -116,8 +108,7 @@ async fn leases_that_run_out_count_as_losses() {
 async fn a_wrong_token_changes_nothing() {
     let puller = Puller::start().await;
     puller.register("others", &pulled()).await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     let [first, second] = &puller.lease(json!({"max": 2})).await[..] else { panic!() };
     let before = rows(&puller).await;
     for verb in ["extend", "complete", "release"] {
@@ -147,7 +138,7 @@ async fn a_wrong_token_changes_nothing() {
 
 async fn rows(puller: &Puller) -> Vec<String> {
     let rows = "select e::text from wakeq.events_v2 e order by id";
-    sqlx::query_scalar(rows).fetch_all(&puller.stage().pool).await.unwrap()
+    puller.stage().pool.values(rows).await
 }
 
 /// Copies may belong to any canvas, so a key of single canvases can neither take nor end one.
@@ -160,9 +151,8 @@ async fn a_key_of_single_canvases_gets_nothing() {
     let before = rows(&puller).await;
     let own = puller.service.key.clone();
     let elsewhere = puller.service.key("them", canvas(7), &Scope::ALL).await;
-    let access = &puller.service.access;
-    let reader = make_key(access, "reader", Reach::EveryCanvas, &[Scope::Read, Scope::Admin]).await;
-    let operator = make_key(access, "operator", Reach::EveryCanvas, &[Scope::Operate, Scope::Emit]).await;
+    let reader = puller.service.wide_key("reader", &[Scope::Read, Scope::Admin]).await;
+    let operator = puller.service.wide_key("operator", &[Scope::Operate, Scope::Emit]).await;
     let held = json!({"lease": copy.lease});
     let requests: [(&str, Value); 4] = [
         ("lease", json!({"max": 10})),
@@ -192,8 +182,7 @@ async fn a_request_waits_until_there_is_something() {
     let since = Instant::now();
     let (copies, ()) = tokio::join!(puller.lease(json!({"max": 5, "wait_s": 20})), async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        puller.emit(1, [1]).await;
-        puller.emit(2, [2]).await;
+        puller.emit_two().await;
     });
     assert!(!copies.is_empty() && since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
     puller.takes(10).await;
@@ -232,8 +221,7 @@ async fn rejects_invalid_arguments() {
         (json!({"wait": 1}), "a field is unknown"),
     ] {
         let answer = puller.ask("lease", body.clone()).await;
-        assert_eq!(answer.problem(), (400, "bad-request".into()), "{body}");
-        assert!(answer.text.contains(words), "{body}: {}", answer.text);
+        answer.says((400, "bad-request"), words);
     }
     let copy = puller.one().await;
     for (verb, body, words) in [
@@ -243,8 +231,7 @@ async fn rejects_invalid_arguments() {
         ("complete", json!({"error": "x"}), "a field is unknown"),
     ] {
         let answer = puller.on(&copy, verb, body.clone()).await;
-        assert_eq!(answer.problem(), (400, "bad-request".into()), "{verb} {body}");
-        assert!(answer.text.contains(words), "{verb} {body}: {}", answer.text);
+        answer.says((400, "bad-request"), words);
     }
     puller.complete(&copy).await;
     puller.stop().await;

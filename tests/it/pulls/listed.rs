@@ -4,6 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 
 use super::{NONE, Puller, QUEUE, canvas, pulled};
+use crate::support::Statements;
 
 /// A second queue, whose leases must not appear.
 const OTHER: &str = "others";
@@ -74,8 +75,7 @@ async fn a_lease_is_ended_without_its_token() {
     assert_eq!((&again.id, again.attempt, again.value), (&copy.id, 1, 42));
     puller.complete(&again).await;
     let record = "select canvas_id, actor, outcome, detail from wakeq.audit_log where action = 'end-lease'";
-    let record: Vec<(uuid::Uuid, String, String, String)> =
-        sqlx::query_as(record).fetch_all(&puller.stage().pool).await.unwrap();
+    let record: Vec<(uuid::Uuid, String, String, String)> = puller.stage().pool.table(record).await;
     let [(of, actor, outcome, detail)] = &record[..] else { panic!("one change: {record:?}") };
     assert_eq!((*of, actor.as_str(), outcome.as_str()), (canvas(7).0, "key:puller", "done"));
     assert!(detail.ends_with(&format!("queue {QUEUE}")), "{detail}");

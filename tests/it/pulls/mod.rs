@@ -13,19 +13,13 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wakeq::queues::{FacetSettings, NewQueue, PullPolicy};
 use wakeq::{CanvasId, Event};
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
-use crate::service::{Answer, Service, make_key};
-use crate::support::Stage;
+use crate::service::{Answer, NONE, Service};
+use crate::support::{Stage, canvas};
 
 const QUEUE: &str = "emails";
-const NONE: Value = Value::Null;
-
-fn canvas(number: u128) -> CanvasId {
-    CanvasId(Uuid::from_u128(number))
-}
-
 fn email(of: CanvasId, value: u64) -> Event {
     Event::new("opened", &value).unwrap().module("email_event").unwrap().canvas(of).only_to_queues()
 }
@@ -66,8 +60,7 @@ impl Puller {
         let config =
             HttpConfig { canvas_byte_rate: u32::MAX, stranger_rate: 10_000, ..HttpConfig::default() };
         let service = Service::with(config).await;
-        let key =
-            make_key(&service.access, "puller", Reach::EveryCanvas, &[Scope::Operate, Scope::Read]).await;
+        let key = service.wide_key("puller", &[Scope::Operate, Scope::Read]).await;
         let puller = Self { service, key };
         puller.register(QUEUE, &queue).await;
         puller
@@ -85,6 +78,12 @@ impl Puller {
     async fn emit(&self, of: u128, values: impl IntoIterator<Item = u64>) {
         let events = values.into_iter().map(|value| email(canvas(of), value)).collect();
         self.stage().queue.emit_all(events).await.unwrap();
+    }
+
+    /// One copy on each of two canvases, with the canvas's number as its value.
+    async fn emit_two(&self) {
+        self.emit(1, [1]).await;
+        self.emit(2, [2]).await;
     }
 
     async fn lets(&self, of: u128, settings: FacetSettings) {

@@ -1,15 +1,14 @@
 //! A queue is pulled, is processed by workers, or has a target.
 
-use std::sync::Arc;
-
 use reqwest::Method;
 use serde_json::json;
-use tokio::sync::mpsc;
 use wakeq::Handlers;
 use wakeq::machine::Outcome;
 use wakeq::queues::NewQueue;
 
 use super::{NONE, Puller, QUEUE, canvas, email, pulled};
+use crate::door::recording;
+use crate::service::has;
 
 #[tokio::test]
 async fn a_queue_is_registered_as_pulled() {
@@ -19,19 +18,13 @@ async fn a_queue_is_registered_as_pulled() {
     let shown = ask(Method::GET, NONE).await.json();
     let usual =
         json!({"retries": 2, "delay_s": 300.0, "factor": 1, "delay_max_s": 86_400.0, "on_death": "skip"});
-    assert_eq!(
-        (&shown["pull"], &shown["target"], &shown["in_flight_max"]),
-        (&usual, &NONE, &json!(1000)),
-        "{shown}"
-    );
+    has(&shown, json!({"pull": usual, "target": null, "in_flight_max": 1000}));
     let body = |pull| json!({"patterns": [":email_event:"], "pull": pull});
     let again = ask(Method::PUT, body(json!({}))).await.json();
     assert_eq!(again["changed"], json!(false), "{again}");
     let put = ask(Method::PUT, body(json!({"retries": 7, "delay_max_s": 10}))).await.json();
-    assert_eq!(
-        (&put["changed"], &put["queue"]["pull"]["retries"], &put["queue"]["pull"]["delay_s"]),
-        (&json!(true), &json!(7), &json!(10.0))
-    );
+    assert_eq!(put["changed"], true);
+    has(&put["queue"]["pull"], json!({"retries": 7, "delay_s": 10.0}));
     for (pull, words) in [
         (json!({"retries": 1001}), "1,000"),
         (json!({"delay_s": 20, "delay_max_s": 10}), "longest"),
@@ -40,8 +33,7 @@ async fn a_queue_is_registered_as_pulled() {
         (json!({"timeout_s": 3}), "a field is unknown"),
     ] {
         let answer = ask(Method::PUT, body(pull.clone())).await;
-        assert_eq!(answer.problem(), (400, "bad-request".into()), "{pull}");
-        assert!(answer.text.contains(words), "{pull}: {}", answer.text);
+        answer.says((400, "bad-request"), words);
     }
     let mut both = body(json!({}));
     both["target"] = json!({"url": "https://a.example/"});
@@ -56,38 +48,24 @@ async fn a_queue_is_registered_as_pulled() {
 async fn no_worker_takes_what_is_pulled_until_it_is_not() {
     let puller = Puller::start().await;
     let stage = puller.stage();
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
-    let (ran, mut runs) = mpsc::channel(10);
-    let ran = Arc::new(ran);
-    let handlers = Handlers::new().on_queue(QUEUE, move |event: wakeq::Execution| {
-        let ran = Arc::clone(&ran);
-        async move {
-            let value: u64 = event.value()?;
-            ran.send(value).await.unwrap();
-            Ok(())
-        }
-    });
-    let mut worker = stage.worker(handlers);
-    let id: uuid::Uuid = sqlx::query_scalar("select id from wakeq.events_v2 where canvas_id = $1")
-        .bind(canvas(1).0)
-        .fetch_one(&stage.pool)
-        .await
-        .unwrap();
+    puller.emit_two().await;
+    let (handler, mut runs) = recording();
+    let mut worker = stage.worker(Handlers::new().on_queue(QUEUE, handler));
+    let sql = "select id from wakeq.events_v2 where canvas_id = $1";
+    let id: uuid::Uuid = sqlx::query_scalar(sql).bind(canvas(1).0).fetch_one(&stage.pool).await.unwrap();
     let notification = wakeq::notify::Notification { id: wakeq::EventId(id), canvas: canvas(1) };
     stage.notifier.publish(&[notification]).await.unwrap();
     worker.until(notification.id, Outcome::Deferred).await;
-    assert!(runs.try_recv().is_err());
+    assert!(runs.rest().is_empty());
     let lease = puller.lease(json!({})).await;
     assert_eq!(lease.iter().map(|copy| copy.canvas).collect::<Vec<_>>(), [1]);
 
     puller.register(QUEUE, &NewQueue { pull: None, ..pulled() }).await;
-    assert_eq!(runs.recv().await, Some(2), "what waits is for the worker");
+    assert_eq!(runs.next().await.value::<u64>().unwrap(), 2, "what waits is for the worker");
     stage.queue.emit(email(canvas(3), 3)).await.unwrap();
-    assert_eq!(runs.recv().await, Some(3));
+    assert_eq!(runs.next().await.value::<u64>().unwrap(), 3);
     let refused = puller.ask("lease", json!({})).await;
-    assert_eq!(refused.problem(), (409, "conflict".into()));
-    assert!(refused.text.contains("is not pulled"), "{}", refused.text);
+    refused.says((409, "conflict"), "is not pulled");
     puller.complete(&lease[0]).await;
     worker.stop().await;
     puller.stop().await;
@@ -98,8 +76,7 @@ async fn no_worker_takes_what_is_pulled_until_it_is_not() {
 #[tokio::test]
 async fn what_waited_for_workers_is_pulled_and_drained() {
     let puller = Puller::of(NewQueue { pull: None, ..pulled() }).await;
-    puller.emit(1, [1]).await;
-    puller.emit(2, [2]).await;
+    puller.emit_two().await;
     puller.register(QUEUE, &pulled()).await;
     let copies = puller.lease(json!({"max": 10})).await;
     assert_eq!(copies.len(), 2);

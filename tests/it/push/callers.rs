@@ -8,9 +8,9 @@ use wakeq_service::access::{AccessConfig, PushCallers};
 use wakeq_service::http::HttpConfig;
 
 use super::{PUSH_AUDIENCE, PushDeployment, envelope, notification, push_claims};
-use crate::door::recording;
 use crate::google_keys::{AUDIENCE, ROBOT, Signer, base64_url, claims, now, unsigned};
 use crate::service::{Answer, Service};
+use crate::support::Statements;
 
 /// Credentials that must not push, and the status that each gets.
 fn wrong(pushed: &PushDeployment) -> Vec<(&'static str, Option<String>, u16)> {
@@ -58,13 +58,11 @@ fn bearing(request: RequestBuilder, credential: Option<&String>) -> RequestBuild
 // Shows: PUSH-02
 #[tokio::test]
 async fn only_configured_accounts_push_or_wake() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
     let row = "select to_jsonb(e)::text || (select next_at::text from wakeq.chores where name = 'minute')
                  from wakeq.events_v2 e";
-    let looks =
-        || async { sqlx::query_scalar::<_, String>(row).fetch_one(&pushed.stage.pool).await.unwrap() };
+    let looks = async || pushed.stage.pool.value::<String>(row).await;
     let before = looks().await;
     let published = pushed.notifier.published().len();
     for (kind, credential, status) in wrong(&pushed) {

@@ -25,8 +25,7 @@ fn delayed(by: Duration) -> Event {
 // Shows: PUSH-04
 #[tokio::test]
 async fn pushes_of_ended_events_are_acknowledged() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!((seen.next().await.id, pushed.stage.rows().await), (id, 0));
@@ -57,8 +56,7 @@ async fn malformed_pushes_are_acknowledged_and_counted() {
     assert_eq!(pushed.counters.malformed(), 7);
     for body in [json!({"id": EventId::new(), "canvasID": CanvasId::DEFAULT}), json!([1]), json!("x")] {
         let answer = Answer::of(pushed.post("/v1/push", &body).bearer_auth(pushed.token())).await;
-        assert_eq!(answer.problem(), (400, "bad-request".into()), "{body}");
-        assert!(answer.text.contains("unwrapping"), "{}", answer.text);
+        answer.says((400, "bad-request"), "unwrapping");
     }
     pushed.stop().await;
 }
@@ -68,8 +66,7 @@ async fn malformed_pushes_are_acknowledged_and_counted() {
 // Shows: PUSH-06
 #[tokio::test]
 async fn a_delay_waits_here_or_on_its_row() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let soon = pushed.stage.queue.emit(delayed(Duration::from_secs(3))).await.unwrap().id;
     assert_eq!(pushed.pushed(soon).await, 204);
     let ran = seen.next().await;
@@ -116,8 +113,7 @@ async fn a_retry_waits_here_or_on_its_row() {
 // Shows: PUSH-07
 #[tokio::test]
 async fn a_locked_event_is_looked_at_when_its_lease_ends() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
     for (promised, expected) in [
         ("interval '1 hour'", 40.0..=60.0),
@@ -139,8 +135,7 @@ async fn a_locked_event_is_looked_at_when_its_lease_ends() {
 // Shows: PUSH-07
 #[tokio::test]
 async fn what_is_parked_stays_parked() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
     let ada = Actor::user("ada");
     pushed.stage.admin.pause(&scope("greet"), &ada, &Stop::default()).await.unwrap();
@@ -176,17 +171,13 @@ async fn an_unknown_handler_waits_for_its_registration() {
 // Shows: PUSH-09
 #[tokio::test]
 async fn without_the_database_the_message_has_to_come_again() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let id = pushed.stage.emit("greet").await;
-    let rename = async |statement: &'static str| {
-        sqlx::raw_sql(statement).execute(&pushed.stage.pool).await.unwrap();
-    };
-    rename("alter schema wakeq rename to away").await;
+    pushed.stage.execute("alter schema wakeq rename to away").await;
     let answer = Answer::of(pushed.push(id)).await;
     assert_eq!(answer.problem(), (503, "unavailable".into()));
     assert!(answer.headers.contains_key("retry-after"));
-    rename("alter schema away rename to wakeq").await;
+    pushed.stage.execute("alter schema away rename to wakeq").await;
     assert_eq!(pushed.pushed(id).await, 204);
     assert_eq!(seen.next().await.attempt, 1);
     pushed.stop().await;
@@ -196,9 +187,8 @@ async fn without_the_database_the_message_has_to_come_again() {
 // Shows: PUSH-10
 #[tokio::test]
 async fn what_finds_no_room_waits_in_its_request() {
-    let (handler, mut door) = Door::new();
     let config = WorkerConfig { capacity: 1, ..WorkerConfig::default() };
-    let pushed = PushDeployment::with(Handlers::new().on("greet", handler), config).await;
+    let (pushed, mut door) = PushDeployment::behind_a_door(config).await;
     let ids = [pushed.stage.emit("greet").await, pushed.stage.emit("greet").await];
     let first = tokio::spawn(pushed.push(ids[0]).send());
     assert_eq!(door.arrived.next().await.id, ids[0]);
@@ -238,11 +228,8 @@ async fn a_narrow_handler_keeps_few_requests_waiting() {
         waited.push(pushed.await.unwrap());
     }
     waited.sort_unstable();
-    assert_eq!(
-        waited,
-        [0, 0, 10, 10],
-        "a quarter of the capacity waits, and the rest is left to its promises"
-    );
+    // A quarter of the capacity waits, and the rest is left to its promises.
+    assert_eq!(waited, [0, 0, 10, 10]);
     door.open(1);
     held.await.unwrap();
 }

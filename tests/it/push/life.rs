@@ -27,11 +27,8 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
 // Shows: PUSH-12
 #[tokio::test]
 async fn a_run_completes_even_if_the_caller_disconnects() {
-    let (handler, mut door) = Door::new();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
-    let id = pushed.stage.emit("greet").await;
-    let push = tokio::spawn(pushed.push(id).send());
-    door.arrived.next().await;
+    let (pushed, mut door) = PushDeployment::behind_a_door(WorkerConfig::default()).await;
+    let (id, push) = pushed.running(&mut door).await;
     push.abort();
     assert!(push.await.unwrap_err().is_cancelled());
     assert_eq!(pushed.pushed(id).await, 204, "the next caller finds it locked");
@@ -50,9 +47,7 @@ async fn pushes_and_api_requests_do_not_block_each_other() {
     let http = HttpConfig { max_requests: 1, ..HttpConfig::default() };
     let handlers = Handlers::new().on("greet", handler);
     let pushed = PushDeployment::within(http, handlers, WorkerConfig::default()).await;
-    let id = pushed.stage.emit("greet").await;
-    let push = tokio::spawn(pushed.push(id).send());
-    door.arrived.next().await;
+    let (id, push) = pushed.running(&mut door).await;
     let emitted =
         pushed.post(&format!("/v1/canvases/{}/events", CanvasId::DEFAULT), &json!({"name": "other"}));
     assert_eq!(Answer::of(emitted.bearer_auth(&pushed.key)).await.status, 202, "the API has room");
@@ -67,12 +62,8 @@ async fn pushes_and_api_requests_do_not_block_each_other() {
 // Shows: PUSH-13
 #[tokio::test]
 async fn handlers_may_end_within_the_grace() {
-    let (handler, mut door) = Door::new();
-    let pushed =
-        PushDeployment::with(Handlers::new().on("greet", handler), grace(Duration::from_secs(20))).await;
-    let id = pushed.stage.emit("greet").await;
-    let push = tokio::spawn(pushed.push(id).send());
-    door.arrived.next().await;
+    let (pushed, mut door) = PushDeployment::behind_a_door(grace(Duration::from_secs(20))).await;
+    let (_, push) = pushed.running(&mut door).await;
     pushed.begin_to_stop();
     let runner = pushed.runner.clone();
     let ending = tokio::spawn(async move { runner.shut_down().await });
@@ -87,12 +78,8 @@ async fn handlers_may_end_within_the_grace() {
 // Shows: PUSH-13
 #[tokio::test]
 async fn a_handler_beyond_the_grace_is_cut_off_and_its_message_comes_again() {
-    let (handler, mut door) = Door::new();
-    let pushed =
-        PushDeployment::with(Handlers::new().on("greet", handler), grace(Duration::from_millis(50))).await;
-    let id = pushed.stage.emit("greet").await;
-    let push = tokio::spawn(pushed.push(id).send());
-    door.arrived.next().await;
+    let (pushed, mut door) = PushDeployment::behind_a_door(grace(Duration::from_millis(50))).await;
+    let (id, push) = pushed.running(&mut door).await;
     let runner = pushed.runner.clone();
     let stage = pushed.stop().await;
     assert_eq!(push.await.unwrap().unwrap().status(), 503);

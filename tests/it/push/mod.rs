@@ -13,19 +13,20 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use reqwest::{Method, RequestBuilder};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use wakeq::database::Retention;
-use wakeq::notify::{Notification, Notifier};
+use wakeq::notify::Notification;
 use wakeq::testing::MemoryNotifier;
 use wakeq::workers::{Counters, PushRunner};
-use wakeq::{CanvasId, EventId, Handlers, QueueWorker, Timing, WorkerConfig};
+use wakeq::{CanvasId, EventId, Execution, Handlers, QueueWorker, Timing, WorkerConfig};
 use wakeq_service::access::{Access, AccessConfig, PushCallers, Reach, Scope};
 use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_service::http::{HttpConfig, HttpServer};
 
+use crate::door::{Door, Recording, recording};
 use crate::google_keys::{AUDIENCE, KeyServer, Signer, claims};
 use crate::receiver::to_loopback;
 use crate::service::{Answer, make_key};
@@ -65,21 +66,38 @@ pub(super) fn push_claims() -> Value {
     claims
 }
 
-pub(super) async fn runner(
-    stage: &Stage,
-    handlers: Handlers,
-    config: WorkerConfig,
-) -> (PushRunner, Arc<Counters>) {
+pub(super) async fn runner(stage: &Stage, handlers: Handlers, config: WorkerConfig) -> PushRunner {
     let worker = QueueWorker::new(stage.store.clone(), stage.notifier.clone(), handlers, config).unwrap();
     let worker = worker.remote_handlers(Targets::new(&stage.store, Deliverer::new(to_loopback()).unwrap()));
-    let runner = worker.into_push_runner().await.unwrap();
-    let counters = runner.counters();
-    (runner, counters)
+    worker.into_push_runner().await.unwrap()
+}
+
+/// A server that runs what is pushed.
+pub(super) async fn bind(stage: &Stage, config: HttpConfig, runner: &PushRunner) -> HttpServer {
+    let server = HttpServer::bind(stage.store.clone(), stage.notifier.clone(), config).await.unwrap();
+    let runner = runner.clone();
+    let pushed = move |message: Vec<u8>| {
+        let runner = runner.clone();
+        async move { runner.run(&message).await }
+    };
+    server.on_push(pushed).unwrap()
 }
 
 impl PushDeployment {
     pub(super) async fn start(handlers: Handlers) -> Self {
         Self::with(handlers, WorkerConfig::default()).await
+    }
+
+    /// With a handler `greet` that completes, and what that runs.
+    pub(super) async fn recorded() -> (Self, Recording<Execution>) {
+        let (handler, seen) = recording();
+        (Self::start(Handlers::new().on("greet", handler)).await, seen)
+    }
+
+    /// With a handler `greet` behind a door.
+    pub(super) async fn behind_a_door(worker: WorkerConfig) -> (Self, Door) {
+        let (handler, door) = Door::new();
+        (Self::with(Handlers::new().on("greet", handler), worker).await, door)
     }
 
     pub(super) async fn with(handlers: Handlers, worker: WorkerConfig) -> Self {
@@ -105,15 +123,9 @@ impl PushDeployment {
             access,
             ..http
         };
-        let (runner, counters) = self::runner(&stage, handlers, worker).await;
-        let notifying: Arc<dyn Notifier> = notifier.clone();
-        let server = HttpServer::bind(stage.store.clone(), notifying, http).await.unwrap();
-        let taking = runner.clone();
-        let server = server.on_push(move |message: Vec<u8>| {
-            let runner = taking.clone();
-            async move { runner.run(&message).await }
-        });
-        let server = server.unwrap();
+        let runner = self::runner(&stage, handlers, worker).await;
+        let counters = runner.counters();
+        let server = bind(&stage, http, &runner).await;
         let (address, stop) = (server.local_address(), server.stop_token());
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
         let key = make_key(&access, "tests", Reach::Canvas(CanvasId::DEFAULT), &Scope::ALL).await;
@@ -138,6 +150,14 @@ impl PushDeployment {
 
     pub(super) fn push(&self, id: EventId) -> RequestBuilder {
         self.push_of(&notification(id).body())
+    }
+
+    /// Emits an event and pushes it until it is in its handler.
+    pub(super) async fn running(&self, door: &mut Door) -> (EventId, JoinHandle<reqwest::Result<Response>>) {
+        let id = self.stage.emit("greet").await;
+        let push = tokio::spawn(self.push(id).send());
+        door.arrived.next().await;
+        (id, push)
     }
 
     /// Pushes; returns the status.

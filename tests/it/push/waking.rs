@@ -4,12 +4,8 @@ use serde_json::json;
 use wakeq::Handlers;
 
 use super::{PushDeployment, empty, promise, set};
-use crate::door::recording;
-use crate::support::Stage;
-
-async fn number(stage: &Stage, query: &'static str) -> i64 {
-    sqlx::query_scalar(query).fetch_one(&stage.pool).await.unwrap()
-}
+use crate::service::has;
+use crate::support::{Stage, Statements};
 
 /// Makes the last pass appear to be this long ago.
 async fn last_pass(stage: &Stage, ago: &'static str) {
@@ -22,8 +18,7 @@ async fn last_pass(stage: &Stage, ago: &'static str) {
 // Shows: PUSH-14
 #[tokio::test]
 async fn a_call_does_the_minute_s_work() {
-    let (handler, mut seen) = recording();
-    let pushed = PushDeployment::start(Handlers::new().on("greet", handler)).await;
+    let (pushed, mut seen) = PushDeployment::recorded().await;
     let stage = &pushed.stage;
     let overdue = stage.emit("greet").await;
     set(stage, overdue, "notify_at = now() - interval '1 s'").await;
@@ -39,15 +34,11 @@ async fn a_call_does_the_minute_s_work() {
     }
     let published = pushed.notifier.published().len();
     let woken = pushed.wake().await;
-    assert_eq!(
-        (&woken["woken"], &woken["jobs"], &woken["more"]),
-        (&json!(1), &json!(1), &json!(false)),
-        "{woken}"
-    );
+    has(&woken, json!({"woken": 1, "jobs": 1, "more": false}));
     assert!(woken["ticks"].as_u64().unwrap() >= 1, "{woken}");
     assert!(pushed.notifier.published().len() > published);
-    assert_eq!(number(stage, "select count(*) from wakeq.resume_jobs").await, 0);
-    assert_eq!(number(stage, "select count(*) from wakeq.emitted_ids").await, 0);
+    assert_eq!(stage.pool.value::<i64>("select count(*) from wakeq.resume_jobs").await, 0);
+    assert_eq!(stage.pool.value::<i64>("select count(*) from wakeq.emitted_ids").await, 0);
     assert!(promise(stage, overdue).await.unwrap() > 500.0, "the back-off");
     assert_eq!(pushed.pushed(overdue).await, 204);
     assert_eq!(seen.next().await.id, overdue);
@@ -84,9 +75,9 @@ async fn a_call_goes_on_to_the_last_page() {
     let fill = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
                 select gen_random_uuid(), gen_random_uuid(), 'WORKER', 'h', '_', '1', now() - interval '1 s'
                   from generate_series(1, 2500)";
-    sqlx::query(fill).execute(&stage.pool).await.unwrap();
+    stage.execute(fill).await;
     assert_eq!(pushed.wake().await, json!({"woken": 2500, "jobs": 0, "ticks": 0, "more": false}));
-    sqlx::query("delete from wakeq.events_v2").execute(&stage.pool).await.unwrap();
+    stage.execute("delete from wakeq.events_v2").await;
     empty(stage).await;
     pushed.stop().await;
 }

@@ -16,12 +16,12 @@ use wakeq_emulator::proto::pubsub::push_config::{AuthenticationMethod, OidcToken
 use wakeq_emulator::proto::pubsub::{PushConfig, Subscription, Topic};
 use wakeq_emulator::{Emulator, Options, Provision};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
-use wakeq_service::http::{HttpConfig, HttpServer};
+use wakeq_service::http::HttpConfig;
 
-use super::{PUSH_AUDIENCE, PUSHER, callers, empty, runner, timing};
+use super::{PUSH_AUDIENCE, PUSHER, bind, callers, empty, runner, timing};
 use crate::receiver::{Receiver, to_loopback};
 use crate::service::{Answer, make_key};
-use crate::support::{Stage, TIMEOUT, wait_while};
+use crate::support::{Stage, TIMEOUT, until, wait_while};
 
 const TOPIC: &str = "projects/tests/topics/wakeq";
 const SUBSCRIPTION: &str = "projects/tests/subscriptions/wakeq";
@@ -77,25 +77,14 @@ impl EmulatedDeployment {
     async fn start(audience: &str, account: &str) -> Self {
         let emulator = emulator().await;
         let notifier: Arc<dyn Notifier> = Arc::new(PubSub::connect(pubsub(&emulator)).await.unwrap());
-        let stage = Stage::with(notifier.clone(), timing()).await;
+        let stage = Stage::with(notifier, timing()).await;
         let access =
             AccessConfig { push: callers(), jwks_url: keys_url(&emulator), ..AccessConfig::default() };
-        let config = HttpConfig {
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            access,
-            delivery: to_loopback(),
-            ..HttpConfig::default()
-        };
+        let (address, delivery) = (SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), to_loopback());
+        let config = HttpConfig { address, access, delivery, ..HttpConfig::default() };
         let grace = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
-        let (runner, _) = runner(&stage, Handlers::new(), grace).await;
-        let taking = runner.clone();
-        let server = HttpServer::bind(stage.store.clone(), notifier, config).await.unwrap();
-        let server = server
-            .on_push(move |message: Vec<u8>| {
-                let runner = taking.clone();
-                async move { runner.run(&message).await }
-            })
-            .unwrap();
+        let runner = runner(&stage, Handlers::new(), grace).await;
+        let server = bind(&stage, config, &runner).await;
         let (address, stop) = (server.local_address(), server.stop_token());
         let serving = tokio::spawn(server.run());
         let access = Access::new(stage.store.clone(), AccessConfig::default()).unwrap();
@@ -162,14 +151,12 @@ async fn a_subscription_with_another_token_is_refused() {
     {
         let mut whole = EmulatedDeployment::start(audience, account).await;
         whole.emit().await;
-        whole
-            .until(|whole| {
-                let overview = whole.emulator.broker(|broker, now| broker.overview(now));
-                let failure =
-                    overview.subscriptions[0].push.as_ref().and_then(|push| push.last_failure.clone());
-                failure.is_some_and(|words| words.contains(answer))
-            })
-            .await;
+        let is_refused = |whole: &EmulatedDeployment| {
+            let overview = whole.emulator.broker(|broker, now| broker.overview(now));
+            let push = overview.subscriptions[0].push.as_ref();
+            push.and_then(|push| push.last_failure.clone()).is_some_and(|words| words.contains(answer))
+        };
+        whole.until(is_refused).await;
         assert!(whole.receiver.is_quiet());
         assert_eq!((whole.stage.rows().await, whole.backlog()), (1, 1));
         whole.stop().await;
@@ -189,32 +176,21 @@ async fn a_push_subscription_is_created_and_known() {
     };
     let config = PubSubConfig { push: Some(push.clone()), ..pubsub(&emulator) };
     let made = create_topics(&config).await.unwrap();
-    assert_eq!(
-        (made.subscription_state, made.push_endpoint),
-        (TopicState::Created, Some(push.endpoint.clone()))
-    );
+    assert_eq!(made.subscription_state, TopicState::Created);
+    assert_eq!(made.push_endpoint, Some(push.endpoint.clone()));
     for config in [config, pubsub(&emulator)] {
         let found = describe_topics(&config).await.unwrap();
         assert_eq!((found.push_endpoint, found.differences), (Some(push.endpoint.clone()), vec![]));
     }
     let elsewhere = PushSettings { audience: "another".into(), ..push };
     let found = describe_topics(&PubSubConfig { push: Some(elsewhere), ..pubsub(&emulator) }).await.unwrap();
-    assert_eq!(
-        found.differences.iter().map(|difference| difference.setting).collect::<Vec<_>>(),
-        ["push audience"]
-    );
+    let different: Vec<_> = found.differences.iter().map(|difference| difference.setting).collect();
+    assert_eq!(different, ["push audience"]);
 
     let pulling = PubSub::connect(pubsub(&emulator)).await.unwrap();
     let subscription = pulling.subscribe(1).await.unwrap();
-    let reported = async {
-        loop {
-            match subscription.trouble() {
-                Some(words) if words.contains("can't be pulled from") => return words,
-                _ => tokio::task::yield_now().await,
-            }
-        }
-    };
-    let words = tokio::time::timeout(TIMEOUT, reported).await.expect("it says nothing");
+    let trouble = || subscription.trouble().filter(|words| words.contains("can't be pulled from"));
+    let words = until("it says nothing", async || trouble()).await;
     assert!(words.contains("127.0.0.1:1/v1/push") && words.contains("wakeq serve"), "{words}");
     subscription.close(Duration::ZERO).await;
     emulator.stop().await;

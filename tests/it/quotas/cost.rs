@@ -26,10 +26,8 @@ async fn an_emit_far_from_its_quota_sends_no_statement_more() {
     let url = cluster.url("postgres");
     Store::migrate(&url, false).await.unwrap();
     let mut observer = sqlx::PgConnection::connect(&url).await.unwrap();
-    sqlx::raw_sql("create extension pg_stat_statements; select pg_stat_statements_reset()")
-        .execute(&mut observer)
-        .await
-        .unwrap();
+    let sql = "create extension pg_stat_statements; select pg_stat_statements_reset()";
+    sqlx::raw_sql(sql).execute(&mut observer).await.unwrap();
     let store = connect(&url, Timing::default()).await;
     let notifier = Arc::new(MemoryNotifier::new()) as Arc<dyn Notifier>;
     let queue = Queue::new(store, notifier, QueueConfig::default());

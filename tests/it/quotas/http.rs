@@ -4,10 +4,10 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use wakeq::CanvasId;
-use wakeq_service::access::{Reach, Scope};
+use wakeq_service::access::Scope;
 
 use super::VICTIM;
-use crate::service::{Service, make_key};
+use crate::service::Service;
 
 fn quota<'a>(list: &'a Value, name: &str) -> &'a Value {
     list["items"].as_array().unwrap().iter().find(|quota| quota["quota"] == name).unwrap()
@@ -16,7 +16,7 @@ fn quota<'a>(list: &'a Value, name: &str) -> &'a Value {
 #[tokio::test]
 async fn a_tenant_sees_its_quotas_and_sets_none() {
     let service = Service::start().await;
-    let everywhere = make_key(&service.access, "operator", Reach::EveryCanvas, &Scope::ALL).await;
+    let everywhere = service.wide_key("operator", &Scope::ALL).await;
     let own = format!("/admin/quotas/{}/events", CanvasId::DEFAULT);
     let higher = json!({"limit": 5});
     for (key, path) in [(&service.key, own.clone()), (&service.key, format!("/admin/quotas/{VICTIM}/events"))]
@@ -24,11 +24,9 @@ async fn a_tenant_sees_its_quotas_and_sets_none() {
         assert_eq!(service.ask(key, Method::PUT, &path, higher.clone()).await.problem().0, 403);
         assert_eq!(service.ask(key, Method::DELETE, &path, Value::Null).await.problem().0, 403);
     }
-    let reader = make_key(&service.access, "reader", Reach::EveryCanvas, &[Scope::Read]).await;
-    assert_eq!(
-        service.ask(&reader, Method::PUT, &own, higher.clone()).await.problem(),
-        (403, "forbidden".into())
-    );
+    let reader = service.wide_key("reader", &[Scope::Read]).await;
+    let refused = service.ask(&reader, Method::PUT, &own, higher.clone()).await;
+    assert_eq!(refused.problem(), (403, "forbidden".into()));
     assert_eq!(quota(&service.get("/quotas").await.json(), "events")["set"], json!(false));
 
     assert_eq!(service.ask(&everywhere, Method::PUT, &own, higher).await.status, 204);
@@ -52,7 +50,7 @@ async fn a_tenant_sees_its_quotas_and_sets_none() {
 #[tokio::test]
 async fn exceeding_a_quota_is_reported_with_retry_after() {
     let service = Service::start().await;
-    let everywhere = make_key(&service.access, "operator", Reach::EveryCanvas, &Scope::ALL).await;
+    let everywhere = service.wide_key("operator", &Scope::ALL).await;
     let victim = service.key("victim", VICTIM, &Scope::ALL).await;
     for name in ["events", "crons"] {
         let path = format!("/admin/quotas/{}/{name}", CanvasId::DEFAULT);
