@@ -12,6 +12,7 @@ mod deps;
 mod docker;
 mod edge;
 mod image;
+mod package;
 mod prepare;
 mod pubsub_python;
 mod requirements;
@@ -59,6 +60,13 @@ enum Verb {
     },
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
     Image,
+    /// Pack the packages that are published, and build each from its packed files, as publishing
+    /// them would.
+    Package {
+        /// Only pack them; build nothing.
+        #[arg(long)]
+        quick: bool,
+    },
     /// Describe every query against the migrations in a private Postgres, and bring .sqlx up to
     /// date.
     Prepare {
@@ -95,6 +103,7 @@ fn main() -> ExitCode {
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
         Verb::Image => image::run(),
+        Verb::Package { quick } => package::run(quick),
         Verb::Prepare { check } => prepare::run(check),
         Verb::PubsubPython { google } => pubsub_python::run(google),
         Verb::Requirements => requirements::run(),
