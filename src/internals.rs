@@ -21,7 +21,7 @@ pub mod fault {
 /// Spans and metrics.
 pub mod telemetry {
     pub use crate::telemetry::{
-        Gauges, HandlerGauge, QueueGauge, QuotaGauge, RunMetrics, TRACES, continue_trace, faults,
-        trace_of_emit,
+        Gauges, HandlerGauge, QueueGauge, QuotaGauge, RunMetrics, TRACES, continue_trace, counter, faults,
+        observed, trace_of_emit,
     };
 }

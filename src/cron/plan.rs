@@ -1,14 +1,13 @@
 //! Which ticks of a schedule are emitted now, and which comes next; and what happens to those that
 //! were not emitted in time.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 
 use super::CronSchedule;
-use crate::event::Timestamp;
+use crate::event::{Timestamp, displayed_as_text};
 
 /// Most missed ticks that are made up for.
 pub(crate) const MAKE_UP_MAX: usize = 1000;
@@ -36,11 +35,7 @@ impl MissedTicks {
     }
 }
 
-impl fmt::Display for MissedTicks {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(MissedTicks);
 
 impl FromStr for MissedTicks {
     type Err = String;

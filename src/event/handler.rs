@@ -91,11 +91,7 @@ impl FromStr for Name {
     }
 }
 
-impl fmt::Display for Name {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+displayed_as_text!(Name);
 
 /// What rules and counts apply to: a handler with all its modifiers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

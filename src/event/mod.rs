@@ -2,6 +2,18 @@
 //!
 //! Everything here is plain data, validated when it is constructed. No I/O, no SQL, no clock.
 
+/// Displays types as what their `as_str` returns.
+macro_rules! displayed_as_text {
+    ($name:ident) => {
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.pad(self.as_str())
+            }
+        }
+    };
+}
+pub(crate) use displayed_as_text;
+
 mod actor;
 mod broadcast;
 mod chosen;

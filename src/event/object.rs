@@ -57,11 +57,7 @@ impl FromStr for ObjectKey {
     }
 }
 
-impl fmt::Display for ObjectKey {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+displayed_as_text!(ObjectKey);
 
 /// An event's link in the chain of its object. `prev` is always smaller than `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,6 +1,5 @@
 //! Registered queues: which events are copied into them.
 
-use std::fmt;
 use std::str::FromStr;
 
 use regex::{RegexBuilder, RegexSet, RegexSetBuilder};
@@ -74,11 +73,7 @@ impl FromStr for QueuePattern {
     }
 }
 
-impl fmt::Display for QueuePattern {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
+displayed_as_text!(QueuePattern);
 
 /// Which copy of an event this is: every registered queue that matches an event has its own.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

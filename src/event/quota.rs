@@ -1,7 +1,6 @@
 //! Quotas: what a canvas may only keep a limited amount of, the default limits, and the error when
 //! a limit is exceeded. Data only; usage is measured in the store.
 
-use std::fmt;
 use std::str::FromStr;
 
 use super::CanvasId;
@@ -136,11 +135,7 @@ impl Quota {
     }
 }
 
-impl fmt::Display for Quota {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(Quota);
 
 /// A text that is not the name of a quota.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,6 +1,5 @@
 //! What decides when an event runs: claims, rules and the durations of a deployment.
 
-use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -34,11 +33,7 @@ impl RuleKind {
     }
 }
 
-impl fmt::Display for RuleKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(RuleKind);
 
 impl FromStr for RuleKind {
     type Err = String;

@@ -140,11 +140,7 @@ impl FromStr for TargetUrl {
     }
 }
 
-impl fmt::Display for TargetUrl {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(TargetUrl);
 
 /// A key for signing requests, in the format of Standard Webhooks: 24 to 64 bytes. Printed only by
 /// [`Secret::reveal`].

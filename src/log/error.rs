@@ -81,14 +81,8 @@ fn be(expected: &AppendCondition) -> String {
     }
 }
 
-impl LogError {
-    pub(crate) fn from_store(error: StoreError) -> Self {
-        if error.is_contention() { Self::Busy(error) } else { Self::Store(error) }
-    }
-}
-
 impl From<StoreError> for LogError {
     fn from(error: StoreError) -> Self {
-        Self::from_store(error)
+        if error.is_contention() { Self::Busy(error) } else { Self::Store(error) }
     }
 }

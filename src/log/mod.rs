@@ -100,7 +100,7 @@ impl Log {
         let appended = loop {
             match self.store.append_to_log(&batch).await {
                 Err(error) if error.is_contention() && tries < TRIES => tries += 1,
-                Err(error) => return Err(LogError::from_store(error)),
+                Err(error) => return Err(LogError::from(error)),
                 Ok(appended) => break appended.map_err(refused)?,
             }
         };
@@ -147,7 +147,7 @@ impl Log {
                 if lacks_partition(&error) {
                     self.store.add_log_partitions().await?;
                 }
-                return Err(LogError::from_store(error));
+                return Err(LogError::from(error));
             }
         };
         Ok(LogReceipt { appended, categories: categories(appends), signals: self.signals.clone() })

@@ -1,6 +1,6 @@
 //! The edges of the chart as values, with the names used by logs, metrics and `explain`.
 
-use std::fmt;
+use crate::event::displayed_as_text;
 
 /// Why a run left a state as it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,8 +167,4 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(Outcome);

@@ -121,7 +121,6 @@ impl Store {
     #[doc(hidden)]
     pub async fn note(&self, notes: &[AuditLine]) -> Result<(), StoreError> {
         let new = Columns::of(notes);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.audit_log (canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id)
              select canvas_id, actor, action, module, name, event_id, outcome, detail, times, request_id
@@ -139,20 +138,17 @@ impl Store {
             new.requests.as_slice() as &[Option<String>],
             &new.outcomes,
         );
-        let added = session.limit(|connection| query.execute(connection)).await;
-        session.answered("add to the audit log", added).map(drop)
+        self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
     /// Records that everything is about to be woken, in the name of the database's user.
     pub(crate) async fn note_wake_all(&self) -> Result<(), StoreError> {
         in_memory!(self, note_wake_all());
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.audit_log (actor, action, outcome)
              values (left('database:' || session_user, 200), 'wake-all', 'done')"
         );
-        let added = session.limit(|connection| query.execute(connection)).await;
-        session.answered("add to the audit log", added).map(drop)
+        self.session().await?.execute("add to the audit log", query).await.map(drop)
     }
 
     /// The audit log of a canvas, newest first: lines with ids below `before`.
@@ -162,7 +158,6 @@ impl Store {
         before: Option<i64>,
         limit: i64,
     ) -> Result<Vec<AuditEntry>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id, at, actor, action, module::text as module, name::text as name, event_id, outcome, detail, times,
                       request_id
@@ -171,8 +166,7 @@ impl Store {
             before.unwrap_or(i64::MAX),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the audit log", rows)?;
+        let rows = self.session().await?.all("read the audit log", query).await?;
         Ok(rows
             .into_iter()
             .map(|row| AuditEntry {

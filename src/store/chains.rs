@@ -80,14 +80,12 @@ impl Store {
     #[doc(hidden)]
     pub async fn object(&self, canvas: CanvasId, key: &ObjectKey) -> Result<Option<Object>, StoreError> {
         in_memory!(self, object(canvas, key));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select last_seq, state::text as state, state_at from wakeq.objects where canvas_id = $1 and object = $2",
             canvas.0,
             key.as_str() as _
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("read an object", row)?;
+        let row = self.session().await?.optional("read an object", query).await?;
         // Emitting a known event again on another object leaves a row there and no event.
         Ok(row.filter(|row| row.last_seq > 0).map(|row| Object {
             canvas,

@@ -125,7 +125,6 @@ impl Store {
     pub(crate) async fn minute(&self, again: bool) -> Result<MinuteOutcome, StoreError> {
         in_memory!(self, minute(again));
         let (timing, known) = (self.timing(), self.probe.known());
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             MinuteRow,
             r#"with gate as (
@@ -184,8 +183,7 @@ impl Store {
             known.kept_until,
             interval(self.cron_ahead())
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("the minute's statement", row)?;
+        let row = self.session().await?.one("the minute's statement", query).await?;
         if row.open {
             let kept_until = row.now - 2 * timing.probe_period;
             self.probe.learn((again, row.passed_over), row.reached.filter(|_| row.full), kept_until);
@@ -197,28 +195,23 @@ impl Store {
     /// anyway.
     pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {
         in_memory!(self, hasten_minute(within));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.chores set next_at = now()
               where name = 'minute' and next_at > now() and next_at <= now() + $1::interval",
             interval(within)
         );
-        let hastened = session.limit(|connection| query.execute(connection)).await;
-        session.answered("make the minute's statement due", hastened).map(drop)
+        self.session().await?.execute("make the minute's statement due", query).await.map(drop)
     }
 
     /// Makes the next expiry due now, because this one was not finished.
     pub(crate) async fn hasten_expiry(&self) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query =
             sqlx::query!("update wakeq.chores set next_at = now() where name = 'expire' and next_at > now()");
-        let hastened = session.limit(|connection| query.execute(connection)).await;
-        session.answered("make the expiry due", hastened).map(drop)
+        self.session().await?.execute("make the expiry due", query).await.map(drop)
     }
 
     /// Deletes a page of what groups gave up longer ago than this; returns how many.
     pub(crate) async fn expire_group_dead(&self, kept: Duration) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "delete from wakeq.consumer_dead where (consumer_group, source, seq) in (
                  select consumer_group, source, seq from wakeq.consumer_dead
@@ -226,8 +219,7 @@ impl Store {
             interval(kept),
             GROUP_DEAD_PAGE.cast_signed()
         );
-        let expired = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("delete old dead events of groups", expired)?.rows_affected())
+        Ok(self.session().await?.execute("delete old dead events of groups", query).await?.rows_affected())
     }
 
     /// Deletes what is too old to keep: remembered ids, outcomes of events that were sent to
@@ -235,7 +227,6 @@ impl Store {
     /// emits, signing secrets that are no longer valid; at most 1,000 of each. Returns whether
     /// there is more.
     pub(crate) async fn expire(&self, again: bool, retention: Retention) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gate as (
                    update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1
@@ -301,8 +292,7 @@ impl Store {
             interval(retention.audit),
             interval(IDEMPOTENCY_KEPT)
         );
-        let more = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("delete expired rows", more)
+        self.session().await?.one("delete expired rows", query).await
     }
 
     /// Moves to now the promises of all events that are due within the horizon and not claimed, and
@@ -310,7 +300,6 @@ impl Store {
     /// fewer than [`DUE_PAGE`] in the last.
     pub(crate) async fn make_all_due(&self) -> Result<u64, StoreError> {
         in_memory!(self, make_all_due());
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with page as (
                  select id from wakeq.events_v2
@@ -322,8 +311,7 @@ impl Store {
              update wakeq.events_v2 e set notify_at = now(), probes = 0 from page where e.id = page.id",
             interval(self.timing().horizon)
         );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("make everything due", moved)?.rows_affected())
+        Ok(self.session().await?.execute("make everything due", query).await?.rows_affected())
     }
 }
 

@@ -39,7 +39,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<(CommandOutcome, Option<Lane>), StoreError> {
         in_memory!(self, cancel(canvas, id));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2
@@ -75,8 +74,7 @@ impl Store {
             interval(self.timing().horizon),
             interval(self.timing().grace)
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("cancel an event", row)?;
+        let row = self.session().await?.one("cancel an event", query).await?;
         let lane = lane(
             canvas,
             (row.module.as_deref(), row.name.as_deref()),
@@ -94,7 +92,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<CommandOutcome, StoreError> {
         in_memory!(self, run_now(canvas, id));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with due as (
                    update wakeq.events_v2
@@ -117,8 +114,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("make an event due", row)?;
+        let row = self.session().await?.one("make an event due", query).await?;
         Ok(CommandOutcome::of(row.done, row.there))
     }
 
@@ -131,7 +127,6 @@ impl Store {
         limit: u64,
     ) -> Result<u64, StoreError> {
         in_memory!(self, purgeable(scope, before, limit));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "count!" from (
                    select from wakeq.events_v2
@@ -145,8 +140,7 @@ impl Store {
             limit.cast_signed(),
             before
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count what a purge would delete", count).map(i64::cast_unsigned)
+        self.session().await?.one("count what a purge would delete", query).await.map(i64::cast_unsigned)
     }
 
     /// Deletes up to [`BULK_PAGE`] events of a handler that are not running and were emitted before
@@ -159,7 +153,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<(u64, Vec<Lane>), StoreError> {
         in_memory!(self, purge_page(scope, before));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with gone as (
                    delete from wakeq.events_v2 where id = any (array(
@@ -201,8 +194,7 @@ impl Store {
             interval(self.timing().grace),
             before
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("purge events", row)?;
+        let row = self.session().await?.one("purge events", query).await?;
         let lanes = row.lanes.iter().filter_map(|lane| {
             let (object, queue) = lane.split_once('/')?;
             Some(Lane { scope: scope.clone(), object: object.parse().ok()?, queue: queue.parse().ok() })
@@ -222,7 +214,6 @@ impl Store {
     ) -> Result<Option<EventId>, StoreError> {
         let meant = [id, EventId::chosen(canvas, id)];
         in_memory!(self, known_event(canvas, meant));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select asked.id as "id!" from unnest($2::uuid[]) with ordinality as asked (id, position)
                 where exists (select from wakeq.events_v2 e
@@ -235,8 +226,7 @@ impl Store {
             &meant.map(|id| id.0) as &[uuid::Uuid],
             copies
         );
-        let known = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look for an event", known)?.map(EventId))
+        Ok(self.session().await?.optional("look for an event", query).await?.map(EventId))
     }
 
     /// When the canvas emitted a chosen id, if that is still remembered.
@@ -246,24 +236,20 @@ impl Store {
         id: EventId,
     ) -> Result<Option<Timestamp>, StoreError> {
         in_memory!(self, emitted_at(canvas, id));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select emitted_at from wakeq.emitted_ids where id = $1 and canvas_id = $2",
             id.0,
             canvas.0
         );
-        let emitted_at = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look for a chosen id", emitted_at)
+        self.session().await?.optional("look for a chosen id", query).await
     }
 
     /// The database's clock.
     #[doc(hidden)]
     pub async fn clock(&self) -> Result<Timestamp, StoreError> {
         in_memory!(self, clock());
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select clock_timestamp() as "clock!""#);
-        let clock = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("read the clock", clock)
+        self.session().await?.one("read the clock", query).await
     }
 }
 

@@ -54,7 +54,6 @@ impl Store {
         handler: Option<(&Name, &Name)>,
         limit: i64,
     ) -> Result<Vec<HandlerCounts>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with live as (
                    select module, name, count(*) filter (where delay_until <= now()) as due,
@@ -85,8 +84,7 @@ impl Store {
             handler.map(|(_, name)| name.as_str()),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count events", rows)?;
+        let rows = self.session().await?.all("count events", query).await?;
         let counts = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
             Some(HandlerCounts {
@@ -116,7 +114,6 @@ impl Store {
         let modules: Vec<_> = handlers.iter().map(|scope| scope.module.as_str().to_owned()).collect();
         let names: Vec<_> = handlers.iter().map(|scope| scope.name.as_str().to_owned()).collect();
         let look = (RUNNING_LOOKS / i64::try_from(handlers.len().max(1)).unwrap_or(i64::MAX)).max(1);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select runs.count as "running!",
                       (select min(u.first_seen) from wakeq.unknown_handlers u
@@ -143,8 +140,7 @@ impl Store {
             interval(recently),
             look.min(RUNNING_LOOK)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count running events", rows)?;
+        let rows = self.session().await?.all("count running events", query).await?;
         let doing = rows
             .into_iter()
             .map(|row| HandlerActivity { running: row.running, unknown_since: row.unknown_since });
@@ -160,7 +156,6 @@ impl Store {
         recently: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
         in_memory!(self, unknown_since(scope, modifier, recently));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select min(first_seen) from wakeq.unknown_handlers
               where canvas_id = $1 and module = $2 and name = $3 and last_seen > now() - $4::interval
@@ -171,7 +166,6 @@ impl Store {
             interval(recently),
             modifier.as_str() as _
         );
-        let since = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look for an unknown handler", since)
+        self.session().await?.one("look for an unknown handler", query).await
     }
 }

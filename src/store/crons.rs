@@ -167,7 +167,6 @@ impl Store {
         after: Option<&Name>,
         limit: i64,
     ) -> Result<(Vec<CronRow>, Timestamp), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select c.name::text as "name?", c.expression as "expression?", c.zone as "zone?",
                       c.modifier::text as "modifier?", case when $2::text is not null then c.value::text end as value,
@@ -187,8 +186,7 @@ impl Store {
             after.map(Name::as_str),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look at crons", rows)?;
+        let rows = self.session().await?.all("look at crons", query).await?;
         let now = rows.first().map_or(Timestamp::UNIX_EPOCH, |row| row.now);
         let crons = rows.into_iter().filter_map(|row| {
             Some(CronRow {

@@ -49,7 +49,6 @@ impl Store {
         canvas: CanvasId,
         scope: Option<&HandlerScope>,
     ) -> Result<Depth, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive handlers as (
                    select $2::text as module, $3::text as name where $2 is not null
@@ -95,8 +94,7 @@ impl Store {
             HANDLERS_MAX,
             LOOK_MAX
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the events that can run", row)?;
+        let row = self.session().await?.one("count the events that can run", query).await?;
         let depth = row.depth.cast_unsigned();
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
@@ -108,7 +106,6 @@ impl Store {
     /// under a rule, has none; copies in queues do not count.
     #[doc(hidden)]
     pub async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive handlers as (
                    (select canvas_id, module::text, name::text, 1 as number from wakeq.events_v2
@@ -148,8 +145,7 @@ impl Store {
             GAUGED_LEAST,
             LOOK_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count the events that can run, by handler", rows)?;
+        let rows = self.session().await?.all("count the events that can run, by handler", query).await?;
         let depths = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             let oldest = row.oldest_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -161,15 +157,13 @@ impl Store {
     /// How many objects are halted per handler, over all canvases; at most 10,000 are counted.
     #[doc(hidden)]
     pub async fn halted(&self) -> Result<Vec<(HandlerScope, u64)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select module::text as "module!", name::text as "name!", count(*) as "halted!"
                  from (select module, name from wakeq.halted_lanes limit $1) as halted
                 group by module, name order by 3 desc, 1, 2"#,
             LOOK_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count the halted objects", rows)?;
+        let rows = self.session().await?.all("count the halted objects", query).await?;
         let halted = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
             Some((scope, row.halted.cast_unsigned()))

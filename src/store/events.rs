@@ -56,7 +56,6 @@ impl Store {
         after: Option<&Position>,
         (look, limit): (i64, i64),
     ) -> Result<Vec<ListedEvent>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"with module as (
@@ -114,8 +113,7 @@ impl Store {
             copies,
             worker
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list events", rows)?;
+        let rows = self.session().await?.all("list events", query).await?;
         Ok(rows.into_iter().filter_map(Row::into_listed).collect())
     }
 }

@@ -26,7 +26,6 @@ impl Store {
     ///
     /// Returns whether there is more; the next call looks at the next page of objects.
     pub(crate) async fn expire_idle(&self, again: bool, kept: IdleRetention) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gate as materialized (
                    update wakeq.chores set next_at = now() + interval '1 hour', passes = passes + 1
@@ -86,7 +85,6 @@ impl Store {
             interval(kept.entity_events),
             interval(kept.keys)
         );
-        let more = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("expire unused rows", more)
+        self.session().await?.one("expire unused rows", query).await
     }
 }

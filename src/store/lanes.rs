@@ -51,7 +51,6 @@ impl Store {
     pub(crate) async fn complete_links(&self, claims: &[Claim]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, complete(claims));
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "with gone as (
                  delete from wakeq.events_v2
@@ -73,8 +72,7 @@ impl Store {
             interval(self.timing().horizon),
             interval(self.timing().grace)
         );
-        let deleted = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(happened(claims, session.answered("complete events on objects", deleted)?))
+        Ok(happened(claims, self.session().await?.all("complete events on objects", query).await?))
     }
 
     /// For each lane the notification of its first event, if that is not running and is due within
@@ -82,7 +80,6 @@ impl Store {
     pub(crate) async fn firsts(&self, lanes: &[Lane]) -> Result<Vec<Option<Notification>>, StoreError> {
         in_memory!(self, firsts(lanes));
         let columns = Columns::of(lanes);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select lane.position as "position!", first.id, first.canvas_id
                  from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $7::text[]) with ordinality
@@ -100,9 +97,8 @@ impl Store {
             interval(self.timing().lease),
             columns.queues.as_slice() as &[Option<String>]
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut firsts = vec![None; lanes.len()];
-        for row in session.answered("look for the first of lanes", rows)? {
+        for row in self.session().await?.all("look for the first of lanes", query).await? {
             let at = usize::try_from(row.position - 1).unwrap_or(usize::MAX);
             if let Some(first) = firsts.get_mut(at) {
                 *first = Some(Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) });
@@ -119,7 +115,6 @@ impl Store {
             return Ok(Vec::new());
         }
         let columns = Columns::of(lanes);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"update wakeq.events_v2 e
                   set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $5, $6), probes = 0
@@ -138,8 +133,7 @@ impl Store {
             interval(self.timing().lease),
             columns.queues.as_slice() as &[Option<String>]
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("wake the first of lanes", rows)?;
+        let rows = self.session().await?.all("wake the first of lanes", query).await?;
         let due_soon = rows.into_iter().filter(|row| row.due_soon);
         Ok(due_soon
             .map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) })
@@ -149,7 +143,6 @@ impl Store {
     /// The first event of a lane, and its link.
     pub(crate) async fn first(&self, lane: &Lane) -> Result<Option<(EventId, Link)>, StoreError> {
         in_memory!(self, first(lane));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id, seq as "seq!", prev as "prev!" from wakeq.events_v2
                 where id = wakeq.first_of_lane($1, $2, $5, $3, $4)"#,
@@ -159,8 +152,7 @@ impl Store {
             lane.scope.name.as_str(),
             lane.queue.as_ref().map(Name::as_str)
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("look for the first of a lane", row)?;
+        let row = self.session().await?.optional("look for the first of a lane", query).await?;
         Ok(row.map(|row| (EventId(row.id), Link { id: row.seq, prev: row.prev })))
     }
 
@@ -174,7 +166,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<HaltedLane>, StoreError> {
         in_memory!(self, halted_lanes(canvas, object, limit));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select object::text as "object!", module::text as "module!", name::text as "name!", queue::text as queue,
                       event_id, seq, halted_at
@@ -187,8 +178,7 @@ impl Store {
             limit,
             copies
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list halted lanes", rows)?;
+        let rows = self.session().await?.all("list halted lanes", query).await?;
         let lanes = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
             Some(HaltedLane {
@@ -216,7 +206,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<InHand>, StoreError> {
         in_memory!(self, running(canvas, object, limit));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive own as (
                    (select e.id, e.module, e.name from wakeq.events_v2 e
@@ -250,8 +239,7 @@ impl Store {
             copies,
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("find the workers of an object", rows)?;
+        let rows = self.session().await?.all("find the workers of an object", query).await?;
         let hands = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(canvas.0, &row.module, &row.name, "_").ok()?.scope;
             let queue = row.queue.and_then(|queue| queue.parse().ok());
@@ -277,7 +265,6 @@ impl Store {
     ) -> Result<Vec<Lane>, StoreError> {
         in_memory!(self, skip_lane(lane));
         let HandlerScope { canvas, module, name } = &lane.scope;
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with gone as (
                  delete from wakeq.halted_lanes
@@ -312,8 +299,7 @@ impl Store {
             interval(self.timing().grace),
             interval(self.timing().lease)
         );
-        let queues = session.limit(|connection| query.fetch_all(connection)).await;
-        let queues = session.answered("resume an object", queues)?;
+        let queues = self.session().await?.all("resume an object", query).await?;
         let lanes = queues
             .into_iter()
             .map(|row| Lane { queue: row.queue.and_then(|queue| queue.parse().ok()), ..lane.clone() });

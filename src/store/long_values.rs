@@ -41,15 +41,13 @@ impl Store {
 
     async fn long_values(&self, claims: &[Claim]) -> Result<HashMap<EventId, String>, StoreError> {
         let (ids, fences) = fences(claims);
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id, value::text as "value!" from wakeq.events_v2
                 where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null"#,
             &ids,
             &fences
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the values of claimed events", rows)?;
+        let rows = self.session().await?.all("read the values of claimed events", query).await?;
         Ok(rows.into_iter().map(|row| (EventId(row.id), row.value)).collect())
     }
 }

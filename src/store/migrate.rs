@@ -50,14 +50,12 @@ impl Store {
     /// Whether the database has every migration of this program. Newer ones do no harm.
     pub(crate) async fn is_migrated(&self) -> Result<bool, StoreError> {
         let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) = cardinality($1::bigint[]) as "all!" from wakeq._migrations
                 where version = any ($1) and success"#,
             &versions
         );
-        let all = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look for migrations", all)
+        self.session().await?.one("look for migrations", query).await
     }
 
     /// Applies the migrations that the database lacks, each in its own transaction, one process at
@@ -108,13 +106,11 @@ impl Store {
     /// Which migrations the database lacks, and which of its own differ from this program's.
     #[doc(hidden)]
     pub async fn migration_differences(&self) -> Result<MigrationDifferences, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select version, success, checksum from wakeq._migrations order by version limit 10000"
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut found = MigrationDifferences::default();
-        let rows = match session.answered("look at the migrations", rows) {
+        let rows = match self.session().await?.all("look at the migrations", query).await {
             Err(StoreError::NotMigrated(_)) => Vec::new(),
             rows => rows?,
         };

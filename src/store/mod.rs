@@ -53,6 +53,7 @@ mod session;
 mod settings;
 #[cfg(feature = "testing")]
 mod shift;
+mod statement;
 mod targets;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -18,7 +18,6 @@ impl Store {
     pub(crate) async fn park(&self, ids: &[EventId]) -> Result<Vec<bool>, StoreError> {
         in_memory!(self, park(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.events_v2 e set notify_at = null
               where e.id = any ((select $1::uuid[])::uuid[])
@@ -32,8 +31,7 @@ impl Store {
           returning e.id",
             &keys
         );
-        let parked = session.limit(|connection| query.fetch_all(connection)).await;
-        let parked = session.answered("park events", parked)?;
+        let parked = self.session().await?.all("park events", query).await?;
         Ok(keys.iter().map(|key| parked.contains(key)).collect())
     }
 
@@ -45,7 +43,6 @@ impl Store {
     pub(crate) async fn defer(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, defer(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with deferred as (
                  update wakeq.events_v2
@@ -61,8 +58,7 @@ impl Store {
             interval(self.timing().unknown_handler_wait),
             interval(self.timing().lease)
         );
-        let deferred = session.limit(|connection| query.execute(connection)).await;
-        session.answered("defer events", deferred).map(drop)
+        self.session().await?.execute("defer events", query).await.map(drop)
     }
 
     /// Makes sure that events are woken within this long: for a process that received a
@@ -80,7 +76,6 @@ impl Store {
             *wait_s = wait_s.min(wait.as_secs_f64());
         }
         let (keys, waits_s): (Vec<Uuid>, Vec<f64>) = nearest.into_iter().unzip();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then least(notify_at,
@@ -89,8 +84,7 @@ impl Store {
             &keys,
             &waits_s
         );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        session.answered("bring promises forward", moved).map(drop)
+        self.session().await?.execute("bring promises forward", query).await.map(drop)
     }
 
     /// Makes deferred events that do have a target due at the next pass, and deletes the note of
@@ -102,7 +96,6 @@ impl Store {
     pub(crate) async fn wake_registered(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, wake_registered());
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with woken as (
                  update wakeq.events_v2 e
@@ -121,8 +114,7 @@ impl Store {
             &keys,
             interval(self.timing().lease)
         );
-        let woken = session.limit(|connection| query.execute(connection)).await;
-        session.answered("wake events whose handler was registered", woken).map(drop)
+        self.session().await?.execute("wake events whose handler was registered", query).await.map(drop)
     }
 
     /// Postpones what the probe found overdue and may not publish yet: each event is due again
@@ -132,7 +124,6 @@ impl Store {
         in_memory!(self, postpone(later));
         let (keys, waits_s): (Vec<Uuid>, Vec<f64>) =
             later.iter().map(|(id, wait)| (id.0, wait.as_secs_f64())).unzip();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then greatest(delay_until + $3,
@@ -147,8 +138,7 @@ impl Store {
             interval(self.timing().grace),
             interval(self.timing().lease)
         );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        session.answered("postpone promises", moved).map(drop)
+        self.session().await?.execute("postpone promises", query).await.map(drop)
     }
 
     /// Undoes a pass of the probe that could not be published: the events are due again after the
@@ -156,7 +146,6 @@ impl Store {
     pub(crate) async fn promise_again(&self, ids: &[EventId]) -> Result<(), StoreError> {
         in_memory!(self, promise_again(ids));
         let keys: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.events_v2
                 set notify_at = case when notify_at is not null then clock_timestamp() + $2 end,
@@ -169,7 +158,6 @@ impl Store {
             interval(self.timing().grace),
             interval(self.timing().lease)
         );
-        let promised = session.limit(|connection| query.execute(connection)).await;
-        session.answered("promise events again", promised).map(drop)
+        self.session().await?.execute("promise events again", query).await.map(drop)
     }
 }

@@ -1,12 +1,11 @@
 //! Database roles: what is granted to the roles of the API and of workers.
 
-use std::fmt;
-
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions, Connection};
 
 use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
+use crate::event::displayed_as_text;
 
 /// What the processes that log in as a role do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,11 +29,7 @@ impl RoleKind {
     }
 }
 
-impl fmt::Display for RoleKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.as_str())
-    }
-}
+displayed_as_text!(RoleKind);
 
 impl Store {
     /// Grants an existing database role what processes of this kind need; a role may be granted

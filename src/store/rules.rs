@@ -57,7 +57,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<AddedRule, StoreError> {
         in_memory!(self, add_rule(kind, scope, reason, until, actor));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
@@ -92,8 +91,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("add a rule", row)?;
+        let row = self.session().await?.one("add a rule", query).await?;
         // A claim lasts at most as long as a statement and the silence of its connection may; two
         // waits are longer than that.
         match self.await_older_claims().await {
@@ -113,10 +111,8 @@ impl Store {
 
     /// Waits until every claim that may not have seen a committed rule has ended.
     async fn await_older_claims(&self) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!("select wakeq.await_claims()::text as passed");
-        let passed = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("wait for older claims", passed).map(drop)
+        self.session().await?.one("wait for older claims", query).await.map(drop)
     }
 
     /// Lifts a rule and, in the same transaction, creates the job that wakes what waited.
@@ -127,7 +123,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<LiftedRule, StoreError> {
         in_memory!(self, lift_rule(kind, scope));
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             LiftedRule,
             r#"with patience as (
@@ -159,8 +154,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let lifted = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("lift a rule", lifted)
+        self.session().await?.one("lift a rule", query).await
     }
 
     /// The rules in force, of all canvases or one, of all handlers or one; a block before a pause.
@@ -172,7 +166,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Rule>, StoreError> {
         in_memory!(self, rules(canvas, handler, limit));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select rule_type::text as "rule_type!", canvas_id, event_space::text as "module!",
                       handler_name::text as "name!", reason, until, created_by,
@@ -187,8 +180,7 @@ impl Store {
             handler.map(|(_, name)| name.as_str()),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list rules", rows)?;
+        let rows = self.session().await?.all("list rules", query).await?;
         Ok(rows
             .into_iter()
             .filter_map(|row| {

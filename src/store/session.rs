@@ -303,13 +303,11 @@ impl Store {
         if self.config.allow_unsafe_durability {
             return Ok(());
         }
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select name as "name!", setting as "setting!" from pg_catalog.pg_settings
                where name in ('fsync', 'synchronous_commit') and setting = 'off'"#
         );
-        let unsafe_settings = session.limit(|connection| query.fetch_optional(connection)).await;
-        match session.answered("check durability", unsafe_settings)? {
+        match self.session().await?.optional("check durability", query).await? {
             Some(row) => Err(StoreError::UnsafeDurability { setting: row.name, value: row.setting }),
             None => Ok(()),
         }

@@ -52,10 +52,8 @@ impl Store {
     /// The deployment's durations, if they have been written.
     #[doc(hidden)]
     pub async fn standing_timing(&self) -> Result<Option<Timing>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!("select name, value_us from wakeq.settings");
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the deployment's durations", rows)?;
+        let rows = self.session().await?.all("read the deployment's durations", query).await?;
         if rows.is_empty() {
             return Ok(None);
         }
@@ -70,7 +68,6 @@ impl Store {
     /// is fixed, so that of two processes the second waits for the first.
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
         let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
-        let mut session = self.session().await?;
         let first = sqlx::query!(
             "insert into wakeq.settings (name, value_us)
              select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)
@@ -95,7 +92,6 @@ impl Store {
             &values
         );
         let query = if replace { instead } else { first };
-        let written = session.limit(|connection| query.execute(connection)).await;
-        session.answered("write the deployment's durations", written).map(drop)
+        self.session().await?.execute("write the deployment's durations", query).await.map(drop)
     }
 }

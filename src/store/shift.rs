@@ -14,7 +14,6 @@ impl Store {
     /// Lets this much time pass. On Postgres no other process may use the database meanwhile.
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), StoreError> {
         in_memory!(self, advance(by));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with events as (
                  update wakeq.events_v2
@@ -49,8 +48,7 @@ impl Store {
              update wakeq.chores set next_at = next_at - $1::interval, low_water = '-infinity'",
             interval(by)
         );
-        let moved = session.limit(|connection| query.execute(connection)).await;
-        session.answered("move the clock", moved)?;
+        self.session().await?.execute("move the clock", query).await?;
         self.probe.forget();
         Ok(())
     }
@@ -59,7 +57,6 @@ impl Store {
     /// a lease expires, a rule ends.
     pub(crate) async fn next_moment(&self, after: Timestamp) -> Result<Option<Timestamp>, StoreError> {
         in_memory!(self, next_moment(after));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select min(moment) from (
                  select coalesce(locked_at + $1::interval + interval '1 microsecond', delay_until) as moment
@@ -70,16 +67,13 @@ impl Store {
             interval(self.timing().lease),
             after
         );
-        let moment = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look for the next moment", moment)
+        self.session().await?.one("look for the next moment", query).await
     }
 
     /// How many events have not ended.
     pub(crate) async fn count(&self) -> Result<u64, StoreError> {
         in_memory!(self, count());
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select count(*) as "count!" from wakeq.events_v2"#);
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("count events", count).map(i64::cast_unsigned)
+        self.session().await?.one("count events", query).await.map(i64::cast_unsigned)
     }
 }

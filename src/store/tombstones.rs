@@ -37,7 +37,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Tombstone>, StoreError> {
         in_memory!(self, tombstones(canvas, object, queue, after, limit));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select seq, prev, cause, left_at from wakeq.tombstones
                 where canvas_id = $1 and object = $2 and seq > $3
@@ -51,8 +50,7 @@ impl Store {
             copies,
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the tombstones of an object", rows)?;
+        let rows = self.session().await?.all("list the tombstones of an object", query).await?;
         let found = rows.into_iter().map(|row| Tombstone {
             link: Link { id: row.seq, prev: row.prev },
             cause: row.cause,
@@ -64,7 +62,6 @@ impl Store {
     /// Removes a page of tombstones that are older than this and on whose objects no event waits;
     /// and, of a canvas with more than [`KEPT_MAX`], the oldest. Returns how many.
     pub(crate) async fn expire_tombstones(&self, kept: Duration) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with recursive canvases as (
                  (select t.canvas_id from wakeq.tombstones t order by t.canvas_id limit 1)
@@ -93,7 +90,6 @@ impl Store {
             KEPT_MAX,
             TOMBSTONES_PAGE.cast_signed()
         );
-        let expired = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("remove old tombstones", expired)?.rows_affected())
+        Ok(self.session().await?.execute("remove old tombstones", query).await?.rows_affected())
     }
 }

@@ -12,7 +12,6 @@ impl Store {
         canvas_handlers: &[String],
     ) -> Result<u64, StoreError> {
         in_memory!(self, register(handlers, canvas_handlers));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with locked as (
                  select canvas_id, module, name, modifier from wakeq.unknown_handlers u
@@ -29,7 +28,6 @@ impl Store {
             handlers,
             canvas_handlers
         );
-        let jobs = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("register handlers", jobs)?.rows_affected())
+        Ok(self.session().await?.execute("register handlers", query).await?.rows_affected())
     }
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use opentelemetry::metrics::{Counter, Gauge, Histogram, Meter, ObservableGauge, UpDownCounter};
+use opentelemetry::metrics::{
+    AsyncInstrument, Counter, Gauge, Histogram, Meter, ObservableGauge, UpDownCounter,
+};
 use opentelemetry::{KeyValue, global};
 
 use super::AttemptResult;
@@ -32,6 +34,23 @@ fn meter() -> Meter {
     global::meter("wakeq")
 }
 
+/// A counter from the program's meter provider.
+pub fn counter(name: &'static str, unit: &'static str, description: &'static str) -> Counter<u64> {
+    meter().u64_counter(name).with_unit(unit).with_description(description).build()
+}
+
+/// A gauge whose numbers this function tells whenever metrics are collected.
+pub fn observed(
+    name: &'static str,
+    unit: &'static str,
+    description: &'static str,
+    observe: impl Fn(&dyn AsyncInstrument<u64>) + Send + Sync + 'static,
+) -> ObservableGauge<u64> {
+    let meter = meter();
+    let gauge = meter.u64_observable_gauge(name).with_unit(unit).with_description(description);
+    gauge.with_callback(observe).build()
+}
+
 /// Events that are emitted.
 #[derive(Clone)]
 pub(crate) struct SendMetrics {
@@ -41,11 +60,11 @@ pub(crate) struct SendMetrics {
 
 impl SendMetrics {
     pub(crate) fn new() -> Self {
-        let sent = meter()
-            .u64_counter("messaging.client.sent.messages")
-            .with_unit("{message}")
-            .with_description("Events that were emitted, or could not be")
-            .build();
+        let sent = counter(
+            "messaging.client.sent.messages",
+            "{message}",
+            "Events that were emitted, or could not be",
+        );
         Self { sent, labels: Arc::default() }
     }
 
@@ -74,29 +93,16 @@ pub struct RunMetrics {
 
 impl Default for RunMetrics {
     fn default() -> Self {
-        let meter = meter();
         Self {
-            duration: meter
+            duration: meter()
                 .f64_histogram("messaging.process.duration")
                 .with_unit("s")
                 .with_description("How long handlers run")
                 .with_boundaries(PROCESS_BUCKETS.to_vec())
                 .build(),
-            outcomes: meter
-                .u64_counter("wakeq.run.outcomes")
-                .with_unit("{outcome}")
-                .with_description("Edges of the state machine that runs took")
-                .build(),
-            retries: meter
-                .u64_counter("wakeq.handler.retries")
-                .with_unit("{event}")
-                .with_description("Attempts that failed and will be retried")
-                .build(),
-            dead: meter
-                .u64_counter("wakeq.events.dead")
-                .with_unit("{event}")
-                .with_description("Events that were given up")
-                .build(),
+            outcomes: counter("wakeq.run.outcomes", "{outcome}", "Edges of the state machine that runs took"),
+            retries: counter("wakeq.handler.retries", "{event}", "Attempts that failed and will be retried"),
+            dead: counter("wakeq.events.dead", "{event}", "Events that were given up"),
             labels: Labels::default(),
             queues: Labels::default(),
         }
@@ -207,11 +213,11 @@ pub(crate) struct WakeMetrics {
 
 impl WakeMetrics {
     pub(crate) fn new() -> Self {
-        let recovered = meter()
-            .u64_counter("wakeq.probe.recovered")
-            .with_unit("{event}")
-            .with_description("Due events that the minute's pass found instead of their notifications")
-            .build();
+        let recovered = counter(
+            "wakeq.probe.recovered",
+            "{event}",
+            "Due events that the minute's pass found instead of their notifications",
+        );
         recovered.add(0, &[]);
         Self { recovered }
     }
@@ -230,11 +236,11 @@ pub(crate) struct BroadcastMetrics {
 
 impl BroadcastMetrics {
     pub(crate) fn new() -> Self {
-        let broadcasts = meter()
-            .u64_counter("wakeq.broadcasts")
-            .with_unit("{event}")
-            .with_description("Events that were broadcast, and those that listeners miss")
-            .build();
+        let broadcasts = counter(
+            "wakeq.broadcasts",
+            "{event}",
+            "Events that were broadcast, and those that listeners miss",
+        );
         Self { broadcasts }
     }
 
@@ -292,16 +298,16 @@ impl Gauges {
         let meter = meter();
         let labels = Arc::new(Labels::default());
         let (known, depths, of_halted) = (Arc::clone(&labels), handlers.clone(), Arc::clone(&labels));
-        let depth = meter
-            .u64_observable_gauge("wakeq.handler.depth")
-            .with_unit("{event}")
-            .with_description("Events that are due and free to run, of each handler; 10,000 at most")
-            .with_callback(move |observer| {
+        let depth = observed(
+            "wakeq.handler.depth",
+            "{event}",
+            "Events that are due and free to run, of each handler; 10,000 at most",
+            move |observer| {
                 for (label, depth) in sums(depths(), &known) {
                     observer.observe(depth, &[KeyValue::new("handler", label)]);
                 }
-            })
-            .build();
+            },
+        );
         let oldest = meter
             .f64_observable_gauge("wakeq.handler.oldest")
             .with_unit("s")
@@ -312,11 +318,11 @@ impl Gauges {
                 }
             })
             .build();
-        let halted = meter
-            .u64_observable_gauge("wakeq.handler.halted")
-            .with_unit("{object}")
-            .with_description("Objects that are halted for a handler because one of their events died there")
-            .with_callback(move |observer| {
+        let halted = observed(
+            "wakeq.handler.halted",
+            "{object}",
+            "Objects that are halted for a handler because one of their events died there",
+            move |observer| {
                 let mut sums: BTreeMap<String, u64> = BTreeMap::new();
                 for (scope, objects) in halted() {
                     *sums.entry(of_halted.of(&scope).to_string()).or_default() += objects;
@@ -324,29 +330,22 @@ impl Gauges {
                 for (label, objects) in sums {
                     observer.observe(objects, &[KeyValue::new("handler", label)]);
                 }
-            })
-            .build();
-        let pool = meter
-            .u64_observable_gauge("wakeq.pool.connections")
-            .with_unit("{connection}")
-            .with_description("Connections to Postgres")
-            .with_callback(move |observer| {
+            },
+        );
+        let pool =
+            observed("wakeq.pool.connections", "{connection}", "Connections to Postgres", move |observer| {
                 if let Some((used, idle)) = connections() {
                     observer.observe(used, &[KeyValue::new("state", "used")]);
                     observer.observe(idle, &[KeyValue::new("state", "idle")]);
                 }
-            })
-            .build();
-        let (_of_queues, _of_log) = (gauges_of_queues(&meter, queues), gauge_of_log(&meter, held));
+            });
+        let (_of_queues, _of_log) = (gauges_of_queues(queues), gauge_of_log(held));
         Self { _kept: (depth, oldest, halted, pool), _of_queues, _of_log }
     }
 }
 
-fn gauge_of_log(
-    meter: &Meter,
-    held: impl Fn() -> Option<Duration> + Send + Sync + 'static,
-) -> ObservableGauge<f64> {
-    meter
+fn gauge_of_log(held: impl Fn() -> Option<Duration> + Send + Sync + 'static) -> ObservableGauge<f64> {
+    meter()
         .f64_observable_gauge("wakeq.log.held")
         .with_unit("s")
         .with_description(
@@ -361,27 +360,26 @@ fn gauge_of_log(
 }
 
 fn gauges_of_queues(
-    meter: &Meter,
     queues: impl Fn() -> Vec<QueueGauge> + Clone + Send + Sync + 'static,
 ) -> [ObservableGauge<u64>; 2] {
     let label = |gauge: &QueueGauge| [KeyValue::new("queue", gauge.queue.to_string())];
     let depths = queues.clone();
-    let depth = meter
-        .u64_observable_gauge("wakeq.queue.depth")
-        .with_unit("{event}")
-        .with_description("Copies that are due and free to run, of each registered queue; 10,000 at most")
-        .with_callback(move |observer| {
+    let depth = observed(
+        "wakeq.queue.depth",
+        "{event}",
+        "Copies that are due and free to run, of each registered queue; 10,000 at most",
+        move |observer| {
             depths().iter().for_each(|gauge| observer.observe(gauge.depth, &label(gauge)));
-        })
-        .build();
-    let canvases = meter
-        .u64_observable_gauge("wakeq.queue.canvases")
-        .with_unit("{canvas}")
-        .with_description("Canvases that have turns in each registered queue; 10,000 at most")
-        .with_callback(move |observer| {
+        },
+    );
+    let canvases = observed(
+        "wakeq.queue.canvases",
+        "{canvas}",
+        "Canvases that have turns in each registered queue; 10,000 at most",
+        move |observer| {
             queues().iter().for_each(|gauge| observer.observe(gauge.canvases, &label(gauge)));
-        })
-        .build();
+        },
+    );
     [depth, canvases]
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::{EntityType, GroupNode, NodeId, SubscriberId, SubscriberState, Subscription};
-use crate::store::{self, FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemovedGroup};
+use crate::store::{self, FailingEvent, GroupDeadCursor, GroupDeadPage, GroupPosition, RemoveGroup};
 use wakeq::control::{BULK_MAX, Bulk, LIST_MAX};
 use wakeq::log::EventSource;
 use wakeq::{Actor, Name, Store, StoreError, Timestamp};
@@ -93,15 +93,6 @@ pub struct ResetGroup {
     pub sources: u64,
     /// Their position now.
     pub position: i64,
-}
-
-/// The result of removing a group, or its position in a source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoveGroup {
-    /// How many positions were removed.
-    pub positions: u64,
-    /// How many pins of the log were removed.
-    pub pins: u64,
 }
 
 /// Why a call failed.
@@ -302,8 +293,7 @@ impl Groups {
         let part =
             source.filter(|one| entity_type.as_ref().is_none_or(|entity_type| entity_type.source() != **one));
         let removed = self.store.remove_group(name, part, entity_type.as_ref(), actor).await?;
-        let RemovedGroup { positions, pins } = removed.ok_or_else(|| GroupError::GroupInUse(name.clone()))?;
-        Ok(RemoveGroup { positions, pins })
+        removed.ok_or_else(|| GroupError::GroupInUse(name.clone()))
     }
 }
 

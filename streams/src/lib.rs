@@ -49,9 +49,10 @@ pub mod consumers {
 
 /// What operators see and do through [`Groups`].
 pub mod control {
-    pub use crate::groups::{Group, GroupNodes, GroupSource, RemoveGroup, ResetGroup, ResetTo};
+    pub use crate::groups::{Group, GroupNodes, GroupSource, ResetGroup, ResetTo};
     pub use crate::store::{
         FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
+        RemoveGroup,
     };
 }
 

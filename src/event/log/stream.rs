@@ -47,11 +47,7 @@ macro_rules! names {
             }
         }
 
-        impl fmt::Display for $name {
-            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.pad(&self.0)
-            }
-        }
+        displayed_as_text!($name);
     )*};
 }
 

@@ -80,7 +80,6 @@ impl Store {
 
     /// The end of a stream; `None` if it has no event.
     pub(crate) async fn log_end(&self, stream: &StreamId) -> Result<Option<LogEnd>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             LogEnd,
             "select position, last_seq as seq from wakeq.log_streams
@@ -89,8 +88,7 @@ impl Store {
             stream.category.as_str() as _,
             stream.name.as_str() as _
         );
-        let end = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look at a stream", end)
+        self.session().await?.optional("look at a stream", query).await
     }
 
     /// The events of a source after a sequence number; a page has at most 4 MiB, or one event.

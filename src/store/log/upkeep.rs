@@ -51,7 +51,6 @@ impl Store {
     /// What keeps the first partition of the log, if that is full; the furthest behind first.
     #[doc(hidden)]
     pub async fn log_holders(&self) -> Result<Vec<LogHolder>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with horizon as (
                    select readable from wakeq.log_horizon()
@@ -74,8 +73,7 @@ impl Store {
                 order by position, name limit $1"#,
             HOLDERS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("find what keeps the log", rows)?;
+        let rows = self.session().await?.all("find what keeps the log", query).await?;
         let holder = |name, position, behind: i64, is_worked_on| LogHolder {
             name,
             position,
@@ -88,25 +86,20 @@ impl Store {
     /// Creates the partitions that will be needed next; returns how many.
     #[doc(hidden)]
     pub async fn add_log_partitions(&self) -> Result<i32, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(r#"select wakeq.add_log_partitions($1) as "made!""#, AHEAD);
-        let made = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("make partitions of the log", made)
+        self.session().await?.one("make partitions of the log", query).await
     }
 
     /// Drops the first partition, if all of it is older and it is no longer needed; returns its
     /// name.
     pub(crate) async fn drop_log_partition(&self, kept: Duration) -> Result<Option<String>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!("select wakeq.drop_log_partition($1) as part", interval(kept));
-        let dropped = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("drop a partition of the log", dropped)
+        self.session().await?.one("drop a partition of the log", query).await
     }
 
     /// The open transactions that have appended, those that hold readers back furthest first.
     #[doc(hidden)]
     pub async fn log_appenders(&self) -> Result<Vec<LogAppender>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select a.pid,
                       case when a.pid is null then 'a prepared transaction'
@@ -117,8 +110,7 @@ impl Store {
                 order by a.floor, s.xact_start limit $1"#,
             APPENDERS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("find what appends to the log", rows)?;
+        let rows = self.session().await?.all("find what appends to the log", query).await?;
         let appender = |pid, session, open_s: Option<f64>, floor| LogAppender {
             pid,
             session,

@@ -78,7 +78,6 @@ pub struct Facet {
 impl Store {
     /// The queues by name, or only the one of this name.
     pub(crate) async fn queues(&self, name: Option<&Name>) -> Result<Vec<RegisteredQueue>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select name::text as "name!", draining, tenant_visible, weight, in_flight_max, created_at, created_by, updated_at, updated_by,
                       pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts,
@@ -86,8 +85,7 @@ impl Store {
                  from wakeq.queues q where $1::text is null or name = $1 order by name"#,
             name.map(Name::as_str)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list queues", rows)?;
+        let rows = self.session().await?.all("list queues", query).await?;
         let targets = self.targets_of_queues(name).await?;
         let queues = rows.into_iter().filter_map(|row| {
             Some(RegisteredQueue {
@@ -117,7 +115,6 @@ impl Store {
     /// waits. Returns whether there was one. Locks the registry before the queue, as a registration
     /// does.
     pub(crate) async fn drain_queue(&self, name: &Name, actor: &Actor) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with bumped as (
                    update wakeq.queue_registry set version = version + 1
@@ -138,14 +135,12 @@ impl Store {
             actor.credential_id(),
             CanvasId::DEFAULT.0
         );
-        let drained = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("unregister a queue", drained)
+        self.session().await?.one("unregister a queue", query).await
     }
 
     /// Deletes up to [`DROP_PAGE`] copies of a draining queue that are not running; returns whether
     /// there may be more.
     pub(crate) async fn drop_copies(&self, name: &Name) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "delete from wakeq.events_v2 where id = any (array(
                  select id from wakeq.events_v2
@@ -156,8 +151,8 @@ impl Store {
             DROP_PAGE,
             interval(self.timing().lease)
         );
-        let gone = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("drop copies", gone)?.rows_affected() >= DROP_PAGE.cast_unsigned())
+        Ok(self.session().await?.execute("drop copies", query).await?.rows_affected()
+            >= DROP_PAGE.cast_unsigned())
     }
 
     /// Sets a canvas's share of a queue; what is not set is as the queue says. Returns whether
@@ -170,7 +165,6 @@ impl Store {
         wakes: bool,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with put as (
                    insert into wakeq.facet_settings (queue, canvas_id, weight, in_flight_max)
@@ -196,8 +190,7 @@ impl Store {
             actor.credential_id(),
             wakes
         );
-        let put = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("set a facet of a queue", put)
+        self.session().await?.one("set a facet of a queue", query).await
     }
 
     /// The settings of canvases that differ from the queue's, by canvas: of one canvas, or of the
@@ -207,7 +200,6 @@ impl Store {
         queue: &Name,
         only: Option<CanvasId>,
     ) -> Result<Vec<(CanvasId, FacetSettings)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select canvas_id, weight, in_flight_max from wakeq.facet_settings
               where queue = $1 and ($2::uuid is null or canvas_id = $2)
@@ -217,8 +209,7 @@ impl Store {
             only.map(|canvas| canvas.0),
             SETTINGS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the facets of a queue", rows)?;
+        let rows = self.session().await?.all("list the facets of a queue", query).await?;
         Ok(rows
             .into_iter()
             .map(|row| (CanvasId(row.canvas_id), settings(row.weight, row.in_flight_max)))
@@ -234,7 +225,6 @@ impl Store {
         after: Option<CanvasId>,
         limit: i64,
     ) -> Result<Vec<Facet>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive canvases as (
                    (select canvas_id, 1 as number from wakeq.events_v2
@@ -267,8 +257,7 @@ impl Store {
             interval(self.timing().lease),
             COUNT_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list facets", rows)?;
+        let rows = self.session().await?.all("list facets", query).await?;
         let facets = rows.into_iter().map(|row| Facet {
             canvas: CanvasId(row.canvas_id),
             waiting: (row.total - row.running).cast_unsigned(),

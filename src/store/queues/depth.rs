@@ -31,7 +31,6 @@ impl Store {
     /// paused in the queue, are not read.
     #[doc(hidden)]
     pub async fn queue_depths(&self, only: Option<&Name>) -> Result<Vec<QueueDepth>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with asked as materialized (
                    select name, weight from wakeq.queues where $1::text is null or name = $1
@@ -69,8 +68,7 @@ impl Store {
             LOOKS_MAX,
             LOOK_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count the copies of queues that can run", rows)?;
+        let rows = self.session().await?.all("count the copies of queues that can run", query).await?;
         let depths = rows.into_iter().filter_map(|row| {
             Some(QueueDepth {
                 queue: row.name.parse().ok()?,

@@ -44,7 +44,6 @@ impl Store {
         limit: usize,
     ) -> Result<(Vec<Lease>, Option<LeasePosition>), StoreError> {
         let (canvas, id) = after.unwrap_or((CanvasId(Uuid::nil()), EventId(Uuid::nil())));
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select f.canvas_id as "canvas_id!", e.id as "id?", e.module::text as module, e.name::text as name,
                       e.modifier::text as modifier, e.retries as "retries?", e.locked_at + $4::interval as until,
@@ -65,8 +64,7 @@ impl Store {
             i64::try_from(limit).unwrap_or(i64::MAX - VISITED).saturating_add(1),
             VISITED
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the leases of a queue", rows)?;
+        let rows = self.session().await?.all("list the leases of a queue", query).await?;
         let visited: HashSet<Uuid> = rows.iter().map(|row| row.canvas_id).collect();
         let is_last = i64::try_from(visited.len()).is_ok_and(|visited| visited < VISITED);
         let end = rows.last().filter(|_| !is_last).map(|row| (CanvasId(row.canvas_id), EventId(Uuid::max())));
@@ -98,7 +96,6 @@ impl Store {
         id: EventId,
         actor: &Actor,
     ) -> Result<Option<CanvasId>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with ended as (
                    update wakeq.events_v2 set locked_at = null
@@ -117,7 +114,6 @@ impl Store {
             actor.credential_id(),
             interval(self.timing().lease)
         );
-        let ended = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("end a lease", ended)?.map(CanvasId))
+        Ok(self.session().await?.optional("end a lease", query).await?.map(CanvasId))
     }
 }

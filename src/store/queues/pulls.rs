@@ -62,7 +62,6 @@ impl Store {
         bytes_max: i64,
     ) -> Result<Vec<LeasedRow>, StoreError> {
         let lease = self.timing().lease;
-        let mut session = self.session().await?;
         let query = claimed_rows!(
             r#"origin, is_limited as "is_limited!", token"#,
             "wakeq.pull_turns($1, $2, $3, $4, $5, $6)",
@@ -73,8 +72,7 @@ impl Store {
             interval(self.timing().grace),
             bytes_max
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("lease copies of a queue", rows)?;
+        let rows = self.session().await?.all("lease copies of a queue", query).await?;
         let token =
             |row: &ClaimedRow| Some((EventId(row.id), row.token.as_ref()?.parse::<LeaseToken>().ok()?));
         let mut tokens: HashMap<_, _> = rows.iter().filter_map(token).collect();
@@ -97,7 +95,6 @@ impl Store {
     /// pulled queue: among the first ones with copies, and among those after the given one. Returns
     /// whether there are any.
     pub(crate) async fn enter_due(&self, queue: &Name, after: Uuid) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select wakeq.enter_due($1, $2, $3, $4) as "entered!""#,
             queue.as_str(),
@@ -105,14 +102,12 @@ impl Store {
             after,
             LOOK
         );
-        let entered = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look for what became due in a queue", entered)
+        self.session().await?.one("look for what became due in a queue", query).await
     }
 
     /// Whether a pulled queue may have something to take now; `None` if there is no pulled queue of
     /// this name.
     pub(crate) async fn has_turns(&self, queue: &Name, after: Uuid) -> Result<Option<bool>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select exists (select from wakeq.facets f where f.queue = q.name and f.position is not null)
                    or exists (select from wakeq.due_facets(q.name, $2, $3, $4)) as "has!"
@@ -122,20 +117,17 @@ impl Store {
             after,
             LOOK
         );
-        let has = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("check whether a queue has turns", has)
+        self.session().await?.optional("check whether a queue has turns", query).await
     }
 
     /// How the copies of a queue are retried, if it is pulled; `None` if there is no such queue.
     pub(crate) async fn pull_policy(&self, queue: &Name) -> Result<Option<Option<PullPolicy>>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select pulled, pull_retries, pull_delay_ms, pull_factor, pull_delay_max_ms, pull_halts
                from wakeq.queues where name = $1",
             queue.as_str() as _
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("read how a queue is pulled", row)?;
+        let row = self.session().await?.optional("read how a queue is pulled", query).await?;
         let policy = row.map(|row| {
             row.pulled.then(|| PullPolicy {
                 retries: row.pull_retries.cast_unsigned(),
@@ -155,7 +147,6 @@ impl Store {
         id: EventId,
         token: &LeaseToken,
     ) -> Result<Fence, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select e.canvas_id as "canvas_id?", e.claims as "claims?", e.retries as "retries?",
                       e.module::text as "module?", e.name::text as "name?", e.object::text as object,
@@ -170,8 +161,9 @@ impl Store {
             token.reveal(),
             interval(self.timing().lease)
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let Some(row) = session.answered("look at a lease", row)? else { return Ok(Fence::NoQueue) };
+        let Some(row) = self.session().await?.optional("look at a lease", query).await? else {
+            return Ok(Fence::NoQueue);
+        };
         let (Some(canvas), Some(claims)) = (row.canvas_id, row.claims) else { return Ok(Fence::Gone) };
         let (module, name) = (row.module.as_deref().unwrap_or(""), row.name.as_deref().unwrap_or(""));
         let Ok(address) = address(canvas, module, name, "_") else { return Ok(Fence::Gone) };
@@ -194,7 +186,6 @@ impl Store {
         (canvas, claim): (CanvasId, Claim),
         held_for: Duration,
     ) -> Result<Option<Timestamp>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"update wakeq.events_v2 set locked_at = clock_timestamp() + ($4::interval - $5::interval)
                 where id = $1 and canvas_id = $2 and claims = $3 and locked_at >= clock_timestamp() - $5::interval
@@ -205,8 +196,7 @@ impl Store {
             interval(held_for),
             interval(self.timing().lease)
         );
-        let until = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("extend a lease", until)
+        self.session().await?.optional("extend a lease", query).await
     }
 
     /// Puts those of these events that are copies of pulled queues into the rotations; returns the
@@ -217,15 +207,13 @@ impl Store {
     ) -> Result<Vec<Notification>, StoreError> {
         in_memory!(self, announce_pulled(notifications));
         let ids: Vec<Uuid> = notifications.iter().map(|notification| notification.id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select e.queue::text as "queue!", array_agg(e.id) as "ids!"
                  from wakeq.events_v2 e join wakeq.queues q on q.name = e.queue and q.pulled
                 where e.id = any ($1) group by e.queue"#,
             &ids
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for copies that are pulled", rows)?;
+        let rows = self.session().await?.all("look for copies that are pulled", query).await?;
         let mut pulled = std::collections::HashSet::new();
         for row in rows {
             self.announce_to(&row.queue, &row.ids).await?;

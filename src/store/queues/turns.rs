@@ -94,7 +94,6 @@ impl Store {
         (losses_below, value_max): (i32, i32),
     ) -> Result<Vec<ClaimedRow>, StoreError> {
         let ids: Vec<Uuid> = asked.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = claimed_rows!(
             r#"origin, is_limited as "is_limited!", null::text as token"#,
             "wakeq.take_turns($1, $2, $3, $4, $5, $6, $7, $8, by_worker => $9)",
@@ -108,8 +107,7 @@ impl Store {
             interval(self.timing().grace),
             self.worker() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("take turns of a queue", rows)
+        self.session().await?.all("take turns of a queue", query).await
     }
 
     /// Puts the facets of copies that were just committed into the rotation: one queue after the
@@ -126,34 +124,28 @@ impl Store {
     }
 
     pub(super) async fn announce_to(&self, queue: &str, ids: &[Uuid]) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(r#"select true as "done!" from wakeq.announce($1, $2)"#, queue, ids);
-        let announced = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("announce copies", announced).map(drop)
+        self.session().await?.all("announce copies", query).await.map(drop)
     }
 
     /// Recalls those of these copies that their facets have passed over: from then on, a run that
     /// ends there finds them.
     pub(crate) async fn recall_held(&self, copies: &[EventId]) -> Result<(), StoreError> {
         for (queue, ids) in self.queues_of(copies).await? {
-            let mut session = self.session().await?;
             let query = sqlx::query!(r#"select true as "done!" from wakeq.recall_held($1, $2)"#, queue, &ids);
-            let recalled = session.limit(|connection| query.fetch_all(connection)).await;
-            session.answered("recall copies", recalled)?;
+            self.session().await?.all("recall copies", query).await?;
         }
         Ok(())
     }
 
     async fn queues_of(&self, copies: &[EventId]) -> Result<Vec<(String, Vec<Uuid>)>, StoreError> {
         let ids: Vec<Uuid> = copies.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select queue::text as "queue!", array_agg(id) as "ids!" from wakeq.events_v2
                 where id = any ($1) and queue is not null group by queue"#,
             &ids
         );
-        let queues = session.limit(|connection| query.fetch_all(connection)).await;
-        let queues = session.answered("look for the queues of copies", queues)?;
+        let queues = self.session().await?.all("look for the queues of copies", query).await?;
         Ok(queues.into_iter().map(|row| (row.queue, row.ids)).collect())
     }
 
@@ -167,7 +159,6 @@ impl Store {
     ) -> Result<Vec<Vec<Notification>>, StoreError> {
         let queues: Vec<String> = ended.iter().map(|(queue, _)| queue.to_string()).collect();
         let canvases: Vec<Uuid> = ended.iter().map(|(_, canvas)| canvas.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select f.number as "number!", room.id as "id!"
                  from (select queue, canvas_id, min(number) as number, count(*) as runs
@@ -182,9 +173,8 @@ impl Store {
             interval(self.timing().lease),
             ROOM_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
         let mut rooms = vec![Vec::new(); ended.len()];
-        for row in session.answered("look for room in facets of runs", rows)? {
+        for row in self.session().await?.all("look for room in facets of runs", query).await? {
             // Numbers start at 1.
             let at = usize::try_from(row.number - 1).unwrap_or(usize::MAX);
             if let (Some(room), Some((_, canvas))) = (rooms.get_mut(at), ended.get(at)) {
@@ -201,7 +191,6 @@ impl Store {
         &self,
         after: Option<&(String, CanvasId)>,
     ) -> Result<(Vec<Notification>, Option<(String, CanvasId)>), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select f.queue::text as "queue!", f.canvas_id, room.id as "id?"
                  from (select queue, canvas_id from wakeq.facets
@@ -214,8 +203,7 @@ impl Store {
             after.map(|(queue, _)| queue),
             after.map(|(_, canvas)| canvas.0)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for room in facets", rows)?;
+        let rows = self.session().await?.all("look for room in facets", query).await?;
         let facets: HashSet<_> = rows.iter().map(|row| (&row.queue, row.canvas_id)).collect();
         let last = rows.last().filter(|_| i64::try_from(facets.len()).is_ok_and(|count| count >= LIMITED));
         let last = last.map(|row| (row.queue.clone(), CanvasId(row.canvas_id)));

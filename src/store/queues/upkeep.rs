@@ -78,7 +78,6 @@ impl Store {
         queue: Option<&Name>,
     ) -> Result<Option<Vec<Notification>>, StoreError> {
         let timing = self.timing();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with work as materialized (
                    select * from wakeq.queue_wakes where $1::text is null or queue = $1
@@ -115,8 +114,7 @@ impl Store {
             interval(timing.grace),
             WAKE_PAGE
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("wake a queue", row)?;
+        let row = self.session().await?.one("wake a queue", query).await?;
         Ok(row.open.then(|| notifications(row.ids, row.canvases)))
     }
 }

@@ -70,13 +70,11 @@ impl Store {
     }
 
     async fn set_quotas(&self, canvas: CanvasId) -> Result<Vec<SetQuota>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select quota, most from wakeq.canvas_quotas where canvas_id = $1 order by quota",
             canvas.0
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("find what quotas were set", rows)?;
+        let rows = self.session().await?.all("find what quotas were set", query).await?;
         // A quota that this release does not know is ignored.
         let known = rows
             .into_iter()
@@ -86,7 +84,6 @@ impl Store {
 
     /// Counts what is never numerous.
     async fn count_small(&self, canvas: CanvasId) -> Result<Vec<(Quota, u64)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select (select count(*) from wakeq.cron_records where canvas_id = $1) as "crons!",
                       (select coalesce(sum(minute_ticks), 0) from wakeq.cron_records where canvas_id = $1) as "ticks!",
@@ -94,8 +91,7 @@ impl Store {
                       (select count(*) from wakeq.http_targets where canvas_id = $1) as "targets!""#,
             canvas.0
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count what a canvas has registered", row)?;
+        let row = self.session().await?.one("count what a canvas has registered", query).await?;
         Ok(vec![
             (Quota::Crons, number(row.crons)),
             (Quota::CronTicks, number(row.ticks)),
@@ -106,15 +102,13 @@ impl Store {
 
     /// The limit of a canvas for a quota.
     pub(crate) async fn quota(&self, canvas: CanvasId, quota: Quota) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select wakeq.quota_of($1, $2, $3) as "most!""#,
             canvas.0,
             quota.as_str(),
             default_quota(quota)
         );
-        let most = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look at a quota", most).map(number)
+        self.session().await?.one("look at a quota", query).await.map(number)
     }
 
     /// Sets a quota of a canvas, and records that in the audit log.
@@ -125,7 +119,6 @@ impl Store {
         most: u64,
         actor: &Actor,
     ) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with set as (
                    insert into wakeq.canvas_quotas as q (canvas_id, quota, most, set_by) values ($1, $2, $3, $4)
@@ -140,8 +133,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let set = session.limit(|connection| query.execute(connection)).await;
-        session.answered("set a quota", set)?;
+        self.session().await?.execute("set a quota", query).await?;
         self.quotas.forget(canvas);
         Ok(())
     }
@@ -154,7 +146,6 @@ impl Store {
         quota: Quota,
         actor: &Actor,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
                    delete from wakeq.canvas_quotas where canvas_id = $1 and quota = $2 returning quota
@@ -169,8 +160,7 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let unset = session.limit(|connection| query.fetch_one(connection)).await;
-        let unset = session.answered("unset a quota", unset)?;
+        let unset = self.session().await?.one("unset a quota", query).await?;
         self.quotas.forget(canvas);
         Ok(unset)
     }

@@ -30,7 +30,6 @@ impl Store {
     /// one beyond the limit. The sizes are those of every n-th event, from a random start, so that
     /// large ones can't be hidden.
     pub(super) async fn measure_waiting(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with limits as materialized (
                    select wakeq.quota_of($1, 'events', $2) as events, wakeq.quota_of($1, 'event-bytes', $3) as bytes
@@ -56,15 +55,13 @@ impl Store {
             chance(),
             SAMPLE
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the waiting events of a canvas", row)?;
+        let row = self.session().await?.one("count the waiting events of a canvas", query).await?;
         let used = [number(row.events), number(row.bytes)];
         Ok((used, [number(row.events_max), number(row.bytes_max)]))
     }
 
     /// Objects, counted in their index.
     pub(super) async fn measure_objects(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with limits as materialized (
                    select wakeq.quota_of($1, 'objects', $2) as objects
@@ -75,8 +72,7 @@ impl Store {
             canvas.0,
             default_quota(Quota::Objects)
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the objects of a canvas", row)?;
+        let row = self.session().await?.one("count the objects of a canvas", query).await?;
         Ok(([number(row.objects), 0], [number(row.most), u64::MAX]))
     }
 
@@ -87,7 +83,6 @@ impl Store {
     /// canvas with a hundredth of the log; two of them are subtracted, so that no canvas is refused
     /// by chance.
     pub(super) async fn measure_log(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
-        let mut session = self.session().await?.for_statements(2);
         let query = sqlx::query!(
             r#"with limits as materialized (
                    select wakeq.quota_of($1, 'log-streams', $2) as streams, wakeq.quota_of($1, 'log-bytes', $3) as bytes
@@ -122,15 +117,13 @@ impl Store {
             LOG_SAMPLE,
             LOG_SMALL
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("measure the log of a canvas", row)?;
+        let row = self.session().await?.for_statements(2).one("measure the log of a canvas", query).await?;
         let used = [number(row.streams), number(row.bytes)];
         Ok((used, [number(row.streams_max), number(row.bytes_max)]))
     }
 
     /// Entities, counted in their index type by type, and the events that wait in their inboxes.
     pub(super) async fn measure_entities(&self, canvas: CanvasId) -> Result<(Pair, Pair), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with recursive limits as materialized (
                    select wakeq.quota_of($1, 'entities', $2) as entities, wakeq.quota_of($1, 'entity-events', $3) as events
@@ -157,8 +150,7 @@ impl Store {
             default_quota(Quota::EntityEvents),
             TYPES_MAX
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("count the entities of a canvas", row)?;
+        let row = self.session().await?.one("count the entities of a canvas", query).await?;
         let used = [number(row.entities), number(row.events)];
         Ok((used, [number(row.entities_max), number(row.events_max)]))
     }
@@ -169,15 +161,13 @@ impl Store {
         canvas: CanvasId,
         objects: &BTreeSet<&ObjectKey>,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "new!" from unnest($2::text[]) as wanted (object)
                 where not exists (select from wakeq.objects o where o.canvas_id = $1 and o.object = wanted.object)"#,
             canvas.0,
             &objects.iter().map(|object| object.to_string()).collect::<Vec<_>>()
         );
-        let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("find which objects are new", new).map(number)
+        self.session().await?.one("find which objects are new", query).await.map(number)
     }
 
     /// How many of these streams do not exist yet.
@@ -186,7 +176,6 @@ impl Store {
         canvas: CanvasId,
         streams: &BTreeSet<&StreamId>,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (category, stream)
                 where not exists (
@@ -196,8 +185,7 @@ impl Store {
             &streams.iter().map(|stream| stream.category.to_string()).collect::<Vec<_>>(),
             &streams.iter().map(|stream| stream.name.to_string()).collect::<Vec<_>>()
         );
-        let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("find which streams are new", new).map(number)
+        self.session().await?.one("find which streams are new", query).await.map(number)
     }
 
     /// How many of these entities do not exist yet.
@@ -206,7 +194,6 @@ impl Store {
         canvas: CanvasId,
         entities: &BTreeSet<(&str, &str)>,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select count(*) as "new!" from unnest($2::text[], $3::text[]) as wanted (entity_type, id)
                 where not exists (
@@ -216,8 +203,7 @@ impl Store {
             &entities.iter().map(|(entity_type, _)| (*entity_type).to_owned()).collect::<Vec<_>>(),
             &entities.iter().map(|(_, id)| (*id).to_owned()).collect::<Vec<_>>()
         );
-        let new = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("find which entities are new", new).map(number)
+        self.session().await?.one("find which entities are new", query).await.map(number)
     }
 }
 

@@ -59,7 +59,6 @@ impl Store {
         let texts = |part: fn(&HandlerAddress) -> &str| -> Vec<String> {
             addresses.iter().map(|address| part(address).to_owned()).collect()
         };
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select distinct t.canvas_id, t.module::text as "module!", t.name::text as "name!",
@@ -77,8 +76,7 @@ impl Store {
             &texts(|address| address.scope.name.as_str()),
             &texts(|address| address.modifier.as_str())
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for targets", rows)?;
+        let rows = self.session().await?.all("look for targets", query).await?;
         let found: HashMap<HandlerAddress, Arc<FoundTarget>> =
             rows.into_iter().filter_map(|row| row.into_target(self.secret_keys())).collect();
         Ok(addresses.iter().map(|address| found.get(address).cloned()).collect())

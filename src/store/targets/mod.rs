@@ -21,7 +21,6 @@ impl Store {
     /// Where the events of a handler are sent, if that is over HTTP.
     pub(crate) async fn target_url(&self, address: &HandlerAddress) -> Result<Option<String>, StoreError> {
         in_memory!(self, target_url());
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select url from wakeq.http_targets where canvas_id = $1 and module = $2 and name = $3 and modifier = $4",
             address.scope.canvas.0,
@@ -29,8 +28,7 @@ impl Store {
             address.scope.name.as_str() as _,
             address.modifier.as_str() as _
         );
-        let url = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("look for a target", url)
+        self.session().await?.optional("look for a target", query).await
     }
 
     /// Pauses a handler whose target was removed (it answered 410); returns whether this call did.
@@ -46,7 +44,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<bool, StoreError> {
         in_memory!(self, pause_gone(address, reason, actor));
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with patience as (
                    select set_config('lock_timeout', '4s', true) as set
@@ -74,7 +71,6 @@ impl Store {
             reason,
             actor.name()
         );
-        let paused = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("pause a handler whose target was removed", paused)
+        self.session().await?.one("pause a handler whose target was removed", query).await
     }
 }

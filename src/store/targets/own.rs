@@ -8,10 +8,8 @@ impl Store {
     /// The deployment, as deliveries need to know it.
     #[doc(hidden)]
     pub async fn own_deployment(&self) -> Result<OwnDeployment, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!("select namespace, names from wakeq.deployment");
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("read the deployment's own names", row)?;
+        let row = self.session().await?.one("read the deployment's own names", query).await?;
         Ok(OwnDeployment::new(row.namespace, row.names))
     }
 
@@ -19,7 +17,6 @@ impl Store {
     /// there was room for all, at most 100.
     #[doc(hidden)]
     pub async fn add_own_names(&self, names: &[String]) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with added as (
                    update wakeq.deployment d
@@ -31,7 +28,6 @@ impl Store {
                select exists (select from added) or names @> $1 as "added!" from wakeq.deployment"#,
             names
         );
-        let added = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("write the deployment's own names", added)
+        self.session().await?.one("write the deployment's own names", query).await
     }
 }

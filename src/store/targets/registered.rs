@@ -124,7 +124,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<bool, StoreError> {
         let HandlerAddress { scope, modifier } = address;
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with gone as (
                    delete from wakeq.http_targets
@@ -144,8 +143,7 @@ impl Store {
             actor.credential_id(),
             actor.request_id()
         );
-        let deleted = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("delete a target", deleted)
+        self.session().await?.one("delete a target", query).await
     }
 
     /// The targets of a canvas, or of one handler of it, by address; at most `limit`.
@@ -157,7 +155,6 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<RegisteredTarget>, StoreError> {
         in_memory!(self, targets());
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select module::text as "module!", name::text as "name!", modifier::text as "modifier!", url, retries, delay_ms,
@@ -174,8 +171,7 @@ impl Store {
             modifier.map(Name::as_str),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list targets", rows)?;
+        let rows = self.session().await?.all("list targets", query).await?;
         Ok(rows.into_iter().filter_map(|row| row.into_target(canvas)).collect())
     }
 }

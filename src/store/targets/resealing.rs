@@ -92,7 +92,6 @@ impl Store {
         after: Option<&TargetCursor>,
     ) -> Result<Vec<Row>, StoreError> {
         let start = after.cloned().unwrap_or_default();
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select canvas_id, module::text as "module!", name::text as "name!", modifier::text as "modifier!",
@@ -109,14 +108,12 @@ impl Store {
             start.modifier,
             PAGE
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("read secrets under other keys", rows)
+        self.session().await?.all("read secrets under other keys", query).await
     }
 
     /// Writes only where the secret is still the one that was read; one that was registered
     /// meanwhile is already under the first key.
     async fn write_resealed(&self, columns: &Columns, actor: &Actor) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with changed as (
                    update wakeq.http_targets t
@@ -150,14 +147,12 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let changed = session.limit(|connection| query.fetch_one(connection)).await;
-        Ok(session.answered("encrypt secrets under another key", changed)?.unsigned_abs())
+        Ok(self.session().await?.one("encrypt secrets under another key", query).await?.unsigned_abs())
     }
 
     /// How many secrets there are under each key, including previous secrets that still sign.
     #[doc(hidden)]
     pub async fn secret_counts(&self) -> Result<SecretCounts, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select key, count(*) as "count!" from (
                    select secret_key as key from wakeq.http_targets
@@ -165,8 +160,7 @@ impl Store {
                    select previous_key from wakeq.http_targets where previous_until > now()) as secrets
                 group by key"#
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("count signing secrets", rows)?;
+        let rows = self.session().await?.all("count signing secrets", query).await?;
         Ok(rows.into_iter().map(|row| (row.key, row.count)).collect())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Table, is_skipped, limits, scope, tester, told};
+use super::{Table, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
 use crate::store::{CommandOutcome, StoreConfig, StoreError};
 
@@ -10,10 +10,7 @@ use crate::store::{CommandOutcome, StoreConfig, StoreError};
 /// is in force, and its caller gets no error.
 #[tokio::test]
 async fn a_rule_waits_for_slow_claims() {
-    let table = Table::new().await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some(table) = Table::new().await.beside_transactions() else { return };
     let mut claim = table.pool.begin().await.unwrap();
     sqlx::query("lock table wakeq.claim_gate in row exclusive mode").execute(&mut *claim).await.unwrap();
     let store = table.store.clone();
@@ -40,10 +37,7 @@ async fn a_rule_waits_for_slow_claims() {
 /// A row lock held by another session costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {
-    let table = Table::with(StoreConfig::default()).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some(table) = Table::with(StoreConfig::default()).await.beside_transactions() else { return };
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
@@ -60,16 +54,16 @@ async fn a_wait_for_a_lock_ends() {
 /// The server cancels what takes too long; the connection stays usable.
 #[tokio::test]
 async fn a_statement_that_takes_too_long_ends() {
-    let table = Table::with(StoreConfig {
+    let Some(table) = Table::with(StoreConfig {
         max_connections: 1,
         statement_timeout: Duration::from_millis(300),
         lock_timeout: Duration::from_secs(30),
         ..StoreConfig::default()
     })
-    .await;
-    if is_skipped("another session while a transaction is open") {
+    .await
+    .beside_transactions() else {
         return;
-    }
+    };
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
@@ -87,10 +81,7 @@ async fn a_statement_that_takes_too_long_ends() {
 async fn the_connection_of_a_statement_given_up_is_closed() {
     let config =
         StoreConfig { max_connections: 1, lock_timeout: Duration::from_secs(30), ..StoreConfig::default() };
-    let table = Table::with(config).await;
-    if is_skipped("another session while a transaction is open") {
-        return;
-    }
+    let Some(table) = Table::with(config).await.beside_transactions() else { return };
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();

@@ -34,8 +34,7 @@ use std::time::Duration;
 use sqlx::PgPool;
 use sqlx::postgres::PgConnection;
 use sqlx::postgres::PgPoolOptions;
-use wakeq_services::TestDatabase;
-pub(crate) use wakeq_services::is_skipped;
+use wakeq_services::{TestDatabase, is_skipped};
 
 use super::{ClaimLimits, Store, StoreConfig};
 use crate::event::{Actor, CanvasId, Claim, EventId, HandlerScope, Notification, RuleKind, Turn};
@@ -63,6 +62,17 @@ impl Table {
     /// With a longer lock timeout than the default, since a busy machine is not a defect.
     pub(crate) async fn new() -> Self {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
+    }
+
+    /// For a test that needs several sessions; `None`, and reported as skipped, if the server has
+    /// only one.
+    fn for_sessions(self, need: &str) -> Option<Self> {
+        (!is_skipped(need)).then_some(self)
+    }
+
+    /// The same for a test that needs another session while a transaction is open.
+    pub(crate) fn beside_transactions(self) -> Option<Self> {
+        self.for_sessions("another session while a transaction is open")
     }
 
     pub(crate) async fn with(config: StoreConfig) -> Self {

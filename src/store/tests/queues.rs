@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{Table, is_skipped, tester};
+use super::{Table, tester};
 use crate::event::{
     CanvasId, EventId, HandlerAddress, HandlerScope, Name, NewEvent, ObjectKey, QueuePattern, RuleKind, Turn,
 };
-use crate::store::claims::ClaimedEvent;
+use crate::store::ClaimedEvent;
 use crate::store::{
     FacetSettings, InsertOutcome, NewQueueRow, QueuePut, Store, StoreConfig, StoreError, TurnOutcome,
     TurnRequest,
@@ -167,10 +167,7 @@ async fn an_emitter_unaware_of_a_queue_still_copies_into_it() {
 // Shows: DRV-13
 #[tokio::test]
 async fn an_emit_under_an_old_snapshot_copies_by_what_that_sees() {
-    let table = Table::new().await;
-    if is_skipped("two sessions at a time") {
-        return;
-    }
+    let Some(table) = Table::new().await.for_sessions("two sessions at a time") else { return };
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("set transaction isolation level repeatable read").execute(&mut *stranger).await.unwrap();
     sqlx::query("select 1 from wakeq.queue_registry").execute(&mut *stranger).await.unwrap();
@@ -395,10 +392,12 @@ async fn copies_of_events_on_an_object_run_in_its_order() {
 // Shows: DRV-08, DRV-12
 #[tokio::test]
 async fn copies_pushed_are_copies_completed_and_waiting() {
-    let table = emails(FacetSettings { weight: None, in_flight_max: Some(50) }).await;
-    if is_skipped("several sessions at a time") {
+    let Some(table) = emails(FacetSettings { weight: None, in_flight_max: Some(50) })
+        .await
+        .for_sessions("several sessions at a time")
+    else {
         return;
-    }
+    };
     let mut tasks = tokio::task::JoinSet::new();
     let config = || StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() };
     for emitter in 0..4_u128 {

@@ -5,11 +5,10 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::desk::{CLOSED, Desk, OPENED};
-use super::is_skipped;
 use super::queues::{canvas, emails, emit_emails, event, take};
 use crate::event::{Cause, NewEvent, Notification, Turn};
+use crate::store::ClaimedEvent;
 use crate::store::FacetSettings;
-use crate::store::claims::ClaimedEvent;
 
 /// A copy that turns passed while it was paused finds its facet full when the pause is lifted: its
 /// notification is acknowledged, and the run that makes room finds the copy.
@@ -120,10 +119,12 @@ async fn copies_passed_over_under_a_rule_keep_a_promise() {
 #[tokio::test]
 async fn a_locked_copy_costs_only_itself() {
     for in_flight_max in [None, Some(1)] {
-        let table = emails(FacetSettings { weight: None, in_flight_max }).await;
-        if is_skipped("two sessions at a time") {
+        let Some(table) = emails(FacetSettings { weight: None, in_flight_max })
+            .await
+            .for_sessions("two sessions at a time")
+        else {
             return;
-        }
+        };
         let locked = emit_emails(&table.store, canvas(1), 2).await;
         let others =
             [emit_emails(&table.store, canvas(2), 1).await, emit_emails(&table.store, canvas(3), 1).await];

@@ -8,7 +8,7 @@ use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{AssertSqlSafe, Connection, Executor};
 
 use super::queues::{canvas, canvases, emails, emit_emails, take};
-use super::{Table, is_skipped, limits, tester, told};
+use super::{Table, limits, tester, told};
 use crate::event::{CanvasId, EventSource, NewLogEvent, StreamAppend, StreamId};
 use crate::store::crons::{CronPut, NewCronRow};
 use crate::store::{FacetSettings, LogBatch, StoreConfig, append_batch};
@@ -43,10 +43,9 @@ const ADVISORY: &[&str] = &[
 
 #[tokio::test]
 async fn an_unprivileged_session_cannot_block_claims_turns_or_crons() {
-    if is_skipped("sessions of two roles") {
+    let Some(table) = emails(FacetSettings::default()).await.for_sessions("sessions of two roles") else {
         return;
-    }
-    let table = emails(FacetSettings::default()).await;
+    };
     let mut stranger = table.stranger().await;
     hold(&mut stranger, ADVISORY).await;
     for lock in ["claim_gate in share mode", "log_gate in access share mode", "queue_turns in row share mode"]
@@ -93,11 +92,13 @@ fn append(number: u128, stream: &str) -> StreamAppend {
 /// of others.
 #[tokio::test]
 async fn an_unprivileged_session_cannot_delay_log_readers_or_appenders() {
-    if is_skipped("sessions of two roles") {
+    let Some(table) =
+        Table::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() })
+            .await
+            .for_sessions("sessions of two roles")
+    else {
         return;
-    }
-    let table =
-        Table::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await;
+    };
     let append_to = async |number| {
         let appends = [append(number, "a")];
         table.store.append_to_log(&LogBatch::of(&appends)).await.unwrap().unwrap();

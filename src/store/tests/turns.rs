@@ -6,11 +6,11 @@ use std::time::Duration;
 use sqlx::{Connection, PgConnection};
 use uuid::Uuid;
 
+use super::Table;
 use super::cost::{array, buffers, plan};
 use super::queues::{
     EMAILS, canvas, canvases, email, emails, emit, emit_emails, events, queue, register, take,
 };
-use super::{Table, is_skipped};
 use crate::event::{Due, EventId, NewEvent, Turn};
 use crate::store::{FacetSettings, InsertOutcome, TurnRequest};
 
@@ -63,10 +63,9 @@ async fn a_copy_outlives_its_queue() {
 /// Two queues in one batch: each is answered separately.
 #[tokio::test]
 async fn a_blocked_queue_fails_no_other_queue() {
-    let table = emails(FacetSettings::default()).await;
-    if is_skipped("two sessions at a time") {
+    let Some(table) = emails(FacetSettings::default()).await.for_sessions("two sessions at a time") else {
         return;
-    }
+    };
     register(&table.store, "all", &["."], FacetSettings::default()).await;
     emit_emails(&table.store, canvas(1), 1).await;
     let mut holder = table.pool.begin().await.unwrap();
@@ -187,10 +186,11 @@ async fn a_plan_for_an_empty_queue_is_not_used_for_a_full_one() {
 /// scan, not for each of its copies; so does a search for room.
 #[tokio::test]
 async fn turns_read_the_dead_of_a_lane_once() {
-    let table = emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await;
-    if is_skipped("another session while a transaction is open") {
+    let Some(table) =
+        emails(FacetSettings { weight: None, in_flight_max: Some(1000) }).await.beside_transactions()
+    else {
         return;
-    }
+    };
     let linked = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, queue, origin, object, seq, prev, delay_until)
          select gen_random_uuid(), '00000000-0000-0000-0000-000000000001', 'email_event', 'opened', '_', '1', 'emails',
                 gen_random_uuid(), 'mail:1', n, n - 1, now() - interval '1 h' + n * interval '1 ms'

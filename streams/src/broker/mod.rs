@@ -79,11 +79,6 @@ enum Postgres {
     Single(store::Store),
 }
 
-/// The name of the coordinator's lock.
-pub(crate) fn coordinator_lock() -> Name {
-    Name::coordinator()
-}
-
 /// Gives the subscribers of this process their sources.
 ///
 /// ```no_run
@@ -173,7 +168,7 @@ impl EventBroker {
         let locals = Arc::new(EventSubscriberStore::default());
         let session = Arc::new(Session::new(config.working()));
         let (subscriptions, states) = (Arc::clone(&groups), Arc::clone(&groups));
-        let elector = LockElector::new(Arc::clone(&groups) as _, coordinator_lock(), id.0, config.lease);
+        let elector = LockElector::new(Arc::clone(&groups) as _, Name::coordinator(), id.0, config.lease);
         let node = Node {
             id,
             config,

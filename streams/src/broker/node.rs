@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Mutex, Notify, watch};
+use tokio::sync::{Mutex, Notify};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +16,7 @@ use super::observer::EventSubscriptionObserver;
 use super::session::Session;
 use super::single::{ClaimOutcome, Single};
 use super::{BrokerConfig, BrokerError, EventSubscriberStateStore, NodeHeartbeat};
-use crate::consumer::Health;
+use crate::consumer::{Health, grown};
 use crate::event::{NodeId, SubscriberId};
 use crate::store::Store;
 use wakeq::Name;
@@ -103,7 +103,7 @@ impl Node {
                     tokio::time::sleep(QUIET).await;
                     next = Instant::now();
                 }
-                () = changes(&mut signals) => tokio::time::sleep(QUIET).await,
+                () = grown(&mut signals) => tokio::time::sleep(QUIET).await,
             }
         }
     }
@@ -291,7 +291,7 @@ impl Node {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = tokio::time::sleep(self.config.heartbeat) => {}
-                () = changes(&mut signals) => tokio::time::sleep(QUIET).await,
+                () = grown(&mut signals) => tokio::time::sleep(QUIET).await,
             }
         }
     }
@@ -330,12 +330,5 @@ impl Node {
     fn failed(&self, error: &BrokerError) {
         tracing::warn!(node = %self.id, error = error as &dyn std::error::Error,
             "the broker can't continue; retrying");
-    }
-}
-
-/// Waits for a signal; forever if there are no signals.
-async fn changes(signals: &mut watch::Receiver<u64>) {
-    if signals.changed().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::event::{GroupNode, Lead, NewSubscription, NodeId, SubscriberId, SubscriberState, Subscription};
 use crate::store::{self, RegisterOutcome};
 use wakeq::log::EventSource;
-use wakeq::{Name, Store};
+use wakeq::{Name, Store, StoreError};
 
 /// Most bytes of a reason for being unhealthy.
 const REASON_MAX: usize = 2_000;
@@ -22,21 +22,25 @@ fn of_groups(store: &Store) -> store::Store {
     store::Store::from(store)
 }
 
+async fn answered<T>(
+    what: &'static str,
+    statement: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, BrokerError> {
+    statement.await.map_err(BrokerError::unavailable(what))
+}
+
 #[async_trait]
 impl NodeHeartbeat for Store {
     async fn beat(&self, node: NodeId, lease: Duration) -> Result<(), BrokerError> {
-        of_groups(self)
-            .beat_node(node, lease)
-            .await
-            .map_err(BrokerError::unavailable("the heartbeat of the node can't be written"))
+        answered("the heartbeat of the node can't be written", of_groups(self).beat_node(node, lease)).await
     }
 
     async fn leave(&self, node: NodeId) -> Result<(), BrokerError> {
-        of_groups(self).remove_node(node).await.map_err(BrokerError::unavailable("the node can't be removed"))
+        answered("the node can't be removed", of_groups(self).remove_node(node)).await
     }
 
     async fn all_nodes(&self) -> Result<Vec<GroupNode>, BrokerError> {
-        of_groups(self).nodes().await.map_err(BrokerError::unavailable("the nodes can't be read"))
+        answered("the nodes can't be read", of_groups(self).nodes()).await
     }
 }
 
@@ -50,8 +54,9 @@ impl EventSubscriberStateStore for Store {
         requests: &[EventSource],
         lease: Duration,
     ) -> Result<(), BrokerError> {
-        let registered = of_groups(self).register_subscriber(group, id, node, requests, lease).await;
-        match registered.map_err(BrokerError::unavailable("a subscriber can't be registered"))? {
+        let store = of_groups(self);
+        let registering = store.register_subscriber(group, id, node, requests, lease);
+        match answered("a subscriber can't be registered", registering).await? {
             RegisterOutcome::Done => Ok(()),
             RegisterOutcome::Differs { known, asked } => Err(BrokerError::differs(group, known, asked)),
         }
@@ -62,16 +67,13 @@ impl EventSubscriberStateStore for Store {
         beats: &[(SubscriberId, i64)],
         lease: Duration,
     ) -> Result<Vec<SubscriberId>, BrokerError> {
-        let live = of_groups(self).beat_subscribers(beats, lease).await;
-        live.map_err(BrokerError::unavailable("the heartbeats of subscribers can't be written"))
+        let store = of_groups(self);
+        answered("the heartbeats of subscribers can't be written", store.beat_subscribers(beats, lease)).await
     }
 
     async fn confirm(&self, id: SubscriberId, epoch: i64) -> Result<(), BrokerError> {
-        let confirmed = of_groups(self).confirm_epoch(id, epoch).await;
-        confirmed.map_err(BrokerError::unavailable(
-            "the sources that a subscriber has released \
-                                                    can't be confirmed",
-        ))
+        let what = "the sources that a subscriber has released can't be confirmed";
+        answered(what, of_groups(self).confirm_epoch(id, epoch)).await
     }
 
     async fn unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), BrokerError> {
@@ -80,28 +82,22 @@ impl EventSubscriberStateStore for Store {
             end -= 1;
         }
         let why = why[..end].replace('\0', "");
-        let set = of_groups(self).set_unhealthy(id, &why).await;
-        set.map_err(BrokerError::unavailable("a subscriber can't be marked as unhealthy"))
+        answered("a subscriber can't be marked as unhealthy", of_groups(self).set_unhealthy(id, &why)).await
     }
 
     async fn unregister(&self, ids: &[SubscriberId]) -> Result<(), BrokerError> {
-        let removed = of_groups(self).remove_subscribers(ids).await;
-        removed.map_err(BrokerError::unavailable("subscribers can't be removed"))
+        answered("subscribers can't be removed", of_groups(self).remove_subscribers(ids)).await
     }
 
     async fn states(&self) -> Result<Vec<SubscriberState>, BrokerError> {
-        of_groups(self)
-            .subscribers(None)
-            .await
-            .map_err(BrokerError::unavailable("the subscribers can't be read"))
+        answered("the subscribers can't be read", of_groups(self).subscribers(None)).await
     }
 }
 
 #[async_trait]
 impl EventSubscriptionStateStore for Store {
     async fn remove_lapsed(&self, lead: &Lead) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
-        let removed = of_groups(self).remove_lapsed_subscribers(lead).await;
-        removed.map_err(BrokerError::unavailable("lapsed subscribers can't be removed"))
+        answered("lapsed subscribers can't be removed", of_groups(self).remove_lapsed_subscribers(lead)).await
     }
 
     async fn allocate(
@@ -109,34 +105,29 @@ impl EventSubscriptionStateStore for Store {
         lead: &Lead,
         new: &[NewSubscription],
     ) -> Result<Option<Vec<SubscriberId>>, BrokerError> {
-        let written = of_groups(self).write_subscriptions(lead, new).await;
-        written.map_err(BrokerError::unavailable("the sources of subscribers can't be written"))
+        let store = of_groups(self);
+        answered("the sources of subscribers can't be written", store.write_subscriptions(lead, new)).await
     }
 
     async fn allocations(&self) -> Result<Vec<Subscription>, BrokerError> {
-        let all = of_groups(self).subscriptions(None).await;
-        all.map_err(BrokerError::unavailable("the sources of subscribers can't be read"))
+        answered("the sources of subscribers can't be read", of_groups(self).subscriptions(None)).await
     }
 
     async fn allocations_of(&self, node: NodeId) -> Result<Vec<Subscription>, BrokerError> {
-        let of_node = of_groups(self).subscriptions_of(node).await;
-        of_node.map_err(BrokerError::unavailable("the sources of this node can't be read"))
+        answered("the sources of this node can't be read", of_groups(self).subscriptions_of(node)).await
     }
 }
 
 #[async_trait]
 impl EventSubscriptionSourceMappingStore for Store {
     async fn sources(&self) -> Result<Vec<(Name, Vec<EventSource>)>, BrokerError> {
-        of_groups(self)
-            .group_sources(None)
-            .await
-            .map_err(BrokerError::unavailable("the sources of groups can't be read"))
+        answered("the sources of groups can't be read", of_groups(self).group_sources(None)).await
     }
 
     async fn opened(&self, group: &Name) -> Result<Vec<EventSource>, BrokerError> {
-        let positions = of_groups(self).group_positions(Some(group)).await;
-        let positions =
-            positions.map_err(BrokerError::unavailable("the positions of a group can't be read"))?;
+        let store = of_groups(self);
+        let positions = store.group_positions(Some(group));
+        let positions = answered("the positions of a group can't be read", positions).await?;
         Ok(positions.into_iter().map(|position| position.source).collect())
     }
 }
@@ -144,24 +135,21 @@ impl EventSubscriptionSourceMappingStore for Store {
 #[async_trait]
 impl LockManager for Store {
     async fn try_lock(&self, name: &Name, owner: Uuid, lease: Duration) -> Result<Option<Lead>, BrokerError> {
-        let term = of_groups(self).take_lock(name, owner, lease).await;
-        let term = term.map_err(BrokerError::unavailable("a lock can't be taken"))?;
+        let term = answered("a lock can't be taken", of_groups(self).take_lock(name, owner, lease)).await?;
         Ok(term.map(|term| Lead { name: name.clone(), owner, term }))
     }
 
     async fn renew(&self, lead: &Lead, lease: Duration) -> Result<bool, BrokerError> {
-        let renewed = of_groups(self).renew_lock(&lead.name, lead.owner, lead.term, lease).await;
-        renewed.map_err(BrokerError::unavailable("a lock can't be renewed"))
+        answered("a lock can't be renewed", of_groups(self).renew_lock(lead, lease)).await
     }
 
     async fn release(&self, lead: &Lead) -> Result<bool, BrokerError> {
-        let released = of_groups(self).release_lock(&lead.name, lead.owner, lead.term).await;
-        released.map_err(BrokerError::unavailable("a lock can't be released"))
+        answered("a lock can't be released", of_groups(self).release_lock(lead)).await
     }
 
     async fn holder(&self, name: &Name) -> Result<Option<Lead>, BrokerError> {
-        let holder = of_groups(self).lock_holder(name).await;
-        let holder = holder.map_err(BrokerError::unavailable("the holder of a lock can't be read"))?;
+        let store = of_groups(self);
+        let holder = answered("the holder of a lock can't be read", store.lock_holder(name)).await?;
         Ok(holder.map(|(owner, term)| Lead { name: name.clone(), owner, term }))
     }
 }

@@ -29,4 +29,4 @@ pub use positions::{DeadLetter, PositionKey, PositionStore};
 pub use provider::{EventProcessor, EventProvider};
 pub(crate) use running::Running;
 pub use subscriber::{EventSubscriber, Health};
-pub(crate) use waits::Waits;
+pub(crate) use waits::{Waits, grown};

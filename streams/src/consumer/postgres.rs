@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::{ConsumerError, DeadLetter, PositionKey, PositionStore};
-use crate::store::{self, DeadEntry, FailureRecord, PositionMove};
+use crate::store::{self, DeadEntry, PositionMove};
 use wakeq::{Store, StoreError};
 
 /// Most characters of an error's text that are stored.
@@ -16,6 +16,16 @@ fn failed(what: &'static str) -> impl FnOnce(StoreError) -> ConsumerError {
 /// The same store, with the statements of positions.
 fn of_positions(store: &Store) -> store::Store {
     store::Store::from(store)
+}
+
+/// The end of a write, which says whether the position is under the caller's epoch.
+async fn written(
+    store: &Store,
+    key: &PositionKey,
+    what: &'static str,
+    write: impl Future<Output = Result<bool, StoreError>>,
+) -> Result<(), ConsumerError> {
+    if write.await.map_err(failed(what))? { Ok(()) } else { Err(fenced(store, key).await) }
 }
 
 /// The error for a position that was not moved.
@@ -50,11 +60,8 @@ impl PositionStore for Store {
     }
 
     async fn commit(&self, key: &PositionKey, epoch: i64, from: i64, to: i64) -> Result<(), ConsumerError> {
-        let answer = of_positions(self).move_position(&moved(key, epoch, from, to)).await;
-        match answer.map_err(failed("a position can't be moved"))? {
-            true => Ok(()),
-            false => Err(fenced(self, key).await),
-        }
+        let (store, to) = (of_positions(self), moved(key, epoch, from, to));
+        written(self, key, "a position can't be moved", store.move_position(&to)).await
     }
 
     async fn skip(
@@ -66,11 +73,8 @@ impl PositionStore for Store {
     ) -> Result<(), ConsumerError> {
         let (error, attempts) = stored_form(dead);
         let entry = DeadEntry { event: dead.event, attempts, error: &error };
-        let answer = of_positions(self).move_to_dead(&moved(key, epoch, from, dead.event.seq), &entry).await;
-        match answer.map_err(failed("an event can't be given up"))? {
-            true => Ok(()),
-            false => Err(fenced(self, key).await),
-        }
+        let (store, to) = (of_positions(self), moved(key, epoch, from, dead.event.seq));
+        written(self, key, "an event can't be given up", store.move_to_dead(&to, &entry)).await
     }
 
     async fn note(
@@ -80,18 +84,10 @@ impl PositionStore for Store {
         failing: &DeadLetter<'_>,
     ) -> Result<(), ConsumerError> {
         let (error, attempts) = stored_form(failing);
-        let noted = of_positions(self)
-            .note_failing(
-                &key.group,
-                &key.source,
-                epoch,
-                &FailureRecord { seq: failing.event.seq, attempts, error: &error },
-            )
-            .await;
-        match noted.map_err(failed("a failing event can't be recorded"))? {
-            true => Ok(()),
-            false => Err(fenced(self, key).await),
-        }
+        let entry = DeadEntry { event: failing.event, attempts, error: &error };
+        let store = of_positions(self);
+        let noting = store.note_failing(&key.group, &key.source, epoch, &entry);
+        written(self, key, "a failing event can't be recorded", noting).await
     }
 
     async fn redriven(&self, key: &PositionKey) -> Result<Vec<i64>, ConsumerError> {
@@ -107,10 +103,8 @@ impl PositionStore for Store {
         error: Option<&str>,
     ) -> Result<(), ConsumerError> {
         let error = error.map(cleaned);
-        let noted = of_positions(self).redone(&key.group, &key.source, epoch, seq, error.as_deref()).await;
-        match noted.map_err(failed("the outcome of a retry can't be recorded"))? {
-            true => Ok(()),
-            false => Err(fenced(self, key).await),
-        }
+        let store = of_positions(self);
+        let noting = store.redone(&key.group, &key.source, epoch, seq, error.as_deref());
+        written(self, key, "the outcome of a retry can't be recorded", noting).await
     }
 }

@@ -48,10 +48,15 @@ impl Waits {
         wait.saturating_mul(2).min(self.longest)
     }
 
-    /// Returns once the source has grown. Without a sender there are no signals.
+    /// Returns once the source has grown.
     pub(crate) async fn grown(&mut self) {
-        if self.grown.changed().await.is_err() {
-            std::future::pending().await
-        }
+        grown(&mut self.grown).await;
+    }
+}
+
+/// Returns at the next signal. Without a sender there are none.
+pub(crate) async fn grown(signals: &mut watch::Receiver<u64>) {
+    if signals.changed().await.is_err() {
+        std::future::pending().await
     }
 }

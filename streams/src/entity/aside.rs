@@ -130,16 +130,7 @@ impl<E: Entity> Owner<E> {
 
     /// Moves the position past events of entities that are set aside.
     pub(super) async fn move_over(&mut self, to: i64) -> Result<(), Halt> {
-        let held = self.held();
-        if held.from >= to {
-            return Ok(());
-        }
-        if self.parts.store.move_position(&PositionMove { to, ..held }).await? {
-            (self.committed, self.last_known) = (Some(to), to);
-            return Ok(());
-        }
-        self.committed = None;
-        Err(self.refused().await)
+        if self.held().from >= to { Ok(()) } else { self.move_to(to).await }
     }
 
     /// Sets aside the entity of an event with which this many owners were lost. Returns whether
@@ -178,7 +169,7 @@ impl<E: Entity> Owner<E> {
     }
 
     /// The current position, for statements that do not move it.
-    fn held(&self) -> PositionMove<'_> {
+    pub(super) fn held(&self) -> PositionMove<'_> {
         let Parts { group, source, .. } = &*self.parts;
         let from = self.committed.unwrap_or_default();
         PositionMove { group, source, epoch: self.epoch, from, to: from }
@@ -245,7 +236,7 @@ impl<E: Entity> Owner<E> {
         let step = |after| IsolatedStep { canvas, id, after };
         match outcome {
             AttemptOutcome::Nothing => {
-                let entity = self.aside_id(&aside);
+                let entity = self.parts.aside_id(&aside);
                 if self.parts.store.take_entity_back(&self.held(), &entity).await? {
                     tracing::info!(
                         entity_type = E::TYPE, canvas = %aside.canvas, entity = %aside.id,
@@ -311,10 +302,6 @@ impl<E: Entity> Owner<E> {
         self.asides.most = self.asides.most.saturating_mul(2);
     }
 
-    fn aside_id(&self, IsolatedEntity { canvas, id, .. }: &IsolatedEntity) -> EntityId {
-        EntityId { canvas: *canvas, entity_type: self.parts.entity_type.clone(), id: id.clone() }
-    }
-
     /// Aborts the attempt, which then does not count.
     pub(super) async fn drop_attempt(&mut self) {
         if let Some(trying) = self.asides.trying.take() {
@@ -325,7 +312,7 @@ impl<E: Entity> Owner<E> {
 
     async fn uncount_isolated_attempt(&self) {
         let Some(first) = self.asides.entities.first() else { return };
-        let entity = self.aside_id(first);
+        let entity = self.parts.aside_id(first);
         let uncounted = self.parts.store.uncount_isolated_attempt(&entity, self.epoch);
         let _ = tokio::time::timeout(FAREWELL, uncounted).await;
     }
@@ -374,7 +361,7 @@ impl<E: Entity> Attempt<E> {
 
     /// The events that were sent to the entity and are not done.
     async fn events(&self) -> Result<Vec<InboxEvent>, Halt> {
-        let source = EventSource::Stream(self.entity().inbox());
+        let source = EventSource::Stream(self.parts.aside_id(&self.aside).inbox());
         let limit = PageLimit { events: self.most, bytes: self.bytes };
         let page = self.parts.provider.read(&source, self.aside.after, limit).await?;
         let events = page.events.into_iter().filter(|event| event.seq <= self.through);
@@ -408,7 +395,8 @@ impl<E: Entity> Attempt<E> {
         let Parts { store, config, .. } = &*self.parts;
         let Some(first) = events.first_mut() else { return Ok(()) };
         if first.seq <= self.aside.alone {
-            let losses = store.suspect_isolated(&self.entity(), self.epoch, first.seq).await?;
+            let entity = self.parts.aside_id(&self.aside);
+            let losses = store.suspect_isolated(&entity, self.epoch, first.seq).await?;
             first.failure = failure_after_losses(losses.ok_or(Halt::Fenced)?, config.attempts);
         }
         if let Some(why) = unless_erased(first, recorded) {
@@ -421,9 +409,10 @@ impl<E: Entity> Attempt<E> {
         }
         Ok(())
     }
+}
 
-    fn entity(&self) -> EntityId {
-        let IsolatedEntity { canvas, id, .. } = &self.aside;
-        EntityId { canvas: *canvas, entity_type: self.parts.entity_type.clone(), id: id.clone() }
+impl<E: Entity> Parts<E> {
+    fn aside_id(&self, IsolatedEntity { canvas, id, .. }: &IsolatedEntity) -> EntityId {
+        EntityId { canvas: *canvas, entity_type: self.entity_type.clone(), id: id.clone() }
     }
 }

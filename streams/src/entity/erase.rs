@@ -85,7 +85,7 @@ impl<E: Entity> Owner<E> {
         let (from, epoch) = (self.committed.unwrap_or_default(), self.epoch);
         let position = PositionMove { group: &parts.group, source: &parts.source, epoch, from, to };
         let entity = parts.entity_of(erasure);
-        let recorded = self.recorded(std::slice::from_ref(erasure)).await?;
+        let recorded = self.parts.recorded(std::slice::from_ref(erasure)).await?;
         let is_done = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         let last = parts.store.entity_last_link(&entity).await?;
         let decision = decide(erasure, last, is_done);

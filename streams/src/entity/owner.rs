@@ -458,14 +458,17 @@ impl<E: Entity> Owner<E> {
     async fn catch_up(&mut self) -> Result<(), Halt> {
         let is_due = self.caught_up.elapsed() >= self.parts.config.poll_interval;
         let least = if is_due { 1 } else { IDLE_MOVE };
-        let Some(from) = self.committed.filter(|from| *from + least <= self.read_through) else {
+        if self.committed.is_none_or(|from| from + least > self.read_through) {
             return Ok(());
-        };
+        }
         self.caught_up = Instant::now();
-        let Parts { store, group, source, .. } = &*self.parts;
-        let to = PositionMove { group, source, epoch: self.epoch, from, to: self.read_through };
-        if store.move_position(&to).await? {
-            (self.committed, self.last_known) = (Some(self.read_through), self.read_through);
+        self.move_to(self.read_through).await
+    }
+
+    /// Moves the position without a commit.
+    pub(super) async fn move_to(&mut self, to: i64) -> Result<(), Halt> {
+        if self.parts.store.move_position(&PositionMove { to, ..self.held() }).await? {
+            (self.committed, self.last_known) = (Some(to), to);
             return Ok(());
         }
         self.committed = None;

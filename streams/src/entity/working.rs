@@ -80,7 +80,7 @@ impl<E: Entity> Owner<E> {
         through: i64,
     ) -> Result<usize, Halt> {
         let (parts, begun) = (Arc::clone(&self.parts), Instant::now());
-        let recorded = self.recorded(&events).await?;
+        let recorded = parts.recorded(&events).await?;
         let stored = recorded.as_ref().is_some_and(|recorded| recorded.stored);
         if let Some(why) = events.first().and_then(|first| unless_erased(first, recorded.as_ref())) {
             fail_events(events.to_mut(), vec![Unstorable { place: 0, why }]);
@@ -192,11 +192,6 @@ impl<E: Entity> Owner<E> {
         parts.actors.replace_hanging().await?;
         self.whole = false;
         Ok(BatchOutcome::Stalled(at))
-    }
-
-    /// The record of an event that was sent before, and so is alone in its batch.
-    pub(super) async fn recorded(&self, events: &[InboxEvent]) -> Result<Option<RecordedOutcome>, Halt> {
-        self.parts.recorded(events).await
     }
 }
 

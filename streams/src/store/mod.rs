@@ -16,9 +16,10 @@ pub(crate) use entities::{
 pub use entities::{EntityCursor, EntityEventStatus, EntitySummary, InvalidEntityCursor, StoredEntity};
 pub use groups::{
     FailingEvent, GroupDead, GroupDeadCursor, GroupDeadPage, GroupPosition, InvalidGroupDeadCursor,
+    RemoveGroup,
 };
-pub(crate) use groups::{GroupClaim, REDRIVEN_PAGE, RegisterOutcome, RemovedGroup};
-pub(crate) use positions::{DeadEntry, FailureRecord, PositionMove};
+pub(crate) use groups::{GroupClaim, REDRIVEN_PAGE, RegisterOutcome};
+pub(crate) use positions::{DeadEntry, PositionMove};
 
 /// The queue's store, with the statements of consumer groups and entities.
 #[derive(Clone, Debug)]

@@ -19,18 +19,10 @@ pub(crate) struct PositionMove<'a> {
     pub(crate) to: i64,
 }
 
-/// An event that is given up, and why.
+/// An event that is given up, or fails and is retried, and why.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DeadEntry<'a> {
     pub(crate) event: &'a LogEvent,
-    pub(crate) attempts: i32,
-    pub(crate) error: &'a str,
-}
-
-/// An event that fails and is retried.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FailureRecord<'a> {
-    pub(crate) seq: i64,
     pub(crate) attempts: i32,
     pub(crate) error: &'a str,
 }
@@ -56,26 +48,22 @@ impl Store {
         group: &Name,
         source: &EventSource,
     ) -> Result<Option<i64>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select position from wakeq.consumer_positions where consumer_group = $1 and source = $2",
             group.as_str() as _,
             source.to_string()
         );
-        let position = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("read a position", position)
+        self.session().await?.optional("read a position", query).await
     }
 
     /// The epoch under which a position was opened; 0 if it never was.
     pub(crate) async fn position_epoch(&self, group: &Name, source: &EventSource) -> Result<i64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select epoch from wakeq.consumer_positions where consumer_group = $1 and source = $2",
             group.as_str() as _,
             source.to_string()
         );
-        let epoch = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("read the epoch of a position", epoch)?.unwrap_or_default())
+        Ok(self.session().await?.optional("read the epoch of a position", query).await?.unwrap_or_default())
     }
 
     /// Moves a position; returns whether it was where its owner expected it, under that epoch.
@@ -92,9 +80,8 @@ impl Store {
         group: &Name,
         source: &EventSource,
         epoch: i64,
-        failing: &FailureRecord<'_>,
+        failing: &DeadEntry<'_>,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.consumer_positions
                 set failing_since = case when failing_seq = $4 then failing_since else now() end, failing_seq = $4,
@@ -103,12 +90,11 @@ impl Store {
             group.as_str() as _,
             source.to_string(),
             epoch,
-            failing.seq,
+            failing.event.seq,
             failing.attempts,
             failing.error
         );
-        let noted = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("record that an event fails", noted)?.rows_affected() > 0)
+        Ok(self.session().await?.execute("record that an event fails", query).await?.rows_affected() > 0)
     }
 
     /// Stores an event among the dead events of its group and moves the position past it, both or
@@ -119,7 +105,6 @@ impl Store {
         entry: &DeadEntry<'_>,
     ) -> Result<bool, StoreError> {
         let DeadEntry { event, attempts, error } = entry;
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "with moved as (
                  update wakeq.consumer_positions set position = $5, updated_at = now(), failing_seq = null, failing_since = null,
@@ -148,8 +133,7 @@ impl Store {
             attempts,
             error
         );
-        let moved = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("give up an event", moved)?.is_some())
+        Ok(self.session().await?.optional("give up an event", query).await?.is_some())
     }
 }
 

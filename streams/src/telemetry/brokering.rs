@@ -1,9 +1,10 @@
 //! The metrics of brokers.
 
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::{Counter, ObservableGauge};
-use opentelemetry::{KeyValue, global};
 
 use wakeq::Name;
+use wakeq::internals::telemetry::{counter, observed};
 
 /// What the coordinator does, if it is this process.
 pub(crate) struct BrokerMetrics {
@@ -13,18 +14,17 @@ pub(crate) struct BrokerMetrics {
 
 impl BrokerMetrics {
     pub(crate) fn new() -> Self {
-        let meter = global::meter("wakeq");
         Self {
-            allocations: meter
-                .u64_counter("wakeq.group.allocations")
-                .with_unit("{subscription}")
-                .with_description("Subscriptions that the coordinator of this process has written")
-                .build(),
-            refused: meter
-                .u64_counter("wakeq.group.allocations.refused")
-                .with_unit("{write}")
-                .with_description("Writes of a coordinator that were refused: another node led by then")
-                .build(),
+            allocations: counter(
+                "wakeq.group.allocations",
+                "{subscription}",
+                "Subscriptions that the coordinator of this process has written",
+            ),
+            refused: counter(
+                "wakeq.group.allocations.refused",
+                "{write}",
+                "Writes of a coordinator that were refused: another node led by then",
+            ),
         }
     }
 
@@ -73,41 +73,33 @@ impl GroupGauges {
     /// Shows what the function returns whenever metrics are collected. It must not block for long.
     #[doc(hidden)]
     pub fn over(groups: impl Fn() -> Option<GroupsGauge> + Clone + Send + Sync + 'static) -> Self {
-        let meter = global::meter("wakeq");
         let of_groups = |name: &'static str,
                          unit: &'static str,
                          description: &'static str,
                          of: fn(&GroupGauge) -> u64| {
             let groups = groups.clone();
-            meter
-                .u64_observable_gauge(name)
-                .with_unit(unit)
-                .with_description(description)
-                .with_callback(move |observer| {
-                    for (name, group) in groups().into_iter().flat_map(|seen| seen.groups) {
-                        let label = KeyValue::new("messaging.consumer.group.name", name.to_string());
-                        observer.observe(of(&group), &[label]);
-                    }
-                })
-                .build()
+            observed(name, unit, description, move |observer| {
+                for (name, group) in groups().into_iter().flat_map(|seen| seen.groups) {
+                    let label = KeyValue::new("messaging.consumer.group.name", name.to_string());
+                    observer.observe(of(&group), &[label]);
+                }
+            })
         };
         let (of_nodes, of_term) = (groups.clone(), groups.clone());
-        let nodes = meter
-            .u64_observable_gauge("wakeq.group.nodes")
-            .with_unit("{node}")
-            .with_description("Nodes with subscribers whose last heartbeat is within their lease")
-            .with_callback(move |observer| {
-                of_nodes().into_iter().for_each(|seen| observer.observe(seen.nodes, &[]))
-            })
-            .build();
-        let term = meter
-            .u64_observable_gauge("wakeq.group.coordinator.term")
-            .with_unit("{term}")
-            .with_description("The term of the coordinator; none while no node coordinates")
-            .with_callback(move |observer| {
+        let nodes = observed(
+            "wakeq.group.nodes",
+            "{node}",
+            "Nodes with subscribers whose last heartbeat is within their lease",
+            move |observer| of_nodes().into_iter().for_each(|seen| observer.observe(seen.nodes, &[])),
+        );
+        let term = observed(
+            "wakeq.group.coordinator.term",
+            "{term}",
+            "The term of the coordinator; none while no node coordinates",
+            move |observer| {
                 of_term().and_then(|seen| seen.term).into_iter().for_each(|term| observer.observe(term, &[]));
-            })
-            .build();
+            },
+        );
         let sources =
             of_groups("wakeq.group.sources", "{source}", "Sources of each group", |group| group.sources);
         let owned = of_groups(
@@ -123,19 +115,16 @@ impl GroupGauges {
             |group| group.lag,
         );
         let of_holders = groups.clone();
-        let holders = meter
-            .u64_observable_gauge("wakeq.log.holders")
-            .with_unit("{event}")
-            .with_description(
-                "Numbers of the log that are kept because of a group or a pin, \
-                               although they may be old enough to be dropped",
-            )
-            .with_callback(move |observer| {
+        let holders = observed(
+            "wakeq.log.holders",
+            "{event}",
+            "Numbers of the log that are kept because of a group or a pin, although they may be old enough to be dropped",
+            move |observer| {
                 for (holder, behind) in of_holders().into_iter().flat_map(|seen| seen.holders) {
                     observer.observe(behind, &[KeyValue::new("wakeq.log.holder", holder)]);
                 }
-            })
-            .build();
+            },
+        );
         Self { _kept: [nodes, term, sources, owned, lag, holders] }
     }
 }

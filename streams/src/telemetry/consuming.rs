@@ -1,9 +1,10 @@
 //! The metrics of consumers.
 
+use opentelemetry::KeyValue;
 use opentelemetry::metrics::Counter;
-use opentelemetry::{KeyValue, global};
 
 use wakeq::Name;
+use wakeq::internals::telemetry::counter;
 
 /// What happens to events in a consumer group, on this process.
 pub(crate) struct ConsumerMetrics {
@@ -15,25 +16,18 @@ pub(crate) struct ConsumerMetrics {
 
 impl ConsumerMetrics {
     pub(crate) fn new(group: &Name) -> Self {
-        let meter = global::meter("wakeq");
         Self {
-            events: meter
-                .u64_counter("wakeq.consumer.events")
-                .with_unit("{event}")
-                .with_description("Attempts of consumers to handle events of the log")
-                .build(),
-            dead: meter
-                .u64_counter("wakeq.consumer.dead")
-                .with_unit("{event}")
-                .with_description("Events that a consumer group gave up")
-                .build(),
-            refused: meter
-                .u64_counter("wakeq.consumer.refused")
-                .with_unit("{commit}")
-                .with_description(
-                    "Positions that were refused: the source had another owner, or the position had been moved",
-                )
-                .build(),
+            events: counter(
+                "wakeq.consumer.events",
+                "{event}",
+                "Attempts of consumers to handle events of the log",
+            ),
+            dead: counter("wakeq.consumer.dead", "{event}", "Events that a consumer group gave up"),
+            refused: counter(
+                "wakeq.consumer.refused",
+                "{commit}",
+                "Positions that were refused: the source had another owner, or the position had been moved",
+            ),
             group: KeyValue::new("messaging.consumer.group.name", group.to_string()),
         }
     }

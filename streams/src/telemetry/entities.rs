@@ -5,6 +5,8 @@ use std::time::Instant;
 use opentelemetry::metrics::{Counter, Gauge, Histogram};
 use opentelemetry::{KeyValue, global};
 
+use wakeq::internals::telemetry::counter;
+
 /// Upper bounds of the buckets for batches, in seconds: most take milliseconds, and none takes
 /// longer than the statement timeout.
 const BATCH_BUCKETS: [f64; 14] =
@@ -51,28 +53,22 @@ impl EntityMetrics {
                 .with_unit("By")
                 .with_description("Estimated memory use of the entities of a type")
                 .build(),
-            evicted: meter
-                .u64_counter("wakeq.entity.evicted")
-                .with_unit("{entity}")
-                .with_description("Entities that left memory, because it was full")
-                .build(),
-            loaded: meter
-                .u64_counter("wakeq.entity.loaded")
-                .with_unit("{entity}")
-                .with_description(
-                    "Entities that were looked up in the database because events arrived for them",
-                )
-                .build(),
-            decided: meter
-                .u64_counter("wakeq.entity.decided")
-                .with_unit("{event}")
-                .with_description("Events that entities have decided upon")
-                .build(),
-            stalled: meter
-                .u64_counter("wakeq.entity.stalled")
-                .with_unit("{batch}")
-                .with_description("Batches that validate and apply have held up for too long")
-                .build(),
+            evicted: counter(
+                "wakeq.entity.evicted",
+                "{entity}",
+                "Entities that left memory, because it was full",
+            ),
+            loaded: counter(
+                "wakeq.entity.loaded",
+                "{entity}",
+                "Entities that were looked up in the database because events arrived for them",
+            ),
+            decided: counter("wakeq.entity.decided", "{event}", "Events that entities have decided upon"),
+            stalled: counter(
+                "wakeq.entity.stalled",
+                "{batch}",
+                "Batches that validate and apply have held up for too long",
+            ),
             aside: meter
                 .u64_gauge("wakeq.entity.aside")
                 .with_unit("{entity}")

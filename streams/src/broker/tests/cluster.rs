@@ -10,11 +10,12 @@ use tokio_util::sync::CancellationToken;
 use super::fakes::{Fake, Floor, parts};
 use crate::broker::{
     BrokerBacking, BrokerConfig, BrokerError, EventBroker, EventSubscriptionStateStore, LockManager,
-    MemoryGroups, coordinator_lock,
+    MemoryGroups,
 };
 use crate::consumer::Health;
 use crate::event::Subscription;
 use crate::store::tests::Table;
+use wakeq::Name;
 use wakeq::listeners::Signals;
 use wakeq::log::{EventSource, SourceList};
 
@@ -207,10 +208,10 @@ async fn what_a_stopped_node_had_moves_at_once() {
     first.stop().await;
     cluster.until(&[&two], &[6]).await;
     assert!(stopped.elapsed() < Duration::from_secs(1), "{:?}", stopped.elapsed());
-    let term = cluster.groups.holder(&coordinator_lock()).await.unwrap().unwrap().term;
+    let term = cluster.groups.holder(&Name::coordinator()).await.unwrap().unwrap().term;
     assert_eq!(term, 2, "somebody else leads");
     second.stop().await;
-    assert_eq!(cluster.groups.holder(&coordinator_lock()).await.unwrap(), None);
+    assert_eq!(cluster.groups.holder(&Name::coordinator()).await.unwrap(), None);
 }
 
 // Shows: SUB-33, SUB-41

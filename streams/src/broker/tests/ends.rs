@@ -10,8 +10,7 @@ use uuid::Uuid;
 
 use super::cluster::{Cluster, LEASE, Running};
 use crate::broker::{
-    BrokerError, EventSubscriberStateStore, LeaderElector, Leadership, LockElector, LockManager,
-    MemoryGroups, coordinator_lock,
+    BrokerError, EventSubscriberStateStore, LeaderElector, Leadership, LockElector, LockManager, MemoryGroups,
 };
 use crate::consumer::Health;
 use crate::event::Lead;
@@ -172,7 +171,7 @@ async fn a_leader_resumes_at_once_after_a_lost_answer() {
     let groups = MemoryGroups::default();
     let locks = Arc::new(Lossy(groups.clone(), AtomicBool::new(false)));
     let elector =
-        |locks: Arc<dyn LockManager>| LockElector::new(locks, coordinator_lock(), Uuid::now_v7(), LEASE);
+        |locks: Arc<dyn LockManager>| LockElector::new(locks, Name::coordinator(), Uuid::now_v7(), LEASE);
     let (mut one, mut other) = (elector(locks), elector(Arc::new(groups)));
     one.campaign().await.unwrap_err();
     assert_eq!(other.campaign().await.unwrap(), None, "it is held");

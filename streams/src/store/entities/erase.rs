@@ -38,15 +38,18 @@ impl Store {
     /// The link of the last event whose outcome an entity has decided; 0 if nothing is stored of
     /// it.
     pub(crate) async fn entity_last_link(&self, entity: &EntityId) -> Result<i64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select last_link from wakeq.entities where entity_type = $1 and canvas_id = $2 and id = $3",
             entity.entity_type.as_str() as _,
             entity.canvas.0,
             entity.id.as_str() as _
         );
-        let last = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("read the decisions of an entity", last)?.unwrap_or_default())
+        Ok(self
+            .session()
+            .await?
+            .optional("read the decisions of an entity", query)
+            .await?
+            .unwrap_or_default())
     }
 
     /// Erases at most `most` rows of what is stored of an entity, after this `seq` of the log, if
@@ -60,7 +63,6 @@ impl Store {
         (erasure, after): (i64, i64),
         most: usize,
     ) -> Result<Option<Option<i64>>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with own as materialized (
                    select consumer_group from wakeq.consumer_positions
@@ -78,8 +80,7 @@ impl Store {
             after,
             i32::try_from(most.min(ERASED_MAX)).unwrap_or(1)
         );
-        let more = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("erase a page of an entity", more)
+        self.session().await?.optional("erase a page of an entity", query).await
     }
 }
 

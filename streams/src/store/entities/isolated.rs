@@ -38,14 +38,12 @@ impl Store {
         &self,
         entity_type: &EntityType,
     ) -> Result<Vec<IsolatedEntity>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select canvas_id, id::text as "id!", after, alone from wakeq.entity_asides
                 where entity_type = $1 order by set_aside_at, canvas_id, id limit 32"#,
             entity_type.as_str() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read which entities are set aside", rows)?;
+        let rows = self.session().await?.all("read which entities are set aside", query).await?;
         let aside = |canvas, id: String, after, alone| {
             Some(IsolatedEntity { canvas: CanvasId(canvas), id: id.parse().ok()?, after, alone })
         };
@@ -62,7 +60,6 @@ impl Store {
         alone: i64,
         (suspect, losses): (i64, u32),
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with own as materialized (
                    select position from wakeq.consumer_positions
@@ -84,8 +81,7 @@ impl Store {
             suspect,
             i32::try_from(losses).unwrap_or(i32::MAX)
         );
-        let own = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("set an entity aside", own)
+        self.session().await?.one("set an entity aside", query).await
     }
 
     /// Notes that an event of an entity that is set aside is being processed alone. Returns the
@@ -97,7 +93,6 @@ impl Store {
         epoch: i64,
         seq: i64,
     ) -> Result<Option<u32>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.entity_asides
                 set losses = case when suspect = $4 then losses + 1 else 1 end, suspect = $4
@@ -110,9 +105,11 @@ impl Store {
             seq,
             epoch
         );
-        let losses = session.limit(|connection| query.fetch_optional(connection)).await;
-        let losses =
-            session.answered("count an attempt on an event of an entity that is set aside", losses)?;
+        let losses = self
+            .session()
+            .await?
+            .optional("count an attempt on an event of an entity that is set aside", query)
+            .await?;
         Ok(losses.map(i32::unsigned_abs))
     }
 
@@ -122,7 +119,6 @@ impl Store {
         entity: &EntityId,
         epoch: i64,
     ) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.entity_asides set losses = greatest(losses - 1, 0)
               where entity_type = $1 and canvas_id = $2 and id = $3
@@ -132,8 +128,11 @@ impl Store {
             entity.id.as_str() as _,
             epoch
         );
-        let uncounted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("uncount an attempt on an event of an entity that is set aside", uncounted).map(drop)
+        self.session()
+            .await?
+            .execute("uncount an attempt on an event of an entity that is set aside", query)
+            .await
+            .map(drop)
     }
 
     /// Takes an entity back, if everything that was sent to it up to the position is done; returns
@@ -143,7 +142,6 @@ impl Store {
         held: &PositionMove<'_>,
         entity: &EntityId,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with own as materialized (
                    select position from wakeq.consumer_positions
@@ -164,7 +162,6 @@ impl Store {
             entity.id.as_str() as _,
             entity.entity_type.inbox().as_str() as _
         );
-        let back = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("end the setting aside of an entity", back)?.is_some())
+        Ok(self.session().await?.optional("end the setting aside of an entity", query).await?.is_some())
     }
 }

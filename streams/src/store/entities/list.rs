@@ -80,7 +80,6 @@ impl Store {
         after: Option<&StreamName>,
         limit: i64,
     ) -> Result<Vec<EntitySummary>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select id::text as "id!", version, state_version, octet_length(state)::bigint as bytes, updated_at
                  from wakeq.entities
@@ -91,8 +90,7 @@ impl Store {
             after.map_or("", StreamName::as_str),
             limit
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list entities", rows)?;
+        let rows = self.session().await?.all("list entities", query).await?;
         let summaries = rows.into_iter().filter_map(|row| {
             Some(EntitySummary {
                 id: EntityId { canvas, entity_type: entity_type.clone(), id: row.id.parse().ok()? },

@@ -113,7 +113,6 @@ impl EntityRow {
 impl Store {
     /// An entity, if any event of it was ever stored.
     pub(crate) async fn entity(&self, id: &EntityId) -> Result<Option<StoredEntity>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select version, state::text as state, state_version, updated_at from wakeq.entities
                 where entity_type = $1 and canvas_id = $2 and id = $3"#,
@@ -121,8 +120,7 @@ impl Store {
             id.canvas.0,
             id.id.as_str() as _
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("read an entity", row)?;
+        let row = self.session().await?.optional("read an entity", query).await?;
         Ok(row.map(|row| StoredEntity {
             id: id.clone(),
             version: row.version,
@@ -141,7 +139,6 @@ impl Store {
         shape: i32,
         bytes: usize,
     ) -> Result<(Vec<LoadedEntity>, bool), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             EntityRow,
             r#"select canvas_id, id as "id!", version, last_link, stored as "stored!",
@@ -166,8 +163,7 @@ impl Store {
             i64::try_from(bytes).unwrap_or(i64::MAX),
             entity_type.repository().as_str() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read entities", rows)?;
+        let rows = self.session().await?.all("read entities", query).await?;
         let looked = rows.first().map_or(0, |row| row.looked);
         let more = looked >= PAGE || i64::try_from(rows.len()).is_ok_and(|count| count < looked);
         Ok((rows.into_iter().filter_map(EntityRow::loaded).collect(), more))
@@ -182,7 +178,6 @@ impl Store {
         shape: i32,
         bytes: usize,
     ) -> Result<Vec<LoadedEntity>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             EntityRow,
             r#"select canvas_id as "canvas_id!", id as "id!", version as "version!", last_link as "last_link!",
@@ -207,8 +202,7 @@ impl Store {
             i64::try_from(bytes).unwrap_or(i64::MAX),
             entity_type.repository().as_str() as _
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the entities of a batch", rows)?;
+        let rows = self.session().await?.all("read the entities of a batch", query).await?;
         Ok(rows.into_iter().filter_map(EntityRow::loaded).collect())
     }
 
@@ -224,7 +218,6 @@ impl Store {
         wanted: &[WantedTail],
         bytes: usize,
     ) -> Result<Vec<(usize, EntityTail)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select number as "number!", seq as "seq!", name::text as "name!", payload::text as "payload!"
                  from (select w.number, l.seq, l.name, l.payload, row_number() over events as place,
@@ -245,8 +238,7 @@ impl Store {
             &wanted.iter().map(|one| i64::try_from(one.most).unwrap_or(1)).collect::<Vec<_>>(),
             i64::try_from(bytes).unwrap_or(i64::MAX)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the repositories of entities", rows)?;
+        let rows = self.session().await?.all("read the repositories of entities", query).await?;
         let event = |number: i64, seq, name: String, payload| {
             let place = usize::try_from(number).ok()?.checked_sub(1)?;
             Some((place, EntityTail { seq, name: name.parse().ok()?, payload }))
@@ -257,12 +249,10 @@ impl Store {
     /// Keeps the log from being dropped: the entities of a type can be rebuilt only from their
     /// repository.
     pub(crate) async fn pin_repository(&self, entity_type: &EntityType) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.log_pins (name, seq) values ($1, 0) on conflict do nothing",
             format!("entities/{entity_type}")
         );
-        let pinned = session.limit(|connection| query.execute(connection)).await;
-        session.answered("pin a repository", pinned).map(drop)
+        self.session().await?.execute("pin a repository", query).await.map(drop)
     }
 }

@@ -60,7 +60,6 @@ impl Store {
         canvas: CanvasId,
         id: Uuid,
     ) -> Result<Vec<EntityEventStatus>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select e.event_id, e.correlation_id, e.entity_type::text as "entity_type!", e.entity::text as "entity!",
                       e.name::text as "name!", e.link_id, e.link_prev, e.status, e.version, e.result::text as result,
@@ -79,8 +78,7 @@ impl Store {
             id,
             SHOWN
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("read the outcomes of events", rows)?;
+        let rows = self.session().await?.all("read the outcomes of events", query).await?;
         let shown = rows.into_iter().filter_map(|row| {
             let status = status(&row.status, row.open, !row.dead.is_empty());
             let died = row.dead.first().map(|dead| format!("the event {dead} that follows from it is dead"));
@@ -111,15 +109,15 @@ impl Store {
         link: Link,
     ) -> Result<RecordedOutcome, StoreError> {
         let first = self.first_in_inbox(entity).await?;
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select status, version, result::text as result, error from wakeq.entity_events
                 where canvas_id = $1 and event_id = $2 and status <> 'accepted'"#,
             entity.canvas.0,
             event.0
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        if let Some(row) = session.answered("look for an event that is sent again", row)? {
+        if let Some(row) =
+            self.session().await?.optional("look for an event that is sent again", query).await?
+        {
             let stored = row.status == "processed";
             return Ok(RecordedOutcome {
                 stored,
@@ -142,7 +140,6 @@ impl Store {
         event: EventId,
         link: Link,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         // Ordered by a range of streams, which only one index offers: otherwise, where most of the
         // log is this entity's, the primary key of the log would be scanned.
         let query = sqlx::query_scalar!(
@@ -170,13 +167,11 @@ impl Store {
             event.0,
             link.id
         );
-        let stored = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("look for an event in the repository", stored)
+        self.session().await?.one("look for an event in the repository", query).await
     }
 
     /// The `seq` of the first event left in an entity's inbox; 0 if there is none.
     async fn first_in_inbox(&self, entity: &EntityId) -> Result<i64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select seq from wakeq.log where canvas_id = $1 and category = $2 and stream >= $3 and stream <= $3
               order by stream, seq limit 1",
@@ -184,8 +179,7 @@ impl Store {
             entity.entity_type.inbox().as_str() as _,
             entity.id.as_str() as _
         );
-        let first = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("find where an inbox begins", first)?.unwrap_or_default())
+        Ok(self.session().await?.optional("find where an inbox begins", query).await?.unwrap_or_default())
     }
 }
 

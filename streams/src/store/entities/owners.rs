@@ -12,7 +12,6 @@ impl Store {
         entity_type: &EntityType,
         epoch: i64,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with before as (
                    select is_open and epoch < $2 as was_lost from wakeq.entity_owners where entity_type = $1
@@ -25,8 +24,7 @@ impl Store {
             entity_type.as_str() as _,
             epoch
         );
-        let lost = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("record the owner of an entity type", lost)
+        self.session().await?.one("record the owner of an entity type", query).await
     }
 
     /// Notes that the owner under this epoch ended in an orderly way.
@@ -35,14 +33,12 @@ impl Store {
         entity_type: &EntityType,
         epoch: i64,
     ) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.entity_owners set is_open = false where entity_type = $1 and epoch = $2",
             entity_type.as_str() as _,
             epoch
         );
-        let left = session.limit(|connection| query.execute(connection)).await;
-        session.answered("record that an entity type has no owner", left).map(drop)
+        self.session().await?.execute("record that an entity type has no owner", query).await.map(drop)
     }
 
     /// Notes that an event is being processed alone. Returns the number of such attempts that have
@@ -53,7 +49,6 @@ impl Store {
         epoch: i64,
         seq: i64,
     ) -> Result<Option<i32>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.entity_owners
                 set losses = case when suspect = $3 then losses + 1 else 1 end, suspect = $3
@@ -63,8 +58,7 @@ impl Store {
             epoch,
             seq
         );
-        let losses = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("count an attempt on an entity's event", losses)
+        self.session().await?.optional("count an attempt on an entity's event", query).await
     }
 
     /// Uncounts the attempt: the event was not the reason why it had no outcome.
@@ -74,7 +68,6 @@ impl Store {
         epoch: i64,
         seq: i64,
     ) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.entity_owners set losses = greatest(losses - 1, 0)
               where entity_type = $1 and epoch = $2 and suspect = $3",
@@ -82,7 +75,6 @@ impl Store {
             epoch,
             seq
         );
-        let uncounted = session.limit(|connection| query.execute(connection)).await;
-        session.answered("uncount an attempt on an entity's event", uncounted).map(drop)
+        self.session().await?.execute("uncount an attempt on an entity's event", query).await.map(drop)
     }
 }

@@ -91,7 +91,6 @@ impl Store {
         after: Option<&GroupDeadCursor>,
         limit: i64,
     ) -> Result<GroupDeadPage, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select source, seq, id, canvas_id, category::text as "category!", stream::text as "stream!",
                       name::text as "name!", payload::text as "payload!", attempts, last_error, died_at,
@@ -111,8 +110,7 @@ impl Store {
             limit,
             PAGE_BYTES
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the dead events of a group", rows)?;
+        let rows = self.session().await?.all("list the dead events of a group", query).await?;
         let more = rows.last().is_some_and(|last| last.more);
         let dead = rows.into_iter().filter_map(|row| {
             Some(GroupDead {
@@ -143,7 +141,6 @@ impl Store {
         before: Timestamp,
         actor: &Actor,
     ) -> Result<u64, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with page as (
                    select consumer_group, source, seq from wakeq.consumer_dead
@@ -170,14 +167,12 @@ impl Store {
             before,
             MARKED_PAGE.cast_signed()
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        Ok(session.answered("redrive dead events of a group", count)?.unsigned_abs())
+        Ok(self.session().await?.one("redrive dead events of a group", query).await?.unsigned_abs())
     }
 
     /// The `seq`s of the events of a source that are to be redriven, in the order of the log; at
     /// most [`REDRIVEN_PAGE`].
     pub(crate) async fn redriven(&self, group: &Name, source: &EventSource) -> Result<Vec<i64>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "select seq from wakeq.consumer_dead
               where consumer_group = $1 and source = $2 and redrive_at is not null order by seq limit $3",
@@ -185,8 +180,7 @@ impl Store {
             source.to_string(),
             REDRIVEN_PAGE as i64
         );
-        let seqs = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("find events to be retried", seqs)
+        self.session().await?.all("find events to be retried", query).await
     }
 
     /// Notes that a redriven event was handled, or has failed again for this reason; returns
@@ -199,7 +193,6 @@ impl Store {
         seq: i64,
         error: Option<&str>,
     ) -> Result<bool, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with own as (
                    select consumer_group, source from wakeq.consumer_positions
@@ -219,7 +212,6 @@ impl Store {
             seq,
             error
         );
-        let own = session.limit(|connection| query.fetch_one(connection)).await;
-        session.answered("record the outcome of a retry", own)
+        self.session().await?.one("record the outcome of a retry", query).await
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
+use crate::event::Lead;
 use crate::store::Store;
 use wakeq::internals::interval;
 use wakeq::{Name, StoreError};
@@ -19,7 +20,6 @@ impl Store {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
             "insert into wakeq.locks as l (name, owner, term, expires_at)
              select $1::text, $2::uuid, 1, clock_timestamp() + $3::interval
@@ -33,54 +33,41 @@ impl Store {
             owner,
             interval(lease)
         );
-        let term = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("take a lock", term)
+        self.renewal_session().await?.optional("take a lock", query).await
     }
 
     /// Extends the lease of a lock under this term; returns whether it is still the owner's. A lock
     /// whose lease has run out is, until another owner has taken it.
-    pub(crate) async fn renew_lock(
-        &self,
-        name: &Name,
-        owner: Uuid,
-        term: i64,
-        lease: Duration,
-    ) -> Result<bool, StoreError> {
-        let mut session = self.renewal_session().await?;
+    pub(crate) async fn renew_lock(&self, lead: &Lead, lease: Duration) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "update wakeq.locks set expires_at = clock_timestamp() + $4::interval
               where name = $1 and owner = $2 and term = $3",
-            name.as_str() as _,
-            owner,
-            term,
+            lead.name.as_str() as _,
+            lead.owner,
+            lead.term,
             interval(lease)
         );
-        let renewed = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("renew a lock", renewed)?.rows_affected() > 0)
+        Ok(self.renewal_session().await?.execute("renew a lock", query).await?.rows_affected() > 0)
     }
 
     /// Releases a lock; returns whether it was the owner's. Its term stays.
-    pub(crate) async fn release_lock(&self, name: &Name, owner: Uuid, term: i64) -> Result<bool, StoreError> {
-        let mut session = self.renewal_session().await?;
+    pub(crate) async fn release_lock(&self, lead: &Lead) -> Result<bool, StoreError> {
         let query = sqlx::query!(
             "update wakeq.locks set expires_at = '-infinity' where name = $1 and owner = $2 and term = $3",
-            name.as_str() as _,
-            owner,
-            term
+            lead.name.as_str() as _,
+            lead.owner,
+            lead.term
         );
-        let released = session.limit(|connection| query.execute(connection)).await;
-        Ok(session.answered("release a lock", released)?.rows_affected() > 0)
+        Ok(self.renewal_session().await?.execute("release a lock", query).await?.rows_affected() > 0)
     }
 
     /// The owner and the term of a lock, if it is held now.
     #[doc(hidden)]
     pub async fn lock_holder(&self, name: &Name) -> Result<Option<(Uuid, i64)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "select owner, term from wakeq.locks where name = $1 and expires_at >= clock_timestamp()",
             name.as_str() as _
         );
-        let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        Ok(session.answered("look at a lock", row)?.map(|row| (row.owner, row.term)))
+        Ok(self.session().await?.optional("look at a lock", query).await?.map(|row| (row.owner, row.term)))
     }
 }

@@ -14,7 +14,7 @@ pub use dead::{GroupDead, GroupDeadCursor, GroupDeadPage, InvalidGroupDeadCursor
 pub use positions::{FailingEvent, GroupPosition};
 pub(crate) use single::GroupClaim;
 pub(crate) use subscribers::RegisterOutcome;
-pub(crate) use upkeep::RemovedGroup;
+pub use upkeep::RemoveGroup;
 
 use sqlx::postgres::PgConnection;
 

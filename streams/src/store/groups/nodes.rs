@@ -13,7 +13,6 @@ const NODES_MAX: i64 = 10_000;
 impl Store {
     /// Writes a node's heartbeat: it counts as alive for this long.
     pub(crate) async fn beat_node(&self, node: NodeId, lease: Duration) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "insert into wakeq.nodes (node_id, heartbeat_timestamp, expires_at)
              values ($1, clock_timestamp(), clock_timestamp() + $2::interval)
@@ -22,29 +21,24 @@ impl Store {
             node.0,
             interval(lease)
         );
-        let beaten = session.limit(|connection| query.execute(connection)).await;
-        session.answered("write the heartbeat of a node", beaten).map(drop)
+        self.session().await?.execute("write the heartbeat of a node", query).await.map(drop)
     }
 
     /// Removes a node that has shut down.
     pub(crate) async fn remove_node(&self, node: NodeId) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!("delete from wakeq.nodes where node_id = $1", node.0);
-        let removed = session.limit(|connection| query.execute(connection)).await;
-        session.answered("remove a node", removed).map(drop)
+        self.session().await?.execute("remove a node", query).await.map(drop)
     }
 
     /// All nodes that were not removed.
     #[doc(hidden)]
     pub async fn nodes(&self) -> Result<Vec<GroupNode>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select node_id, heartbeat_timestamp, expires_at < clock_timestamp() as "lapsed!"
                  from wakeq.nodes order by node_id limit $1"#,
             NODES_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list nodes", rows)?;
+        let rows = self.session().await?.all("list nodes", query).await?;
         let node = rows.into_iter().map(|row| GroupNode {
             id: NodeId(row.node_id),
             heartbeat_at: row.heartbeat_timestamp,

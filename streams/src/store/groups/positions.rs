@@ -42,7 +42,6 @@ impl Store {
     /// The positions of all groups, or of one.
     #[doc(hidden)]
     pub async fn group_positions(&self, group: Option<&Name>) -> Result<Vec<GroupPosition>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select consumer_group::text as "name!", source, position, epoch, updated_at,
                       failing_seq, failing_since, failing_attempts, failing_error
@@ -51,8 +50,7 @@ impl Store {
             group.map(Name::as_str),
             POSITIONS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list positions", rows)?;
+        let rows = self.session().await?.all("list positions", query).await?;
         let positions = rows.into_iter().filter_map(|row| {
             Some(GroupPosition {
                 group: row.name.parse().ok()?,
@@ -82,7 +80,6 @@ impl Store {
         actor: &Actor,
     ) -> Result<u64, StoreError> {
         let sources: Vec<String> = sources.iter().map(EventSource::to_string).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"with moved as (
                    insert into wakeq.consumer_positions as p (consumer_group, source, position)
@@ -106,7 +103,6 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let count = session.limit(|connection| query.fetch_one(connection)).await;
-        Ok(session.answered("reset positions", count)?.unsigned_abs())
+        Ok(self.session().await?.one("reset positions", query).await?.unsigned_abs())
     }
 }

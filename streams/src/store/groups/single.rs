@@ -53,7 +53,6 @@ impl Store {
         owner: Uuid,
         lease: Duration,
     ) -> Result<Option<i64>, StoreError> {
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query_scalar!(
             r#"update wakeq.single_groups set expires_at = clock_timestamp() + $3::interval
                 where consumer_group = $1::text and owner = $2 and expires_at >= clock_timestamp()
@@ -64,14 +63,12 @@ impl Store {
             owner,
             interval(lease)
         );
-        let kept = session.limit(|connection| query.fetch_optional(connection)).await;
-        session.answered("renew the claim on a group", kept)
+        self.renewal_session().await?.optional("renew the claim on a group", query).await
     }
 
     /// The live processes that work on groups alone, or on this group.
     #[doc(hidden)]
     pub async fn single_groups(&self, group: Option<&Name>) -> Result<Vec<(Name, NodeId)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select consumer_group::text as "name!", owner from wakeq.single_groups
                 where ($1::text is null or consumer_group = $1) and expires_at >= clock_timestamp()
@@ -79,18 +76,15 @@ impl Store {
             group.map(Name::as_str),
             GROUPS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the owners of single groups", rows)?;
+        let rows = self.session().await?.all("list the owners of single groups", query).await?;
         Ok(rows.into_iter().filter_map(|row| Some((row.name.parse().ok()?, NodeId(row.owner)))).collect())
     }
 
     /// Releases all groups that a process has worked on alone.
     #[doc(hidden)]
     pub async fn release_groups(&self, owner: Uuid) -> Result<(), StoreError> {
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query!("delete from wakeq.single_groups where owner = $1", owner);
-        let released = session.limit(|connection| query.execute(connection)).await;
-        session.answered("release groups", released).map(drop)
+        self.renewal_session().await?.execute("release groups", query).await.map(drop)
     }
 }
 

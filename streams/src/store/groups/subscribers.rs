@@ -66,7 +66,6 @@ impl Store {
         lease: Duration,
     ) -> Result<Vec<SubscriberId>, StoreError> {
         let (ids, epochs): (Vec<Uuid>, Vec<i64>) = beats.iter().map(|(id, epoch)| (id.0, *epoch)).unzip();
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             "update wakeq.subscribers
                 set heartbeat_timestamp = clock_timestamp(), expires_at = clock_timestamp() + $3::interval,
@@ -77,45 +76,37 @@ impl Store {
             &epochs,
             interval(lease)
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("write the heartbeats of subscribers", rows)?;
+        let rows = self.session().await?.all("write the heartbeats of subscribers", query).await?;
         Ok(rows.into_iter().map(SubscriberId).collect())
     }
 
     /// Writes a confirmed epoch, whether or not the subscriber is healthy. This does not count as a
     /// heartbeat.
     pub(crate) async fn confirm_epoch(&self, id: SubscriberId, epoch: i64) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "update wakeq.subscribers set confirmed_epoch = $2 where subscriber_id = $1 and confirmed_epoch < $2",
             id.0,
             epoch
         );
-        let confirmed = session.limit(|connection| query.execute(connection)).await;
-        session.answered("confirm an epoch", confirmed).map(drop)
+        self.session().await?.execute("confirm an epoch", query).await.map(drop)
     }
 
     /// Marks a subscriber as unable to work, with the reason.
     pub(crate) async fn set_unhealthy(&self, id: SubscriberId, why: &str) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query =
             sqlx::query!("update wakeq.subscribers set unhealthy = $2 where subscriber_id = $1", id.0, why);
-        let set = session.limit(|connection| query.execute(connection)).await;
-        session.answered("mark a subscriber as unhealthy", set).map(drop)
+        self.session().await?.execute("mark a subscriber as unhealthy", query).await.map(drop)
     }
 
     /// Removes subscribers that have stopped, with their subscriptions.
     pub(crate) async fn remove_subscribers(&self, ids: &[SubscriberId]) -> Result<(), StoreError> {
         let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!("delete from wakeq.subscribers where subscriber_id = any ($1)", &ids);
-        let removed = session.limit(|connection| query.execute(connection)).await;
-        session.answered("remove subscribers", removed).map(drop)
+        self.session().await?.execute("remove subscribers", query).await.map(drop)
     }
 
     /// The subscribers of all groups, or of one.
     pub(crate) async fn subscribers(&self, group: Option<&Name>) -> Result<Vec<SubscriberState>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select subscriber_name::text as "name!", subscriber_id, node_id, heartbeat_timestamp,
                       requests::text as "requests!", unhealthy, confirmed_epoch,
@@ -125,8 +116,7 @@ impl Store {
             group.map(Name::as_str),
             SUBSCRIBERS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list subscribers", rows)?;
+        let rows = self.session().await?.all("list subscribers", query).await?;
         let states = rows.into_iter().filter_map(|row| {
             Some(SubscriberState {
                 group: row.name.parse().ok()?,
@@ -148,7 +138,6 @@ impl Store {
         &self,
         group: Option<&Name>,
     ) -> Result<Vec<(Name, Vec<EventSource>)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select subscriber_name::text as "name!", event_sources::text as "sources!"
                  from wakeq.subscription_sources where $1::text is null or subscriber_name = $1
@@ -156,8 +145,7 @@ impl Store {
             group.map(Name::as_str),
             SUBSCRIBERS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the sources of groups", rows)?;
+        let rows = self.session().await?.all("list the sources of groups", query).await?;
         let of = |(name, list): (String, String)| Some((name.parse().ok()?, sources(&list)));
         Ok(rows.into_iter().filter_map(|row| of((row.name, row.sources))).collect())
     }

@@ -11,26 +11,18 @@ use wakeq::{Name, StoreError};
 /// Most subscriptions of all groups.
 const SUBSCRIPTIONS_MAX: i64 = 100_000;
 
-/// The subscribers whose leases had run out. `None`: nothing was done, because the caller is no
-/// longer the coordinator.
-pub(crate) type RemovedSubscribers = Option<Vec<SubscriberId>>;
-
-/// The subscriptions that were written as intended. `None`: none was, because the caller is no
-/// longer the coordinator.
-pub(crate) type WrittenSubscriptions = Option<Vec<SubscriberId>>;
-
 impl Store {
     /// Takes everything from subscribers whose lease has run out and removes them, and nodes whose
     /// lease has. An unhealthy subscriber on a live node keeps its row, so that it can be seen.
     ///
     /// The rows are locked before they are checked again: a heartbeat that came in between is not
     /// overlooked, and one that comes later finds nothing to write. They are locked in the order of
-    /// their ids, as heartbeats do.
+    /// their ids, as heartbeats do. Returns them, or `None` if nothing was done because the caller
+    /// is no longer the coordinator.
     pub(crate) async fn remove_lapsed_subscribers(
         &self,
         lead: &Lead,
-    ) -> Result<RemovedSubscribers, StoreError> {
-        let mut session = self.session().await?;
+    ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let query = sqlx::query!(
             r#"with lead as (
                    select from wakeq.locks
@@ -58,25 +50,24 @@ impl Store {
             lead.owner,
             lead.term
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("remove lapsed subscribers", row)?;
+        let row = self.session().await?.one("remove lapsed subscribers", query).await?;
         Ok(row.lead.then(|| row.buried.into_iter().map(SubscriberId).collect()))
     }
 
     /// Writes these subscriptions, each under a new epoch, unless it was written by another process
-    /// since it was read, or the subscriber is gone.
+    /// since it was read, or the subscriber is gone. Returns those that were written, or `None` if
+    /// none was because the caller is no longer the coordinator.
     pub(crate) async fn write_subscriptions(
         &self,
         lead: &Lead,
         new: &[NewSubscription],
-    ) -> Result<WrittenSubscriptions, StoreError> {
+    ) -> Result<Option<Vec<SubscriberId>>, StoreError> {
         let names: Vec<String> = new.iter().map(|one| one.group.to_string()).collect();
         let ids: Vec<Uuid> = new.iter().map(|one| one.subscriber.0).collect();
         let nodes: Vec<Uuid> = new.iter().map(|one| one.node.0).collect();
         let lists: Vec<String> = new.iter().map(|one| json(&one.sources)).collect();
         let releasing: Vec<String> = new.iter().map(|one| json(&one.releasing)).collect();
         let seen: Vec<i64> = new.iter().map(|one| one.seen_epoch).collect();
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"with lead as (
                    select from wakeq.locks
@@ -109,27 +100,23 @@ impl Store {
             &releasing,
             &seen
         );
-        let row = session.limit(|connection| query.fetch_one(connection)).await;
-        let row = session.answered("write subscriptions", row)?;
+        let row = self.session().await?.one("write subscriptions", query).await?;
         Ok(row.lead.then(|| row.written.into_iter().map(SubscriberId).collect()))
     }
 
     /// Takes new epochs, for brokers that keep their subscriptions elsewhere.
     pub(crate) async fn next_epochs(&self, count: usize) -> Result<Vec<i64>, StoreError> {
         let count = i32::try_from(count).unwrap_or(i32::MAX);
-        let mut session = self.session().await?;
         let query = sqlx::query_scalar!(
             r#"select nextval('wakeq.allocation_epochs') as "epoch!" from generate_series(1, $1)"#,
             count
         );
-        let epochs = session.limit(|connection| query.fetch_all(connection)).await;
-        session.answered("take epochs", epochs)
+        self.session().await?.all("take epochs", query).await
     }
 
     /// The subscriptions of all subscribers, or of those of a group.
     #[doc(hidden)]
     pub async fn subscriptions(&self, group: Option<&Name>) -> Result<Vec<Subscription>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select subscriber_name::text as "name!", subscriber_id, node_id,
@@ -139,13 +126,18 @@ impl Store {
             group.map(Name::as_str),
             SUBSCRIPTIONS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(session.answered("list subscriptions", rows)?.into_iter().filter_map(Row::read).collect())
+        Ok(self
+            .session()
+            .await?
+            .all("list subscriptions", query)
+            .await?
+            .into_iter()
+            .filter_map(Row::read)
+            .collect())
     }
 
     /// The subscriptions of the subscribers on a node.
     pub(crate) async fn subscriptions_of(&self, node: NodeId) -> Result<Vec<Subscription>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query_as!(
             Row,
             r#"select subscriber_name::text as "name!", subscriber_id, node_id,
@@ -154,9 +146,11 @@ impl Store {
             node.0,
             SUBSCRIPTIONS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        Ok(session
-            .answered("read the subscriptions of a node", rows)?
+        Ok(self
+            .session()
+            .await?
+            .all("read the subscriptions of a node", query)
+            .await?
             .into_iter()
             .filter_map(Row::read)
             .collect())

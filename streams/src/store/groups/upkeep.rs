@@ -12,17 +12,18 @@ use wakeq::{Actor, CanvasId, Name, StoreError};
 /// Most pins that are listed.
 const PINS_MAX: i64 = 10_000;
 
-/// What was removed of a group.
+/// The result of removing a group, or its position in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RemovedGroup {
-    pub(crate) positions: u64,
-    pub(crate) pins: u64,
+pub struct RemoveGroup {
+    /// How many positions were removed.
+    pub positions: u64,
+    /// How many pins of the log were removed.
+    pub pins: u64,
 }
 
 impl Store {
     /// Asks the members of a group to retry what failed, and records that in the audit log.
     pub(crate) async fn ask_recovery(&self, group: &Name, actor: &Actor) -> Result<(), StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             "with asked as (
                  insert into wakeq.consumer_groups as g (consumer_group, recoveries, asked_at) values ($1::text, 1, now())
@@ -37,21 +38,18 @@ impl Store {
             actor.request_id(),
             actor.credential_id()
         );
-        let asked = session.limit(|connection| query.execute(connection)).await;
-        session.answered("ask for a recovery", asked).map(drop)
+        self.session().await?.execute("ask for a recovery", query).await.map(drop)
     }
 
     /// How often each of these groups was asked to retry.
     pub(crate) async fn recoveries(&self, groups: &[Name]) -> Result<Vec<(String, i64)>, StoreError> {
         let groups: Vec<String> = groups.iter().map(Name::to_string).collect();
-        let mut session = self.renewal_session().await?;
         let query = sqlx::query!(
             r#"select consumer_group::text as "name!", recoveries from wakeq.consumer_groups
                 where consumer_group = any ($1::text[]) and recoveries > 0"#,
             &groups
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for recoveries", rows)?;
+        let rows = self.renewal_session().await?.all("look for recoveries", query).await?;
         Ok(rows.into_iter().map(|row| (row.name, row.recoveries)).collect())
     }
 
@@ -64,7 +62,7 @@ impl Store {
         source: Option<&EventSource>,
         entity_type: Option<&EntityType>,
         actor: &Actor,
-    ) -> Result<Option<RemovedGroup>, StoreError> {
+    ) -> Result<Option<RemoveGroup>, StoreError> {
         let mut session = self.session().await?.for_statements(3);
         let removed = session.limit(|connection| remove(connection, group, source, entity_type, actor)).await;
         session.answered("remove a group", removed)
@@ -73,7 +71,6 @@ impl Store {
     /// The pins of the repositories of entities, or that of one type, by the names of their
     /// processors' groups, each with the `seq` up to which it keeps nothing.
     pub(crate) async fn repository_pins(&self, group: Option<&Name>) -> Result<Vec<(Name, i64)>, StoreError> {
-        let mut session = self.session().await?;
         let query = sqlx::query!(
             r#"select 'entities.' || substr(name, 10) as "name!", seq from wakeq.log_pins
                 where starts_with(name, 'entities/') and ($1::text is null or 'entities.' || substr(name, 10) = $1)
@@ -81,8 +78,7 @@ impl Store {
             group.map(Name::as_str),
             PINS_MAX
         );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list the pins of repositories", rows)?;
+        let rows = self.session().await?.all("list the pins of repositories", query).await?;
         Ok(rows.into_iter().filter_map(|row| Some((row.name.parse().ok()?, row.seq))).collect())
     }
 }
@@ -93,7 +89,7 @@ async fn remove(
     source: Option<&EventSource>,
     entity_type: Option<&EntityType>,
     actor: &Actor,
-) -> Result<Option<RemovedGroup>, sqlx::Error> {
+) -> Result<Option<RemoveGroup>, sqlx::Error> {
     let mut transaction = connection.begin().await?;
     lock_group(&mut transaction, group).await?;
     if let Some(source) = source {
@@ -146,5 +142,5 @@ async fn remove(
     let row = removal.fetch_one(&mut *transaction).await?;
     transaction.commit().await?;
     let count = |count: i64| count.unsigned_abs();
-    Ok(row.free.then(|| RemovedGroup { positions: count(row.positions), pins: count(row.pins) }))
+    Ok(row.free.then(|| RemoveGroup { positions: count(row.positions), pins: count(row.pins) }))
 }

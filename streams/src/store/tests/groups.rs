@@ -7,7 +7,7 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::cost::{buffers, plan};
-use super::{Table, is_skipped, tester};
+use super::{Table, tester};
 use crate::event::{Lead, NewSubscription, NodeId, SubscriberId};
 use crate::store::{GroupClaim, PositionMove, RegisterOutcome, Store};
 use wakeq::Name;
@@ -122,10 +122,7 @@ async fn register(store: &Store, group: &str, category: &str) -> RegisterOutcome
 // Shows: SUB-20
 #[tokio::test]
 async fn members_of_a_group_are_registered_one_by_one() {
-    if is_skipped(SESSIONS) {
-        return;
-    }
-    let table = Table::new().await;
+    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
     let mut held = hold(&table).await;
     sqlx::query(MEMBER).execute(&mut *held).await.unwrap();
     let store = table.store.clone();
@@ -145,10 +142,7 @@ async fn members_of_a_group_are_registered_one_by_one() {
 /// A member that starts while its group is removed keeps the position that it has opened.
 #[tokio::test]
 async fn a_group_whose_member_starts_is_not_removed() {
-    if is_skipped(SESSIONS) {
-        return;
-    }
-    let table = Table::new().await;
+    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
     let (g, source): (Name, _) = ("g".parse().unwrap(), EventSource::category("companies").unwrap());
     let other = EventSource::category("former").unwrap();
     for source in [&source, &other] {
@@ -176,10 +170,7 @@ async fn a_group_whose_member_starts_is_not_removed() {
 /// A process that works alone takes its group before that is removed, or after.
 #[tokio::test]
 async fn a_group_is_taken_before_it_is_removed_or_after() {
-    if is_skipped(SESSIONS) {
-        return;
-    }
-    let table = Table::new().await;
+    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
     let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
     let (one, two) = (Uuid::now_v7(), Uuid::now_v7());
     let held = hold(&table).await;
@@ -203,10 +194,7 @@ async fn a_group_is_taken_before_it_is_removed_or_after() {
 /// by its owner. Another group's move is not.
 #[tokio::test]
 async fn a_position_is_opened_after_a_move_that_is_under_way() {
-    if is_skipped(SESSIONS) {
-        return;
-    }
-    let table = Table::new().await;
+    let Some(table) = Table::new().await.for_sessions(SESSIONS) else { return };
     let (g, h): (Name, Name) = ("g".parse().unwrap(), "h".parse().unwrap());
     let source = EventSource::category("companies").unwrap();
     for group in [&g, &h] {

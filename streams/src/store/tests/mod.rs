@@ -28,6 +28,12 @@ impl Table {
         Self::with(StoreConfig { lock_timeout: Duration::from_secs(4), ..StoreConfig::default() }).await
     }
 
+    /// For a test that needs several sessions; `None`, and reported as skipped, if the server has
+    /// only one.
+    fn for_sessions(self, need: &str) -> Option<Self> {
+        (!is_skipped(need)).then_some(self)
+    }
+
     /// With one connection, so that the statements it has prepared can be examined.
     async fn of_one_connection() -> Self {
         Self::with(StoreConfig { max_connections: 1, ..StoreConfig::default() }).await
