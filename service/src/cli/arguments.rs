@@ -3,7 +3,12 @@
 use std::str::FromStr;
 
 use clap::Args;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
+use super::Context;
+use super::client::Request;
+use super::show::JsonArg;
 use crate::resources::wire::List;
 use wakeq::events::InvalidName;
 use wakeq::{EventId, Name, Timestamp};
@@ -97,6 +102,31 @@ pub(crate) struct ListArgs {
     /// Continue at the cursor that an earlier list printed
     #[arg(long)]
     cursor: Option<String>,
+}
+
+/// A list to be printed as a table, or as JSON.
+#[derive(Args)]
+pub(crate) struct TableArgs {
+    #[command(flatten)]
+    pub(crate) list: ListArgs,
+    #[command(flatten)]
+    pub(crate) json: JsonArg,
+}
+
+impl TableArgs {
+    /// Requests the list, and prints it; without items, prints `nothing` for people.
+    pub(crate) async fn print<T: DeserializeOwned + Serialize, const COLUMNS: usize>(
+        self,
+        context: &Context,
+        request: Request,
+        head: [&'static str; COLUMNS],
+        nothing: &str,
+        row: impl FnMut(&T) -> [String; COLUMNS],
+    ) -> anyhow::Result<()> {
+        let client = context.client().await?;
+        let page = async |page| client.call(request.clone().page(page)).await;
+        self.json.print_table(&self.list.gather(page).await?, head, nothing, row)
+    }
 }
 
 /// A page of a list to be requested.

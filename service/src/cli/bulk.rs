@@ -41,8 +41,17 @@ pub(crate) async fn all(
     repeat(words, Progress { is_terminal: to.is_terminal(), to }, request).await
 }
 
-/// Counts for a dry run: if there is more than one request would change, up to [`COUNT_MAX`].
-pub(crate) async fn count(
+/// The same, or only counts for a dry run: `request` is also told up to which number.
+pub(crate) async fn all_or_count(
+    dry_run: bool,
+    words: (&str, &str),
+    mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
+) -> anyhow::Result<Step> {
+    if dry_run { count(request).await } else { all(words, async |before| request(before, None).await).await }
+}
+
+/// If there is more than one request would change, counts up to [`COUNT_MAX`].
+async fn count(
     mut request: impl AsyncFnMut(Option<Timestamp>, Option<u64>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
     let first = request(None, None).await?;

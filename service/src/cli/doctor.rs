@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use clap::Args;
 use serde::Serialize;
 
+use super::failure::causes;
 use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
@@ -183,18 +184,4 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
 /// A check that failed because of Pub/Sub.
 fn failed_on_pubsub(what: &'static str, error: &NotifyError) -> Finding {
     Finding::fail(what, causes(error), "check the project, the credentials and the network")
-}
-
-/// The error and its causes, each once.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_words = cause.to_string();
-        if !words.contains(&cause_words) {
-            words = format!("{words}: {cause_words}");
-        }
-        source = cause.source();
-    }
-    words.replace('\n', " ")
 }

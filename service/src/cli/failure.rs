@@ -227,14 +227,22 @@ fn of_store(error: &StoreError) -> Exit {
 
 /// The error and its causes on one line, without causes that only repeat it.
 pub(crate) fn words(error: &anyhow::Error) -> String {
+    text::clean(&each_once(error.chain().map(|cause| of_postgres(&cause.to_string()))))
+}
+
+/// The same of an error of a library, whose text is not sanitized yet.
+pub(crate) fn causes(error: &(dyn std::error::Error + 'static)) -> String {
+    each_once(anyhow::Chain::new(error).map(ToString::to_string))
+}
+
+fn each_once(causes: impl Iterator<Item = String>) -> String {
     let mut words = String::new();
-    for cause in error.chain().map(|cause| of_postgres(&cause.to_string())).filter(|cause| !cause.is_empty())
-    {
+    for cause in causes {
         if !words.contains(&cause) {
             words = if words.is_empty() { cause } else { format!("{words}: {cause}") };
         }
     }
-    text::clean(&words.replace('\n', " "))
+    words.replace('\n', " ")
 }
 
 /// Postgres's message without the prefix of the client library and the line number, which refers to

@@ -197,13 +197,8 @@ impl Visit for Fields<'_> {
     }
 
     fn record_error(&mut self, field: &Field, value: &(dyn std::error::Error + 'static)) {
-        let mut words = value.to_string();
-        let mut source = value.source();
-        while let Some(cause) = source {
-            words = format!("{words}: {cause}");
-            source = cause.source();
-        }
-        self.set(field, words);
+        let words: Vec<_> = anyhow::Chain::new(value).map(ToString::to_string).collect();
+        self.set(field, words.join(": "));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {

@@ -33,6 +33,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use serde::de::DeserializeOwned;
 
 use crate::config::{CanvasArgs, DatabaseArgs, DeliveryArgs, NotifierArgs, TimingArgs};
 use crate::resources::accounts::command as accounts;
@@ -53,8 +54,9 @@ use crate::resources::log::command as log;
 use crate::resources::objects::command as objects;
 use crate::resources::queues::command as queues;
 use crate::resources::quotas::command as quotas;
-use client::{Client, Local, Server, ServerArgs, ServerChoice, Transport};
+use client::{Client, Local, Request, Server, ServerArgs, ServerChoice, Transport};
 use failure::{Exit, Failure};
+use parts::MakeHandlers;
 pub use telemetry::Metrics;
 use telemetry::Telemetry;
 use wakeq::{Actor, Handlers, Store};
@@ -300,12 +302,11 @@ impl Command {
 
     /// Where its metrics and traces go, if it has any.
     fn telemetry(&self) -> Option<&telemetry::TelemetryArgs> {
-        if let Self::Serve(command) = self {
-            Some(&command.telemetry)
-        } else if let Self::Work(command) = self {
-            Some(&command.telemetry)
-        } else if let Self::All(command) = self {
-            Some(&command.telemetry)
+        if let Self::Serve(process::Serve { telemetry, .. })
+        | Self::Work(process::Work { telemetry, .. })
+        | Self::All(process::All { serve: process::Serve { telemetry, .. }, .. }) = self
+        {
+            Some(telemetry)
         } else {
             None
         }
@@ -314,10 +315,7 @@ impl Command {
 
 impl Cli {
     /// Runs the command with its log, metrics and traces.
-    async fn run_observed<F>(self, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    async fn run_observed(self, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         let started = Telemetry::start(self.command.telemetry());
         let traces = started.as_ref().ok().and_then(Telemetry::traces);
         logging::start(self.logging, self.command.is_long_running(), traces);
@@ -332,10 +330,7 @@ impl Cli {
     }
 
     /// Runs the command.
-    async fn run<F>(self, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    async fn run(self, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         let context = self.context;
         match self.command {
             Command::Serve(command) => command.run(&context, handlers).await,
@@ -399,7 +394,17 @@ impl Context {
         Ok(Client { canvas: self.canvas.canvas, transport })
     }
 
-    /// The same, to register targets. `delivery` says what is allowed, unless a server decides
+    /// Sends a request, and parses its answer.
+    pub(crate) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
+        self.client().await?.call(request).await
+    }
+
+    /// The same, for an answer without a body or one that is not used.
+    pub(crate) async fn send(&self, request: Request) -> anyhow::Result<()> {
+        self.client().await?.send(request).await.map(drop)
+    }
+
+    /// The client to register targets. `delivery` says what is allowed, unless a server decides
     /// that.
     pub(crate) async fn client_to_targets(&self, delivery: &DeliveryArgs) -> anyhow::Result<Client> {
         let mut client = self.client().await?;

@@ -7,8 +7,27 @@ use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
 use super::BoxError;
-use wakeq::{Queue, Store};
+use wakeq::{Handlers, Queue, Store};
 use wakeq_streams::EventBroker;
+
+/// Makes a program's handlers, with what their process has.
+pub(super) trait MakeHandlers: AsyncFnOnce(Parts) -> Result<Handlers, BoxError> {}
+
+impl<F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>> MakeHandlers for F {}
+
+/// Waits until it has ended. Once `stop` is cancelled, `halt` tells it to end.
+pub(super) async fn until_stopped<T>(
+    running: impl Future<Output = T>,
+    stop: CancellationToken,
+    halt: CancellationToken,
+) -> T {
+    let mut running = std::pin::pin!(running);
+    tokio::select! {
+        ended = &mut running => return ended,
+        () = stop.cancelled() => halt.cancel(),
+    }
+    running.await
+}
 
 /// Something that a process runs until it is told to stop.
 pub(super) struct ProcessPart {
@@ -45,14 +64,7 @@ impl Parts {
     /// Runs a broker as part of the process, with the consumers and processors registered with it.
     pub fn run_broker(&self, broker: EventBroker) {
         let (stop, halt) = (self.stop.clone(), broker.stop_token());
-        self.run("the broker", async move {
-            let mut running = std::pin::pin!(broker.run());
-            tokio::select! {
-                ended = &mut running => return Ok(ended?),
-                () = stop.cancelled() => halt.cancel(),
-            }
-            Ok(running.await?)
-        });
+        self.run("the broker", async move { Ok(until_stopped(broker.run(), stop, halt).await?) });
     }
 
     /// Takes the parts that were added.

@@ -12,9 +12,9 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::parts::{Parts, ProcessPart};
+use super::parts::{MakeHandlers, Parts, ProcessPart, until_stopped};
 use super::telemetry::{SharedObserver, TelemetryArgs};
-use super::{BoxError, Context, descriptors};
+use super::{Context, descriptors};
 use crate::config::{DeliveryArgs, LotArgs, PushArgs, RateArgs, ServeArgs, WorkerArgs, on_cloud_run};
 use crate::delivery::{Deliverer, Targets};
 use crate::http::{HttpConfig, HttpServer};
@@ -25,8 +25,7 @@ use wakeq::internals::Waker;
 use wakeq::notify::Notifier;
 use wakeq::workers::PushRunner;
 use wakeq::{
-    Admin, AdminError, Handlers, Queue, QueueConfig, QueueWorker, Store, StoreError, WorkerConfig,
-    shutdown_signal,
+    Admin, AdminError, Queue, QueueConfig, QueueWorker, Store, StoreError, WorkerConfig, shutdown_signal,
 };
 
 /// Pause before waking the waiting events is retried, after the database was unavailable.
@@ -68,30 +67,17 @@ pub(crate) struct Work {
 
 #[derive(Args)]
 pub(crate) struct All {
+    /// With push only to be refused: what is pushed has no worker that pulls.
     #[command(flatten)]
-    http: ServeArgs,
-    /// Only to be refused: what is pushed has no worker that pulls.
-    #[command(flatten)]
-    push: PushArgs,
-    #[command(flatten)]
-    worker: WorkerArgs,
+    pub(super) serve: Serve,
     #[command(flatten)]
     lot: LotArgs,
-    #[command(flatten)]
-    rates: RateArgs,
-    #[command(flatten)]
-    delivery: DeliveryArgs,
-    #[command(flatten)]
-    pub(super) telemetry: TelemetryArgs,
 }
 
 impl Serve {
     /// Also makes the minute's pass, so that a deployment whose workers are scaled to zero needs no
     /// other process for it. Expires nothing: retention is configured on the workers.
-    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         if self.push.is_given() {
             return self.run_pushed(context, handlers).await;
         }
@@ -111,10 +97,7 @@ impl Serve {
     /// Push mode: also runs pushed events and expires what is old. The minute's pass is made on
     /// request, and by the process itself if it has CPU between requests. On Cloud Run it may not:
     /// the process could be frozen with a transaction open.
-    async fn run_pushed<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    async fn run_pushed(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         anyhow::ensure!(
             !context.notifier.is_local(),
             "--push-audience and --push-account (WAKEQ_PUSH_AUDIENCE, WAKEQ_PUSH_ACCOUNTS) need Pub/Sub, which pushes: \
@@ -153,10 +136,7 @@ impl Serve {
 }
 
 impl Work {
-    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
         process.together(vec![working]).await
@@ -164,20 +144,18 @@ impl Work {
 }
 
 impl All {
-    pub(super) async fn run<F>(self, context: &Context, handlers: F) -> anyhow::Result<()>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
+        let Self { serve: Serve { http, push, worker, rates, delivery, telemetry: _ }, lot } = self;
         anyhow::ensure!(
-            !self.push.is_given(),
+            !push.is_given(),
             "`all` pulls its notifications, but with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS \
              they are pushed: start `serve`, which then runs handlers too"
         );
-        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
-        let mut http = HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? };
-        http.shutdown_grace = http.shutdown_grace.min(self.worker.config().shutdown_grace);
+        let process = Process::start(context, context.notifier.connect_to_work().await?, rates).await?;
+        let mut http = HttpConfig { delivery: delivery.config()?, ..http.config()? };
+        http.shutdown_grace = http.shutdown_grace.min(worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
-        let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
+        let working = process.work(handlers, worker, lot, &delivery).await?;
         process.together(vec![serving, working]).await
     }
 }
@@ -242,81 +220,79 @@ impl Process {
         tracing::info!(address = %server.local_address(), "serving the API");
         let (stop, halt) = (self.stop.clone(), server.stop_token());
         let running = async move {
-            let mut serving = std::pin::pin!(server.run());
-            tokio::select! {
-                () = &mut serving => return Ok(()),
-                () = stop.cancelled() => halt.cancel(),
-            }
-            serving.await;
+            until_stopped(server.run(), stop, halt).await;
             Ok(())
         };
         ProcessPart { name: "the HTTP server", running: Box::pin(running) }
     }
 
-    /// Runs pushed events with this program's handlers, and on HTTP targets.
-    async fn push<F>(
+    /// A worker with this program's handlers, and with HTTP targets if it is to call them; `None`
+    /// if it has neither.
+    async fn worker(
         &self,
-        handlers: F,
+        handlers: impl MakeHandlers,
         arguments: &WorkerArgs,
+        config: WorkerConfig,
         delivery: &DeliveryArgs,
-    ) -> anyhow::Result<PushRunner>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
+    ) -> anyhow::Result<Option<QueueWorker>> {
         let handlers =
             handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
-        anyhow::ensure!(
-            !(handlers.is_empty() && arguments.no_targets),
-            "this program has no handlers, so with --no-targets (WAKEQ_NO_TARGETS) it could run nothing that is pushed"
-        );
-        let (store, notifier) = (self.store.clone(), Arc::clone(&self.notifier));
-        let mut worker = QueueWorker::new(store, notifier, handlers, arguments.config())?;
-        if !arguments.no_targets {
-            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
+        if handlers.is_empty() && arguments.no_targets {
+            return Ok(None);
         }
+        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        if arguments.no_targets {
+            return Ok(Some(worker));
+        }
+        let targets = Targets::new(&self.store, Deliverer::new(delivery.config()?)?);
+        Ok(Some(worker.remote_handlers(targets)))
+    }
+
+    /// Runs pushed events with this program's handlers, and on HTTP targets.
+    async fn push(
+        &self,
+        handlers: impl MakeHandlers,
+        arguments: &WorkerArgs,
+        delivery: &DeliveryArgs,
+    ) -> anyhow::Result<PushRunner> {
+        let worker = self.worker(handlers, arguments, arguments.config(), delivery).await?;
+        let worker = worker.context(
+            "this program has no handlers, so with --no-targets (WAKEQ_NO_TARGETS) it could run nothing that is pushed",
+        )?;
         Ok(worker.into_push_runner().await?)
     }
 
     /// The part that runs events. A process without handlers and targets takes no notifications,
     /// since this would delay other workers' events by minutes; but it still makes the minute's
     /// pass.
-    async fn work<F>(
+    async fn work(
         &self,
-        handlers: F,
+        handlers: impl MakeHandlers,
         arguments: WorkerArgs,
         lot: LotArgs,
         delivery: &DeliveryArgs,
-    ) -> anyhow::Result<ProcessPart>
-    where
-        F: AsyncFnOnce(Parts) -> Result<Handlers, BoxError>,
-    {
-        let handlers =
-            handlers(self.own.clone()).await.map_err(|error| anyhow!(error)).context("make the handlers")?;
+    ) -> anyhow::Result<ProcessPart> {
         let canvas_event_rate = self.rates.canvas_event_rate;
         let config = WorkerConfig { canvas_event_rate, ..lot.with(arguments.config()) };
-        let idle = handlers.is_empty() && arguments.no_targets;
-        anyhow::ensure!(
-            !(self.is_local && idle),
-            "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process \
-             wakes only itself: start a program with handlers and run only `serve` from this one, \
-             or omit --no-targets"
-        );
-        if idle {
+        let retention = config.retention;
+        let Some(worker) = self.worker(handlers, &arguments, config, delivery).await? else {
+            anyhow::ensure!(
+                !self.is_local,
+                "this program has no handlers, and with --notifier local (WAKEQ_NOTIFIER) a process \
+                 wakes only itself: start a program with handlers and run only `serve` from this one, \
+                 or omit --no-targets"
+            );
             tracing::info!(
                 "this program has no handlers, so it receives no notifications; it wakes overdue \
                  events, continues resume jobs and deletes expired rows"
             );
-            return self.wake(Some(config.retention)).await;
-        }
-        let mut worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
-        if !arguments.no_targets {
-            worker = worker.remote_handlers(Targets::new(&self.store, Deliverer::new(delivery.config()?)?));
-        }
+            return self.wake(Some(retention)).await;
+        };
         let waking = self.is_local.then(|| self.wake_what_waited());
-        let working = work(worker, self.stop.clone());
+        let (stop, halt) = (self.stop.clone(), worker.stop_token());
         let running = async move {
             let _waking = waking;
-            working.await
+            Ok(until_stopped(worker.run(), stop, halt).await?)
         };
         Ok(ProcessPart { name: "the worker", running: Box::pin(running) })
     }
@@ -388,14 +364,4 @@ impl Process {
         self.store.close().await;
         outcome
     }
-}
-
-async fn work(worker: QueueWorker, stop: CancellationToken) -> anyhow::Result<()> {
-    let halt = worker.stop_token();
-    let mut working = std::pin::pin!(worker.run());
-    tokio::select! {
-        ended = &mut working => return Ok(ended?),
-        () = stop.cancelled() => halt.cancel(),
-    }
-    Ok(working.await?)
 }

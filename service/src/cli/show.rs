@@ -6,8 +6,10 @@ use std::io::{ErrorKind, Write};
 
 use clap::Args;
 use serde::Serialize;
+use serde_json::value::RawValue;
 
-use super::text;
+use super::table::Table;
+use super::{text, value};
 use crate::resources::handlers::wire::{Rule, RuleKind};
 use crate::resources::wire::List;
 use wakeq::Timestamp;
@@ -53,6 +55,17 @@ impl JsonArg {
             }
             Ok(())
         })
+    }
+
+    /// The same, for people as a table; without items, prints `nothing`.
+    pub(crate) fn print_table<T: Serialize, const COLUMNS: usize>(
+        self,
+        list: &List<T>,
+        head: [&'static str; COLUMNS],
+        nothing: &str,
+        row: impl FnMut(&T) -> [String; COLUMNS],
+    ) -> anyhow::Result<()> {
+        self.print_list(list, |items| Table::of(head, items.iter().map(row)).print(nothing))
     }
 }
 
@@ -105,6 +118,16 @@ pub(crate) fn at_least(number: u64, more: bool, thing: &str) -> String {
 pub(crate) fn field(name: &str, value: impl Display) -> anyhow::Result<()> {
     let value = text::clean_lines(&value.to_string()).replace('\n', "\n          ");
     line(format_args!("{name:9} {value}"))
+}
+
+/// A line about a JSON value, if there is one; shortened unless `full`.
+pub(crate) fn json_field(name: &str, json: Option<&RawValue>, full: bool) -> anyhow::Result<()> {
+    json.map_or(Ok(()), |json| field(name, value::pretty(json.get(), full)))
+}
+
+/// What stands for a value that is missing.
+pub(crate) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
 /// A rule, in words.

@@ -22,6 +22,11 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         Self { head, rows: Vec::new() }
     }
 
+    /// A table with these rows.
+    pub(crate) fn of(head: [&'static str; COLUMNS], rows: impl Iterator<Item = [String; COLUMNS]>) -> Self {
+        Self { head, rows: rows.map(|cells| cells.map(|cell| text::clean(&cell))).collect() }
+    }
+
     /// Adds a row, sanitizing its texts.
     pub(crate) fn row(&mut self, cells: [String; COLUMNS]) {
         self.rows.push(cells.map(|cell| text::clean(&cell)));

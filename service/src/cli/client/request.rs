@@ -9,6 +9,7 @@ use crate::cli::arguments::Page;
 use wakeq::CanvasId;
 
 /// A request to be sent.
+#[derive(Clone)]
 pub(crate) struct Request {
     pub(crate) method: Method,
     admin: bool,

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use uuid::Uuid;
 
 use super::request::{self, Request};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, causes};
 use crate::cli::show;
 use wakeq::CanvasId;
 
@@ -319,20 +319,6 @@ fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
     host == "localhost" || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// The error and its causes, each once.
-fn causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let said = cause.to_string();
-        if !words.contains(&said) {
-            words = format!("{words}: {said}");
-        }
-        source = cause.source();
-    }
-    words
 }
 
 #[cfg(test)]

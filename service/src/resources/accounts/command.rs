@@ -7,9 +7,8 @@ use crate::access::{Access, AccessConfig, CredentialFilter, Reach, read_scopes};
 use crate::cli::Context;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg};
-use crate::cli::table::Table;
 use crate::resources::accounts::wire::Account as Listed;
-use crate::resources::keys::command::{Canvases, CanvasesArg, scope, written};
+use crate::resources::keys::command::{CanvasesArg, named, scope, written};
 use crate::resources::wire::List;
 
 #[derive(Args)]
@@ -66,7 +65,7 @@ impl Accounts {
 
 impl Allow {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (email, reach) = (&self.email, reach(context, self.canvases));
+        let (email, reach) = (&self.email, self.canvases.reach(context));
         let (scopes, narrow) = read_scopes(&self.scopes)?;
         let access = access(context).await?;
         let new = access.allow_narrow_account(email, reach, scopes, &narrow, &context.actor()).await?;
@@ -77,26 +76,22 @@ impl Allow {
 }
 
 async fn list(context: &Context, canvases: CanvasesArg, json: JsonArg) -> anyhow::Result<()> {
-    let filter = match canvases.canvases() {
-        Canvases::One => context.canvas.canvas.into(),
-        Canvases::Every => CredentialFilter::Everything,
+    let filter = match canvases.reach(context) {
+        reach @ Reach::Canvas(_) => CredentialFilter::Reach(reach),
+        Reach::EveryCanvas => CredentialFilter::Everything,
     };
-    let accounts = access(context).await?.accounts(filter).await?;
-    let accounts: Vec<Listed> = accounts.into_iter().map(Listed::from).collect();
-    json.print_list(&List::whole(accounts), |accounts| {
-        let mut table = Table::new(["ACCOUNT", "SCOPES", "SINCE", "CANVAS"]);
-        for account in accounts {
-            let canvas = account.canvas.map_or("every".to_owned(), |canvas| canvas.to_string());
-            let (email, scopes) = (account.email.clone(), account.scopes.join(","));
-            table.row([email, scopes, show::moment(account.created_at), canvas]);
-        }
-        table.print("no service accounts")
-    })
+    let accounts = List::whole(access(context).await?.accounts(filter).await?);
+    json.print_table(&accounts, ["ACCOUNT", "SCOPES", "SINCE", "CANVAS"], "no service accounts", row)
+}
+
+fn row(account: &Listed) -> [String; 4] {
+    let canvas = account.canvas.map_or("every".to_owned(), |canvas| canvas.to_string());
+    [account.email.clone(), account.scopes.join(","), show::moment(account.created_at), canvas]
 }
 
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (email, reach) = (&self.email, reach(context, self.canvases));
+        let (email, reach) = (&self.email, self.canvases.reach(context));
         let removed = access(context).await?.remove_account(email, reach, &context.actor()).await?;
         let place = named(reach);
         if !removed {
@@ -113,18 +108,4 @@ impl Remove {
 /// For managing accounts: can't verify tokens.
 async fn access(context: &Context) -> anyhow::Result<Access> {
     Ok(Access::new(context.store().await?, AccessConfig::default())?)
-}
-
-fn reach(context: &Context, canvases: CanvasesArg) -> Reach {
-    match canvases.canvases() {
-        Canvases::One => Reach::Canvas(context.canvas.canvas),
-        Canvases::Every => Reach::EveryCanvas,
-    }
-}
-
-fn named(reach: Reach) -> String {
-    match reach {
-        Reach::Canvas(canvas) => format!("canvas {canvas}"),
-        Reach::EveryCanvas => "every canvas".to_owned(),
-    }
 }

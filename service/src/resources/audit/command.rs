@@ -3,12 +3,10 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page};
-use crate::cli::client::{Client, Request};
-use crate::cli::show::{JsonArg, moment};
-use crate::cli::table::Table;
+use crate::cli::arguments::TableArgs;
+use crate::cli::client::Request;
+use crate::cli::show::moment;
 use crate::resources::audit::wire::AuditEntry;
-use crate::resources::wire::List;
 
 #[derive(Args)]
 pub(crate) struct Audit {
@@ -19,24 +17,15 @@ pub(crate) struct Audit {
 #[derive(Subcommand)]
 enum Verb {
     /// List the record, newest first
-    List {
-        #[command(flatten)]
-        list: ListArgs,
-        #[command(flatten)]
-        json: JsonArg,
-    },
+    List(TableArgs),
 }
 
 impl Audit {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let Verb::List { list, json } = self.verb;
-        let client = context.client().await?;
-        let list = list.gather(async |page| client.audit(page).await).await?;
-        json.print_list(&list, |entries| {
-            let mut table = Table::new(["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"]);
-            entries.iter().for_each(|entry| table.row(row(entry)));
-            table.print("nothing has been recorded yet")
-        })
+        let Verb::List(list) = self.verb;
+        let head = ["AT", "ACTOR", "ACTION", "OUTCOME", ">TIMES", "ABOUT", "DETAIL"];
+        let request = Request::get(&["audit"]).admin();
+        list.print(context, request, head, "nothing has been recorded yet", row).await
     }
 }
 
@@ -53,10 +42,4 @@ fn row(entry: &AuditEntry) -> [String; 7] {
         about,
         entry.detail.clone().unwrap_or_default(),
     ]
-}
-
-impl Client {
-    pub(crate) async fn audit(&self, page: Page) -> anyhow::Result<List<AuditEntry>> {
-        self.call(Request::get(&["audit"]).admin().page(page)).await
-    }
 }

@@ -4,15 +4,12 @@ use clap::{Args, Subcommand};
 use serde_json::value::RawValue;
 
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page};
-use crate::cli::client::{Client, Request};
+use crate::cli::arguments::TableArgs;
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
-use crate::cli::table::Table;
 use crate::cli::text;
-use crate::cli::value;
 use crate::resources::crons::wire::{Cron, CronTick, PauseCron, PutCron};
 use crate::resources::emit::command as emit;
-use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::crons::MissedTicks;
 
@@ -27,7 +24,7 @@ enum Verb {
     /// Create or replace a cron
     Put(Put),
     /// List the crons with their next ticks
-    List(ListOf),
+    List(TableArgs),
     /// Show one cron with its next five ticks
     Show(Show),
     /// Pause a cron
@@ -57,14 +54,6 @@ struct Put {
     /// The handler's modifier [default: _]
     #[arg(long)]
     modifier: Option<Name>,
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-#[derive(Args)]
-struct ListOf {
-    #[command(flatten)]
-    list: ListArgs,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -103,11 +92,24 @@ impl Crons {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Put(command) => command.run(context).await,
-            Verb::List(command) => command.run(context).await,
+            Verb::List(list) => {
+                let head = ["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"];
+                list.print(context, Request::get(&["cron"]), head, "no crons", row).await
+            }
             Verb::Show(command) => command.run(context).await,
-            Verb::Pause(command) => command.run(context).await,
-            Verb::Unpause(command) => command.unpause(context).await,
-            Verb::Delete(command) => command.delete(context).await,
+            Verb::Pause(Pause { name, reason, json }) => {
+                let request = Request::put(&["cron", name.as_str(), "pause"]).silent();
+                json.print(&context.call(request.body(&PauseCron { reason })?).await?, state)
+            }
+            Verb::Unpause(One { name, json }) => {
+                json.print(&context.call(Request::delete(&["cron", name.as_str(), "pause"])).await?, state)
+            }
+            Verb::Delete(One { name, json }) => {
+                context.send(Request::delete(&["cron", name.as_str()]).silent()).await?;
+                json.print(&serde_json::json!({ "name": name.as_str() }), |_| {
+                    show::line(format_args!("cron {name} is deleted"))
+                })
+            }
         }
     }
 }
@@ -121,29 +123,19 @@ impl Put {
             modifier: self.modifier.map(|modifier| modifier.to_string()),
             missed: self.missed.into(),
         };
-        let cron = context.client().await?.put_cron(&self.name, new).await?;
-        self.json.print(&cron, state)
+        let request = Request::put(&["cron", self.name.as_str()]).body(&new)?;
+        self.json.print(&context.call(request).await?, state)
     }
 }
 
-impl ListOf {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let client = context.client().await?;
-        let crons = self.list.gather(async |page| client.crons(page).await).await?;
-        self.json.print_list(&crons, |crons| {
-            let mut table = Table::new(["NAME", "EXPRESSION", "ZONE", ">TICKS", "NEXT"]);
-            for cron in crons {
-                let (name, expression) = (cron.name.clone(), cron.expression.clone());
-                table.row([name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]);
-            }
-            table.print("no crons")
-        })
-    }
+fn row(cron: &Cron) -> [String; 5] {
+    let (name, expression) = (cron.name.clone(), cron.expression.clone());
+    [name, expression, cron.zone.clone(), cron.ticks.to_string(), next(cron)]
 }
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let cron = context.client().await?.cron(&self.name).await?;
+        let cron: Cron = context.call(Request::get(&["cron", self.name.as_str()])).await?;
         self.json.print(&cron, |cron| {
             field("cron", &cron.name)?;
             field("handler", format_args!("CRON/{}/{}", cron.name, cron.modifier))?;
@@ -156,32 +148,7 @@ impl Show {
             let last = cron.last.map_or_else(|| "never".to_owned(), moment);
             field("last", format_args!("{last}; {} emitted", show::count(cron.ticks, "event")))?;
             field("made", format_args!("{} by {}", moment(cron.created_at), cron.created_by))?;
-            match &cron.value {
-                Some(value) => field("value", value::pretty(value.get(), self.full)),
-                None => Ok(()),
-            }
-        })
-    }
-}
-
-impl Pause {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let request = PauseCron { reason: self.reason };
-        let cron = context.client().await?.pause_cron(&self.name, request).await?;
-        self.json.print(&cron, state)
-    }
-}
-
-impl One {
-    async fn unpause(self, context: &Context) -> anyhow::Result<()> {
-        let cron = context.client().await?.unpause_cron(&self.name).await?;
-        self.json.print(&cron, state)
-    }
-
-    async fn delete(self, context: &Context) -> anyhow::Result<()> {
-        context.client().await?.delete_cron(&self.name).await?;
-        self.json.print(&serde_json::json!({ "name": self.name.as_str() }), |_| {
-            show::line(format_args!("cron {} is deleted", self.name))
+            show::json_field("value", cron.value.as_deref(), self.full)
         })
     }
 }
@@ -212,31 +179,4 @@ fn local(tick: &CronTick) -> String {
         return utc;
     }
     format!("{utc} ({} there)", tick.local.format("%a %H:%M:%S %:z"))
-}
-
-impl Client {
-    pub(crate) async fn put_cron(&self, name: &Name, new: PutCron) -> anyhow::Result<Cron> {
-        self.call(Request::put(&["cron", name.as_str()]).body(&new)?).await
-    }
-
-    /// A page of crons, without their values.
-    pub(crate) async fn crons(&self, page: Page) -> anyhow::Result<List<Cron>> {
-        self.call(Request::get(&["cron"]).page(page)).await
-    }
-
-    pub(crate) async fn cron(&self, name: &Name) -> anyhow::Result<Cron> {
-        self.call(Request::get(&["cron", name.as_str()])).await
-    }
-
-    pub(crate) async fn pause_cron(&self, name: &Name, request: PauseCron) -> anyhow::Result<Cron> {
-        self.call(Request::put(&["cron", name.as_str(), "pause"]).silent().body(&request)?).await
-    }
-
-    pub(crate) async fn unpause_cron(&self, name: &Name) -> anyhow::Result<Cron> {
-        self.call(Request::delete(&["cron", name.as_str(), "pause"])).await
-    }
-
-    pub(crate) async fn delete_cron(&self, name: &Name) -> anyhow::Result<()> {
-        self.send(Request::delete(&["cron", name.as_str()]).silent()).await.map(drop)
-    }
 }

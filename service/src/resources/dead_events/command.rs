@@ -3,16 +3,14 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::arguments::{self, HandlerName, ListArgs, Page};
+use crate::cli::arguments::{self, HandlerName, TableArgs};
 use crate::cli::bulk;
 use crate::cli::client::{Client, Request};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
-use crate::cli::table::Table;
 use crate::resources::dead_events::wire::{BulkRequest, DeadEvent, Deleted, Redriven};
 use crate::resources::events::command::in_queue;
 use crate::resources::events::wire::EventState;
-use crate::resources::wire::List;
 use wakeq::{EventId, Timestamp};
 
 #[derive(Args)]
@@ -36,9 +34,7 @@ struct ListDead {
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
-    list: ListArgs,
-    #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -121,13 +117,14 @@ impl Dead {
 
 impl ListDead {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (client, which) = (context.client().await?, self.filter.which());
-        let list = self.list.gather(async |page| client.dead(&which, page).await).await?;
-        self.json.print_list(&list, |events| {
-            let mut table = Table::new(["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"]);
-            events.iter().for_each(|event| table.row(row(event)));
-            table.print("no dead events")
-        })
+        let BulkRequest { module, name, since, before, .. } = self.filter.which();
+        let request = Request::get(&["dead-events"])
+            .query("module", module)
+            .query("name", name)
+            .query("since", since.map(|moment| moment.to_rfc3339()))
+            .query("before", before.map(|moment| moment.to_rfc3339()));
+        let head = ["DIED", "EVENT", "HANDLER", "CAUSE", "ERROR"];
+        self.table.print(context, request, head, "no dead events", row).await
     }
 }
 
@@ -162,7 +159,8 @@ impl Redrive {
 
 async fn redrive_one(client: &Client, id: EventId, dry_run: bool) -> anyhow::Result<Redriven> {
     if !dry_run {
-        client.redrive_one(id).await?;
+        let redriven = client.call(Request::post(&["dead-events", &id.to_string(), "redrive"])).await?;
+        client.same(redriven, id)?;
     } else if client.event(id, false).await?.state != EventState::Dead {
         return Err(Failure::NotFound(format!("event {id} is not dead")).into());
     }
@@ -173,15 +171,13 @@ async fn redrive_one(client: &Client, id: EventId, dry_run: bool) -> anyhow::Res
 async fn redrive(client: &Client, which: BulkRequest) -> anyhow::Result<Redriven> {
     let request = async |before, count_up_to| {
         let which = BulkRequest { count_up_to, ..until(&which, before) };
-        let Redriven { redriven: count, more, before } = client.redrive(&which).await?;
+        let redrive = Request::post(&["dead-events", "redrive"]).body(&which)?;
+        let redrive = if which.dry_run { redrive.silent() } else { redrive };
+        let Redriven { redriven: count, more, before } = client.call(redrive).await?;
         Ok(bulk::Step { count, more, before })
     };
-    let bulk::Step { count, more, before } = match which.dry_run {
-        true => bulk::count(request).await?,
-        false => {
-            bulk::all(("dead event", "brought back"), async |before| request(before, None).await).await?
-        }
-    };
+    let words = ("dead event", "brought back");
+    let bulk::Step { count, more, before } = bulk::all_or_count(which.dry_run, words, request).await?;
     Ok(Redriven { redriven: count, more, before })
 }
 
@@ -209,45 +205,17 @@ impl Delete {
         let client = context.client().await?;
         let request = async |before, count_up_to| {
             let which = BulkRequest { count_up_to, ..until(&which, before) };
-            let Deleted { deleted: count, more, before } = client.delete_dead(&which).await?;
+            let delete = Request::post(&["dead-events", "delete"]).silent().body(&which)?;
+            let Deleted { deleted: count, more, before } = client.call(delete).await?;
             Ok(bulk::Step { count, more, before })
         };
-        let bulk::Step { count, more, before } = match self.dry_run {
-            true => bulk::count(request).await?,
-            false => bulk::all(("dead event", "deleted"), async |before| request(before, None).await).await?,
-        };
+        let words = ("dead event", "deleted");
+        let bulk::Step { count, more, before } = bulk::all_or_count(self.dry_run, words, request).await?;
         let all = Deleted { deleted: count, more, before };
         self.json.print(&all, |all| {
             let events = counted(self.dry_run, all.deleted, all.more);
             show::line(format_args!("{events} {}", done(self.dry_run, "deleted", all.before)))
         })?;
         bulk::ended(all.more && !self.dry_run, all.before)
-    }
-}
-
-impl Client {
-    pub(crate) async fn dead(&self, which: &BulkRequest, page: Page) -> anyhow::Result<List<DeadEvent>> {
-        let request = Request::get(&["dead-events"])
-            .query("module", which.module.as_ref())
-            .query("name", which.name.as_ref())
-            .query("since", which.since.map(|moment| moment.to_rfc3339()))
-            .query("before", which.before.map(|moment| moment.to_rfc3339()))
-            .page(page);
-        self.call(request).await
-    }
-
-    pub(crate) async fn redrive_one(&self, id: EventId) -> anyhow::Result<()> {
-        let request = Request::post(&["dead-events", &id.to_string(), "redrive"]);
-        let done = self.call(request).await?;
-        self.same(done, id)
-    }
-
-    pub(crate) async fn redrive(&self, which: &BulkRequest) -> anyhow::Result<Redriven> {
-        let redrive = Request::post(&["dead-events", "redrive"]).body(which)?;
-        self.call(if which.dry_run { redrive.silent() } else { redrive }).await
-    }
-
-    pub(crate) async fn delete_dead(&self, which: &BulkRequest) -> anyhow::Result<Deleted> {
-        self.call(Request::post(&["dead-events", "delete"]).silent().body(which)?).await
     }
 }

@@ -6,17 +6,14 @@ use serde_json::value::RawValue;
 use uuid::Uuid;
 
 use crate::cli::Context;
-use crate::cli::arguments;
-use crate::cli::arguments::{ListArgs, Page};
-use crate::cli::client::{Client, Request};
+use crate::cli::arguments::{self, TableArgs};
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
-use crate::cli::value;
 use crate::resources::emit::command as emit;
 use crate::resources::entities::wire::{
     Entity, EntityEvent, EntityProgress, EntitySummary, NewEntityEvent, ReplyTo, SentToEntity,
 };
-use crate::resources::wire::List;
 use wakeq::{CanvasId, EventId, Name};
 use wakeq_streams::{EntityId, EntityType};
 
@@ -46,9 +43,7 @@ struct ListOf {
     #[arg(value_name = "TYPE")]
     entity_type: EntityType,
     #[command(flatten)]
-    list: ListArgs,
-    #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -130,25 +125,22 @@ impl Entities {
 
 impl ListOf {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let client = context.client().await?;
-        let page = async |page| client.list_entities(&self.entity_type, page).await;
-        let entities = self.list.gather(page).await?;
-        self.json.print_list(&entities, |entities| {
-            let mut table = Table::new([">VERSION", ">STATE OF", ">BYTES", "CHANGED", "ENTITY"]);
-            for entity in entities {
-                let bytes = entity.state_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
-                let (version, state) = (entity.version.to_string(), entity.state_version.to_string());
-                let id = format!("{}/{}", entity.entity_type, entity.id);
-                table.row([version, state, bytes, moment(entity.updated_at), id]);
-            }
-            table.print("there is no entity of this type")
-        })
+        let request = Request::get(&["entities", self.entity_type.as_str()]);
+        let head = [">VERSION", ">STATE OF", ">BYTES", "CHANGED", "ENTITY"];
+        self.table.print(context, request, head, "there is no entity of this type", summary).await
     }
+}
+
+fn summary(entity: &EntitySummary) -> [String; 5] {
+    let bytes = entity.state_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
+    let (version, state) = (entity.version.to_string(), entity.state_version.to_string());
+    let id = format!("{}/{}", entity.entity_type, entity.id);
+    [version, state, bytes, moment(entity.updated_at), id]
 }
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let entity = context.client().await?.entity(&self.entity).await?;
+        let entity: Entity = context.call(at(Request::get, &self.entity, &[])).await?;
         self.json.print(&entity, |entity| {
             field("entity", format_args!("{}/{}", entity.entity_type, entity.id))?;
             field("version", entity.version)?;
@@ -156,10 +148,7 @@ impl Show {
             if entity.state_version != entity.version {
                 field("state of", format_args!("version {}", entity.state_version))?;
             }
-            match &entity.state {
-                Some(state) => field("state", value::pretty(state.get(), self.full)),
-                None => Ok(()),
-            }
+            show::json_field("state", entity.state.as_deref(), self.full)
         })
     }
 }
@@ -174,8 +163,8 @@ impl Send {
             correlation_id: self.correlation_id,
             reply_to,
         };
-        let sent = context.client().await?.send_to_entity(&self.entity, event).await?;
-        self.json.print(&sent, printed)
+        let request = at(Request::post, &self.entity, &["events"]).body(&event)?;
+        self.json.print(&context.call(request).await?, printed)
     }
 }
 
@@ -187,19 +176,18 @@ fn printed(sent: &SentToEntity) -> anyhow::Result<()> {
 
 impl Erase {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let sent = context.client().await?.erase_entity(&self.entity, self.id).await?;
-        self.json.print(&sent, printed)
+        let request = at(Request::delete, &self.entity, &[]).query("id", self.id);
+        self.json.print(&context.call(request).await?, printed)
     }
 }
 
 impl Status {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let progress = context.client().await?.entity_status(self.id).await?;
-        self.json.print(&progress, |progress| {
+        let request = Request::get(&["entities", "status", &self.id.to_string()]);
+        self.json.print(&context.call(request).await?, |progress: &EntityProgress| {
             field("status", progress.status.as_str())?;
-            let mut table = Table::new(["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"]);
-            progress.events.iter().for_each(|event| table.row(row(event)));
-            table.print("there is no event")
+            let head = ["SENT", "ENTITY", "EVENT", "STATUS", ">VERSION", "ABOUT"];
+            Table::of(head, progress.events.iter().map(row)).print("there is no event")
         })
     }
 }
@@ -216,44 +204,7 @@ fn row(event: &EntityEvent) -> [String; 6] {
     ]
 }
 
-impl Client {
-    /// The entities of a type on the command's canvas.
-    pub(crate) async fn list_entities(
-        &self,
-        entity_type: &EntityType,
-        page: Page,
-    ) -> anyhow::Result<List<EntitySummary>> {
-        self.call(Request::get(&["entities", entity_type.as_str()]).page(page)).await
-    }
-
-    /// An entity on the command's canvas, whatever canvas it names.
-    pub(crate) async fn entity(&self, entity: &EntityId) -> anyhow::Result<Entity> {
-        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
-        self.call(Request::get(&["entities", entity_type, id])).await
-    }
-
-    /// Sends an event to such an entity.
-    pub(crate) async fn send_to_entity(
-        &self,
-        entity: &EntityId,
-        event: NewEntityEvent,
-    ) -> anyhow::Result<SentToEntity> {
-        let (entity_type, id) = (entity.entity_type.as_str(), entity.id.as_str());
-        self.call(Request::post(&["entities", entity_type, id, "events"]).body(&event)?).await
-    }
-
-    /// Requests the erasure of such an entity.
-    pub(crate) async fn erase_entity(
-        &self,
-        entity: &EntityId,
-        id: Option<EventId>,
-    ) -> anyhow::Result<SentToEntity> {
-        let (entity_type, name) = (entity.entity_type.as_str(), entity.id.as_str());
-        self.call(Request::delete(&["entities", entity_type, name]).query("id", id)).await
-    }
-
-    /// The progress of an entity's event, or of all events with a correlation id.
-    pub(crate) async fn entity_status(&self, id: EventId) -> anyhow::Result<EntityProgress> {
-        self.call(Request::get(&["entities", "status", &id.to_string()])).await
-    }
+/// The request about an entity on the command's canvas, whatever canvas it names.
+fn at(verb: fn(&[&str]) -> Request, entity: &EntityId, part: &[&str]) -> Request {
+    verb(&[&["entities", entity.entity_type.as_str(), entity.id.as_str()][..], part].concat())
 }

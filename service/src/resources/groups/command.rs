@@ -4,9 +4,9 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page};
+use crate::cli::arguments::TableArgs;
 use crate::cli::bulk;
-use crate::cli::client::{Client, Request};
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::cli::table::Table;
 use crate::cli::text;
@@ -14,7 +14,6 @@ use crate::resources::groups::wire::{
     FailingEvent, Group, GroupDead, GroupNode, GroupNodes, GroupSource, GroupSubscriber, GroupSummary,
     RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup, ResetRequest,
 };
-use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::log::EventSource;
 
@@ -27,7 +26,7 @@ pub(crate) struct Groups {
 #[derive(Subcommand)]
 enum Verb {
     /// List the consumer groups with their lag
-    List(ListOf),
+    List(JsonArg),
     /// Show a group: its subscribers, and the owner, position and lag of each source
     Show(One),
     /// Reset a group's position in the log
@@ -37,17 +36,14 @@ enum Verb {
     /// Redrive a group's dead events
     Redrive(RedriveDead),
     /// Retry a group's unhealthy members and waiting sources
-    Recover(Recover),
+    Recover {
+        /// The group's name
+        name: Name,
+    },
     /// Remove a group without subscribers, so that it no longer retains the log
     Remove(Remove),
     /// List the nodes with subscribers, and the coordinator
-    Nodes(ListOf),
-}
-
-#[derive(Args)]
-struct ListOf {
-    #[command(flatten)]
-    json: JsonArg,
+    Nodes(JsonArg),
 }
 
 #[derive(Args)]
@@ -77,9 +73,7 @@ struct Dead {
     /// The group's name
     name: Name,
     #[command(flatten)]
-    list: ListArgs,
-    #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -97,12 +91,6 @@ struct RedriveDead {
 }
 
 #[derive(Args)]
-struct Recover {
-    /// The group's name
-    name: Name,
-}
-
-#[derive(Args)]
 struct Remove {
     /// The group's name
     name: Name,
@@ -116,36 +104,40 @@ struct Remove {
 impl Groups {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
-            Verb::List(command) => command.groups(context).await,
-            Verb::Show(command) => command.run(context).await,
+            Verb::List(json) => {
+                let groups = context.call(Request::get(&["groups"]).everywhere()).await?;
+                let head = ["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"];
+                json.print_table(&groups, head, "no groups", row)
+            }
+            Verb::Show(One { name, json }) => {
+                json.print(&context.call(at(Request::get, &name, &[])).await?, print)
+            }
             Verb::Reset(command) => command.run(context).await,
-            Verb::Dead(command) => command.run(context).await,
+            Verb::Dead(Dead { name, table }) => {
+                let head = [">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"];
+                let request = at(Request::get, &name, &["dead"]);
+                table.print(context, request, head, "nothing was given up", dead_row).await
+            }
             Verb::Redrive(command) => command.run(context).await,
-            Verb::Recover(command) => command.run(context).await,
+            Verb::Recover { name } => {
+                context.send(at(Request::post, &name, &["recover"]).silent()).await?;
+                show::line(format_args!("the members of group {name} will retry with their next heartbeat"))
+            }
             Verb::Remove(command) => command.run(context).await,
-            Verb::Nodes(command) => command.nodes(context).await,
+            Verb::Nodes(json) => {
+                let nodes: GroupNodes = context.call(Request::get(&["nodes"]).everywhere()).await?;
+                json.print(&nodes, |nodes| {
+                    let rows = nodes.items.iter().map(|node| node_row(node, nodes));
+                    Table::of(["NODE", "HEARTBEAT", "COORDINATES"], rows).print("no nodes")
+                })
+            }
         }
     }
 }
 
-impl ListOf {
-    async fn groups(self, context: &Context) -> anyhow::Result<()> {
-        let list = context.client().await?.groups().await?;
-        self.json.print_list(&list, |groups| {
-            let mut table = Table::new(["GROUP", ">SUBSCRIBERS", ">UNHEALTHY", ">SOURCES", ">IDLE", ">LAG"]);
-            groups.iter().for_each(|group| table.row(row(group)));
-            table.print("no groups")
-        })
-    }
-
-    async fn nodes(self, context: &Context) -> anyhow::Result<()> {
-        let nodes = context.client().await?.group_nodes().await?;
-        self.json.print(&nodes, |nodes| {
-            let mut table = Table::new(["NODE", "HEARTBEAT", "COORDINATES"]);
-            nodes.items.iter().for_each(|node| table.row(node_row(node, nodes)));
-            table.print("no nodes")
-        })
-    }
+/// The request about a group.
+fn at(verb: fn(&[&str]) -> Request, name: &Name, part: &[&str]) -> Request {
+    verb(&[&["groups", name.as_str()][..], part].concat()).everywhere()
 }
 
 fn row(group: &GroupSummary) -> [String; 6] {
@@ -161,15 +153,8 @@ fn row(group: &GroupSummary) -> [String; 6] {
 
 fn node_row(node: &GroupNode, all: &GroupNodes) -> [String; 3] {
     let term = all.term.filter(|_| all.coordinator == Some(node.id));
-    let coordinates = term.map_or_else(|| "-".to_owned(), |term| format!("in term {term}"));
+    let coordinates = show::or_dash(term.map(|term| format!("in term {term}")));
     [node.id.to_string(), moment(node.heartbeat_at), coordinates]
-}
-
-impl One {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let group = context.client().await?.group(&self.name).await?;
-        self.json.print(&group, print)
-    }
 }
 
 fn print(group: &Group) -> anyhow::Result<()> {
@@ -183,9 +168,8 @@ fn print(group: &Group) -> anyhow::Result<()> {
     if let Some(pin) = group.pin {
         field("pin", format_args!("the log keeps everything after {pin} for this entity type"))?;
     }
-    let mut table = Table::new(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"]);
-    group.sources.iter().for_each(|source| table.row(source_row(source, group.alone.is_some())));
-    table.print("no sources")?;
+    let rows = group.sources.iter().map(|source| source_row(source, group.alone.is_some()));
+    Table::of(["SOURCE", "SUBSCRIBER", ">POSITION", ">LAG", "SINCE"], rows).print("no sources")?;
     for source in &group.sources {
         if let Some(failing) = &source.failing {
             let FailingEvent { seq, attempts, .. } = failing;
@@ -219,47 +203,28 @@ fn source_row(source: &GroupSource, is_alone: bool) -> [String; 5] {
         format!("{owner}{releasing}"),
         source.position.to_string(),
         source.lag.to_string(),
-        source.moved_at.map_or_else(|| "-".to_owned(), moment),
+        show::or_dash(source.moved_at.map(moment)),
     ]
 }
 
 impl Reset {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let request = ResetRequest { to: self.to, source: self.source };
-        let reset = context.client().await?.reset_group(&self.name, request).await?;
-        self.json.print(&reset, |reset| {
+        let request = at(Request::post, &self.name, &["reset"]).silent().body(&request)?;
+        self.json.print(&context.call(request).await?, |reset: &ResetGroup| {
             let sources = show::count(reset.sources, "source");
             show::line(format_args!("group {} resumes after {} in {sources}", self.name, reset.position))
         })
     }
 }
 
-impl Recover {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        context.client().await?.recover_group(&self.name).await?;
-        show::line(format_args!("the members of group {} will retry with their next heartbeat", self.name))
-    }
-}
-
 impl Remove {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let removed = context.client().await?.remove_group(&self.name, self.source.as_ref()).await?;
-        self.json.print(&removed, |removed| {
+        let request = at(Request::delete, &self.name, &[]).silent().query("source", self.source);
+        self.json.print(&context.call(request).await?, |removed: &RemoveGroup| {
             let (positions, pins) =
                 (show::count(removed.positions, "position"), show::count(removed.pins, "pin"));
             show::line(format_args!("removed {positions} and {pins} of group {}", self.name))
-        })
-    }
-}
-
-impl Dead {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (client, name) = (context.client().await?, self.name);
-        let list = self.list.gather(async |page| client.group_dead(&name, page).await).await?;
-        self.json.print_list(&list, |dead| {
-            let mut table = Table::new([">SEQ", "CANVAS", "STREAM", "EVENT", ">ATTEMPTS", "DIED", "ERROR"]);
-            dead.iter().for_each(|dead| table.row(dead_row(dead)));
-            table.print("nothing was given up")
         })
     }
 }
@@ -282,8 +247,8 @@ impl RedriveDead {
         let client = context.client().await?;
         let all = bulk::all(("event", "marked"), async |before| {
             let request = RedriveGroup { seq: self.seq, before };
-            let RedrivenGroup { redriven: count, more, before } =
-                client.redrive_group(&self.name, request).await?;
+            let redrive = at(Request::post, &self.name, &["dead", "redrive"]).silent().body(&request)?;
+            let RedrivenGroup { redriven: count, more, before } = client.call(redrive).await?;
             // A full page may have been the last one.
             Ok(bulk::Step { count, more: more && count > 0, before })
         });
@@ -291,51 +256,5 @@ impl RedriveDead {
         self.json.print(&RedrivenGroup { redriven: count, more, before }, |redriven| {
             show::line(format_args!("{} will be retried", show::count(redriven.redriven, "event")))
         })
-    }
-}
-
-impl Client {
-    pub(crate) async fn group_nodes(&self) -> anyhow::Result<GroupNodes> {
-        self.call(Request::get(&["nodes"]).everywhere()).await
-    }
-
-    pub(crate) async fn groups(&self) -> anyhow::Result<List<GroupSummary>> {
-        self.call(Request::get(&["groups"]).everywhere()).await
-    }
-
-    pub(crate) async fn group(&self, name: &Name) -> anyhow::Result<Group> {
-        self.call(Request::get(&["groups", name.as_str()]).everywhere()).await
-    }
-
-    pub(crate) async fn reset_group(&self, name: &Name, request: ResetRequest) -> anyhow::Result<ResetGroup> {
-        let reset = Request::post(&["groups", name.as_str(), "reset"]);
-        self.call(reset.everywhere().silent().body(&request)?).await
-    }
-
-    pub(crate) async fn group_dead(&self, name: &Name, page: Page) -> anyhow::Result<List<GroupDead>> {
-        self.call(Request::get(&["groups", name.as_str(), "dead"]).everywhere().page(page)).await
-    }
-
-    pub(crate) async fn redrive_group(
-        &self,
-        name: &Name,
-        request: RedriveGroup,
-    ) -> anyhow::Result<RedrivenGroup> {
-        let redrive = Request::post(&["groups", name.as_str(), "dead", "redrive"]);
-        self.call(redrive.everywhere().silent().body(&request)?).await
-    }
-
-    pub(crate) async fn recover_group(&self, name: &Name) -> anyhow::Result<()> {
-        self.send(Request::post(&["groups", name.as_str(), "recover"]).everywhere().silent()).await.map(drop)
-    }
-
-    pub(crate) async fn remove_group(
-        &self,
-        name: &Name,
-        source: Option<&EventSource>,
-    ) -> anyhow::Result<RemoveGroup> {
-        let source = source.map(EventSource::to_string);
-        let remove = Request::delete(&["groups", name.as_str()]).everywhere().silent();
-        self.call(remove.query("source", source)).await
     }
 }

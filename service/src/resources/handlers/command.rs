@@ -13,11 +13,10 @@ use crate::cli::bulk;
 use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::resources::handlers::wire::{
-    Depth, Handler, Lifted, PurgeRequest, Purged, RuleKind, StopRequest, Stopped,
+    Handler, Lifted, PurgeRequest, Purged, RuleKind, StopRequest, Stopped,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{Delete, Put};
-use crate::resources::wire::List;
 use stats::Stats;
 use wakeq::Timestamp;
 
@@ -32,7 +31,12 @@ enum Verb {
     /// List the handlers that have events, rules or targets, with their counts
     List(Stats),
     /// Show one handler: its counts, rules and targets
-    Show(ShowHandler),
+    Show {
+        #[command(flatten)]
+        handler: HandlerArg,
+        #[command(flatten)]
+        json: JsonArg,
+    },
     /// Register an HTTP target for a handler, and wake its waiting events
     Put(Box<Put>),
     /// Delete a handler's target; its events then wait
@@ -47,14 +51,6 @@ enum Verb {
     Unblock(Lift),
     /// Delete all events of a handler that are not running
     Purge(Purge),
-}
-
-#[derive(Args)]
-struct ShowHandler {
-    #[command(flatten)]
-    handler: HandlerArg,
-    #[command(flatten)]
-    json: JsonArg,
 }
 
 #[derive(Args)]
@@ -100,7 +96,9 @@ impl Handlers {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::List(command) => command.run(context).await,
-            Verb::Show(command) => command.run(context).await,
+            Verb::Show { handler, json } => {
+                json.print(&context.client().await?.handler(&handler.handler).await?, print)
+            }
             Verb::Put(command) => command.run(context).await,
             Verb::Delete(command) => command.run(context).await,
             Verb::Pause(command) => command.run(context, RuleKind::Pause).await,
@@ -109,13 +107,6 @@ impl Handlers {
             Verb::Unblock(command) => command.run(context, RuleKind::Block).await,
             Verb::Purge(command) => command.run(context).await,
         }
-    }
-}
-
-impl ShowHandler {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let handler = context.client().await?.handler(&self.handler.handler).await?;
-        self.json.print(&handler, print)
     }
 }
 
@@ -149,8 +140,8 @@ impl Stop {
         let for_s = self.lasting.map(|lasting| lasting.as_secs_f64());
         let (handler, stop) =
             (&self.handler.handler, StopRequest { reason: self.reason, until: self.until, for_s });
-        let stopped = client.stop(kind, handler, stop).await?;
-        self.json.print(&stopped, |stopped| print_stopped(handler, kind, stopped))?;
+        let stopped = client.call(rule(Request::put, kind, handler).silent().body(&stop)?).await?;
+        self.json.print(&stopped, |stopped: &Stopped| print_stopped(handler, kind, stopped))?;
         note_if_empty(&client, handler).await;
         Ok(())
     }
@@ -179,8 +170,8 @@ async fn note_if_empty(client: &Client, handler: &HandlerName) {
 impl Lift {
     pub(crate) async fn run(self, context: &Context, kind: RuleKind) -> anyhow::Result<()> {
         let handler = &self.handler.handler;
-        let lifted = context.client().await?.lift(kind, handler).await?;
-        self.json.print(&lifted, |lifted| print_lifted(handler, kind, lifted))
+        let lifted = context.call(rule(Request::delete, kind, handler).for_a_while()).await?;
+        self.json.print(&lifted, |lifted: &Lifted| print_lifted(handler, kind, lifted))
     }
 }
 
@@ -217,13 +208,12 @@ impl Purge {
         let request = async |before: Option<Timestamp>, count_up_to| {
             let before = before.or(self.before);
             let which = PurgeRequest { before, dry_run: self.dry_run, count_up_to };
-            let Purged { purged: count, more, before } = client.purge(handler, &which).await?;
+            let purge = at(Request::post, handler, &["purge"]).silent().body(&which)?;
+            let Purged { purged: count, more, before } = client.call(purge).await?;
             Ok(bulk::Step { count, more, before })
         };
-        let bulk::Step { count, more, before } = match self.dry_run {
-            true => bulk::count(request).await?,
-            false => bulk::all(("event", "deleted"), async |before| request(before, None).await).await?,
-        };
+        let words = ("event", "deleted");
+        let bulk::Step { count, more, before } = bulk::all_or_count(self.dry_run, words, request).await?;
         let all = Purged { purged: count, more, before };
         self.json.print(&all, |all| {
             if self.dry_run {
@@ -239,49 +229,21 @@ impl Purge {
 }
 
 impl Client {
-    /// All handlers that have events, rules or targets.
-    pub(crate) async fn handlers(&self) -> anyhow::Result<List<Handler>> {
-        self.call(Request::get(&["handlers"])).await
-    }
-
     /// One handler, which may have nothing.
     pub(crate) async fn handler(&self, handler: &HandlerName) -> anyhow::Result<Handler> {
-        let (module, name) = (handler.module.as_str(), handler.name.as_str());
-        self.call(Request::get(&["handlers", module, name])).await
-    }
-
-    pub(crate) async fn stop(
-        &self,
-        kind: RuleKind,
-        handler: &HandlerName,
-        stop: StopRequest,
-    ) -> anyhow::Result<Stopped> {
-        self.call(rule(Request::put, kind, handler).silent().body(&stop)?).await
-    }
-
-    pub(crate) async fn lift(&self, kind: RuleKind, handler: &HandlerName) -> anyhow::Result<Lifted> {
-        self.call(rule(Request::delete, kind, handler).for_a_while()).await
-    }
-
-    pub(crate) async fn purge(&self, handler: &HandlerName, which: &PurgeRequest) -> anyhow::Result<Purged> {
-        let (module, name) = (handler.module.as_str(), handler.name.as_str());
-        let request = Request::post(&["handlers", module, name, "purge"]).silent().body(which)?;
-        self.call(request).await
-    }
-
-    pub(crate) async fn depth(&self, handler: Option<&HandlerName>) -> anyhow::Result<Depth> {
-        let request = Request::get(&["depth"])
-            .query("module", handler.map(|handler| &handler.module))
-            .query("name", handler.map(|handler| &handler.name));
-        self.call(request).await
+        self.call(at(Request::get, handler, &[])).await
     }
 }
 
 /// The request about a handler's rule. Blocks are below the routes for admins.
 fn rule(verb: fn(&[&str]) -> Request, kind: RuleKind, handler: &HandlerName) -> Request {
-    let (module, name) = (handler.module.as_str(), handler.name.as_str());
     match kind {
-        RuleKind::Pause => verb(&["handlers", module, name, "pause"]),
-        RuleKind::Block => verb(&["handlers", module, name, "block"]).admin(),
+        RuleKind::Pause => at(verb, handler, &["pause"]),
+        RuleKind::Block => at(verb, handler, &["block"]).admin(),
     }
+}
+
+/// The request about a handler.
+fn at(verb: fn(&[&str]) -> Request, handler: &HandlerName, part: &[&str]) -> Request {
+    verb(&[&["handlers", handler.module.as_str(), handler.name.as_str()][..], part].concat())
 }

@@ -8,11 +8,10 @@ use crate::access::{
     Access, AccessConfig, CredentialFilter, InvalidScope, KeyId, NewKey, Reach, read_scopes,
 };
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page};
-use crate::cli::client::{Client, Request, ServerChoice};
+use crate::cli::arguments::{Page, TableArgs};
+use crate::cli::client::{Request, ServerChoice};
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, moment};
-use crate::cli::table::Table;
 use crate::resources::keys::wire::{CreateKey, CreatedKey, Key};
 use crate::resources::wire::List;
 
@@ -40,16 +39,17 @@ pub(crate) struct CanvasesArg {
     all_canvases: bool,
 }
 
-/// The canvas of the command, or every one.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Canvases {
-    One,
-    Every,
+impl CanvasesArg {
+    pub(crate) fn reach(self, context: &Context) -> Reach {
+        if self.all_canvases { Reach::EveryCanvas } else { Reach::Canvas(context.canvas.canvas) }
+    }
 }
 
-impl CanvasesArg {
-    pub(crate) fn canvases(self) -> Canvases {
-        if self.all_canvases { Canvases::Every } else { Canvases::One }
+/// Where a credential is valid, in words.
+pub(crate) fn named(reach: Reach) -> String {
+    match reach {
+        Reach::Canvas(canvas) => format!("canvas {canvas}"),
+        Reach::EveryCanvas => "every canvas".to_owned(),
     }
 }
 
@@ -92,9 +92,7 @@ struct ListKeys {
     #[command(flatten)]
     canvases: CanvasesArg,
     #[command(flatten)]
-    list: ListArgs,
-    #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -123,20 +121,17 @@ impl Create {
             scopes: self.scopes,
             lifetime_s: Some(self.expires.as_secs()),
         };
-        let canvases = self.canvases.canvases();
-        let created = match canvases {
-            Canvases::One => context.client().await?.create_key(new).await?,
-            Canvases::Every => create_everywhere(context, new).await?,
+        let reach = self.canvases.reach(context);
+        let created: CreatedKey = match reach {
+            Reach::Canvas(_) => context.call(Request::post(&["keys"]).admin().silent().body(&new)?).await?,
+            Reach::EveryCanvas => create_everywhere(context, new).await?,
         };
         self.json.print(&created, |created| show::line(&created.key.0))?;
-        let place = match canvases {
-            Canvases::One => format!("canvas {}", context.canvas.canvas),
-            Canvases::Every => "every canvas".to_owned(),
-        };
         show::note(format_args!(
-            "wakeq_{} for {}, on {place}: {scopes}, until {}. The key is not shown again: only its hash is kept.",
+            "wakeq_{} for {}, on {}: {scopes}, until {}. The key is not shown again: only its hash is kept.",
             created.id,
             self.holder,
+            named(reach),
             moment(created.expires_at)
         ));
         Ok(())
@@ -145,22 +140,17 @@ impl Create {
 
 impl ListKeys {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let list = match self.canvases.canvases() {
-            Canvases::One => {
-                let client = context.client().await?;
-                self.list.gather(async |page| client.keys(page).await).await?
+        let head = ["PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED", "CANVAS"];
+        match self.canvases.reach(context) {
+            Reach::Canvas(_) => {
+                self.table.print(context, Request::get(&["keys"]).admin(), head, "no keys", row).await
             }
-            Canvases::Every => {
+            Reach::EveryCanvas => {
                 let access = access(context).await?;
-                self.list.gather(async |page| list_everywhere(&access, page).await).await?
+                let page = async |page| list_everywhere(&access, page).await;
+                self.table.json.print_table(&self.table.list.gather(page).await?, head, "no keys", row)
             }
-        };
-        self.json.print_list(&list, |keys| {
-            let mut table =
-                Table::new(["PREFIX", "NAME", "SCOPES", "STATE", "EXPIRES", "LAST USED", "CANVAS"]);
-            keys.iter().for_each(|key| table.row(row(key)));
-            table.print("no keys")
-        })
+        }
     }
 }
 
@@ -189,11 +179,8 @@ async fn create_everywhere(context: &Context, new: CreateKey) -> anyhow::Result<
 
 async fn list_everywhere(access: &Access, page: Page) -> anyhow::Result<List<Key>> {
     let after: Option<KeyId> = page.cursor.as_deref().map(str::parse).transpose()?;
-    let mut keys = access.keys(CredentialFilter::Everything, after, page.limit + 1).await?;
-    let more = keys.len() > page.limit as usize;
-    keys.truncate(page.limit as usize);
-    let next_cursor = keys.last().filter(|_| more).map(|key| key.id.to_string());
-    Ok(List { items: keys.into_iter().map(Key::from).collect(), next_cursor })
+    let keys = access.keys(CredentialFilter::Everything, after, page.limit + 1).await?;
+    Ok(List::page(keys, page.limit, |key| key.id.to_string()))
 }
 
 fn row(key: &Key) -> [String; 7] {
@@ -203,7 +190,7 @@ fn row(key: &Key) -> [String; 7] {
         key.scopes.join(","),
         key.state.clone(),
         moment(key.expires_at),
-        key.last_used_at.map_or("-".to_owned(), moment),
+        show::or_dash(key.last_used_at.map(moment)),
         key.canvas.map_or("every".to_owned(), |canvas| canvas.to_string()),
     ]
 }
@@ -211,22 +198,7 @@ fn row(key: &Key) -> [String; 7] {
 impl Revoke {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let id = self.id;
-        context.client().await?.revoke_key(&id.to_string()).await?;
+        context.send(Request::delete(&["keys", &id.to_string()]).admin().silent()).await?;
         show::line(format_args!("{id:?} revoked; it is refused everywhere within a minute"))
-    }
-}
-
-impl Client {
-    pub(crate) async fn keys(&self, page: Page) -> anyhow::Result<List<Key>> {
-        self.call(Request::get(&["keys"]).admin().page(page)).await
-    }
-
-    pub(crate) async fn create_key(&self, new: CreateKey) -> anyhow::Result<CreatedKey> {
-        self.call(Request::post(&["keys"]).admin().silent().body(&new)?).await
-    }
-
-    /// Revokes a key by the digits of its public part.
-    pub(crate) async fn revoke_key(&self, id: &str) -> anyhow::Result<()> {
-        self.send(Request::delete(&["keys", id]).admin().silent()).await.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::cli::Context;
 use crate::cli::arguments;
-use crate::cli::client::{Client, Request};
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::emit::command::json;
@@ -91,8 +91,9 @@ impl AppendOne {
             expect: self.expect.map(Expect::from),
             events: vec![event],
         };
-        let appended = context.client().await?.append(Append { appends: vec![append] }).await?;
-        self.json.print(&appended, |appended| {
+        // Not repeated if its answer is lost, since it may have been executed.
+        let request = Request::post(&["log"]).body(&Append { appends: vec![append] })?;
+        self.json.print(&context.call(request).await?, |appended: &AppendedAll| {
             appended.events.iter().try_for_each(|event| {
                 show::line(format_args!("{}  (position {}, seq {})", event.id, event.position, event.seq))
             })
@@ -102,12 +103,14 @@ impl AppendOne {
 
 impl Read {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (category, stream) = (self.category.as_ref(), self.stream.as_ref());
-        let page = context.client().await?.read_log(category, stream, self.after, self.limit).await?;
-        self.json.print(&page, |page| {
-            let mut table = Table::new([">SEQ", "APPENDED", "STREAM", ">POSITION", "NAME", "PAYLOAD"]);
-            page.items.iter().for_each(|event| table.row(row(event)));
-            table.print("no events")?;
+        let request = Request::get(&["log"])
+            .query("category", self.category)
+            .query("stream", self.stream)
+            .query("after", Some(self.after))
+            .query("limit", Some(self.limit));
+        self.json.print(&context.call(request).await?, |page: &LogPage| {
+            let head = [">SEQ", "APPENDED", "STREAM", ">POSITION", "NAME", "PAYLOAD"];
+            Table::of(head, page.items.iter().map(row)).print("no events")?;
             if page.more {
                 show::note(format_args!("there may be more: --after {}", page.through));
             }
@@ -128,28 +131,4 @@ fn row(event: &LogEvent) -> [String; 6] {
         event.name.clone(),
         event.payload.as_deref().map_or("", RawValue::get).to_owned(),
     ]
-}
-
-impl Client {
-    /// Appends to streams of the canvas's log. Not repeated if its answer is lost, since it may
-    /// have been executed.
-    pub(crate) async fn append(&self, append: Append) -> anyhow::Result<AppendedAll> {
-        self.call(Request::post(&["log"]).body(&append)?).await
-    }
-
-    /// A page of the canvas's log, of a category, or of a stream.
-    pub(crate) async fn read_log(
-        &self,
-        category: Option<&Category>,
-        stream: Option<&StreamName>,
-        after: i64,
-        limit: u32,
-    ) -> anyhow::Result<LogPage> {
-        let request = Request::get(&["log"])
-            .query("category", category)
-            .query("stream", stream)
-            .query("after", Some(after))
-            .query("limit", Some(limit));
-        self.call(request).await
-    }
 }

@@ -4,12 +4,9 @@ use clap::{Args, Subcommand};
 
 use crate::cli::Context;
 use crate::cli::arguments::HandlerName;
-use crate::cli::client::{Client, Request};
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg, field, moment};
-use crate::cli::table::Table;
-use crate::cli::value;
 use crate::resources::objects::wire::{HaltedLane, InHand, Object, SkipRequest, Skipped, Tombstone};
-use crate::resources::wire::List;
 use wakeq::Name;
 use wakeq::order::ObjectKey;
 
@@ -25,7 +22,7 @@ enum Verb {
     /// halted
     Show(Show),
     /// List the objects that are halted by a dead event
-    Halted(Halted),
+    Halted(JsonArg),
     /// Resume an object without its dead event (to run that event again: `wakeq dead redrive --id`)
     Skip(Skip),
     /// List the links of an object's chain that will never arrive: their events were cancelled or
@@ -40,12 +37,6 @@ struct Show {
     /// Show the whole state
     #[arg(long)]
     full: bool,
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-#[derive(Args)]
-struct Halted {
     #[command(flatten)]
     json: JsonArg,
 }
@@ -78,7 +69,11 @@ impl Objects {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Show(command) => command.run(context).await,
-            Verb::Halted(command) => command.run(context).await,
+            Verb::Halted(json) => {
+                let halted = context.call(Request::get(&["halted-objects"])).await?;
+                let head = ["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"];
+                json.print_table(&halted, head, "no halted objects", row)
+            }
             Verb::Skip(command) => command.run(context).await,
             Verb::Tombstones(command) => command.run(context).await,
         }
@@ -87,7 +82,7 @@ impl Objects {
 
 impl Show {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let object = context.client().await?.object(&self.object).await?;
+        let object: Object = context.call(Request::get(&["objects", self.object.as_str()])).await?;
         self.json.print(&object, |object| {
             field("object", &object.object)?;
             field("last", object.last_id)?;
@@ -110,21 +105,7 @@ impl Show {
             if let Some(at) = object.state_at {
                 field("set", moment(at))?;
             }
-            match &object.state {
-                Some(state) => field("state", value::pretty(state.get(), self.full)),
-                None => Ok(()),
-            }
-        })
-    }
-}
-
-impl Halted {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let halted = context.client().await?.halted().await?;
-        self.json.print(&halted, |halted| {
-            let mut table = Table::new(["SINCE", "OBJECT", "HANDLER", ">LINK", "DEAD EVENT"]);
-            halted.items.iter().for_each(|halted| table.row(row(halted)));
-            table.print("no halted objects")
+            show::json_field("state", object.state.as_deref(), self.full)
         })
     }
 }
@@ -142,8 +123,10 @@ fn row(halted: &HaltedLane) -> [String; 5] {
 
 impl Skip {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let skipped = context.client().await?.skip(&self.object, &self.handler).await?;
-        self.json.print(&skipped, |answer| {
+        let HandlerName { module, name } = &self.handler;
+        let request = SkipRequest { module: Some(module.to_string()), name: name.to_string() };
+        let request = Request::post(&["objects", self.object.as_str(), "skip"]).body(&request)?;
+        self.json.print(&context.call(request).await?, |answer: &Skipped| {
             let words = if answer.skipped { "resumes" } else { "was not halted" };
             show::line(format_args!("{} {words} for {}", self.object, self.handler))
         })
@@ -152,47 +135,14 @@ impl Skip {
 
 impl Tombstones {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let client = context.client().await?;
-        let gone = client.tombstones(&self.object, self.queue.as_ref(), self.after).await?;
-        self.json.print(&gone, |gone| {
-            let mut table = Table::new(["AT", ">LINK", ">AFTER", "CAUSE"]);
-            gone.items.iter().for_each(|gone| {
-                table.row([
-                    moment(gone.left_at),
-                    gone.id.to_string(),
-                    gone.prev.to_string(),
-                    gone.cause.clone(),
-                ]);
-            });
-            table.print("no link is missing")
-        })
+        let request = Request::get(&["objects", self.object.as_str(), "tombstones"])
+            .query("after", Some(self.after))
+            .query("queue", self.queue);
+        let gone = context.call(request).await?;
+        self.json.print_table(&gone, ["AT", ">LINK", ">AFTER", "CAUSE"], "no link is missing", tombstone_row)
     }
 }
 
-impl Client {
-    /// The halted lanes of objects.
-    pub(crate) async fn halted(&self) -> anyhow::Result<List<HaltedLane>> {
-        self.call(Request::get(&["halted-objects"])).await
-    }
-
-    pub(crate) async fn object(&self, key: &ObjectKey) -> anyhow::Result<Object> {
-        self.call(Request::get(&["objects", key.as_str()])).await
-    }
-
-    /// The missing links of an object after this one.
-    pub(crate) async fn tombstones(
-        &self,
-        key: &ObjectKey,
-        queue: Option<&Name>,
-        after: i64,
-    ) -> anyhow::Result<List<Tombstone>> {
-        let request = Request::get(&["objects", key.as_str(), "tombstones"]);
-        self.call(request.query("after", Some(after)).query("queue", queue)).await
-    }
-
-    pub(crate) async fn skip(&self, key: &ObjectKey, handler: &HandlerName) -> anyhow::Result<Skipped> {
-        let request =
-            SkipRequest { module: Some(handler.module.to_string()), name: handler.name.to_string() };
-        self.call(Request::post(&["objects", key.as_str(), "skip"]).body(&request)?).await
-    }
+fn tombstone_row(gone: &Tombstone) -> [String; 4] {
+    [moment(gone.left_at), gone.id.to_string(), gone.prev.to_string(), gone.cause.clone()]
 }

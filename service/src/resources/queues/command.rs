@@ -5,22 +5,20 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::cli::Context;
-use crate::cli::arguments::{ListArgs, Page};
-use crate::cli::client::{Client, Request};
+use crate::cli::arguments::TableArgs;
+use crate::cli::client::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
-use crate::cli::table::Table;
 use crate::cli::text;
 use crate::config::DeliveryArgs;
 use crate::resources::pulls::command as pulls;
 use crate::resources::pulls::wire::Pull;
 use crate::resources::queues::wire::{
-    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet,
+    DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, SetFacet,
 };
 use crate::resources::targets::command as targets;
 use crate::resources::targets::command::{PolicyArgs, read_secret};
-use crate::resources::targets::wire::{Policy, PutTarget, SecretText};
-use crate::resources::wire::List;
+use crate::resources::targets::wire::{Policy, PutTarget};
 use wakeq::Name;
 
 #[derive(Args)]
@@ -34,7 +32,7 @@ enum Verb {
     /// Register or replace a queue; it receives a copy of every matching event from now on
     Put(Box<Put>),
     /// List the queues
-    List(ListOf),
+    List(JsonArg),
     /// Show a queue, and the canvases with settings of their own
     Show(One),
     /// Unregister a queue; it receives no more copies
@@ -100,12 +98,6 @@ struct Put {
 }
 
 #[derive(Args)]
-struct ListOf {
-    #[command(flatten)]
-    json: JsonArg,
-}
-
-#[derive(Args)]
 struct One {
     /// The queue's name
     name: Name,
@@ -137,9 +129,7 @@ struct Facets {
     /// The queue's name
     name: Name,
     #[command(flatten)]
-    list: ListArgs,
-    #[command(flatten)]
-    json: JsonArg,
+    table: TableArgs,
 }
 
 #[derive(Args)]
@@ -160,10 +150,18 @@ impl Queues {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         match self.verb {
             Verb::Put(command) => command.run(context).await,
-            Verb::List(command) => command.run(context).await,
+            Verb::List(json) => {
+                let queues = context.call(Request::get(&["queues"]).everywhere()).await?;
+                let head = ["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"];
+                json.print_table(&queues, head, "no queues", row)
+            }
             Verb::Show(command) => command.run(context).await,
             Verb::Delete(command) => command.run(context).await,
-            Verb::Facets(command) => command.run(context).await,
+            Verb::Facets(Facets { name, table }) => {
+                let head = ["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"];
+                let request = at(Request::get, &name, &["facets"]);
+                table.print(context, request, head, "no canvas has copies in it", facet_row).await
+            }
             Verb::SetFacet(command) => command.run(context).await,
             Verb::Lease(command) => command.run(context).await,
             Verb::Extend(command) => command.run(context).await,
@@ -199,13 +197,10 @@ impl Put {
         };
         let Self { patterns, weight, in_flight_max, tenant_visible, .. } = self;
         let new = PutQueue { patterns, weight, in_flight_max, tenant_visible, pull, target };
-        let answer = context.client_to_targets(&self.delivery).await?.put_queue(&self.name, new).await?;
+        let request = at(Request::put, &self.name, &[]).body(&new)?;
+        let answer: PutQueueAnswer = context.client_to_targets(&self.delivery).await?.call(request).await?;
         self.json.print(&answer, print_put)?;
-        if answer.secret.is_some() {
-            show::note(
-                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
-            );
-        }
+        targets::note_about(answer.secret.as_ref());
         Ok(())
     }
 }
@@ -217,30 +212,8 @@ fn print_put(answer: &PutQueueAnswer) -> anyhow::Result<()> {
         (false, false) => "was already registered like this",
     };
     show::line(format_args!("queue {} {what}", answer.queue.name))?;
-    print_woken(answer.woken, answer.waking)?;
-    match &answer.secret {
-        Some(SecretText(secret)) => field("secret", secret),
-        None => Ok(()),
-    }
-}
-
-fn print_woken(woken: usize, waking: bool) -> anyhow::Result<()> {
-    if woken == 0 && !waking {
-        return Ok(());
-    }
-    let so_far = if waking { " so far" } else { "" };
-    show::line(format_args!("{} woken{so_far}", show::count(woken as u64, "waiting event")))
-}
-
-impl ListOf {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let list = context.client().await?.queues().await?;
-        self.json.print_list(&list, |queues| {
-            let mut table = Table::new(["QUEUE", ">WEIGHT", ">IN FLIGHT", "PROCESSED BY", "PATTERNS"]);
-            queues.iter().for_each(|queue| table.row(row(queue)));
-            table.print("no queues")
-        })
-    }
+    targets::print_woken(answer.woken, answer.waking)?;
+    targets::print_secret(answer.secret.as_ref())
 }
 
 fn row(queue: &Queue) -> [String; 5] {
@@ -249,7 +222,7 @@ fn row(queue: &Queue) -> [String; 5] {
     [
         format!("{}{draining}{visible}", queue.name),
         queue.weight.to_string(),
-        limit(queue.in_flight_max),
+        show::or_dash(queue.in_flight_max),
         match (&queue.target, &queue.pull) {
             (Some(target), _) => text::clean(&target.url),
             (None, Some(_)) => "pulls".to_owned(),
@@ -259,13 +232,9 @@ fn row(queue: &Queue) -> [String; 5] {
     ]
 }
 
-fn limit(limit: Option<u32>) -> String {
-    limit.map_or_else(|| "-".to_owned(), |limit| limit.to_string())
-}
-
 impl One {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let queue = context.client().await?.queue(&self.name).await?;
+        let queue: Queue = context.call(at(Request::get, &self.name, &[])).await?;
         self.json.print(&queue, |queue| {
             field("queue", &queue.name)?;
             for pattern in &queue.patterns {
@@ -312,8 +281,12 @@ fn settings(weight: Option<u32>, in_flight_max: Option<u32>) -> String {
 
 impl Delete {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let deleted = context.client().await?.delete_queue(&self.name, self.waiting).await?;
-        self.json.print(&deleted, |deleted| {
+        let waiting = match self.waiting {
+            Waiting::Drain => "drain",
+            Waiting::Drop => "drop",
+        };
+        let request = at(Request::delete, &self.name, &[]).silent().query("waiting", Some(waiting));
+        self.json.print(&context.call(request).await?, |deleted: &DeletedQueue| {
             let what = if deleted.gone {
                 "is removed"
             } else {
@@ -324,79 +297,33 @@ impl Delete {
     }
 }
 
-impl Facets {
-    async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let (client, name) = (context.client().await?, self.name);
-        let list = self.list.gather(async |page| client.facets(&name, page).await).await?;
-        self.json.print_list(&list, |facets| {
-            let mut table =
-                Table::new(["CANVAS", ">WAITING", ">RUNNING", ">TURN", "DUE SINCE", ">WEIGHT", ">IN FLIGHT"]);
-            facets.iter().for_each(|facet| table.row(facet_row(facet)));
-            table.print("no canvas has copies in it")
-        })
-    }
-}
-
 fn facet_row(facet: &Facet) -> [String; 7] {
     let more = if facet.capped { "+" } else { "" };
     [
         facet.canvas.to_string(),
         format!("{}{more}", facet.waiting),
         facet.running.to_string(),
-        facet.position.map_or_else(|| "-".to_owned(), |position| position.to_string()),
-        facet.oldest_due.map_or_else(|| "-".to_owned(), moment),
-        limit(facet.weight),
-        limit(facet.in_flight_max),
+        show::or_dash(facet.position),
+        show::or_dash(facet.oldest_due.map(moment)),
+        show::or_dash(facet.weight),
+        show::or_dash(facet.in_flight_max),
     ]
 }
 
 impl Set {
     async fn run(self, context: &Context) -> anyhow::Result<()> {
         let new = SetFacet { weight: self.weight, in_flight_max: self.in_flight_max };
-        let set = context.client().await?.set_facet(&self.name, new).await?;
-        self.json.print(&set, |FacetSet { settings: own, woken, waking }| {
+        let canvas = context.canvas.canvas.to_string();
+        let request = at(Request::put, &self.name, &["facets", &canvas]).body(&new)?;
+        self.json.print(&context.call(request).await?, |FacetSet { settings: own, woken, waking }| {
             let words = settings(own.weight, own.in_flight_max);
             show::line(format_args!("canvas {} in queue {}: {words}", own.canvas, self.name))?;
-            print_woken(*woken, *waking)
+            targets::print_woken(*woken, *waking)
         })
     }
 }
 
-impl Client {
-    /// Registers a queue; with a target, of a client to targets only.
-    pub(crate) async fn put_queue(&self, name: &Name, new: PutQueue) -> anyhow::Result<PutQueueAnswer> {
-        self.call(Request::put(&["queues", name.as_str()]).everywhere().body(&new)?).await
-    }
-
-    pub(crate) async fn queues(&self) -> anyhow::Result<List<Queue>> {
-        self.call(Request::get(&["queues"]).everywhere()).await
-    }
-
-    pub(crate) async fn queue(&self, name: &Name) -> anyhow::Result<Queue> {
-        self.call(Request::get(&["queues", name.as_str()]).everywhere()).await
-    }
-
-    async fn delete_queue(&self, name: &Name, waiting: Waiting) -> anyhow::Result<DeletedQueue> {
-        let waiting = match waiting {
-            Waiting::Drain => "drain",
-            Waiting::Drop => "drop",
-        };
-        let request = Request::delete(&["queues", name.as_str()]).everywhere().silent();
-        self.call(request.query("waiting", Some(waiting))).await
-    }
-
-    pub(crate) async fn queue_depth(&self, name: &Name) -> anyhow::Result<QueueDepth> {
-        self.call(Request::get(&["queues", name.as_str(), "depth"]).everywhere()).await
-    }
-
-    pub(crate) async fn facets(&self, queue: &Name, page: Page) -> anyhow::Result<List<Facet>> {
-        self.call(Request::get(&["queues", queue.as_str(), "facets"]).everywhere().page(page)).await
-    }
-
-    /// Sets the facet of the command's canvas in a queue.
-    pub(crate) async fn set_facet(&self, queue: &Name, settings: SetFacet) -> anyhow::Result<FacetSet> {
-        let canvas = self.canvas.to_string();
-        let request = Request::put(&["queues", queue.as_str(), "facets", &canvas]).everywhere();
-        self.call(request.body(&settings)?).await
-    }
+/// The request about a queue.
+fn at(verb: fn(&[&str]) -> Request, name: &Name, part: &[&str]) -> Request {
+    verb(&[&["queues", name.as_str()][..], part].concat()).everywhere()
 }

@@ -3,11 +3,9 @@
 use clap::{Args, Subcommand};
 
 use crate::cli::Context;
-use crate::cli::client::{Client, Request};
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg};
-use crate::cli::table::Table;
 use crate::resources::quotas::wire::{self, SetQuota, UnsetQuota};
-use crate::resources::wire::List;
 use wakeq::control::Quota;
 
 #[derive(Args)]
@@ -19,10 +17,7 @@ pub(crate) struct Quotas {
 #[derive(Subcommand)]
 enum Verb {
     /// Show the limits of the canvas and its usage
-    Show {
-        #[command(flatten)]
-        json: JsonArg,
-    },
+    Show(JsonArg),
     /// Set a limit of the canvas; through a server this requires a key for all canvases
     Set {
         /// The quota: events, event-bytes, objects, log-streams, log-bytes, entities,
@@ -43,32 +38,22 @@ enum Verb {
 
 impl Quotas {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        let client = context.client().await?;
+        // Only admins of every canvas may set quotas.
+        let at = |verb: fn(&[&str]) -> Request, quota: Quota| {
+            verb(&["quotas", &context.canvas.canvas.to_string(), quota.as_str()]).everywhere().silent()
+        };
         match self.verb {
-            Verb::Show { json } => {
-                let quotas = client.quotas().await?;
-                json.print(&quotas, |quotas| {
-                    let mut table = Table::new(["QUOTA", ">USED", ">LIMIT", "SET"]);
-                    for quota in &quotas.items {
-                        let set = if quota.set { "for this canvas" } else { "" };
-                        table.row([
-                            quota.quota.clone(),
-                            quota.used.to_string(),
-                            quota.limit.to_string(),
-                            set.to_owned(),
-                        ]);
-                    }
-                    table.print("there are no quotas")
-                })
+            Verb::Show(json) => {
+                let quotas = context.call(Request::get(&["quotas"])).await?;
+                json.print_table(&quotas, ["QUOTA", ">USED", ">LIMIT", "SET"], "there are no quotas", row)
             }
             Verb::Set { quota, limit } => {
-                client.set_quota(quota, SetQuota { limit }).await?;
+                context.send(at(Request::put, quota).body(&SetQuota { limit })?).await?;
                 show::line(format_args!("{quota}: the canvas may keep {limit}"))
             }
             Verb::Unset { quota, json } => {
-                let unset = client.unset_quota(quota).await?;
                 let limit = quota.default_limit();
-                json.print(&unset, |unset| {
+                json.print(&context.call(at(Request::delete, quota)).await?, |unset: &UnsetQuota| {
                     let words = if unset.unset { "was unset" } else { "was not set" };
                     show::line(format_args!(
                         "{quota} {words}: the canvas may keep {limit}, like every canvas"
@@ -79,20 +64,7 @@ impl Quotas {
     }
 }
 
-impl Client {
-    /// The limits and usage of the command's canvas.
-    pub(crate) async fn quotas(&self) -> anyhow::Result<List<wire::Quota>> {
-        self.call(Request::get(&["quotas"])).await
-    }
-
-    pub(crate) async fn set_quota(&self, quota: Quota, new: SetQuota) -> anyhow::Result<()> {
-        let canvas = self.canvas.to_string();
-        let request = Request::put(&["quotas", &canvas, quota.as_str()]).everywhere().silent();
-        self.send(request.body(&new)?).await.map(drop)
-    }
-
-    pub(crate) async fn unset_quota(&self, quota: Quota) -> anyhow::Result<UnsetQuota> {
-        let canvas = self.canvas.to_string();
-        self.call(Request::delete(&["quotas", &canvas, quota.as_str()]).everywhere().silent()).await
-    }
+fn row(quota: &wire::Quota) -> [String; 4] {
+    let set = if quota.set { "for this canvas" } else { "" };
+    [quota.quota.clone(), quota.used.to_string(), quota.limit.to_string(), set.to_owned()]
 }

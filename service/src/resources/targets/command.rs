@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments::Target;
-use crate::cli::client::{Client, Request};
+use crate::cli::client::Request;
 use crate::cli::failure::Failure;
 use crate::cli::show::{self, JsonArg, field, moment};
 use crate::config::DeliveryArgs;
@@ -82,13 +82,11 @@ impl Put {
         let secret = self.secret_file.as_deref().map(read_secret).transpose()?;
         let (policy, rotate_secret) = (self.policy.over_default(), self.rotate_secret);
         let new = PutTarget { url: self.url, policy, audience: self.audience, secret, rotate_secret };
-        let answer = context.client_to_targets(&self.delivery).await?.put_target(&self.handler, new).await?;
+        let client = context.client_to_targets(&self.delivery).await?;
+        let request = at(Request::put, &self.handler)?.for_a_while().body(&new)?;
+        let answer: PutAnswer = client.call(request).await?;
         self.json.print(&answer, |answer| print_put(&self.handler, answer))?;
-        if answer.secret.is_some() {
-            show::note(
-                "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
-            );
-        }
+        note_about(answer.secret.as_ref());
         Ok(())
     }
 }
@@ -115,22 +113,39 @@ impl PolicyArgs {
 fn print_put(handler: &Target, answer: &PutAnswer) -> anyhow::Result<()> {
     let replaced = if answer.new { "" } else { ", replacing the previous target" };
     show::line(format_args!("{handler} goes to {}{replaced}", crate::cli::text::clean(&answer.target.url)))?;
-    if answer.woken > 0 || answer.waking {
-        let waking = if answer.waking { " so far" } else { "" };
-        show::line(format_args!("{} woken{waking}", show::count(answer.woken as u64, "waiting event")))?;
-    }
+    print_woken(answer.woken, answer.waking)?;
     if let Some(kind) = answer.still {
         show::line(format_args!("{} is still {}", handler.handler, state(kind)))?;
     }
-    match &answer.secret {
-        Some(SecretText(secret)) => field("secret", secret),
-        None => Ok(()),
+    print_secret(answer.secret.as_ref())
+}
+
+/// Prints how many events were woken, if any were or may be.
+pub(crate) fn print_woken(woken: usize, waking: bool) -> anyhow::Result<()> {
+    if woken == 0 && !waking {
+        return Ok(());
+    }
+    let so_far = if waking { " so far" } else { "" };
+    show::line(format_args!("{} woken{so_far}", show::count(woken as u64, "waiting event")))
+}
+
+pub(crate) fn print_secret(secret: Option<&SecretText>) -> anyhow::Result<()> {
+    secret.map_or(Ok(()), |SecretText(secret)| field("secret", secret))
+}
+
+/// Notes that a generated secret is not shown again.
+pub(crate) fn note_about(secret: Option<&SecretText>) {
+    if secret.is_some() {
+        show::note(
+            "The secret is not shown again. The receiver of the requests verifies their signatures with it.",
+        );
     }
 }
 
 impl Delete {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
-        context.client().await?.delete_target(&self.handler).await?;
+        let client = context.client().await?;
+        client.send(at(Request::delete, &self.handler)?.silent()).await?;
         self.json.print(&serde_json::json!({ "handler": self.handler.to_string() }), |_| {
             show::line(format_args!("{}: the target is deleted", self.handler))
         })
@@ -188,22 +203,10 @@ pub(crate) fn read_secret(file: &Path) -> anyhow::Result<SecretText> {
     Ok(SecretText(secret.to_owned()))
 }
 
-impl Client {
-    /// Registers a target; of a client to targets only.
-    pub(crate) async fn put_target(&self, target: &Target, new: PutTarget) -> anyhow::Result<PutAnswer> {
-        self.call(at(Request::put, target)?.for_a_while().body(&new)?).await
-    }
-
-    pub(crate) async fn delete_target(&self, target: &Target) -> anyhow::Result<()> {
-        self.send(at(Request::delete, target)?.silent()).await.map(drop)
-    }
-}
-
 /// The request about a handler's target.
 fn at(verb: fn(&[&str]) -> Request, target: &Target) -> Result<Request, Failure> {
     let (module, name) = (target.handler.module.as_str(), target.handler.name.as_str());
     match target.modifier.as_ref().map(Name::as_str) {
-        // Deleting this target would lift the pause.
         // Deleting the target of the modifier `pause` would lift the pause.
         Some("pause" | "block" | "purge" | "handlers") => Err(Failure::Usage(
             "`pause`, `block`, `purge` and `handlers` can't be modifiers of a target: the API's paths \

@@ -4,6 +4,7 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments::HandlerName;
+use crate::cli::client::Request;
 use crate::cli::show::{self, JsonArg};
 use crate::resources::handlers::wire::Depth;
 use crate::resources::queues::wire::QueueDepth;
@@ -23,11 +24,14 @@ pub(crate) struct DepthOf {
 impl DepthOf {
     pub(crate) async fn run(self, context: &Context) -> anyhow::Result<()> {
         if let Some(queue) = &self.queue {
-            let depth = context.client().await?.queue_depth(queue).await?;
+            let depth = context.call(Request::get(&["queues", queue.as_str(), "depth"]).everywhere()).await?;
             return self.json.print(&depth, |depth| show::line(words_of_queue(depth)));
         }
-        let depth = context.client().await?.depth(self.handler.as_ref()).await?;
-        self.json.print(&depth, |depth| show::line(words(depth)))
+        let handler = self.handler.as_ref();
+        let request = Request::get(&["depth"])
+            .query("module", handler.map(|handler| &handler.module))
+            .query("name", handler.map(|handler| &handler.name));
+        self.json.print(&context.call(request).await?, |depth| show::line(words(depth)))
     }
 }
 

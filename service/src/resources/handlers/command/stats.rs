@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::cli::Context;
 use crate::cli::arguments::HandlerName;
-use crate::cli::client::Client;
+use crate::cli::client::{Client, Request};
 use crate::cli::show::{self, JsonArg, moment};
 use crate::cli::table::Table;
 use crate::resources::handlers::wire::Handler;
@@ -41,10 +41,11 @@ impl Stats {
     }
 
     async fn look(&self, client: &Client) -> anyhow::Result<List<Handler>> {
-        let Some(handler) = &self.handler else { return client.handlers().await };
+        let Some(handler) = &self.handler else {
+            return client.call(Request::get(&["handlers"])).await;
+        };
         let found = client.handler(handler).await?;
-        let is_there = !found.is_empty();
-        Ok(List::whole(is_there.then_some(found).into_iter().collect()))
+        Ok(List::whole(Some(found).filter(|found| !found.is_empty())))
     }
 
     /// Succeeds on Ctrl-C, and fails if a query fails. The time above the table is this machine's,
@@ -75,14 +76,15 @@ impl Stats {
 }
 
 fn print(handlers: &[Handler]) -> anyhow::Result<()> {
-    let mut table = Table::new(["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"]);
-    for handler in handlers {
-        let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
-        let [waiting, delayed, paused, running, dead] =
-            [waiting, delayed, paused, running, dead].map(ToString::to_string);
-        table.row([format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]);
-    }
-    table.print("no events, no rules, and no targets")
+    let head = ["HANDLER", ">WAITING", ">DELAYED", ">PAUSED", ">RUNNING", ">DEAD", "RULES"];
+    Table::of(head, handlers.iter().map(row)).print("no events, no rules, and no targets")
+}
+
+fn row(handler: &Handler) -> [String; 7] {
+    let Handler { module, name, waiting, delayed, paused, running, dead, .. } = handler;
+    let [waiting, delayed, paused, running, dead] =
+        [waiting, delayed, paused, running, dead].map(ToString::to_string);
+    [format!("{module}/{name}"), waiting, delayed, paused, running, dead, rules(handler)]
 }
 
 /// The rules in force, what else holds its events, and where they go.
