@@ -4,6 +4,23 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wakeq::control::Page;
 
+/// Converts a type of the queue into one of the API: first the fields that both have, then the
+/// others with their values.
+macro_rules! wire_from {
+    (
+        $(#[$words:meta])*
+        $from:ty => $into:ident, |$source:ident| { $($same:ident),*; $($field:ident: $value:expr,)* }
+    ) => {
+        $(#[$words])*
+        impl From<$from> for $into {
+            fn from($source: $from) -> Self {
+                Self { $($field: $value,)* $($same: $source.$same,)* }
+            }
+        }
+    };
+}
+pub(crate) use wire_from;
+
 /// A page of a list.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct List<T> {

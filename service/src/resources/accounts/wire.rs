@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::access;
 use crate::resources::keys::wire::{canvas, scope_texts};
+use crate::resources::wire::wire_from;
 
 /// A Google service account that may use the API.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -20,14 +21,8 @@ pub(crate) struct Account {
     pub(crate) created_by: String,
 }
 
-impl From<access::Account> for Account {
-    fn from(account: access::Account) -> Self {
-        Self {
-            email: account.email,
-            canvas: canvas(account.reach),
-            scopes: scope_texts(account.scopes, &account.narrow),
-            created_at: account.created_at,
-            created_by: account.created_by,
-        }
-    }
-}
+wire_from! { access::Account => Account, |account| {
+    email, created_at, created_by;
+    canvas: canvas(account.reach),
+    scopes: scope_texts(account.scopes, &account.narrow),
+} }

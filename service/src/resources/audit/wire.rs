@@ -5,6 +5,8 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::wire::wire_from;
+
 /// An audit log entry: something that was done, or was requested and refused.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct AuditEntry {
@@ -32,20 +34,8 @@ pub(crate) struct AuditEntry {
     pub(crate) request_id: Option<String>,
 }
 
-impl From<wakeq::control::AuditEntry> for AuditEntry {
-    fn from(entry: wakeq::control::AuditEntry) -> Self {
-        Self {
-            id: entry.id,
-            at: entry.at,
-            actor: entry.actor,
-            action: entry.action,
-            module: entry.module,
-            name: entry.name,
-            event_id: entry.event_id.map(|id| id.0),
-            outcome: entry.outcome.as_str().to_owned(),
-            detail: entry.detail,
-            times: entry.times,
-            request_id: entry.request_id,
-        }
-    }
-}
+wire_from! { wakeq::control::AuditEntry => AuditEntry, |entry| {
+    id, at, actor, action, module, name, detail, times, request_id;
+    event_id: entry.event_id.map(|id| id.0),
+    outcome: entry.outcome.as_str().to_owned(),
+} }

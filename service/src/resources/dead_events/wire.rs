@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::resources::objects::wire::Place;
 use crate::resources::queues::wire::Copied;
+use crate::resources::wire::wire_from;
 use wakeq::control::{BULK_MAX, Bulk};
 
 /// A dead event, which is no longer retried.
@@ -109,25 +110,16 @@ pub(crate) struct Deleted {
     pub(crate) before: Option<DateTime<Utc>>,
 }
 
-impl From<wakeq::control::DeadEvent> for DeadEvent {
-    fn from(dead: wakeq::control::DeadEvent) -> Self {
-        Self {
-            id: dead.id.0,
-            module: dead.address.scope.module.to_string(),
-            name: dead.address.scope.name.to_string(),
-            modifier: dead.address.modifier.to_string(),
-            cause: dead.cause.to_string(),
-            retries: dead.retries,
-            losses: dead.losses,
-            last_error: dead.last_error,
-            enqueued_at: dead.enqueued_at,
-            died_at: dead.died_at,
-            place: dead.place.map(Place::from),
-            copy_of: dead.copy_of.map(Copied::from),
-            halts: dead.halts,
-        }
-    }
-}
+wire_from! { wakeq::control::DeadEvent => DeadEvent, |dead| {
+    retries, losses, last_error, enqueued_at, died_at, halts;
+    id: dead.id.0,
+    module: dead.address.scope.module.to_string(),
+    name: dead.address.scope.name.to_string(),
+    modifier: dead.address.modifier.to_string(),
+    cause: dead.cause.to_string(),
+    place: dead.place.map(Place::from),
+    copy_of: dead.copy_of.map(Copied::from),
+} }
 
 impl From<(Bulk, DateTime<Utc>)> for Redriven {
     fn from((bulk, before): (Bulk, DateTime<Utc>)) -> Self {

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::objects::wire::Link;
-use crate::resources::wire::List;
+use crate::resources::wire::{List, wire_from};
 use wakeq::{EventError, EventId};
 
 /// An entity, as it was committed.
@@ -166,31 +166,18 @@ fn json(text: Option<String>) -> Option<Box<RawValue>> {
     text.and_then(|text| RawValue::from_string(text).ok())
 }
 
-impl From<wakeq_streams::entities::StoredEntity> for Entity {
-    fn from(entity: wakeq_streams::entities::StoredEntity) -> Self {
-        Self {
-            entity_type: entity.id.entity_type.to_string(),
-            id: entity.id.id.to_string(),
-            version: entity.version,
-            state: json(entity.state),
-            state_version: entity.state_version,
-            updated_at: entity.updated_at,
-        }
-    }
-}
+wire_from! { wakeq_streams::entities::StoredEntity => Entity, |entity| {
+    version, state_version, updated_at;
+    entity_type: entity.id.entity_type.to_string(),
+    id: entity.id.id.to_string(),
+    state: json(entity.state),
+} }
 
-impl From<wakeq_streams::entities::EntitySummary> for EntitySummary {
-    fn from(entity: wakeq_streams::entities::EntitySummary) -> Self {
-        Self {
-            entity_type: entity.id.entity_type.to_string(),
-            id: entity.id.id.to_string(),
-            version: entity.version,
-            state_version: entity.state_version,
-            state_bytes: entity.state_bytes,
-            updated_at: entity.updated_at,
-        }
-    }
-}
+wire_from! { wakeq_streams::entities::EntitySummary => EntitySummary, |entity| {
+    version, state_version, state_bytes, updated_at;
+    entity_type: entity.id.entity_type.to_string(),
+    id: entity.id.id.to_string(),
+} }
 
 impl From<wakeq_streams::entities::EntityPage> for List<EntitySummary> {
     fn from(page: wakeq_streams::entities::EntityPage) -> Self {
@@ -229,25 +216,17 @@ impl EntityStatus {
     }
 }
 
-impl From<wakeq_streams::entities::EntityEventStatus> for EntityEvent {
-    fn from(event: wakeq_streams::entities::EntityEventStatus) -> Self {
-        Self {
-            id: event.event.0,
-            correlation_id: event.correlation_id,
-            entity_type: event.entity.entity_type.to_string(),
-            entity: event.entity.id.to_string(),
-            name: event.name.to_string(),
-            link: event.link.into(),
-            status: event.status.into(),
-            version: event.version,
-            result: json(event.result),
-            error: event.error,
-            follow_ups: event.follow_ups.into_iter().map(|id| id.0).collect(),
-            sent_at: event.sent_at,
-            ended_at: event.ended_at,
-        }
-    }
-}
+wire_from! { wakeq_streams::entities::EntityEventStatus => EntityEvent, |event| {
+    correlation_id, version, error, sent_at, ended_at;
+    id: event.event.0,
+    entity_type: event.entity.entity_type.to_string(),
+    entity: event.entity.id.to_string(),
+    name: event.name.to_string(),
+    link: event.link.into(),
+    status: event.status.into(),
+    result: json(event.result),
+    follow_ups: event.follow_ups.into_iter().map(|id| id.0).collect(),
+} }
 
 impl From<wakeq_streams::entities::EntityProgress> for EntityProgress {
     fn from(progress: wakeq_streams::entities::EntityProgress) -> Self {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::resources::wire::List;
+use crate::resources::wire::{List, wire_from};
 use wakeq::log::{EventSource, InvalidSource};
 
 /// The nodes with subscribers, and the coordinator.
@@ -289,26 +289,18 @@ impl From<wakeq_streams::control::Group> for Group {
     }
 }
 
-impl From<wakeq_streams::control::GroupSource> for GroupSource {
-    fn from(source: wakeq_streams::control::GroupSource) -> Self {
-        Self {
-            source: source.source.to_string(),
-            subscriber: source.owner.map(|(subscriber, _)| subscriber.0),
-            node: source.owner.map(|(_, node)| node.0),
-            releasing: source.releasing,
-            position: source.position,
-            epoch: source.epoch,
-            moved_at: source.moved_at,
-            lag: source.lag,
-            failing: source.failing.map(|failing| FailingEvent {
-                seq: failing.seq,
-                since: failing.since,
-                attempts: failing.attempts,
-                error: failing.error,
-            }),
-        }
-    }
-}
+wire_from! { wakeq_streams::control::GroupSource => GroupSource, |source| {
+    releasing, position, epoch, moved_at, lag;
+    source: source.source.to_string(),
+    subscriber: source.owner.map(|(subscriber, _)| subscriber.0),
+    node: source.owner.map(|(_, node)| node.0),
+    failing: source.failing.map(|failing| FailingEvent {
+        seq: failing.seq,
+        since: failing.since,
+        attempts: failing.attempts,
+        error: failing.error,
+    }),
+} }
 
 impl From<wakeq_streams::control::GroupDead> for GroupDead {
     fn from(dead: wakeq_streams::control::GroupDead) -> Self {
@@ -337,14 +329,6 @@ impl From<wakeq_streams::control::GroupDeadPage> for List<GroupDead> {
     }
 }
 
-impl From<wakeq_streams::control::RemoveGroup> for RemoveGroup {
-    fn from(removed: wakeq_streams::control::RemoveGroup) -> Self {
-        Self { positions: removed.positions, pins: removed.pins }
-    }
-}
+wire_from! { wakeq_streams::control::RemoveGroup => RemoveGroup, |removed| { positions, pins; } }
 
-impl From<wakeq_streams::control::ResetGroup> for ResetGroup {
-    fn from(reset: wakeq_streams::control::ResetGroup) -> Self {
-        Self { sources: reset.sources, position: reset.position }
-    }
-}
+wire_from! { wakeq_streams::control::ResetGroup => ResetGroup, |reset| { sources, position; } }

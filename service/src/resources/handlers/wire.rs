@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::resources::targets::wire::Target;
+use crate::resources::wire::wire_from;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
 use wakeq::HandlerScope;
 use wakeq::control::{BULK_MAX, Bulk, HandlerStats};
@@ -136,21 +137,10 @@ impl From<(Bulk, DateTime<Utc>)> for Purged {
     }
 }
 
-impl From<HandlerStats> for Handler {
-    fn from(stats: HandlerStats) -> Self {
-        Self {
-            module: stats.scope.module.to_string(),
-            name: stats.scope.name.to_string(),
-            waiting: stats.waiting,
-            delayed: stats.delayed,
-            paused: stats.paused,
-            running: stats.running,
-            dead: stats.dead,
-            halted: stats.halted,
-            oldest_due: stats.oldest_due,
-            rules: stats.rules.into_iter().map(Rule::from).collect(),
-            unknown_since: stats.unknown_since,
-            targets: stats.targets.into_iter().map(Target::from).collect(),
-        }
-    }
-}
+wire_from! { HandlerStats => Handler, |stats| {
+    waiting, delayed, paused, running, dead, halted, oldest_due, unknown_since;
+    module: stats.scope.module.to_string(),
+    name: stats.scope.name.to_string(),
+    rules: stats.rules.into_iter().map(Rule::from).collect(),
+    targets: stats.targets.into_iter().map(Target::from).collect(),
+} }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::access;
 use crate::resources::targets::wire::SecretText;
+use crate::resources::wire::wire_from;
 
 /// A key to be created.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -82,22 +83,13 @@ pub(crate) fn scope_texts(whole: access::Scopes, narrow: &[access::NarrowScope])
     whole.iter().map(|scope| scope.to_string()).chain(narrow.iter().map(ToString::to_string)).collect()
 }
 
-impl From<access::Key> for Key {
-    fn from(key: access::Key) -> Self {
-        Self {
-            id: key.id.to_string(),
-            holder: key.holder,
-            canvas: canvas(key.reach),
-            scopes: scope_texts(key.scopes, &key.narrow),
-            state: key.state.as_str().to_owned(),
-            created_at: key.created_at,
-            created_by: key.created_by,
-            expires_at: key.expires_at,
-            revoked_at: key.revoked_at,
-            last_used_at: key.last_used_at,
-        }
-    }
-}
+wire_from! { access::Key => Key, |key| {
+    holder, created_at, created_by, expires_at, revoked_at, last_used_at;
+    id: key.id.to_string(),
+    canvas: canvas(key.reach),
+    scopes: scope_texts(key.scopes, &key.narrow),
+    state: key.state.as_str().to_owned(),
+} }
 
 /// The canvas that a credential is valid on; `None` means every canvas.
 pub(crate) fn canvas(reach: access::Reach) -> Option<Uuid> {

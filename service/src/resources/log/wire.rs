@@ -7,6 +7,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::resources::objects::wire::Place;
+use crate::resources::wire::wire_from;
 use wakeq::log::{AppendCondition, LogEventError, StreamAppend, StreamId};
 use wakeq::{CanvasId, EventError, EventId};
 
@@ -254,22 +255,17 @@ impl AppendedAll {
     }
 }
 
-impl From<wakeq::log::LogEvent> for LogEvent {
+wire_from! {
     /// Leaves out a payload or metadata that is not JSON: only another program can have written it.
-    fn from(event: wakeq::log::LogEvent) -> Self {
-        Self {
-            seq: event.seq,
-            prev: event.prev,
-            id: event.id.0,
-            category: event.stream.category.to_string(),
-            stream: event.stream.name.to_string(),
-            position: event.position,
-            name: event.name.to_string(),
-            payload: RawValue::from_string(event.payload).ok(),
-            metadata: RawValue::from_string(event.metadata).ok(),
-            place: event.place.map(Place::from),
-            appended_at: event.appended_at,
-        }
+    wakeq::log::LogEvent => LogEvent, |event| {
+        seq, prev, position, appended_at;
+        id: event.id.0,
+        category: event.stream.category.to_string(),
+        stream: event.stream.name.to_string(),
+        name: event.name.to_string(),
+        payload: RawValue::from_string(event.payload).ok(),
+        metadata: RawValue::from_string(event.metadata).ok(),
+        place: event.place.map(Place::from),
     }
 }
 

@@ -6,6 +6,8 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use crate::resources::wire::wire_from;
+
 /// A link in the chain of an object. `prev` is smaller than `id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Link {
@@ -124,11 +126,7 @@ pub(crate) struct Skipped {
     pub(crate) skipped: bool,
 }
 
-impl From<wakeq::machine::Link> for Link {
-    fn from(link: wakeq::machine::Link) -> Self {
-        Self { id: link.id, prev: link.prev }
-    }
-}
+wire_from! { wakeq::machine::Link => Link, |link| { id, prev; } }
 
 impl From<wakeq::order::Place> for Place {
     fn from(place: wakeq::order::Place) -> Self {
@@ -136,18 +134,14 @@ impl From<wakeq::order::Place> for Place {
     }
 }
 
-impl From<wakeq::order::HaltedLane> for HaltedLane {
-    fn from(halted: wakeq::order::HaltedLane) -> Self {
-        Self {
-            object: halted.lane.object.to_string(),
-            module: halted.lane.scope.module.to_string(),
-            name: halted.lane.scope.name.to_string(),
-            event: halted.event.0,
-            event_link: halted.event_seq,
-            halted_at: halted.halted_at,
-        }
-    }
-}
+wire_from! { wakeq::order::HaltedLane => HaltedLane, |halted| {
+    halted_at;
+    object: halted.lane.object.to_string(),
+    module: halted.lane.scope.module.to_string(),
+    name: halted.lane.scope.name.to_string(),
+    event: halted.event.0,
+    event_link: halted.event_seq,
+} }
 
 impl From<wakeq::control::Tombstone> for Tombstone {
     fn from(tombstone: wakeq::control::Tombstone) -> Self {

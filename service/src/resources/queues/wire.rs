@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::resources::pulls::wire::{InvalidPull, Pull};
 use crate::resources::targets::wire::{InvalidTarget, PutTarget, SecretText, Target};
+use crate::resources::wire::wire_from;
 use wakeq::CanvasId;
 use wakeq::queues::{CopyOf, InvalidPattern};
 
@@ -253,25 +254,15 @@ impl FacetSet {
     }
 }
 
-impl From<wakeq::queues::RegisteredQueue> for Queue {
-    fn from(queue: wakeq::queues::RegisteredQueue) -> Self {
-        Self {
-            name: queue.name.to_string(),
-            patterns: queue.patterns,
-            draining: queue.draining,
-            weight: queue.facets.weight.unwrap_or(1),
-            in_flight_max: queue.facets.in_flight_max,
-            tenant_visible: queue.tenant_visible,
-            pull: queue.pull.map(Pull::from),
-            target: queue.target.map(Target::from),
-            created_at: queue.created_at,
-            created_by: queue.created_by,
-            updated_at: queue.updated_at,
-            updated_by: queue.updated_by,
-            settings: None,
-        }
-    }
-}
+wire_from! { wakeq::queues::RegisteredQueue => Queue, |queue| {
+    patterns, draining, tenant_visible, created_at, created_by, updated_at, updated_by;
+    name: queue.name.to_string(),
+    weight: queue.facets.weight.unwrap_or(1),
+    in_flight_max: queue.facets.in_flight_max,
+    pull: queue.pull.map(Pull::from),
+    target: queue.target.map(Target::from),
+    settings: None,
+} }
 
 impl From<wakeq::queues::PutQueue> for PutQueueAnswer {
     fn from(put: wakeq::queues::PutQueue) -> Self {
@@ -290,11 +281,7 @@ impl From<Waiting> for wakeq::queues::WaitingCopies {
     }
 }
 
-impl From<wakeq::queues::DeletedQueue> for DeletedQueue {
-    fn from(deleted: wakeq::queues::DeletedQueue) -> Self {
-        Self { gone: deleted.gone }
-    }
-}
+wire_from! { wakeq::queues::DeletedQueue => DeletedQueue, |deleted| { gone; } }
 
 impl From<wakeq::queues::Facet> for Facet {
     fn from(facet: wakeq::queues::Facet) -> Self {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::resources::handlers::wire::RuleKind;
+use crate::resources::wire::wire_from;
 use wakeq::targets::{InvalidSecret, InvalidTargetUrl, TargetPolicy};
 
 /// An HTTP target to be registered for a handler. It replaces the one at its address.
@@ -230,23 +231,13 @@ impl From<TargetPolicy> for Policy {
     }
 }
 
-impl From<wakeq::targets::RegisteredTarget> for Target {
-    fn from(target: wakeq::targets::RegisteredTarget) -> Self {
-        Self {
-            module: target.address.scope.module.to_string(),
-            name: target.address.scope.name.to_string(),
-            modifier: target.address.modifier.to_string(),
-            url: target.url,
-            policy: target.policy.into(),
-            audience: target.audience,
-            previous_secret_until: target.previous_secret_until,
-            created_at: target.created_at,
-            created_by: target.created_by,
-            updated_at: target.updated_at,
-            updated_by: target.updated_by,
-        }
-    }
-}
+wire_from! { wakeq::targets::RegisteredTarget => Target, |target| {
+    url, audience, previous_secret_until, created_at, created_by, updated_at, updated_by;
+    module: target.address.scope.module.to_string(),
+    name: target.address.scope.name.to_string(),
+    modifier: target.address.modifier.to_string(),
+    policy: target.policy.into(),
+} }
 
 impl From<wakeq::targets::PutTargetResult> for PutAnswer {
     fn from(registered: wakeq::targets::PutTargetResult) -> Self {
