@@ -1,8 +1,6 @@
 //! Why a credential was refused, for the log and the audit log. No variant contains a secret or a
 //! token.
 
-use std::fmt;
-
 use super::KeyId;
 use super::jwks::FetchError;
 use wakeq::StoreError;
@@ -42,41 +40,32 @@ pub enum PushDenied {
 }
 
 /// What is wrong with a credential. For operators, not for the caller.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// This deployment did not make the key: its check is wrong.
+    #[error("key {0:?} was not made by this deployment, or is mistyped")]
     WrongCheck(KeyId),
     /// No key has this id.
+    #[error("there is no key {0:?}")]
     NoSuchKey(KeyId),
     /// The key exists, but its secret is different.
+    #[error("wrong secret for key {0:?}")]
     WrongSecret(KeyId),
     /// The key was revoked.
+    #[error("key {0:?} was revoked")]
     Revoked(KeyId),
     /// The key has expired.
+    #[error("key {0:?} has expired")]
     Expired(KeyId),
     /// The ID token is invalid.
+    #[error("{0}")]
     Token(InvalidToken),
     /// The ID token is valid, but its account was not admitted.
+    #[error("the service account {email} is not allowed")]
     NotListed {
         /// The account's address.
         email: String,
     },
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::WrongCheck(id) => {
-                write!(formatter, "key {id:?} was not made by this deployment, or is mistyped")
-            }
-            Self::NoSuchKey(id) => write!(formatter, "there is no key {id:?}"),
-            Self::WrongSecret(id) => write!(formatter, "wrong secret for key {id:?}"),
-            Self::Revoked(id) => write!(formatter, "key {id:?} was revoked"),
-            Self::Expired(id) => write!(formatter, "key {id:?} has expired"),
-            Self::Token(reason) => write!(formatter, "{reason}"),
-            Self::NotListed { email } => write!(formatter, "the service account {email} is not allowed"),
-        }
-    }
 }
 
 /// What is wrong with an ID token.

@@ -295,7 +295,7 @@ fn key_of_row(row: KeyRow) -> Option<Key> {
     Some(Key {
         id: row.id.parse().ok()?,
         holder: row.holder,
-        reach: Reach::of_row(row.canvas),
+        reach: Reach::of_row(row.canvas_id),
         scopes: Scopes::of_row(&row.scopes),
         narrow: NarrowScope::of_row(&row.scopes),
         state,
@@ -310,7 +310,7 @@ fn key_of_row(row: KeyRow) -> Option<Key> {
 fn account_of_row(row: AccountRow) -> Account {
     Account {
         email: row.email,
-        reach: Reach::of_row(row.canvas),
+        reach: Reach::of_row(row.canvas_id),
         scopes: Scopes::of_row(&row.scopes),
         narrow: NarrowScope::of_row(&row.scopes),
         created_at: row.created_at,

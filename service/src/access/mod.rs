@@ -246,7 +246,7 @@ async fn load_key(store: ServiceStore, clock: Clock, id: KeyId) -> Result<Option
     // Taken before the query, so that the key never lives longer here than in the database.
     let asked_at = clock.now();
     let Some(row) = store.key_for_use(&id.to_string()).await? else { return Ok(None) };
-    let granted = GrantSet::default().and(Reach::of_row(row.canvas), &row.scopes);
+    let granted = GrantSet::default().and(Reach::of_row(row.canvas_id), &row.scopes);
     let expires_in = Duration::try_from_secs_f64(row.expires_in_s.max(0.0)).unwrap_or(Duration::ZERO);
     Ok(KeyHash::of_row(&row.secret_sha256).map(|hash| KnownKey {
         hash,
@@ -260,7 +260,7 @@ async fn load_key(store: ServiceStore, clock: Clock, id: KeyId) -> Result<Option
 async fn load_grants(store: ServiceStore, email: String) -> Result<Option<GrantSet>, StoreError> {
     let rows = store.grants_of_account(&email, CANVASES_MAX).await?;
     let add = |granted: GrantSet, row: &crate::store::AccountRow| {
-        granted.and(Reach::of_row(row.canvas), &row.scopes)
+        granted.and(Reach::of_row(row.canvas_id), &row.scopes)
     };
     Ok((!rows.is_empty()).then(|| rows.iter().fold(GrantSet::default(), add)))
 }

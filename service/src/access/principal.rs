@@ -1,6 +1,8 @@
 //! Principals, their grants, and the one function that decides. Pure: no I/O, no clock, no
 //! credentials.
 
+use uuid::Uuid;
+
 use super::{KeyId, NarrowScope, Scope, Scopes};
 use wakeq::{CanvasId, Name};
 
@@ -15,8 +17,8 @@ pub enum Reach {
 
 impl Reach {
     /// From the column: null means every canvas.
-    pub(super) fn of_row(canvas: Option<CanvasId>) -> Self {
-        canvas.map_or(Self::EveryCanvas, Self::Canvas)
+    pub(super) fn of_row(canvas_id: Option<Uuid>) -> Self {
+        canvas_id.map(CanvasId).map_or(Self::EveryCanvas, Self::Canvas)
     }
 
     /// The value of the column.
@@ -250,8 +252,6 @@ pub fn authorize_everywhere(principal: &Principal, needed: Scope) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use uuid::Uuid;
-
     use super::*;
 
     const OWN: CanvasId = CanvasId(Uuid::from_u128(1));

@@ -28,7 +28,7 @@ pub(crate) struct NewKeyRow<'a> {
 pub(crate) struct KeyForUse {
     pub(crate) secret_sha256: Vec<u8>,
     /// `None`: every canvas.
-    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) canvas_id: Option<Uuid>,
     pub(crate) holder: String,
     pub(crate) scopes: Vec<String>,
     pub(crate) revoked: bool,
@@ -43,7 +43,7 @@ pub(crate) struct KeyForUse {
 pub(crate) struct KeyRow {
     pub(crate) id: String,
     /// `None`: every canvas.
-    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) canvas_id: Option<Uuid>,
     pub(crate) holder: String,
     pub(crate) scopes: Vec<String>,
     pub(crate) created_at: Timestamp,
@@ -171,7 +171,8 @@ impl ServiceStore {
     /// connection.
     pub(crate) async fn key_for_use(&self, id: &str) -> Result<Option<KeyForUse>, StoreError> {
         let mut session = self.lookup_session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            KeyForUse,
             r#"select secret_sha256, canvas_id, holder, scopes, revoked_at is not null as "revoked!",
                       extract(epoch from expires_at - now())::float8 as "expires_in_s!",
                       (last_used_at is null or last_used_at < now() - interval '1 minute') as "use_to_note!"
@@ -179,16 +180,7 @@ impl ServiceStore {
             id
         );
         let row = session.limit(|connection| query.fetch_optional(connection)).await;
-        let row = session.answered("look for a key", row)?;
-        Ok(row.map(|row| KeyForUse {
-            secret_sha256: row.secret_sha256,
-            canvas: row.canvas_id.map(CanvasId),
-            holder: row.holder,
-            scopes: row.scopes,
-            revoked: row.revoked,
-            expires_in_s: row.expires_in_s,
-            use_to_note: row.use_to_note,
-        }))
+        session.answered("look for a key", row)
     }
 
     /// Records that a key is in use, unless that was recorded within the last minute.
@@ -212,7 +204,8 @@ impl ServiceStore {
     ) -> Result<Vec<KeyRow>, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            KeyRow,
             r#"select id, canvas_id, holder, scopes, created_at, created_by, expires_at, revoked_at, last_used_at,
                       expires_at <= now() as "expired!"
                  from wakeq.access_keys
@@ -227,22 +220,7 @@ impl ServiceStore {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list keys", rows)?;
-        Ok(rows
-            .into_iter()
-            .map(|row| KeyRow {
-                id: row.id,
-                canvas: row.canvas_id.map(CanvasId),
-                holder: row.holder,
-                scopes: row.scopes,
-                created_at: row.created_at,
-                created_by: row.created_by,
-                expires_at: row.expires_at,
-                revoked_at: row.revoked_at,
-                last_used_at: row.last_used_at,
-                expired: row.expired,
-            })
-            .collect())
+        session.answered("list keys", rows)
     }
 
     /// Revokes a key; returns whether there was one that was not yet revoked.

@@ -1,5 +1,7 @@
 //! The Google service accounts that have access: one row per account and canvas.
 
+use uuid::Uuid;
+
 use super::access_keys::RowsOf;
 use super::{ServiceStore, StoreError};
 use wakeq::{Actor, CanvasId, Timestamp};
@@ -9,7 +11,7 @@ use wakeq::{Actor, CanvasId, Timestamp};
 pub(crate) struct AccountRow {
     pub(crate) email: String,
     /// `None`: every canvas.
-    pub(crate) canvas: Option<CanvasId>,
+    pub(crate) canvas_id: Option<Uuid>,
     pub(crate) scopes: Vec<String>,
     pub(crate) created_at: Timestamp,
     pub(crate) created_by: String,
@@ -90,31 +92,23 @@ impl ServiceStore {
         limit: i64,
     ) -> Result<Vec<AccountRow>, StoreError> {
         let mut session = self.lookup_session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            AccountRow,
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
               where email = $1 and revoked_at is null order by canvas_id nulls first limit $2",
             email,
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("look for a service account", rows)?;
-        Ok(rows
-            .into_iter()
-            .map(|row| AccountRow {
-                email: row.email,
-                canvas: row.canvas_id.map(CanvasId),
-                scopes: row.scopes,
-                created_at: row.created_at,
-                created_by: row.created_by,
-            })
-            .collect())
+        session.answered("look for a service account", rows)
     }
 
     /// The accounts that have access, by email and canvas. At most `limit`.
     pub(crate) async fn accounts(&self, of: RowsOf, limit: i64) -> Result<Vec<AccountRow>, StoreError> {
         let (all, canvas) = of.canvas();
         let mut session = self.session().await?;
-        let query = sqlx::query!(
+        let query = sqlx::query_as!(
+            AccountRow,
             "select email, canvas_id, scopes, created_at, created_by from wakeq.service_accounts
               where ($1 or canvas_id is not distinct from $2) and revoked_at is null
               order by email, canvas_id nulls first limit $3",
@@ -123,16 +117,6 @@ impl ServiceStore {
             limit
         );
         let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("list service accounts", rows)?;
-        Ok(rows
-            .into_iter()
-            .map(|row| AccountRow {
-                email: row.email,
-                canvas: row.canvas_id.map(CanvasId),
-                scopes: row.scopes,
-                created_at: row.created_at,
-                created_by: row.created_by,
-            })
-            .collect())
+        session.answered("list service accounts", rows)
     }
 }
