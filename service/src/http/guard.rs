@@ -13,7 +13,7 @@ use url::form_urlencoded;
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn, PathItem, Paths};
 use utoipa::openapi::schema::{KnownFormat, SchemaFormat, Type};
 use utoipa::openapi::security::SecurityRequirement;
-use utoipa::openapi::{ContentBuilder, ObjectBuilder, Ref, RefOr, Required, ResponseBuilder};
+use utoipa::openapi::{ObjectBuilder, RefOr, Required, ResponseBuilder};
 use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter, UtoipaMethodRouterExt};
 
 use super::answer::RequestId;
@@ -209,10 +209,8 @@ fn describe(operation: &mut Operation, about: About, scopes: Scopes, varies: boo
         if status == "400" && takes_nothing || status == "404" && is_there {
             continue;
         }
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description(words).content("application/problem+json", content);
-        let responses = &mut operation.responses.responses;
-        responses.entry(status.to_owned()).or_insert_with(|| RefOr::T(response.build()));
+        let response = ResponseBuilder::new().description(words).build();
+        operation.responses.responses.entry(status.to_owned()).or_insert(RefOr::T(response));
     }
 }
 

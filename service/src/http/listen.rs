@@ -191,21 +191,13 @@ pub(super) struct ListenQuery {
     security(("bearer" = ["read"])), responses(
     (status = 200, description = "Events, until the caller disconnects",
         body = String, content_type = "text/event-stream"),
-    (status = 400, description = "The pattern is not valid", body = super::problem::Details,
-        content_type = "application/problem+json"),
-    (status = 401, description = "The credential is missing or not valid",
-        body = super::problem::Details,
-        content_type = "application/problem+json"),
-    (status = 403, description = "The credential may not read any canvas",
-        body = super::problem::Details,
-        content_type = "application/problem+json"),
-    (status = 404, description = "Events are not broadcast here; set WAKEQ_BROADCAST",
-        body = super::problem::Details,
-        content_type = "application/problem+json"),
+    (status = 400, description = "The pattern is not valid"),
+    (status = 401, description = "The credential is missing or not valid"),
+    (status = 403, description = "The credential may not read any canvas"),
+    (status = 404, description = "Events are not broadcast here; set WAKEQ_BROADCAST"),
     (status = "default",
         description = "An error that any request can receive, or `too-many-requests` if there are \
-                       too many listeners",
-        body = super::problem::Details, content_type = "application/problem+json")))]
+                       too many listeners")))]
 pub(super) async fn listen(
     State(api): State<Api>,
     reader: Reader,

@@ -12,6 +12,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Ref, RefOr};
 use utoipa_swagger_ui::{Config, Url};
 
 use super::Api;
@@ -83,7 +84,8 @@ pub(super) fn base() -> utoipa::openapi::OpenApi {
 }
 
 /// `/openapi.json` and `/docs`, to which `/` redirects.
-pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
+pub(super) fn pages(mut document: utoipa::openapi::OpenApi) -> Router<Api> {
+    describe_problems(&mut document);
     // Serialized once, not for each request.
     let document: Bytes = serde_json::to_vec(&document).unwrap_or_default().into();
     let config = std::sync::Arc::new(Config::new([Url::new("wakeq", "/openapi.json")]).validator_url("none"));
@@ -100,6 +102,24 @@ pub(super) fn pages(document: utoipa::openapi::OpenApi) -> Router<Api> {
         .route("/docs", get(async || Redirect::permanent("/docs/")))
         .route("/docs/", get(async move || index(String::new()).await))
         .route("/docs/{*file}", get(async move |Path(file): Path<String>| page(file).await))
+}
+
+/// Adds the body of every error: a problem.
+fn describe_problems(document: &mut utoipa::openapi::OpenApi) {
+    let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+        let answers =
+            operations.into_iter().flatten().flat_map(|operation| &mut operation.responses.responses);
+        for (status, answer) in answers {
+            if let RefOr::T(answer) = answer
+                && !status.starts_with('2')
+                && answer.content.is_empty()
+            {
+                answer.content.insert("application/problem+json".to_owned(), RefOr::T(problem.clone()));
+            }
+        }
+    }
 }
 
 fn shown(document: Bytes) -> Response {

@@ -149,10 +149,7 @@ impl FromRequest<Api> for PushedMessage {
 #[utoipa::path(post, path = "/v1/push", operation_id = "push", tag = "push", request_body = Envelope,
     security(("push" = [])), responses(
     (status = 204, description = "The message need not be delivered again"),
-    (status = "default",
-        description = "The message has to be delivered again, or the caller may not push",
-        body = super::problem::Details,
-        content_type = "application/problem+json")))]
+    (status = "default", description = "The message has to be delivered again, or the caller may not push")))]
 pub(super) async fn push(
     State(api): State<Api>,
     _pusher: Pusher,
@@ -197,9 +194,7 @@ pub(super) struct Woken {
 /// A call that comes too early, or during another one, does nothing.
 #[utoipa::path(post, path = "/v1/wake", operation_id = "wake", tag = "push", security(("push" = [])), responses(
     (status = 200, description = "What was done", body = Woken),
-    (status = "default", description = "Something is unavailable, or the caller may not call this",
-        body = super::problem::Details,
-        content_type = "application/problem+json")))]
+    (status = "default", description = "Something is unavailable, or the caller may not call this")))]
 pub(super) async fn wake(State(api): State<Api>, _pusher: Pusher) -> Result<Json<Woken>, Problem> {
     let Ok(turn) = Arc::clone(&api.push.passing).try_acquire_owned() else {
         return Ok(Json(Woken::default()));

@@ -32,8 +32,8 @@ impl Problem {
             | StoreError::Timing(_)
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
-            | StoreError::Defect => Self::internal(),
-            _ => Self::internal(),
+            | StoreError::Defect
+            | _ => Self::internal(),
         }
     }
 
@@ -50,8 +50,8 @@ impl Problem {
             | EventError::LogName(_)
             | EventError::ReservedCategory(_)
             | EventError::ReservedModule(_)
-            | EventError::ReservedCanvas => Self::bad_request(error.to_string()),
-            _ => Self::bad_request(error.to_string()),
+            | EventError::ReservedCanvas
+            | _ => Self::invalid(error),
         }
     }
 }
@@ -67,7 +67,7 @@ impl From<LogError> for Problem {
             | LogError::TooMany(_)
             | LogError::Limit(_)
             | LogError::Category(_)
-            | LogError::Canvas(_) => Self::bad_request(error.to_string()),
+            | LogError::Canvas(_) => Self::invalid(&error),
             LogError::Busy(_) => Self::unavailable("a stream of the log, held by other transactions,"),
             LogError::Store(error) => Self::of_store(error),
             _ => Self::internal(),
@@ -84,7 +84,7 @@ impl From<EventError> for Problem {
 
 impl From<InvalidName> for Problem {
     fn from(error: InvalidName) -> Self {
-        Self::bad_request(error.to_string()).because(error)
+        Self::invalid(&error).because(error)
     }
 }
 
@@ -99,26 +99,23 @@ impl From<AdminError> for Problem {
             | AdminError::NoQueue(_) => Self::not_found(),
             AdminError::NoCopy(_) | AdminError::NoLease(_) => Self::new(Kind::NotFound, error.to_string()),
             AdminError::LeaseOver(_) => Self::new(Kind::LeaseOver, error.to_string()),
-            AdminError::NotPulled(_) | AdminError::NotLeased(_) => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
-            AdminError::UnreadableCron(_) => Self::new(Kind::Conflict, error.to_string()),
-            AdminError::OwnTarget(_) => Self::bad_request(error.to_string()),
-            AdminError::Cursor => Self::bad_request(error.to_string()),
+            AdminError::NotPulled(_)
+            | AdminError::NotLeased(_)
+            | AdminError::UnreadableCron(_)
+            | AdminError::TooManyQueues
+            | AdminError::TooCostlyPatterns
+            | AdminError::QueuesChange => Self::new(Kind::Conflict, error.to_string()),
+            AdminError::OwnTarget(_) | AdminError::Cursor => Self::invalid(&error),
             AdminError::NotWaiting(_) => {
                 Self::new(Kind::NotWaiting, "the event is running: try again when it has ended")
             }
-            AdminError::TooManyQueues | AdminError::TooCostlyPatterns | AdminError::QueuesChange => {
-                Self::new(Kind::Conflict, error.to_string())
-            }
             AdminError::NoSecretKey => Self::new(Kind::Unavailable, error.to_string()),
-            AdminError::NoRandomness => Self::internal(),
             AdminError::Store(error) => Self::of_store(error),
             AdminError::Wake(waking) => match waking.of_store() {
                 Some(error) => Self::of_store(error).after_the_change(),
                 None => Self::unavailable("Pub/Sub (the change was made, and workers continue)"),
             },
-            _ => Self::internal(),
+            AdminError::NoRandomness | _ => Self::internal(),
         };
         problem.because(error)
     }
@@ -129,7 +126,7 @@ impl From<GroupError> for Problem {
         let problem = match &error {
             GroupError::Invalid(words) => Self::bad_request(*words),
             GroupError::NoGroup(_) => Self::not_found(),
-            GroupError::NoSource(..) => Self::bad_request(error.to_string()),
+            GroupError::NoSource(..) => Self::invalid(&error),
             GroupError::GroupInUse(_) => Self::new(Kind::Conflict, error.to_string()),
             GroupError::Store(error) => Self::of_store(error),
             _ => Self::internal(),
@@ -150,7 +147,7 @@ impl From<EmitError> for Problem {
             EmitError::IdempotencyMismatch => Self::new(Kind::IdempotencyMismatch, error.to_string()),
             EmitError::IdempotencyInProgress => Self::new(Kind::IdempotencyInProgress, error.to_string()),
             EmitError::IdempotencyKey(_) | EmitError::OtherCanvas | EmitError::TooMany(_) => {
-                Self::bad_request(error.to_string())
+                Self::invalid(&error)
             }
             _ => Self::internal(),
         };
@@ -171,7 +168,7 @@ impl From<EntityError> for Problem {
             EntityError::Entity(_)
             | EntityError::Cursor(_)
             | EntityError::TooMany(_)
-            | EntityError::NotAsked { .. } => Self::bad_request(error.to_string()),
+            | EntityError::NotAsked { .. } => Self::invalid(&error),
             _ => Self::internal(),
         };
         problem.because(error)

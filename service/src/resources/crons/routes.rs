@@ -48,10 +48,7 @@ pub(crate) async fn one(Call { api, caller }: Call, CronPath(name): CronPath) ->
     request_body = PutCron, responses(
     (status = 200, description = "The existing cron was replaced", body = Cron),
     (status = 201, description = "The cron was created", body = Cron),
-    (status = 409,
-        description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)",
-        content_type = "application/problem+json",
-        body = crate::http::problem::Details)))]
+    (status = 409, description = "The canvas has reached its quota of crons or of ticks (`quota-reached`)")))]
 pub(crate) async fn put(
     Call { api, caller }: Call,
     CronPath(name): CronPath,
@@ -99,9 +96,7 @@ pub(crate) async fn pause(
 /// It continues with its next tick.
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/cron/{cron}/pause", operation_id = "unpause_cron", tag = "cron",
     responses((status = 200, description = "The cron is not paused", body = Cron),
-    (status = 409,
-        description = "This release can't read the cron's schedule; the cron stays paused",
-        content_type = "application/problem+json", body = crate::http::problem::Details)))]
+    (status = 409, description = "This release can't read the cron's schedule; the cron stays paused")))]
 pub(crate) async fn unpause(Call { api, caller }: Call, CronPath(name): CronPath) -> Answer<Cron> {
     let cron = api.admin.unpause_cron(caller.canvas, &name, &caller.actor()).await?;
     Ok(Json(Cron::from(cron).without_value()))

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use crate::http::body::{self, EntityPath, EntityTypePath, EventPath, Parameters};
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::entities::wire::{Entity, EntityProgress, EntitySummary, NewEntityEvent, SentToEntity};
 use crate::resources::wire::List;
 use wakeq::EventId;
@@ -65,8 +65,7 @@ pub(crate) struct ErasureQuery {
 #[utoipa::path(delete, path = "/v1/canvases/{canvas}/entities/{type}/{entity}", operation_id = "erase_entity", tag = "entities",
     params(ErasureQuery), responses(
     (status = 202, description = "The erasure is in the inbox", body = SentToEntity),
-    (status = 409, description = "The `id` belongs to another event (`id-taken`)",
-        body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 409, description = "The `id` belongs to another event (`id-taken`)")))]
 pub(crate) async fn erase(
     Call { api, caller }: Call,
     EntityPath(path): EntityPath,
@@ -84,11 +83,8 @@ pub(crate) async fn erase(
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/entities/{type}/{entity}/events", operation_id = "send_to_entity", tag = "entities",
     request_body = NewEntityEvent, responses(
     (status = 202, description = "The event is in the inbox", body = SentToEntity),
-    (status = 409,
-        description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)",
-        body = Details<'static>, content_type = "application/problem+json"),
-    (status = 413, description = "The body or the payload is too large",
-        body = Details<'static>, content_type = "application/problem+json")))]
+    (status = 409, description = "The `id` belongs to an event of another entity or an erasure (`id-taken`)"),
+    (status = 413, description = "The body or the payload is too large")))]
 pub(crate) async fn send(
     Call { api, caller }: Call,
     EntityPath(path): EntityPath,

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::http::body::{self, GroupPath, Parameters};
 use crate::http::caller::Call;
 use crate::http::paging::page_query;
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::groups::wire::{
     Group, GroupDead, GroupNodes, GroupSummary, RedriveGroup, RedrivenGroup, RemoveGroup, ResetGroup,
@@ -50,10 +50,7 @@ pub(crate) async fn one(Call { api, .. }: Call, GroupPath(name): GroupPath) -> A
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/reset", operation_id = "reset_group", tag = "groups",
     request_body = ResetRequest, responses(
     (status = 200, description = "The positions were reset", body = ResetGroup),
-    (status = 400,
-        description = "The position is not in the log, or the source is not one of the group",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 400, description = "The position is not in the log, or the source is not one of the group")))]
 pub(crate) async fn reset(
     Call { api, caller }: Call,
     GroupPath(name): GroupPath,
@@ -94,10 +91,8 @@ pub(crate) struct RemoveQuery {
     params(RemoveQuery), responses(
     (status = 200, description = "The group, or its position in the source, was removed",
         body = RemoveGroup),
-    (status = 400, description = "The source is not valid, or not one of the group", body = Details,
-        content_type = "application/problem+json"),
-    (status = 409, description = "The group is in use",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 400, description = "The source is not valid, or not one of the group"),
+    (status = 409, description = "The group is in use")))]
 pub(crate) async fn remove(
     Call { api, caller }: Call,
     GroupPath(name): GroupPath,
@@ -136,9 +131,7 @@ pub(crate) async fn dead(
 #[utoipa::path(post, path = "/v1/admin/groups/{group}/dead/redrive", operation_id = "redrive_group_dead", tag = "groups",
     request_body = RedriveGroup, responses(
     (status = 200, description = "The events will be retried", body = RedrivenGroup),
-    (status = 400, description = "The events belong to entities: send them to those again",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 400, description = "The events belong to entities: send them to those again")))]
 pub(crate) async fn redrive(
     Call { api, caller }: Call,
     GroupPath(name): GroupPath,

@@ -36,9 +36,7 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/v1/admin/canvases/{canvas}/keys", operation_id = "create_key", tag = "admin",
     request_body = CreateKey, responses(
     (status = 201, description = "The key was created", body = CreatedKey),
-    (status = 409, description = "The holder already has two live keys (`conflict`)",
-        body = crate::http::problem::Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "The holder already has two live keys (`conflict`)")))]
 pub(crate) async fn create(
     Call { api, caller }: Call,
     body::Json(request): body::Json<CreateKey>,

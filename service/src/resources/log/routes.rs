@@ -8,7 +8,7 @@ use utoipa::IntoParams;
 use crate::http::body::{self, Parameters};
 use crate::http::caller::Call;
 use crate::http::paging;
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::log::wire::{Append, AppendedAll, LogPage};
 use wakeq::CanvasId;
 use wakeq::log::{EventSource, StreamId};
@@ -22,9 +22,7 @@ use wakeq::log::{EventSource, StreamId};
 #[utoipa::path(post, path = "/v1/canvases/{canvas}/log", operation_id = "append_to_log", tag = "log",
     request_body = Append, responses(
     (status = 201, description = "All events are committed", body = AppendedAll),
-    (status = 409, description = "A condition on a stream does not hold (`condition-failed`)",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "A condition on a stream does not hold (`condition-failed`)")))]
 pub(crate) async fn append(
     Call { api, caller }: Call,
     body::Json(request): body::Json<Append>,

@@ -8,8 +8,8 @@ use utoipa::IntoParams;
 
 use crate::http::body::{self, FacetPath, Parameters, QueuePath};
 use crate::http::caller::Call;
-use crate::http::paging::{self, page_query};
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::paging::page_query;
+use crate::http::problem::{Answer, Problem};
 use crate::resources::queues::wire::{
     DeletedQueue, Facet, FacetSet, PutQueue, PutQueueAnswer, Queue, QueueDepth, SetFacet, Waiting,
 };
@@ -27,10 +27,7 @@ use wakeq::CanvasId;
     request_body = PutQueue, responses(
     (status = 200, description = "The existing queue was replaced", body = PutQueueAnswer),
     (status = 201, description = "The queue was registered", body = PutQueueAnswer),
-    (status = 409,
-        description = "There are 100 queues already, or all patterns together are too costly",
-        body = Details,
-        content_type = "application/problem+json")))]
+    (status = 409, description = "There are 100 queues already, or all patterns together are too costly")))]
 pub(crate) async fn put(
     Call { api, caller }: Call,
     QueuePath(name): QueuePath,
@@ -104,7 +101,8 @@ pub(crate) async fn facets(
     QueuePath(name): QueuePath,
     Parameters(query): Parameters<FacetsQuery>,
 ) -> Answer<List<Facet>> {
-    let (limit, after) = (paging::limit(query.limit)?, paging::cursor(query.cursor.as_deref()));
+    let (limit, after) = query.read::<String>()?;
+    let after = after.as_deref().map(str::parse::<CanvasId>).transpose();
     let after = after.map_err(|_| Problem::bad_request("`cursor` is not one of this list"))?;
     let facets = api.admin.facets(&name, after, limit + 1).await?;
     Ok(Json(List::page(facets, limit, |facet| facet.canvas.to_string())))

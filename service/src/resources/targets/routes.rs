@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 
 use crate::http::body::{self, AddressPath};
 use crate::http::caller::Call;
-use crate::http::problem::{Answer, Details, Problem};
+use crate::http::problem::{Answer, Problem};
 use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};
 
 /// Register an HTTP target for a handler
@@ -16,8 +16,7 @@ use crate::resources::targets::wire::{PutAnswer, PutTarget, Target};
     tag = "handlers", request_body = PutTarget, responses(
     (status = 200, description = "The existing target was replaced", body = PutAnswer),
     (status = 201, description = "The target was registered", body = PutAnswer),
-    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)")))]
 pub(crate) async fn put(
     call: Call,
     address: AddressPath,
@@ -34,8 +33,7 @@ pub(crate) async fn put(
     operation_id = "put_target_of_modifier", tag = "handlers", request_body = PutTarget, responses(
     (status = 200, description = "The existing target was replaced", body = PutAnswer),
     (status = 201, description = "The target was registered", body = PutAnswer),
-    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)",
-        body = Details, content_type = "application/problem+json")))]
+    (status = 409, description = "The canvas has reached its quota of targets (default 1,000)")))]
 pub(crate) async fn put_modifier(
     call: Call,
     address: AddressPath,
