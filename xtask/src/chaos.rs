@@ -4,7 +4,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{cargo, succeed};
+use crate::{cargo, integration_tests, succeed};
 
 /// The short name of each test, what it shows, and its path.
 const TESTS: &[(&str, &str, &str)] = &[
@@ -140,37 +140,20 @@ pub(crate) fn names() -> String {
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
     if name == Some(MILLION) {
         println!("{MILLION}: the start with a million entities, in 60 s and 2 GiB, no statement over 1 s");
-        return succeed(cargo().args([
-            "bench",
-            "--package",
-            "wakeq-service",
-            "--bench",
-            "entities",
-            "--",
-            MILLION,
-        ]));
+        let bench = ["bench", "--package", "wakeq-service", "--bench", "entities", "--", MILLION];
+        return succeed(cargo().args(bench));
     }
     let chosen: Vec<_> = TESTS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
     if chosen.is_empty() {
         bail!("there is no such test: use one of {}", names());
     }
-    succeed(cargo().args(["test", "--quiet", "--package", "wakeq-service", "--test", "it", "--no-run"]))?;
+    succeed(integration_tests().arg("--no-run"))?;
     let mut failed = Vec::new();
     for (short, shows, path) in chosen {
         println!("\n{short}: {shows}");
-        let mut test = cargo();
-        test.args([
-            "test",
-            "--quiet",
-            "--package",
-            "wakeq-service",
-            "--test",
-            "it",
-            "--",
-            "--exact",
-            "--nocapture",
-        ]);
-        if succeed(test.arg(path).env("WAKEQ_CHAOS", "full")).is_err() {
+        let mut test = integration_tests();
+        test.args(["--", "--exact", "--nocapture", path]).env("WAKEQ_CHAOS", "full");
+        if succeed(&mut test).is_err() {
             failed.push(*short);
         }
     }

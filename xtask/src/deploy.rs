@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use wakeq_services::program_on_path;
 
-use crate::{root, succeed};
+use crate::{install_python, root, succeed};
 
 /// The oldest supported Kubernetes.
 const KUBERNETES: &str = "1.33";
@@ -99,14 +99,9 @@ struct Python {
 
 impl Python {
     fn install() -> Result<Self> {
-        let python = Self { folder: root().join("target/deploy") };
-        if !python.folder.join("bin/python").is_file() {
-            succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&python.folder))
-                .context("Python 3.10 or newer with its module `venv` is needed")?;
-        }
-        let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-        succeed(python.program("python").args(install).arg(deploy("check/requirements.txt")))?;
-        Ok(python)
+        let folder = root().join("target/deploy");
+        install_python(&folder, &deploy("check/requirements.txt"))?;
+        Ok(Self { folder })
     }
 
     fn program(&self, name: &str) -> Command {

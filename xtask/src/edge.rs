@@ -9,7 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{cargo, root, succeed};
+use crate::{install_python, integration_tests, root, succeed};
 
 /// The short name of each check, what it shows, and its test.
 const CHECKS: [(&str, &str, &str); 9] = [
@@ -47,8 +47,7 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
 /// The command that runs the tests. `worst` measures slowdowns, so it runs as users build it: for
 /// release.
 fn tests(short: &str) -> Command {
-    let mut tests = cargo();
-    tests.args(["test", "--quiet", "--package", "wakeq-service", "--test", "it"]);
+    let mut tests = integration_tests();
     if short == "worst" {
         tests.arg("--release");
     }
@@ -70,13 +69,7 @@ fn check(short: &str, path: &str) -> Result<()> {
 /// The program, installed if necessary.
 fn schemathesis() -> Result<PathBuf> {
     let folder = root().join("target/edge/python");
-    let python = folder.join("bin/python");
-    if !python.is_file() {
-        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
-            .context("Python 3.10 or newer with its module `venv` is needed")?;
-    }
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
-    succeed(Command::new(&python).args(install).arg(root().join("tests/edge/requirements.txt")))?;
+    install_python(&folder, &root().join("tests/edge/requirements.txt"))?;
     Ok(folder.join("bin/schemathesis"))
 }
 

@@ -122,6 +122,26 @@ fn cargo() -> Command {
     command
 }
 
+/// `cargo test` of the tests in `tests/it`; the next arguments are cargo's.
+fn integration_tests() -> Command {
+    let mut tests = cargo();
+    tests.args(["test", "--quiet", "--package", "wakeq-service", "--test", "it"]);
+    tests
+}
+
+/// Makes a virtual environment of Python in a folder, unless there is one, and installs the
+/// packages that a file pins; returns its `python`.
+fn install_python(folder: &Path, requirements: &Path) -> Result<PathBuf> {
+    let python = folder.join("bin/python");
+    if !python.is_file() {
+        succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(folder))
+            .context("Python 3.10 or newer with its module `venv` is needed")?;
+    }
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--requirement"];
+    succeed(Command::new(&python).args(install).arg(requirements))?;
+    Ok(python)
+}
+
 fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("{command:?} can't be started"))?;
     ensure!(status.success(), "{command:?} failed ({status})");

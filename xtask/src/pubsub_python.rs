@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use tokio::sync::oneshot;
 use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
 
-use crate::{cargo, root, succeed};
+use crate::{cargo, install_python, root, succeed};
 
 const CLIENT: &str = "google-cloud-pubsub==2.44.0";
 const SOURCE: &str = "google_cloud_pubsub-2.44.0";
@@ -72,16 +72,9 @@ struct Python {
 impl Python {
     fn install() -> Result<Self> {
         let folder = root().join("target/pubsub-python");
-        let program = folder.join("bin/python");
-        if !program.is_file() {
-            succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))
-                .context("Python 3.10 or newer with its module `venv` is needed")?;
-        }
-        let python = Self { program, folder };
-        let quiet = ["-m", "pip", "--quiet", "--disable-pip-version-check"];
-        let requirements = tests().join("requirements.txt");
-        succeed(python.run().args(quiet).args(["install", "--requirement"]).arg(requirements))?;
+        let python = Self { program: install_python(&folder, &tests().join("requirements.txt"))?, folder };
         if !python.source().is_dir() {
+            let quiet = ["-m", "pip", "--quiet", "--disable-pip-version-check"];
             let download = ["download", "--no-deps", "--no-binary", "google-cloud-pubsub", CLIENT, "--dest"];
             succeed(python.run().args(quiet).args(download).arg(&python.folder))?;
             let archive = python.folder.join(format!("{SOURCE}.tar.gz"));

@@ -4,21 +4,10 @@
 
 use anyhow::Result;
 
-use crate::{cargo, succeed};
+use crate::{integration_tests, succeed};
 
 /// Runs the test that writes the page.
 pub(crate) fn run() -> Result<()> {
-    let mut test = cargo();
-    test.args([
-        "test",
-        "--quiet",
-        "--package",
-        "wakeq-service",
-        "--test",
-        "it",
-        "--",
-        "--ignored",
-        "--exact",
-    ]);
-    succeed(test.arg("tidy::the_tests_of_every_requirement_are_written"))
+    let test = ["--", "--ignored", "--exact", "tidy::the_tests_of_every_requirement_are_written"];
+    succeed(integration_tests().args(test))
 }

@@ -6,23 +6,12 @@
 
 use anyhow::Result;
 
-use crate::{cargo, succeed};
+use crate::{integration_tests, succeed};
 
 /// Tries every condition, or those at a place.
 pub(crate) fn run(place: Option<&str>) -> Result<()> {
-    let mut test = cargo();
-    test.args([
-        "test",
-        "--quiet",
-        "--package",
-        "wakeq-service",
-        "--test",
-        "it",
-        "--",
-        "--nocapture",
-        "--include-ignored",
-    ]);
-    test.arg("tenants::mutants");
+    let mut test = integration_tests();
+    test.args(["--", "--nocapture", "--include-ignored", "tenants::mutants"]);
     if let Some(place) = place {
         test.env("WAKEQ_MUTANT", place);
     }
