@@ -138,8 +138,8 @@ fn integration_tests() -> Command {
     tests
 }
 
-/// Makes a virtual environment of Python in a folder, unless there is one, and installs the packages
-/// that a file pins; returns its `python`.
+/// Makes a virtual environment of Python in a folder, unless there is one, and installs the
+/// packages that a file pins; returns its `python`.
 fn install_python(folder: &Path, requirements: &Path) -> Result<PathBuf> {
     let python = folder.join("bin/python");
     if !python.is_file() {

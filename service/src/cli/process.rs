@@ -226,8 +226,8 @@ impl Process {
         ProcessPart { name: "the HTTP server", running: Box::pin(running) }
     }
 
-    /// A worker with this program's handlers, and with HTTP targets if it is to call them; `None` if
-    /// it has neither.
+    /// A worker with this program's handlers, and with HTTP targets if it is to call them; `None`
+    /// if it has neither.
     async fn worker(
         &self,
         handlers: impl MakeHandlers,
