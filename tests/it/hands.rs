@@ -181,8 +181,8 @@ async fn a_killed_worker_s_event_becomes_another_s() {
     assert_eq!(theatre.admin.running(CanvasId::DEFAULT, &key()).await.unwrap(), []);
 }
 
-/// A canvas sees which worker works on its own object of that name, but not on another's; copies only if
-/// their queue shows them.
+/// A canvas sees which worker works on its own object of that name, but not on another's;
+/// copies only if their queue shows them.
 // Shows: ORD-12
 #[tokio::test]
 async fn a_canvas_sees_only_workers_of_its_own_objects() {

@@ -158,8 +158,8 @@ impl Stage {
         (Self::with(notifier.clone(), timing).await, notifier)
     }
 
-    /// With the defaults, for a test that needs another session while a transaction is open. `None`,
-    /// with a message, where it is skipped.
+    /// With the defaults, for a test that needs another session while a transaction is open.
+    /// `None`, with a message, where it is skipped.
     pub(crate) async fn beside_others() -> Option<(Self, Arc<MemoryNotifier>)> {
         if is_skipped("another session while a transaction is open") {
             return None;

@@ -68,8 +68,8 @@ impl World {
         world
     }
 
-    /// One with the attacker alone and one with both tenants, from now on with the same numbers; and
-    /// the victim's values.
+    /// One with the attacker alone and one with both tenants, from now on with the same numbers;
+    /// and the victim's values.
     pub(super) async fn both() -> (Self, Self, Values) {
         let (alone, world) = (Self::start().await, Self::start().await);
         alone.seed(&ATTACKER).await;
