@@ -92,6 +92,7 @@ const rate = async (peer, perSecond, length) => {
 const name = process.argv[2].replace(/-[0-9.]+$/, "");
 const pool = new pg.Pool({ connectionString: url, max: CALLERS });
 pool.on("error", () => {});
+pool.on("connect", (client) => client.on("error", () => {}));
 const { connect } = await import(`./${name}.mjs`);
 const peer = await connect(url, pool, start);
 const say = (reply) => console.log(JSON.stringify(reply));
@@ -108,3 +109,4 @@ for await (const line of createInterface({ input: process.stdin })) {
   };
   say(await verbs[verb]());
 }
+process.exit();

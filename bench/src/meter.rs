@@ -80,14 +80,6 @@ impl Meter {
         Ok(Running { meter: self, before: self.read().await? })
     }
 
-    /// Whether a statement whose text contains this has run since the start.
-    pub(crate) async fn has_run(&self, text: &str) -> Result<bool> {
-        let sql = "select exists (select from pg_stat_statements
-            where strpos(query, $2) > 0 and dbid = (select oid from pg_database where datname = $1::text))";
-        let query = sqlx::query_scalar(sql).bind(&self.database).bind(text);
-        Ok(query.fetch_one(&self.admin).await?)
-    }
-
     async fn read(&self) -> Result<Readings> {
         let statements = sqlx::query_as(STATEMENTS).bind(&self.database).fetch_one(&self.admin).await?;
         let emulator_cpu = emulator_cpu(self.client);
