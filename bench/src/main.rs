@@ -13,6 +13,7 @@ mod meter;
 mod own;
 mod peers;
 mod phases;
+mod plot;
 mod report;
 mod server;
 mod subject;
@@ -49,6 +50,9 @@ struct Options {
     /// Record the ratios of this run.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "quick", "phases"])]
     record: Option<PathBuf>,
+    /// Draw charts into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
     #[command(flatten)]
     peers: Peers,
 }
@@ -72,6 +76,9 @@ async fn main() -> Result<()> {
     server.stop().await?;
     report.print();
     report.write(&options.json)?;
+    if let Some(folder) = &options.plots {
+        plot::write(&report, folder)?;
+    }
     if let Some(file) = &options.record {
         Recorded::of(&report).write(file)?;
     }

@@ -129,14 +129,22 @@ impl Report {
         self.rows.iter().filter(|row| row.phase == phase && row.subject == subject).collect()
     }
 
+    /// Of all rounds.
+    pub(crate) fn median_of(
+        &self,
+        phase: &str,
+        subject: &str,
+        figure: fn(&Figures) -> Option<f64>,
+    ) -> Option<f64> {
+        median(self.rounds_of(phase, subject).into_iter().filter_map(|row| figure(&row.figures)))
+    }
+
     pub(crate) fn print(&self) {
         println!("\nmedians of {} rounds; costs are for each event, or minute of `idle`", self.rounds);
         let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>11}")).collect();
         println!("{}{names}", " ".repeat(33));
         for (phase, subject) in self.trials() {
-            let rows = self.rounds_of(phase, subject);
-            let values =
-                COLUMNS.map(|(_, figure)| median(rows.iter().filter_map(|row| figure(&row.figures))));
+            let values = COLUMNS.map(|(_, figure)| self.median_of(phase, subject, figure));
             println!("{}", line(phase, subject, &values));
         }
     }
@@ -161,7 +169,7 @@ fn line(phase: &str, subject: &str, values: &[Option<f64>]) -> String {
 }
 
 /// Three digits, or all before the point.
-fn shown(value: Option<f64>) -> String {
+pub(crate) fn shown(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(value) if value >= 100.0 => format!("{value:.0}"),

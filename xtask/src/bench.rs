@@ -14,6 +14,8 @@ use crate::{cargo, root, succeed};
 
 /// The recorded ratios.
 const RECORDED: &str = "bench/recorded.json";
+/// The charts of a recorded run with all peers.
+const PLOTS: &str = "docs/performance";
 /// Contains the SQL of pgmq.
 const PGMQ: &str = "pgmq==1.1.4";
 
@@ -23,7 +25,7 @@ pub(crate) struct Options {
     /// Compare with the recorded ratios to a handwritten queue, and fail on a regression.
     #[arg(long, conflicts_with = "record")]
     check: bool,
-    /// Record the ratios.
+    /// Record the ratios, and with all peers the charts.
     #[arg(long)]
     record: bool,
     /// Run other queues as well.
@@ -39,7 +41,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let target = target();
     let mut bench = Command::new(target.join("release/wakeq-bench"));
     bench.current_dir(root()).args(&options.arguments);
-    bench.arg("--json").arg(target.join("bench/figures.json"));
+    let folder = target.join("bench");
+    let plots = if options.record && options.peers { root().join(PLOTS) } else { folder.clone() };
+    bench.arg("--json").arg(folder.join("figures.json")).arg("--plots").arg(plots);
     if options.check {
         bench.args(["--check", RECORDED]);
     }
@@ -47,7 +51,6 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         bench.args(["--record", RECORDED]);
     }
     if options.peers {
-        let folder = target.join("bench");
         bench.arg("--peers-rust").arg(rust_peers(&folder)?);
         bench.arg("--peers-node").arg(node_peers(&folder)?);
         bench.arg("--pgmq").arg(pgmq(&folder)?);
