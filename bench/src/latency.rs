@@ -14,6 +14,9 @@ use crate::subject::{Seen, WARM};
 /// Closer starts share a moment: a thread that wakes more often would compete with Postgres.
 const SHORTEST: Duration = Duration::from_millis(1);
 
+/// Longest latency that is told apart from longer ones: ten minutes.
+const LONGEST_US: u64 = 600_000_000;
+
 /// When events are intended to start: some at each tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pace {
@@ -60,7 +63,7 @@ impl Latencies {
             began: OnceLock::new(),
             seen: (0..count).map(|_| AtomicBool::new(false)).collect(),
             left: AtomicU64::new(count),
-            histogram: Mutex::new(Histogram::new(3)?),
+            histogram: Mutex::new(Histogram::new_with_max(LONGEST_US, 3)?),
         }))
     }
 

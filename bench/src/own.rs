@@ -16,7 +16,7 @@ use wakeq::{
 use crate::server::connect;
 use crate::subject::{Job, LIVE, Load, PARKED, Payload, Received, Seen, Subject, Working};
 
-/// Rows as they are once workers have parked them, with ids that grow as those of emitted events do.
+/// Rows as they are once workers have parked them; their ids grow, as those of emitted events do.
 const PARK: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
     select overlay(replace(gen_random_uuid()::text, '-', '') placing
                    lpad(to_hex((extract(epoch from now()) * 1000)::int8 + number / 100), 12, '0') from 1)::uuid,

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 static LATENCIES: LazyLock<Mutex<Option<Histogram<u64>>>> =
-    LazyLock::new(|| Mutex::new(Histogram::new(3).ok()));
+    LazyLock::new(|| Mutex::new(Histogram::new_with_max(LONGEST_US, 3).ok()));
+/// Longest latency that is told apart from longer ones: ten minutes.
+const LONGEST_US: u64 = 600_000_000;
 const PADDING: &str = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 
 /// A job. If its intended start is 0, its latency is not measured.
