@@ -21,8 +21,18 @@ use std::sync::LazyLock;
 use crate::tree::root;
 use source::Source;
 
-const FOLDERS: [&str; 9] =
-    ["src", "streams", "service", "emulator", "services", "embedded-postgres", "dev", "xtask", "tests"];
+const FOLDERS: [&str; 10] = [
+    "src",
+    "streams",
+    "service",
+    "emulator",
+    "services",
+    "embedded-postgres",
+    "dev",
+    "bench",
+    "xtask",
+    "tests",
+];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];

@@ -5,6 +5,7 @@
 //! `prepare` has to run while `wakeq` does not compile.
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
+mod bench;
 mod chaos;
 mod containers;
 mod deploy;
@@ -29,6 +30,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask")]
 enum Verb {
+    /// Measure the queue beside a handwritten one, on a private Postgres: 40 minutes.
+    Bench(bench::Options),
     /// Run the crash tests at full size and print their figures; all of them take half an hour.
     Chaos {
         #[arg(help = format!("One of: {}; the last one is not part of all, and is compiled for release", chaos::names()))]
@@ -97,6 +100,7 @@ enum Verb {
 
 fn main() -> ExitCode {
     let outcome = match Verb::parse() {
+        Verb::Bench(options) => bench::run(&options),
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Containers { emulator, quick, words } => containers::run(emulator, quick, &words),
         Verb::Deploy => deploy::run(),

@@ -1,0 +1,65 @@
+//! River for Rust, with the intervals and the number of workers of its own benchmark; its defaults
+//! when idle.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use riverqueue::migrate::PostgresMigrator;
+use riverqueue::{BoxError, Client, QUEUE_DEFAULT, QueueConfig, WorkContext, WorkOutcome, Workers};
+use sqlx::PgPool;
+use tokio::sync::oneshot;
+
+use crate::work::{self, Job};
+use crate::{Mode, Peer, Worker};
+
+pub(crate) struct River {
+    pool: PgPool,
+    /// Only inserts.
+    client: Client,
+}
+
+impl River {
+    pub(crate) async fn new(pool: PgPool) -> Result<Self> {
+        PostgresMigrator::new(pool.clone()).migrate_up().await?;
+        let client = Client::builder(pool.clone()).build()?;
+        Ok(Self { pool, client })
+    }
+}
+
+async fn handle(_context: WorkContext, job: riverqueue::Job<Job>) -> Result<WorkOutcome, BoxError> {
+    work::start(&job.args);
+    Ok(WorkOutcome::Complete)
+}
+
+#[async_trait]
+impl Peer for River {
+    async fn emit(&self, mut jobs: Vec<Job>) -> Result<()> {
+        if jobs.len() > 1 {
+            self.client.insert_many::<Job, _>(jobs).await?;
+        } else if let Some(job) = jobs.pop() {
+            self.client.insert(job).await?;
+        }
+        Ok(())
+    }
+
+    async fn start(&self, mode: Mode) -> Result<Worker> {
+        let queue = match mode {
+            Mode::Idle => QueueConfig::new(100),
+            Mode::Live | Mode::Backlog => QueueConfig::new(2_000)
+                .with_fetch_cooldown(Duration::from_millis(2))
+                .with_fetch_poll_interval(Duration::from_millis(20)),
+        };
+        let mut workers = Workers::new();
+        workers.add_fn(handle)?;
+        let client =
+            Client::builder(self.pool.clone()).workers(workers).queue(QUEUE_DEFAULT, queue).build()?;
+        let mut running = client.start()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let _ = stopped.await;
+            Ok(running.stop().await?)
+        });
+        Ok(Worker { stop, task })
+    }
+}

@@ -1,0 +1,127 @@
+//! The gate: ratios to the handwritten queue in the same run, compared with recorded ones.
+//!
+//! A machine's speed cancels out, its noise does not: so 99th percentiles and maxima, which one
+//! hiccup moves, are no part of it, nor is `idle`, with its two statements.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::report::{COLUMNS, Figures, Report, Row, Unit, median, write_json};
+use crate::subject::Kind;
+
+/// By how much a ratio may be worse.
+const TOLERANCE: f64 = 0.10;
+/// The figures that are compared; only of the first is more better.
+const COMPARED: [&str; 5] = ["per_second", "p50_ms", "statements", "pg_cpu_us", "wal_bytes"];
+/// What is compared with the handwritten queue.
+const SUBJECTS: [Kind; 3] = [Kind::Statements, Kind::Memory, Kind::Emulator];
+
+/// Ratios by phase and subject, such as `drain-64 memory`, and by figure.
+#[derive(Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Recorded(BTreeMap<String, BTreeMap<String, f64>>);
+
+impl Recorded {
+    pub(crate) fn read(file: &Path) -> Result<Self> {
+        let text = fs::read_to_string(file)
+            .with_context(|| format!("{} can't be read: record the ratios first", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is not what was recorded", file.display()))
+    }
+
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
+        write_json(file, self)
+    }
+
+    /// The ratios of a run: of each round, and of those the median.
+    pub(crate) fn of(report: &Report) -> Self {
+        let subjects = SUBJECTS.map(Kind::name);
+        let trials = report.trials().into_iter().filter(|(_, subject)| subjects.contains(subject));
+        let ratios =
+            trials.map(|(phase, subject)| (format!("{phase} {subject}"), ratios(report, phase, subject)));
+        Self(ratios.filter(|(_, ratios)| !ratios.is_empty()).collect())
+    }
+
+    /// Fails on a regression. Phases that this run left out are not compared.
+    pub(crate) fn compare(&self, report: &Report) -> Result<()> {
+        ensure!(!report.is_quick(), "a quick run can't be compared: leave `--quick` out");
+        let regressions = self.regressions(&Self::of(report));
+        if regressions.is_empty() {
+            println!("\nno ratio is worse than recorded by more than {:.0} %", TOLERANCE * 100.0);
+            return Ok(());
+        }
+        bail!("worse than recorded, as a ratio to the handwritten queue:\n{}", regressions.join("\n"))
+    }
+
+    fn regressions(&self, now: &Self) -> Vec<String> {
+        let mut regressions = Vec::new();
+        for (trial, ratios) in &now.0 {
+            for (figure, ratio) in ratios {
+                let recorded = self.0.get(trial).and_then(|ratios| ratios.get(figure));
+                match recorded {
+                    None => regressions.push(format!("{trial}, {figure}: nothing was recorded")),
+                    Some(recorded) if is_worse(figure, *ratio, *recorded) => regressions
+                        .push(format!("{trial}, {figure}: {ratio:.3} times, recorded {recorded:.3}")),
+                    Some(_) => {}
+                }
+            }
+        }
+        regressions
+    }
+}
+
+fn is_worse(figure: &str, ratio: f64, recorded: f64) -> bool {
+    if figure == COMPARED[0] {
+        ratio < recorded * (1.0 - TOLERANCE)
+    } else {
+        ratio > recorded * (1.0 + TOLERANCE)
+    }
+}
+
+fn ratios(report: &Report, phase: &str, subject: &str) -> BTreeMap<String, f64> {
+    let baseline = report.rounds_of(phase, Kind::Handwritten.name());
+    let own = report.rounds_of(phase, subject);
+    let pairs: Vec<(&Row, &Row)> = own
+        .into_iter()
+        .filter(|row| row.unit == Unit::Event)
+        .filter_map(|row| Some((row, *baseline.iter().find(|baseline| baseline.round == row.round)?)))
+        .collect();
+    let compared = COLUMNS.into_iter().filter(|(name, _)| COMPARED.contains(name));
+    let ratio = |(name, figure): (&str, fn(&Figures) -> Option<f64>)| {
+        let of_rounds = pairs.iter().filter_map(|(own, baseline)| {
+            let baseline = figure(&baseline.figures).filter(|baseline| *baseline > 0.0)?;
+            Some(figure(&own.figures)? / baseline)
+        });
+        Some((name.to_owned(), median(of_rounds)?))
+    };
+    compared.filter_map(ratio).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recorded(figure: &str, ratio: f64) -> Recorded {
+        let ratios = BTreeMap::from([(figure.to_owned(), ratio)]);
+        Recorded(BTreeMap::from([("drain-64 memory".to_owned(), ratios)]))
+    }
+
+    #[test]
+    fn a_ratio_may_be_a_tenth_worse_and_any_better() {
+        let cost = recorded("pg_cpu_us", 0.5);
+        assert!(cost.regressions(&recorded("pg_cpu_us", 0.54)).is_empty());
+        assert!(cost.regressions(&recorded("pg_cpu_us", 0.1)).is_empty());
+        assert_eq!(
+            cost.regressions(&recorded("pg_cpu_us", 0.56)),
+            ["drain-64 memory, pg_cpu_us: 0.560 times, recorded 0.500"]
+        );
+        let speed = recorded("per_second", 2.0);
+        assert!(speed.regressions(&recorded("per_second", 1.81)).is_empty());
+        assert_eq!(speed.regressions(&recorded("per_second", 1.79)).len(), 1);
+        assert_eq!(speed.regressions(&recorded("p50_ms", 1.0)).len(), 1, "nothing was recorded");
+        assert!(speed.regressions(&Recorded::default()).is_empty(), "it was not run");
+    }
+}

@@ -1,0 +1,103 @@
+//! The statements by which a worker claims and completes, with nothing around them: what a worker
+//! itself costs is the difference.
+//!
+//! Their text comes from `.sqlx`, which every build checks, so that nothing else is ever measured.
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+use serde::Deserialize;
+use sqlx::postgres::types::PgInterval;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row};
+use uuid::Uuid;
+
+use crate::meter::{Meter, Usage};
+use crate::own::Own;
+use crate::phases::fill;
+
+/// As many as in one statement of a worker.
+const BATCH: usize = 250;
+/// As many as a worker has in flight.
+const CONNECTIONS: usize = 2;
+
+const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx");
+/// What only the claim has.
+const CLAIM: &str = "from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+/// What the completion begins with.
+const COMPLETE: &str = "delete from wakeq.events_v2
+              where id = any ($1) and claims = coalesce($3,";
+/// As in each session of the store.
+const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
+    set enable_mergejoin = off; set jit = off";
+
+#[derive(Deserialize)]
+struct Description {
+    query: String,
+}
+
+/// Drains events by these statements.
+pub(crate) async fn drain(own: &Own, url: &str, meter: &Meter, count: u64) -> Result<Usage> {
+    let (claim, complete) = (live(CLAIM)?, live(COMPLETE)?);
+    fill(own, count).await?;
+    let mut first = PgConnection::connect(url).await?;
+    let ids: Vec<Uuid> =
+        sqlx::query_scalar("select id from wakeq.events_v2 order by id").fetch_all(&mut first).await?;
+    first.close().await?;
+    let mut connections = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut connection = PgConnection::connect(url).await?;
+        sqlx::raw_sql(SESSION).execute(&mut connection).await?;
+        connections.push(connection);
+    }
+    let running = meter.start().await?;
+    let parts = ids.chunks(ids.len().div_ceil(CONNECTIONS));
+    let workers = connections.into_iter().zip(parts);
+    let ended = try_join_all(workers.map(|(connection, ids)| work(connection, ids, &claim, &complete)));
+    let ended: usize = ended.await?.into_iter().sum();
+    let usage = running.stop().await?;
+    ensure!(ended as u64 == count, "{ended} of {count} events were completed");
+    Ok(usage)
+}
+
+/// The text of the one statement that contains this.
+fn live(part: &str) -> Result<String> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(DESCRIPTIONS).with_context(|| format!("{DESCRIPTIONS} can't be read"))? {
+        let text = fs::read_to_string(entry?.path())?;
+        let Description { query } = serde_json::from_str(&text)?;
+        if query.contains(part) {
+            found.push(query);
+        }
+    }
+    ensure!(found.len() == 1, "{} statements contain `{part}`: say which one workers use", found.len());
+    Ok(found.remove(0))
+}
+
+async fn work(mut connection: PgConnection, ids: &[Uuid], claim: &str, complete: &str) -> Result<usize> {
+    let handlers = vec!["WORKER/bench/_".to_owned()];
+    let lease = PgInterval { months: 0, days: 0, microseconds: 60_000_000 };
+    let mut ended = 0;
+    for batch in ids.chunks(BATCH) {
+        let claim = sqlx::query(AssertSqlSafe(claim.to_owned()))
+            .bind(batch)
+            .bind(vec![Uuid::nil(); batch.len()])
+            .bind(Some(Uuid::nil()))
+            .bind(&handlers)
+            .bind(Vec::<String>::new())
+            .bind(lease)
+            .bind(2_i32)
+            .bind(256 * 1024_i32)
+            .bind("bench");
+        let (mut ids, mut claims) = (Vec::<Uuid>::new(), Vec::<i32>::new());
+        for row in claim.fetch_all(&mut connection).await? {
+            ids.push(row.try_get("id!")?);
+            claims.push(row.try_get("claims!")?);
+        }
+        let shared = claims.first().copied().filter(|first| claims.iter().all(|claims| claims == first));
+        let complete = sqlx::query(AssertSqlSafe(complete.to_owned())).bind(ids).bind(claims).bind(shared);
+        ended += complete.fetch_all(&mut connection).await?.len();
+    }
+    connection.close().await?;
+    Ok(ended)
+}

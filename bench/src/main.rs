@@ -1,0 +1,101 @@
+//! How fast the queue is and what it costs, on a private durable Postgres, beside a handwritten
+//! queue in the same run: `cargo xtask bench`.
+//!
+//! Every trial has a database of its own. Rounds are interleaved, so that all subjects suffer the
+//! same noise. It must never use a server that it did not start.
+#![allow(clippy::print_stdout, reason = "a benchmark prints")]
+
+mod baseline;
+mod check;
+mod latency;
+mod live_sql;
+mod meter;
+mod own;
+mod peers;
+mod phases;
+mod plot;
+mod report;
+mod server;
+mod subject;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+
+use check::Recorded;
+use peers::Peers;
+use phases::{Phase, Sizes};
+use report::{Report, Row};
+use server::Server;
+use subject::Kind;
+
+/// Measures the queue.
+#[derive(Parser)]
+struct Options {
+    /// Only the phases whose names begin with one of these words.
+    phases: Vec<String>,
+    /// How often each phase is run for each subject; the medians count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// A tenth of the events and of the time, to try it out: its figures are worth little.
+    #[arg(long)]
+    quick: bool,
+    /// Where to write all figures as JSON.
+    #[arg(long, default_value = "target/bench/figures.json")]
+    json: PathBuf,
+    /// Compare with the recorded ratios, and fail on a regression.
+    #[arg(long, value_name = "FILE")]
+    check: Option<PathBuf>,
+    /// Record the ratios of this run.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["check", "quick", "phases"])]
+    record: Option<PathBuf>,
+    /// Draw charts into this folder.
+    #[arg(long, value_name = "FOLDER")]
+    plots: Option<PathBuf>,
+    #[command(flatten)]
+    peers: Peers,
+}
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    let phases = Phase::chosen(&options.phases);
+    ensure!(!phases.is_empty(), "no phase begins so: use {}", Phase::names());
+    let recorded = options.check.as_deref().map(Recorded::read).transpose()?;
+    let sizes = if options.quick { Sizes::quick() } else { Sizes::full() };
+    let server = Server::start().await?;
+    println!("{server}");
+    let mut rows = Vec::new();
+    for round in 1..=options.rounds {
+        for phase in &phases {
+            rows.extend(trials(&server, *phase, &sizes, &options.peers, round).await?);
+        }
+    }
+    let report = Report::new(&server, options.rounds, options.quick, rows);
+    server.stop().await?;
+    report.print();
+    report.write(&options.json)?;
+    if let Some(folder) = &options.plots {
+        plot::write(&report, folder)?;
+    }
+    if let Some(file) = &options.record {
+        Recorded::of(&report).write(file)?;
+    }
+    recorded.map_or(Ok(()), |recorded| recorded.compare(&report))
+}
+
+/// One round of a phase: all subjects, one after the other.
+async fn trials(server: &Server, phase: Phase, sizes: &Sizes, peers: &Peers, round: u32) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for kind in Kind::ALL.into_iter().filter(|kind| phase.has(*kind)) {
+        let database = server.database().await?;
+        let measured = phase.run(server, &database, kind, sizes).await;
+        let measured = measured.with_context(|| format!("{} of {}", phase.name(), kind.name()))?;
+        rows.push(Row::new(phase, kind.name(), round, measured));
+        server.drop_database(&database).await?;
+    }
+    rows.extend(peers.trials(server, phase, sizes, round).await?);
+    rows.iter().for_each(|row| println!("round {round}: {row}"));
+    Ok(rows)
+}

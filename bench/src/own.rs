@@ -1,0 +1,109 @@
+//! The queue itself as a subject, with a notifier in memory or over the emulator.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use async_trait::async_trait;
+use sqlx::PgPool;
+use uuid::Uuid;
+use wakeq::machine::Outcome;
+use wakeq::notify::{LocalNotifier, Notifier, PubSub, PubSubConfig, create_topics};
+use wakeq::{
+    Actor, Admin, CanvasId, Event, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
+    QueueWorker, Stop, Store, StoreConfig, WorkerConfig,
+};
+
+use crate::server::connect;
+use crate::subject::{Job, LIVE, Load, PARKED, Payload, Received, Seen, Subject, Working};
+
+/// Rows as they are once workers have parked them; their ids grow, as those of emitted events do.
+const PARK: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+    select overlay(replace(gen_random_uuid()::text, '-', '') placing
+                   lpad(to_hex((extract(epoch from now()) * 1000)::int8 + number / 100), 12, '0') from 1)::uuid,
+           '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_',
+           json_build_object('number', number, 'padding', repeat('x', 80))::text, null
+      from generate_series(0, $2 - 1) as number";
+
+/// The queue in one database.
+pub(crate) struct Own {
+    store: Store,
+    queue: Queue,
+    admin: Admin,
+    notifier: Arc<dyn Notifier>,
+    pool: PgPool,
+}
+
+impl Own {
+    pub(crate) async fn in_memory(url: &str) -> Result<Self> {
+        Self::connect(url, Arc::new(LocalNotifier::new())).await
+    }
+
+    /// With a topic and a subscription named after the database.
+    pub(crate) async fn over_emulator(url: &str, host: String, name: &str) -> Result<Self> {
+        let (topic, subscription) = (name.to_owned(), name.to_owned());
+        let config =
+            PubSubConfig { topic, subscription, emulator_host: Some(host), ..PubSubConfig::new("bench") };
+        create_topics(&config).await?;
+        Self::connect(url, Arc::new(PubSub::connect(config).await?)).await
+    }
+
+    async fn connect(url: &str, notifier: Arc<dyn Notifier>) -> Result<Self> {
+        Store::migrate(url, false).await?;
+        let store = Store::connect(url, StoreConfig::default()).await?;
+        let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
+        let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        Ok(Self { store, queue, admin, notifier, pool: connect(url, 1).await? })
+    }
+}
+
+fn event(job: Job) -> Result<Event> {
+    let event = Event::new(LIVE, &Payload::new(job.number))?;
+    Ok(event.canvas(CanvasId(Uuid::from_u128(job.canvas))))
+}
+
+fn parked() -> Result<HandlerScope> {
+    Ok(HandlerScope::worker(CanvasId::DEFAULT, PARKED)?)
+}
+
+#[async_trait]
+impl Subject for Own {
+    async fn emit(&self, job: Job) -> Result<()> {
+        self.queue.emit(event(job)?).await?;
+        Ok(())
+    }
+
+    async fn emit_all(&self, jobs: Vec<Job>) -> Result<()> {
+        let events = jobs.into_iter().map(event).collect::<Result<Vec<_>>>()?;
+        self.queue.emit_all(events).await?;
+        Ok(())
+    }
+
+    async fn park(&self, count: u64) -> Result<()> {
+        self.admin.pause(&parked()?, &Actor::user("bench"), &Stop::default()).await?;
+        sqlx::query(PARK).bind(PARKED).bind(count as i64).execute(&self.pool).await?;
+        sqlx::raw_sql("vacuum analyze wakeq.events_v2").execute(&self.pool).await?;
+        Ok(())
+    }
+
+    async fn unpark(&self) -> Result<()> {
+        self.admin.unpause(&parked()?, &Actor::user("bench")).await?;
+        Ok(())
+    }
+
+    async fn work(&self, load: Load, seen: Seen) -> Result<Working> {
+        let handler = move |event: Execution| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let received: Received = event.value()?;
+                seen(received.number);
+                HandlerResult::Ok(())
+            }
+        };
+        let handlers = Handlers::new().on(LIVE, handler.clone()).on(PARKED, handler);
+        let config = WorkerConfig { capacity: load.capacity, ..WorkerConfig::default() };
+        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        let (stop, counters) = (worker.stop_token(), worker.counters());
+        let task = tokio::spawn(async move { Ok(worker.run().await?) });
+        Ok(Working { stop, task, ended: Box::new(move || counters.outcome(Outcome::Deleted)) })
+    }
+}

@@ -1,0 +1,79 @@
+//! A peer's program: it sets its tables up, then answers each line of its input, such as
+//! `drain 1000`, by a line of JSON. It is killed at the end.
+
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::PathBuf;
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use crate::latency::Percentiles;
+
+/// A running program.
+pub(crate) struct Child {
+    process: std::process::Child,
+    requests: ChildStdin,
+    replies: Lines<BufReader<ChildStdout>>,
+}
+
+/// How long a request took, and the latencies of events if it emitted at a rate.
+#[derive(Deserialize)]
+pub(crate) struct Reply {
+    pub(crate) secs: f64,
+    #[serde(flatten)]
+    pub(crate) latency: Option<Percentiles>,
+}
+
+impl Child {
+    /// Starts a command for a peer and waits until it is ready.
+    pub(crate) fn start(command: &[PathBuf], peer: &str, url: &str) -> Result<Self> {
+        let (program, arguments) = command.split_first().context("a command is empty")?;
+        let mut process = Command::new(program)
+            .args(arguments)
+            .arg(peer)
+            .env("DATABASE_URL", url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} can't be started", program.display()))?;
+        let requests = process.stdin.take().context("it has no input")?;
+        let replies = BufReader::new(process.stdout.take().context("it has no output")?).lines();
+        let mut child = Self { process, requests, replies };
+        child.reply().context("it is not ready")?;
+        Ok(child)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends a request and waits for its reply.
+    pub(crate) fn ask(&mut self, request: &str) -> Result<Reply> {
+        writeln!(self.requests, "{request}").and_then(|()| self.requests.flush())?;
+        self.reply().with_context(|| format!("no answer to `{request}`"))
+    }
+
+    /// Blocks: nothing else runs in this process meanwhile.
+    fn reply(&mut self) -> Result<Reply> {
+        tokio::task::block_in_place(|| {
+            for line in self.replies.by_ref() {
+                let line = line?;
+                // Whatever else a library prints.
+                if line.starts_with('{') {
+                    return Ok(serde_json::from_str(&line)?);
+                }
+            }
+            let status = self.process.wait()?;
+            ensure!(status.success(), "it has failed ({status})");
+            anyhow::bail!("it has ended")
+        })
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

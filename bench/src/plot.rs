@@ -1,0 +1,100 @@
+//! Bar charts of a run, as SVG, for documents.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::report::{COLUMNS, Report};
+use crate::subject::Kind;
+
+const ROW: usize = 24;
+const TOP: usize = 40;
+const LEFT: usize = 190;
+const BARS: usize = 430;
+const WIDTH: usize = 720;
+const OWN: &str = "#1f6feb";
+const OTHER: &str = "#8c959f";
+
+/// A figure of a phase, for all its subjects.
+struct Chart {
+    phase: &'static str,
+    figure: &'static str,
+    title: &'static str,
+}
+
+const CHARTS: [Chart; 8] = [
+    Chart { phase: "emit-single", figure: "per_second", title: "Emits by 32 callers: events/s" },
+    Chart { phase: "emit-bulk", figure: "per_second", title: "Emits, 1,000 in a call: events/s" },
+    Chart { phase: "drain-1000", figure: "per_second", title: "Drain of 100,000: events/s" },
+    Chart { phase: "drain-1000", figure: "pg_cpu_us", title: "Drain of 100,000: Postgres CPU, µs/event" },
+    Chart { phase: "rate-500", figure: "p50_ms", title: "500 events/s: median latency, ms" },
+    Chart { phase: "rate-500", figure: "p99_ms", title: "500 events/s: 99th percentile, ms" },
+    Chart {
+        phase: "snapshot",
+        figure: "pg_cpu_us",
+        title: "500 events/s, 200,000 dead rows: Postgres CPU, µs/event",
+    },
+    Chart { phase: "idle", figure: "statements", title: "A worker without work: statements/min" },
+];
+
+/// Writes a file for each chart that has bars.
+pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
+    for chart in CHARTS {
+        let bars = chart.bars(report);
+        if !bars.is_empty() {
+            let file = folder.join(format!("{}-{}.svg", chart.phase, chart.figure));
+            fs::write(&file, svg(chart.title, &bars))
+                .with_context(|| format!("{} can't be written", file.display()))?;
+        }
+    }
+    Ok(())
+}
+
+impl Chart {
+    fn bars<'a>(&self, report: &'a Report) -> Vec<(&'a str, f64)> {
+        let subjects = report.trials().into_iter().filter(|(phase, _)| *phase == self.phase);
+        let figure = COLUMNS.into_iter().find(|(name, _)| *name == self.figure);
+        let value = |subject| report.median_of(self.phase, subject, figure?.1);
+        subjects.filter_map(|(_, subject)| Some((subject, value(subject)?))).collect()
+    }
+}
+
+fn svg(title: &str, bars: &[(&str, f64)]) -> String {
+    let most = bars.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
+    let height = TOP + ROW * bars.len() + 8;
+    let rows = bars.iter().enumerate().map(|(index, (subject, value))| {
+        let (top, width) = (TOP + ROW * index, value / most * BARS as f64);
+        let is_own = Kind::ALL.iter().any(|kind| *kind != Kind::Handwritten && kind.name() == *subject);
+        let (color, text) = (if is_own { OWN } else { OTHER }, top + 13);
+        format!(
+            "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{subject}</text>\n\
+             <rect x=\"{LEFT}\" y=\"{top}\" width=\"{width:.1}\" height=\"18\" fill=\"{color}\"/>\n\
+             <text x=\"{:.1}\" y=\"{text}\">{}</text>\n",
+            LEFT - 8,
+            LEFT as f64 + width + 6.0,
+            crate::report::shown(Some(*value)),
+        )
+    });
+    format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" \
+         font-family=\"sans-serif\" font-size=\"13\">\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"white\"/>\n\
+         <text x=\"8\" y=\"22\" font-weight=\"bold\">{title}</text>\n{}</svg>\n",
+        rows.collect::<String>()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_bar_has_the_full_width_and_the_others_their_share() {
+        let svg = svg("Title", &[("memory", 2000.0), ("handwritten", 500.0)]);
+        assert!(svg.contains("width=\"430.0\" height=\"18\" fill=\"#1f6feb\""), "{svg}");
+        assert!(svg.contains("width=\"107.5\" height=\"18\" fill=\"#8c959f\""), "{svg}");
+        assert!(svg.contains(">2000</text>"), "{svg}");
+    }
+}

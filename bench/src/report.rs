@@ -1,0 +1,185 @@
+//! The figures of a run: a table of medians, and all rounds as JSON.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::phases::{Measured, Phase};
+use crate::server::Server;
+
+/// What costs are given for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Unit {
+    Event,
+    Minute,
+}
+
+/// A run.
+#[derive(Serialize)]
+pub(crate) struct Report {
+    postgres: String,
+    processors: usize,
+    rounds: u32,
+    quick: bool,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A round of a phase, for one subject.
+#[derive(Clone, Serialize)]
+pub(crate) struct Row {
+    pub(crate) phase: String,
+    pub(crate) subject: String,
+    pub(crate) round: u32,
+    pub(crate) unit: Unit,
+    pub(crate) count: f64,
+    pub(crate) figures: Figures,
+}
+
+/// Costs are for each unit, except for the memory.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Figures {
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: Option<f64>,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) max_ms: Option<f64>,
+    pub(crate) statements: f64,
+    pub(crate) pg_cpu_us: f64,
+    pub(crate) exec_us: f64,
+    pub(crate) plan_us: f64,
+    pub(crate) wal_bytes: f64,
+    pub(crate) own_cpu_us: f64,
+    pub(crate) emulator_cpu_us: f64,
+    pub(crate) own_peak_mib: f64,
+}
+
+/// A figure by its name.
+type Column = (&'static str, fn(&Figures) -> Option<f64>);
+
+pub(crate) const COLUMNS: [Column; 12] = [
+    ("per_second", |figures| Some(figures.per_second)),
+    ("p50_ms", |figures| figures.p50_ms),
+    ("p99_ms", |figures| figures.p99_ms),
+    ("max_ms", |figures| figures.max_ms),
+    ("statements", |figures| Some(figures.statements)),
+    ("pg_cpu_us", |figures| Some(figures.pg_cpu_us)),
+    ("exec_us", |figures| Some(figures.exec_us)),
+    ("plan_us", |figures| Some(figures.plan_us)),
+    ("wal_bytes", |figures| Some(figures.wal_bytes)),
+    ("own_cpu_us", |figures| Some(figures.own_cpu_us)),
+    ("emulator_us", |figures| Some(figures.emulator_cpu_us)),
+    ("peak_mib", |figures| Some(figures.own_peak_mib)),
+];
+
+impl Row {
+    pub(crate) fn new(phase: Phase, subject: &str, round: u32, measured: Measured) -> Self {
+        let Measured { count, unit, usage, latency } = measured;
+        let micros = |secs: f64| secs * 1_000_000.0 / count;
+        let figures = Figures {
+            per_second: count / usage.secs,
+            p50_ms: latency.map(|latency| latency.p50_ms),
+            p99_ms: latency.map(|latency| latency.p99_ms),
+            max_ms: latency.map(|latency| latency.max_ms),
+            statements: usage.statements / count,
+            pg_cpu_us: micros(usage.pg_cpu_s),
+            exec_us: micros(usage.exec_s),
+            plan_us: micros(usage.plan_s),
+            wal_bytes: usage.wal_bytes / count,
+            own_cpu_us: micros(usage.own_cpu_s),
+            emulator_cpu_us: micros(usage.emulator_cpu_s),
+            own_peak_mib: usage.own_peak_mib,
+        };
+        Self { phase: phase.name(), subject: subject.to_owned(), round, unit, count, figures }
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = COLUMNS.map(|(_, figure)| figure(&self.figures));
+        write!(formatter, "{}", line(&self.phase, &self.subject, &values))
+    }
+}
+
+impl Report {
+    pub(crate) fn new(server: &Server, rounds: u32, quick: bool, rows: Vec<Row>) -> Self {
+        let processors = std::thread::available_parallelism().map_or(0, usize::from);
+        Self { postgres: server.version().to_owned(), processors, rounds, quick, rows }
+    }
+
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick
+    }
+
+    /// The phases with their subjects, in the order in which they were first run.
+    pub(crate) fn trials(&self) -> Vec<(&str, &str)> {
+        let mut trials = Vec::new();
+        for row in &self.rows {
+            let trial = (row.phase.as_str(), row.subject.as_str());
+            if !trials.contains(&trial) {
+                trials.push(trial);
+            }
+        }
+        trials
+    }
+
+    pub(crate) fn rounds_of(&self, phase: &str, subject: &str) -> Vec<&Row> {
+        self.rows.iter().filter(|row| row.phase == phase && row.subject == subject).collect()
+    }
+
+    /// Of all rounds.
+    pub(crate) fn median_of(
+        &self,
+        phase: &str,
+        subject: &str,
+        figure: fn(&Figures) -> Option<f64>,
+    ) -> Option<f64> {
+        median(self.rounds_of(phase, subject).into_iter().filter_map(|row| figure(&row.figures)))
+    }
+
+    pub(crate) fn print(&self) {
+        println!("\nmedians of {} rounds; costs are for each event, or minute of `idle`", self.rounds);
+        let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>11}")).collect();
+        println!("{}{names}", " ".repeat(33));
+        for (phase, subject) in self.trials() {
+            let values = COLUMNS.map(|(_, figure)| self.median_of(phase, subject, figure));
+            println!("{}", line(phase, subject, &values));
+        }
+    }
+
+    pub(crate) fn write(&self, file: &Path) -> Result<()> {
+        write_json(file, self)
+    }
+}
+
+/// Writes a file, and its folder if that is missing.
+pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+    let text = serde_json::to_string_pretty(value)? + "\n";
+    let folder = file.parent().unwrap_or(Path::new(""));
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(file, text))
+        .with_context(|| format!("{} can't be written", file.display()))
+}
+
+fn line(phase: &str, subject: &str, values: &[Option<f64>]) -> String {
+    let values: String = values.iter().map(|value| format!(" {:>11}", shown(*value))).collect();
+    format!("{phase:<12} {subject:<20}{values}")
+}
+
+/// Three digits, or all before the point.
+pub(crate) fn shown(value: Option<f64>) -> String {
+    match value {
+        None => "-".to_owned(),
+        Some(value) if value >= 100.0 => format!("{value:.0}"),
+        Some(value) if value >= 1.0 => format!("{value:.1}"),
+        Some(value) => format!("{value:.4}"),
+    }
+}
+
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
