@@ -14,7 +14,7 @@ use super::proxy::SentStatements;
 /// Where the statements of each package are.
 const STATEMENTS: [&str; 3] = ["src/store", "streams/src/store", "service/src/store"];
 
-/// A statement of the store, or a function of a migration.
+/// A statement of the store, or the end of one that is put together, or a function of a migration.
 #[derive(Debug)]
 pub(super) struct Sql {
     pub(super) text: String,
@@ -54,7 +54,8 @@ impl Sql {
     /// directly or through other functions.
     pub(super) fn reach(&self, functions: &[String], sent: &SentStatements) -> BTreeSet<String> {
         if !self.is_function {
-            return sent.get(&self.text).cloned().unwrap_or_default();
+            let whole = sent.iter().filter(|(text, _)| text.ends_with(&self.text));
+            return whole.flat_map(|(_, asked)| asked.clone()).collect();
         }
         let mut calls = BTreeSet::from([call(&self.text)]);
         loop {

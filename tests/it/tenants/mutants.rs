@@ -3,7 +3,7 @@
 //! replaced in the test's database. Requests that never send a statement are not repeated without
 //! its condition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -66,7 +66,7 @@ const UNSEEN: [(&str, &str, SurvivalReason); 51] = [
     ("src/store/control.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/dead_events.rs", "id = $1 and canvas_id = $2", KNOWN),
     ("src/store/load.rs", "id = $1 and canvas_id = $2", KNOWN),
-    ("src/store/dead_events.rs", "any (array(select id from back))", OWN_IDS),
+    ("src/store/rows.rs", "any (array(select id from back))", OWN_IDS),
     ("src/store/crons.rs", "id = any ($2) and canvas_id = $1", OWN_IDS),
     ("src/store/depth.rs", "h.canvas_id", DEPLOYMENT),
     ("src/store/queues/depth.rs", "", DEPLOYMENT),
@@ -311,13 +311,9 @@ impl Baseline {
 
 /// Of the conditions that are not missed one by one, those that stand in for each other: once
 /// others that are not missed together are gone, each of these is missed.
-async fn in_place_of_others(
-    bench: &Arc<Bench>,
-    of_one_file: &[Condition],
-    known: &Baseline,
-) -> Vec<Condition> {
+async fn in_place_of_others(bench: &Arc<Bench>, missed: &[Condition], known: &Baseline) -> Vec<Condition> {
     let mut found: Vec<Condition> = Vec::new();
-    let forth = of_one_file.iter().collect::<Vec<_>>();
+    let forth = missed.iter().collect::<Vec<_>>();
     let back = forth.iter().rev().copied().collect();
     for order in [forth, back] {
         let mut gone: Vec<Condition> = Vec::new();
@@ -335,16 +331,6 @@ async fn in_place_of_others(
         }
     }
     found
-}
-
-/// Grouped by file.
-fn by_file(conditions: Vec<Condition>) -> Vec<Vec<Condition>> {
-    let mut files: BTreeMap<String, Vec<Condition>> = BTreeMap::new();
-    for condition in conditions {
-        let file = condition.place.split(':').next().unwrap_or_default().to_owned();
-        files.entry(file).or_default().push(condition);
-    }
-    files.into_values().collect()
 }
 
 /// Prints why these are not missed; returns how many of them have no effect.
@@ -396,24 +382,14 @@ async fn every_condition_on_a_canvas_counts() {
     let (caught, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(|(_, caught)| *caught);
     let (listed, left): (Vec<_>, Vec<_>) =
         others.into_iter().map(|(condition, _)| condition).partition(|condition| unseen(condition).is_some());
-    let paired = stream::iter(by_file(left)).map(|of_one_file: Vec<Condition>| async move {
-        let paired = in_place_of_others(bench, &of_one_file, known).await;
-        (of_one_file, paired)
-    });
-    let paired: Vec<_> = paired.buffer_unordered(AT_A_TIME).collect().await;
+    let paired = in_place_of_others(bench, &left, known).await;
     let mut missed = Vec::new();
-    for (of_one_file, paired) in &paired {
-        for condition in of_one_file {
-            let is_paired = paired.contains(condition);
-            println!(
-                "{} {}: {}",
-                if is_paired { "with others" } else { "missed" },
-                condition.place,
-                condition.line
-            );
-            if !is_paired {
-                missed.push(&condition.place);
-            }
+    for condition in &left {
+        let is_paired = paired.contains(condition);
+        let kind = if is_paired { "with others" } else { "missed" };
+        println!("{kind} {}: {}", condition.place, condition.line);
+        if !is_paired {
+            missed.push(&condition.place);
         }
     }
     let without_effect = explained(&listed);
@@ -421,7 +397,7 @@ async fn every_condition_on_a_canvas_counts() {
         "{} conditions: {} caught, {} with others, {without_effect} without effect, {} not reached, {} missed",
         all.len(),
         caught.len(),
-        paired.iter().map(|(_, paired)| paired.len()).sum::<usize>(),
+        paired.len(),
         listed.len() - without_effect,
         missed.len()
     );

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 /// The code of the message that begins a session; before it come questions about encryption.
 const STARTUP: u32 = 196_608;
 
-/// A statement and its replacement.
+/// A statement, or the end of one, and its replacement.
 pub(super) type Change = (String, String);
 
 /// The labels of the requests that sent a statement, by its text.
@@ -103,9 +103,11 @@ async fn carry(
             let (first, second) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
             match kind {
                 b'P' => {
-                    if let Some((_, new)) = changes.iter().find(|(old, _)| second == old.as_bytes()) {
+                    let changed =
+                        |(old, new): &Change| Some((second.strip_suffix(old.as_bytes())?, new.clone()));
+                    if let Some((before, new)) = changes.iter().find_map(changed) {
                         let rest = &body[first.len() + 1 + second.len()..];
-                        body = [&first, &[0][..], new.as_bytes(), rest].concat();
+                        body = [&first, &[0][..], before, new.as_bytes(), rest].concat();
                     }
                     prepared.insert(first, second);
                 }
