@@ -48,7 +48,9 @@ impl Recorded {
     /// Fails on a regression. Phases that this run left out are not compared.
     pub(crate) fn compare(&self, report: &Report) -> Result<()> {
         ensure!(!report.is_quick(), "a quick run can't be compared: leave `--quick` out");
-        let regressions = self.regressions(&Self::of(report));
+        let now = Self::of(report);
+        ensure!(!now.0.is_empty(), "nothing that was run is compared: add a phase with events");
+        let regressions = self.regressions(&now);
         if regressions.is_empty() {
             println!("\nno ratio is worse than recorded by more than {:.0} %", TOLERANCE * 100.0);
             return Ok(());

@@ -26,7 +26,8 @@ const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx");
 const CLAIM: &str = "from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 /// What the completion begins with.
 const COMPLETE: &str = "delete from wakeq.events_v2
-              where id = any ($1) and claims = coalesce($3,";
+              where id = any ((select $1::uuid[])::uuid[])
+                and claims = coalesce($3,";
 /// As in each session of the store.
 const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off;
     set enable_mergejoin = off; set jit = off";
@@ -100,4 +101,16 @@ async fn work(mut connection: PgConnection, ids: &[Uuid], claim: &str, complete:
     }
     connection.close().await?;
     Ok(ended)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_statements_of_workers_are_found() {
+        for part in [CLAIM, COMPLETE] {
+            live(part).unwrap();
+        }
+    }
 }

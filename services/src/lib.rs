@@ -26,11 +26,15 @@ pub use pubsub::{EmulatorError, GoogleEmulator, Installation, NotInstalled, OwnE
 #[macro_export]
 macro_rules! wait_while {
     ($condition:expr, $words:literal) => {{
+        let limit = std::time::Duration::from_secs(30);
+        // A paused clock does not advance while a condition is asked again and again.
+        let began = std::time::Instant::now();
         let waiting = async {
             while $condition {
+                assert!(began.elapsed() < limit, $words);
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await.expect($words);
+        tokio::time::timeout(limit, waiting).await.expect($words);
     }};
 }

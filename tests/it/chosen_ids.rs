@@ -105,7 +105,8 @@ async fn other_canvases_cannot_reserve_an_id() {
     let event = || Event::new("y", &1).unwrap().id(id);
     assert!(!stage.queue.emit(event()).await.unwrap().duplicate);
     let batch = stage.queue.emit_all(vec![event(), event().canvas(THEIRS)]).await.unwrap();
-    assert!(batch.iter().all(|one| one.duplicate), "each canvas its own");
+    let duplicates: Vec<bool> = batch.iter().map(|one| one.duplicate).collect();
+    assert_eq!(duplicates, [true, true], "each canvas its own");
     let [eight, nine] = [8, 9].map(|number| CanvasId(Uuid::from_u128(number)));
     let changed = stage.queue.emit_on("work:1", event().canvas(eight), vec![], None).await;
     assert!(!changed.unwrap()[0].duplicate);

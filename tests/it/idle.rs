@@ -1,12 +1,12 @@
 //! What an idle queue costs: the minute's statement, and nothing else.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sqlx::Connection;
 use wakeq_services::Cluster;
 
 use crate::children::{Durations, WORK};
-use crate::support::cluster;
+use crate::support::{TIMEOUT, cluster};
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// With only paused events there is at most one statement per period and process, which reads few
@@ -84,7 +84,9 @@ impl Window {
     /// Waits until a process that started after the last reset has looked for old rows, as each
     /// does at its first pass.
     async fn until_a_first_expiry(&self, observer: &mut sqlx::PgConnection) {
+        let deadline = Instant::now() + 3 * self.period + TIMEOUT;
         while sqlx::query_scalar::<_, i64>(EXPIRIES).fetch_one(&mut *observer).await.unwrap() == 0 {
+            assert!(Instant::now() < deadline, "no pass of the process looked for old rows");
             tokio::time::sleep(self.period / 10).await;
         }
     }

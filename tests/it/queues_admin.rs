@@ -14,7 +14,7 @@ use wakeq::{
 use wiremock::ResponseTemplate;
 
 use crate::receiver::{Receiver, answering, calling, target};
-use crate::support::{Stage, Statements, once, quick};
+use crate::support::{Stage, Statements, once, quick, wait_while};
 
 fn name() -> Name {
     "email_events".parse().unwrap()
@@ -186,7 +186,7 @@ async fn a_registration_is_judged_with_those_that_came_meanwhile() {
     let (name, queue, ada) = (name(), of(&[r"\pL{5}"]), ada());
     let put = admin.put_queue(&name, &queue, &ada);
     let meanwhile = async {
-        while stage.waiting_for_locks().await == 0 {}
+        wait_while!(stage.waiting_for_locks().await == 0, "nothing waits for the lock");
         others.commit().await.unwrap();
     };
     let (put, ()) = tokio::join!(put, meanwhile);

@@ -38,9 +38,9 @@ async fn fold(theatre: &Theatre, name: &str, version: i64) -> Balance {
     })
 }
 
-async fn matches_its_folds(theatre: &Theatre, memory: &Memory) {
+async fn matches_its_folds(theatre: &Theatre, memory: &Memory, kills: usize) {
     for (name, (version, balance)) in memory {
-        assert_eq!(*balance, fold(theatre, name, *version).await, "{name}");
+        assert_eq!(*balance, fold(theatre, name, *version).await, "{name} after {kills} kills");
     }
 }
 
@@ -94,7 +94,7 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
         } else {
             let (memory, again) = memory(&owner).await;
             replayed += again;
-            matches_its_folds(&theatre, &memory).await;
+            matches_its_folds(&theatre, &memory, kill).await;
             compared += memory.len();
             send(&entities, &mut dice, &mut sent).await;
         }
@@ -109,7 +109,7 @@ async fn memory_matches_the_repository_after_owners_are_killed() {
     heir.child.kill_9().await.unwrap();
     let (memory, _) = memory(&last).await;
     assert_eq!(memory.len(), ACCOUNTS);
-    matches_its_folds(&theatre, &memory).await;
+    matches_its_folds(&theatre, &memory, kills).await;
     let versions = memory.values().map(|(version, _)| version).sum::<i64>();
     assert_eq!(theatre.count(STORED).await, versions);
     told_once(&theatre, sent.len()).await;
@@ -136,7 +136,7 @@ async fn an_owner_dies_right_after_a_commit() {
     theatre.until_at_least(DECIDED, i64::try_from(sent.len()).unwrap()).await;
     let last = theatre.start(&Role::Accounts { epoch: 3, snapshot_every: 7 }, None);
     let (memory, _) = memory(&last).await;
-    matches_its_folds(&theatre, &memory).await;
+    matches_its_folds(&theatre, &memory, 1).await;
     told_once(&theatre, sent.len()).await;
 }
 
