@@ -75,7 +75,7 @@ async fn main() -> Result<()> {
             Some("start") => start(&peer, Mode::Live, &mut worker).await?,
             Some("idle") => start(&peer, Mode::Idle, &mut worker).await?,
             Some("rate") => rate(&peer, number(1), number(2)).await?,
-            Some(_) | None => bail!("`{line}` is no request"),
+            Some(_) | None => bail!("`{line}` is not a request"),
         };
         println!("{reply}");
     }
@@ -87,7 +87,7 @@ async fn peer(name: &str, pool: PgPool) -> Result<Arc<dyn Peer>> {
         "graphile_worker" => Ok(Arc::new(graphile::Graphile::new(pool).await?)),
         "apalis" => Ok(Arc::new(apalis_peer::Apalis::new(pool).await?)),
         "riverqueue" => Ok(Arc::new(river::River::new(pool).await?)),
-        _ => bail!("there is no peer {name}"),
+        _ => bail!("unknown peer {name}"),
     }
 }
 

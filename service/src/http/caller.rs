@@ -140,7 +140,7 @@ impl Caller {
     }
 }
 
-/// A request that the guard has admitted: the API, and who calls it.
+/// A request that the guard has admitted: the API and the caller.
 pub(crate) struct Call {
     pub(crate) api: Api,
     pub(crate) caller: Caller,
