@@ -138,11 +138,8 @@ async fn story(entities: Entities) -> Result<(), wakeq_streams::EntityError> {
         let sent = entities.send(&ada, event).await?;
         let status = ended(&entities, sent.correlation_id).await?;
         if let Some(account) = entities.show(&ada).await? {
-            let state = account.state.unwrap_or_default();
-            screen::line(&format!(
-                "account/ada is at version {}: {state}; the event is {status}",
-                account.version
-            ));
+            let (version, state) = (account.version, account.state.unwrap_or_default());
+            screen::line(&format!("account/ada is at version {version}: {state}; the event is {status}"));
         }
     }
     screen::line(

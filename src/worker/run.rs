@@ -235,15 +235,8 @@ impl Run<'_> {
         let Some(event) = loaded.filter(is_same_canvas) else {
             return Ok((Stage::Arrival, None));
         };
-        let losses = u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
-        let row = Row {
-            address: event.address,
-            queue: event.copy_of.map(|copy| copy.queue),
-            is_pulled: event.pulled,
-            losses,
-            value_bytes: event.value_bytes,
-        };
-        Ok((Stage::Row(row), Some(event.schedule)))
+        let schedule = event.schedule;
+        Ok((Stage::Row(Row::of(event)), Some(schedule)))
     }
 
     async fn handler_of_row(&self, row: &Row) -> Result<Option<Arc<Handler>>, StoreError> {

@@ -56,6 +56,11 @@ impl Broker {
                 snapshot.config.topic = DELETED_TOPIC.to_owned();
             }
         }
+        self.forget_dead_letter_topic(now, name);
+    }
+
+    /// Subscriptions whose dead letters went to a topic that is deleted.
+    fn forget_dead_letter_topic(&mut self, now: Time, name: &str) {
         for source in self.dead_letter_sources.remove(name).into_iter().flatten() {
             if let Some(subscription) = self.subscriptions.get_mut(&source) {
                 if let Some(policy) = &mut subscription.config.dead_letter_policy {

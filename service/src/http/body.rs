@@ -171,12 +171,7 @@ pub(crate) fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 /// those of our types.
 fn mistake(words: &str) -> String {
     let words = words.rsplit_once(" at line ").map_or(words, |(words, _)| words);
-    // The message quotes the input first and our names last, and no name of ours contains this
-    // separator.
-    let names = words.rsplit_once(", expected ").map(|(_, names)| names.trim_start_matches("one of "));
-    let names = names
-        .filter(|_| !words.ends_with(", there are no fields") && !words.ends_with(", there are no variants"));
-    match (words.split_once(" `").map_or(words, |(kind, _)| kind), names) {
+    match (words.split_once(" `").map_or(words, |(kind, _)| kind), expected_names(words)) {
         ("missing field", _) => {
             format!("the field {} is missing", words.trim_start_matches("missing field "))
         }
@@ -192,6 +187,14 @@ fn mistake(words: &str) -> String {
         }
         (_, _) => "a field is unknown, missing or of the wrong type".to_owned(),
     }
+}
+
+/// The message quotes the input first and our names last, and no name of ours contains this
+/// separator.
+fn expected_names(words: &str) -> Option<&str> {
+    let (_, names) = words.rsplit_once(", expected ")?;
+    let has_none = words.ends_with(", there are no fields") || words.ends_with(", there are no variants");
+    (!has_none).then(|| names.trim_start_matches("one of "))
 }
 
 /// The query's parameters. Their types refuse unknown ones.

@@ -95,20 +95,23 @@ impl Store {
             self.add_log_partitions().await?;
             appended = self.append_once(batch).await;
         }
-        // The minute's pass creates partitions long before; this is for deployments where none
-        // runs.
-        let is_milestone = |event: &Appended| event.seq % MILESTONE == 0;
         if let Ok(Ok(appended)) = &appended
-            && appended.iter().any(is_milestone)
-            && let Err(error) = self.add_log_partitions().await
+            && appended.iter().any(|event| event.seq % MILESTONE == 0)
         {
+            self.add_partitions_ahead().await;
+        }
+        appended
+    }
+
+    /// The minute's pass creates partitions long before; this is for deployments where none runs.
+    async fn add_partitions_ahead(&self) {
+        if let Err(error) = self.add_log_partitions().await {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
                 "no partitions of the log were created; the minute's pass will create them"
             );
         }
-        appended
     }
 
     async fn append_once(

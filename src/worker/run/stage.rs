@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::event::{HandlerAddress, Lane, Name, Notification, Place};
 use crate::machine::{Claimed, Effect};
-use crate::store::ClaimedEvent;
+use crate::store::{ClaimedEvent, LoadedEvent};
 use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
 
@@ -43,6 +43,19 @@ pub(super) struct Row {
     pub(super) losses: u32,
     /// The size of its value in bytes.
     pub(super) value_bytes: i32,
+}
+
+impl Row {
+    pub(super) fn of(event: LoadedEvent) -> Self {
+        let losses = u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
+        Self {
+            address: event.address,
+            queue: event.copy_of.map(|copy| copy.queue),
+            is_pulled: event.pulled,
+            losses,
+            value_bytes: event.value_bytes,
+        }
+    }
 }
 
 /// A row whose handler is known here.

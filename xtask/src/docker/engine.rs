@@ -160,9 +160,7 @@ impl OwnEngine {
     fn start() -> Result<Self> {
         let program = program_on_path("dockerd")
             .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
-        let is_root =
-            Command::new("id").arg("-u").output().is_ok_and(|user| user.stdout.trim_ascii() == b"0");
-        ensure!(is_root, "no engine answers, and only root may start one: start Docker, or use sudo");
+        ensure!(is_root(), "no engine answers, and only root may start one: start Docker, or use sudo");
         let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
         std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
         let host = address(&folder);
@@ -211,6 +209,10 @@ impl OwnEngine {
         }
         Ok(())
     }
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|user| user.stdout.trim_ascii() == b"0")
 }
 
 fn address(folder: &Path) -> String {
