@@ -45,8 +45,8 @@ impl FromRequest<Api> for CompleteBody {
         if announced.is_some_and(|length| length > limit) {
             return Err(too_large());
         }
-        let slot = request.extensions().get::<Slot>().cloned();
-        slot.iter().for_each(Slot::release);
+        let slot = request.extensions().get::<Arc<Slot>>().cloned();
+        slot.iter().for_each(|slot| slot.release());
         let limit_keys = request.extensions().get().map(|caller: &Caller| Arc::clone(&caller.limit_keys));
         let limit_keys = limit_keys.unwrap_or_else(|| [LimitKey::Pushes].into());
         let mut reservation = api.limits.bodies.begin(&limit_keys);
@@ -71,7 +71,7 @@ impl FromRequest<Api> for CompleteBody {
         if announced.is_none() {
             api.shares.charge_bytes(&limit_keys, bytes.len() as u64);
         }
-        slot.iter().try_for_each(Slot::acquire)?;
+        slot.iter().try_for_each(|slot| slot.acquire())?;
         if let Some(slot) = slot {
             slot.hold_body(reservation);
         }

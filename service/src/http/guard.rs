@@ -335,7 +335,7 @@ impl Rule {
         }
         let limit_keys: Arc<[LimitKey]> = limit_keys.into();
         self.api.shares.count_body(&limit_keys, announced(&parts.headers).unwrap_or(0))?;
-        if let Some(slot) = parts.extensions.get::<Slot>() {
+        if let Some(slot) = parts.extensions.get::<Arc<Slot>>() {
             slot.count_for(Arc::clone(&limit_keys))?;
         }
         let caller = Caller { principal, canvas, limit_keys, request: Some(request), client };

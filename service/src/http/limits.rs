@@ -8,16 +8,16 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::Api;
 use super::bytes::{Answers, Budget, ByteReservation};
 use super::problem::{Kind, Problem};
-use super::shares::{LimitKey, Reservation, Shares};
+use super::shares::{LimitKey, Reservation};
 
 /// Delay of refusals to callers that exceeded their share, so that each connection of a client that
 /// retries at once and without end costs one refusal in this time.
 const REFUSAL_DELAY: Duration = Duration::from_secs(1);
 
-/// The limits of each request, and of all of them together. Cheap to clone.
-#[derive(Clone)]
+/// The limits of each request, and of all of them together.
 pub(crate) struct Limits {
     pub(super) body_bytes: usize,
     pub(super) body_time: Duration,
@@ -33,30 +33,29 @@ pub(crate) struct Limits {
 
 /// Permits for concurrent requests. Pushes, which last as long as handlers, have a limit of their
 /// own of the same size, so that neither kind keeps the other out.
-#[derive(Clone)]
 pub(super) struct Slots {
     regular: RequestPool,
     pushes: RequestPool,
-    shares: Shares,
+    api: Api,
     /// Permits for delayed refusals.
-    refusal_permits: Arc<Semaphore>,
+    refusal_permits: Semaphore,
 }
 
 /// Permits for requests of a kind, and their time limit.
-#[derive(Clone)]
 struct RequestPool {
     permits: Arc<Semaphore>,
     time: Duration,
 }
 
 impl Slots {
-    pub(super) fn new(limits: &Limits, shares: &Shares) -> Self {
+    pub(super) fn new(api: Api) -> Self {
+        let limits = &api.limits;
         let pool = |time| RequestPool { permits: Arc::new(Semaphore::new(limits.requests)), time };
         Self {
             regular: pool(limits.request_time),
             pushes: pool(super::push::TIME_MAX.max(limits.request_time)),
-            shares: shares.clone(),
-            refusal_permits: Arc::new(Semaphore::new(limits.delayed_refusals)),
+            refusal_permits: Semaphore::new(limits.delayed_refusals),
+            api,
         }
     }
 
@@ -67,13 +66,12 @@ impl Slots {
 
 /// The permit of one request. It is released while the request's body arrives, so that slow bodies
 /// keep no one out.
-#[derive(Clone)]
 pub(crate) struct Slot {
     permits: Arc<Semaphore>,
-    shares: Shares,
+    api: Api,
     /// The keys that the request counts for, once they are known.
-    limit_keys: Arc<OnceLock<Arc<[LimitKey]>>>,
-    held: Arc<Mutex<HeldPermits>>,
+    limit_keys: OnceLock<Arc<[LimitKey]>>,
+    held: Mutex<HeldPermits>,
 }
 
 /// What a request holds.
@@ -86,15 +84,15 @@ struct HeldPermits {
 }
 
 impl Slot {
-    fn of(permits: &Arc<Semaphore>, shares: &Shares) -> Result<Self, Problem> {
-        let (limit_keys, held) = (Arc::default(), Arc::default());
-        let slot = Self { permits: Arc::clone(permits), shares: shares.clone(), limit_keys, held };
+    fn of(permits: &Arc<Semaphore>, api: &Api) -> Result<Self, Problem> {
+        let (limit_keys, held) = (OnceLock::new(), Mutex::default());
+        let slot = Self { permits: Arc::clone(permits), api: api.clone(), limit_keys, held };
         slot.acquire().map(|()| slot)
     }
 
     /// Counts the request for these keys, if they have capacity left.
     pub(super) fn count_for(&self, limit_keys: Arc<[LimitKey]>) -> Result<(), Problem> {
-        let share = self.shares.reserve_request(&limit_keys)?;
+        let share = self.api.shares.reserve_request(&limit_keys)?;
         if self.limit_keys.set(limit_keys).is_ok() {
             self.held().share = Some(share);
         }
@@ -105,8 +103,7 @@ impl Slot {
     pub(crate) fn acquire(&self) -> Result<(), Problem> {
         let busy = |_| Problem::new(Kind::TooManyRequests, "this process is busy: try again");
         let permit = Arc::clone(&self.permits).try_acquire_owned().map_err(busy)?;
-        let share =
-            self.limit_keys.get().map(|limit_keys| self.shares.reserve_request(limit_keys)).transpose()?;
+        let share = self.limit_keys.get().map(|keys| self.api.shares.reserve_request(keys)).transpose()?;
         let mut held = self.held();
         (held.permit, held.share) = (Some(permit), share);
         Ok(())
@@ -134,16 +131,16 @@ impl Slot {
 
 /// Runs a request if a permit is available, within its time limit. The liveness check needs no
 /// permit.
-pub(super) async fn shed(State(slots): State<Slots>, mut request: Request, next: Next) -> Response {
+pub(super) async fn shed(State(slots): State<Arc<Slots>>, mut request: Request, next: Next) -> Response {
     if request.uri().path() == super::health::ALIVE {
         return next.run(request).await;
     }
     let pool = slots.of(request.uri().path());
-    let slot = match Slot::of(&pool.permits, &slots.shares) {
-        Ok(slot) => slot,
+    let slot = match Slot::of(&pool.permits, &slots.api) {
+        Ok(slot) => Arc::new(slot),
         Err(busy) => return busy.into_response(),
     };
-    request.extensions_mut().insert(slot.clone());
+    request.extensions_mut().insert(Arc::clone(&slot));
     let response = tokio::time::timeout(pool.time, next.run(request)).await;
     // A clone of the slot may outlive the request's future.
     slot.release_all();

@@ -22,7 +22,7 @@ use super::problem::{Cause, Problem, Words};
 use super::push::Push;
 use super::record::AuditBuffer;
 use super::shares::Shares;
-use super::{Api, HttpConfig, routes};
+use super::{Api, ApiParts, HttpConfig, routes};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::Deliverer;
 use crate::resources::pulls::routes::PullState;
@@ -60,7 +60,7 @@ impl LocalApi {
         let admin = patience.into_iter().fold(admin, Admin::patience);
         let log = Log::new(store.clone(), notifier.as_ref());
         let queue = Queue::new(store.clone(), notifier, QueueConfig::default());
-        let api = Api {
+        let api = ApiParts {
             log,
             groups: Groups::new(store.clone()),
             entities: Entities::new(queue.clone()),
@@ -77,6 +77,7 @@ impl LocalApi {
             listeners: Listeners::new(config.listener_limits(), None, stop),
             admin,
         };
+        let api = Api(Arc::new(api));
         let (router, _) = routes(&api).split_for_parts();
         Ok(Self { router: router.with_state(api), operator: Operator(actor.name().into()) })
     }

@@ -24,6 +24,7 @@ mod record;
 mod server;
 mod shares;
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use axum::Router;
@@ -68,9 +69,13 @@ use wakeq_streams::{Entities, Groups};
 
 pub use server::{HttpConfig, HttpError, HttpServer};
 
-/// The state of the request handlers. Cheap to clone.
+/// The state of the request handlers. It is one pointer, since axum clones it several times for
+/// each request.
 #[derive(Clone)]
-pub(crate) struct Api {
+pub(crate) struct Api(Arc<ApiParts>);
+
+/// What request handlers use.
+pub(crate) struct ApiParts {
     pub(crate) queue: Queue,
     pub(crate) admin: Admin,
     pub(crate) groups: Groups,
@@ -89,7 +94,15 @@ pub(crate) struct Api {
     listeners: Listeners,
 }
 
-impl Api {
+impl Deref for Api {
+    type Target = ApiParts;
+
+    fn deref(&self) -> &ApiParts {
+        &self.0
+    }
+}
+
+impl ApiParts {
     /// Checks that deliveries to this target of a canvas are allowed.
     pub(crate) fn check_target(&self, canvas: CanvasId, target: &NewTarget) -> Result<(), Problem> {
         let Some(deliverer) = &self.deliverer else {
@@ -111,7 +124,7 @@ fn router(api: &Api, own: Arc<OwnDeployment>, docs: bool) -> Router {
     router
         .merge(pages)
         .fallback(async || Problem::not_found())
-        .layer(from_fn_with_state(limits::Slots::new(&api.limits, &api.shares), limits::shed))
+        .layer(from_fn_with_state(Arc::new(limits::Slots::new(api.clone())), limits::shed))
         .layer(from_fn_with_state(own, own::refuse))
         .layer(from_fn_with_state(HttpMetrics::new(), answer::complete))
         .with_state(api.clone())

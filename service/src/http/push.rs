@@ -41,8 +41,7 @@ const WAKE_WITHIN: Duration = Duration::from_secs(20);
 type Failure = Box<dyn Error + Send + Sync>;
 type Run = Arc<dyn Fn(Vec<u8>) -> BoxFuture<'static, Result<(), Failure>> + Send + Sync>;
 
-/// The state of both routes. Cheap to clone.
-#[derive(Clone)]
+/// The state of both routes.
 pub(super) struct Push {
     run: Option<Run>,
     retention: Option<Retention>,

@@ -23,7 +23,7 @@ use super::problem::{Kind, Problem};
 use super::push::Push;
 use super::record::AuditBuffer;
 use super::shares::{Reservation, Shares, Tally};
-use super::{Api, answer, router};
+use super::{Api, ApiParts, answer, router};
 use crate::access::{Access, AccessConfig, AccessError};
 use crate::delivery::{Deliverer, DeliveryError};
 use crate::resources::pulls::routes::PullState;
@@ -105,7 +105,7 @@ pub enum HttpError {
 pub struct HttpServer {
     listener: TcpListener,
     address: SocketAddr,
-    api: Api,
+    api: ApiParts,
     own: Arc<OwnDeployment>,
     config: HttpConfig,
     stop: CancellationToken,
@@ -131,7 +131,7 @@ impl HttpServer {
         let access = Access::new(store.clone(), config.access.clone())?;
         access.prepare().await?;
         let own = own_deployment(&store, &config).await?;
-        let api = Api {
+        let api = ApiParts {
             log,
             groups: Groups::new(store.clone()),
             entities: Entities::new(queue.clone()),
@@ -212,15 +212,17 @@ impl HttpServer {
     /// Serves until [`HttpServer::stop_token`] is cancelled. Then it accepts no new connections,
     /// lets requests finish within the grace period, and cuts off the rest.
     pub async fn run(self) {
-        let router = router(&self.api, Arc::clone(&self.own), self.config.docs);
-        let permits = Arc::new(Semaphore::new(self.config.max_connections));
+        let Self { listener, api, own, config, stop, .. } = self;
+        let api = Api(Arc::new(api));
+        let router = router(&api, own, config.docs);
+        let permits = Arc::new(Semaphore::new(config.max_connections));
         let refusal_permits = Arc::new(Semaphore::new(TURNED_AWAY_MAX));
-        let limits = self.config.connection_limits(&permits);
+        let limits = config.connection_limits(&permits);
         let connections = TaskTracker::new();
         let cut = CancellationToken::new();
-        let addresses = Tally::new(self.config.share_of(self.config.max_connections));
-        let proxies = Proxies::new(&self.config.trusted_proxies);
-        while let Some((stream, peer)) = self.accept().await {
+        let addresses = Tally::new(config.share_of(config.max_connections));
+        let proxies = Proxies::new(&config.trusted_proxies);
+        while let Some((stream, peer)) = accept(&listener, &stop).await {
             let permit = match Arc::clone(&permits).try_acquire_owned() {
                 Ok(permit) => reserve_for_address(&addresses, &proxies, peer.ip()).map(|own| (permit, own)),
                 Err(_) => Err(Problem::new(
@@ -253,7 +255,7 @@ impl HttpServer {
                 proxies: proxies.clone(),
             };
             let stream = TimedStream::new(stream, state, limits.clone());
-            let serving = serve(stream, service, self.stop.clone());
+            let serving = serve(stream, service, stop.clone());
             let cut = cut.clone();
             connections.spawn(async move {
                 cut.run_until_cancelled(serving).await;
@@ -261,36 +263,36 @@ impl HttpServer {
             });
         }
         // New connections are refused from now on, so that clients turn to another process.
-        drop(self.listener);
+        drop(listener);
         connections.close();
-        if tokio::time::timeout(self.config.shutdown_grace, connections.wait()).await.is_err() {
+        if tokio::time::timeout(config.shutdown_grace, connections.wait()).await.is_err() {
             tracing::warn!(connections = connections.len(), "requests cut off: they outlasted the grace");
             cut.cancel();
             connections.wait().await;
         }
-        self.api.listeners.finish().await;
-        if let Some(broadcasts) = self.api.queue.broadcasts() {
+        api.listeners.finish().await;
+        if let Some(broadcasts) = api.queue.broadcasts() {
             broadcasts.flush(BROADCASTING).await;
         }
-        self.api.audit.finish().await;
+        api.audit.finish().await;
     }
+}
 
-    /// Accepts the next connection; `None` once the server has to stop.
-    async fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
-        let mut complained: Option<Instant> = None;
-        loop {
-            match self.stop.run_until_cancelled(self.listener.accept()).await? {
-                Ok(accepted) => return Some(accepted),
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    // Out of file descriptors or memory: this passes as connections end.
-                    if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
-                        let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "no connection can be accepted now");
-                        complained = Some(Instant::now());
-                    }
-                    self.stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
+/// Accepts the next connection; `None` once the server has to stop.
+async fn accept(listener: &TcpListener, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+    let mut complained: Option<Instant> = None;
+    loop {
+        match stop.run_until_cancelled(listener.accept()).await? {
+            Ok(accepted) => return Some(accepted),
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                // Out of file descriptors or memory: this passes as connections end.
+                if complained.is_none_or(|at| at.elapsed() >= COMPLAINT) {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::warn!(error, "no connection can be accepted now");
+                    complained = Some(Instant::now());
                 }
+                stop.run_until_cancelled(tokio::time::sleep(ACCEPT_PAUSE)).await?;
             }
         }
     }

@@ -36,17 +36,16 @@ pub(super) struct ShareLimits {
     pub(super) of_strangers: u32,
 }
 
-/// What all parties are using. Cheap to clone.
-#[derive(Clone)]
+/// What all parties are using.
 pub(crate) struct Shares {
     requests: Tally<LimitKey>,
-    credentials: Arc<RateLimiter<Arc<str>>>,
-    canvases: Arc<RateLimiter<CanvasId>>,
+    credentials: RateLimiter<Arc<str>>,
+    canvases: RateLimiter<CanvasId>,
     /// Emitted events.
-    events: Arc<RateLimiter<CanvasId>>,
+    events: RateLimiter<CanvasId>,
     /// Bytes of bodies and answers.
-    bytes: Arc<RateLimiter<LimitKey>>,
-    strangers: Arc<RateLimiter<IpAddr>>,
+    bytes: RateLimiter<LimitKey>,
+    strangers: RateLimiter<IpAddr>,
 }
 
 /// What a request or its bytes count for, each with limits of its own.
@@ -80,11 +79,11 @@ impl Shares {
     pub(super) fn new(limits: ShareLimits) -> Self {
         Self {
             requests: Tally::new(limits.requests),
-            credentials: Arc::new(RateLimiter::new(limits.per_credential, 2)),
-            canvases: Arc::new(RateLimiter::new(limits.per_canvas, 2)),
-            events: Arc::new(RateLimiter::new(limits.events_per_canvas, 2)),
-            bytes: Arc::new(RateLimiter::new(limits.bytes, 1)),
-            strangers: Arc::new(RateLimiter::new(limits.of_strangers, 2)),
+            credentials: RateLimiter::new(limits.per_credential, 2),
+            canvases: RateLimiter::new(limits.per_canvas, 2),
+            events: RateLimiter::new(limits.events_per_canvas, 2),
+            bytes: RateLimiter::new(limits.bytes, 1),
+            strangers: RateLimiter::new(limits.of_strangers, 2),
         }
     }
 

@@ -74,7 +74,7 @@ pub(crate) async fn lease(
     State(api): State<Api>,
     _: Caller,
     QueuePath(queue): QueuePath,
-    slot: Option<Extension<Slot>>,
+    slot: Option<Extension<Arc<Slot>>>,
     body::Json(request): body::Json<LeaseRequest>,
 ) -> Result<Json<Leased>, Problem> {
     let (lease, wait) = request.read()?;
