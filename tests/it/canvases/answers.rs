@@ -19,6 +19,21 @@ const HEADERS: [&str; 3] = ["date", "x-request-id", "content-length"];
 /// Fields of a body that identify the request.
 const OF_THE_REQUEST: [&str; 2] = ["request_id", "instance"];
 
+/// Outcomes and actions that the record gathers and writes seconds or minutes later, some as one.
+pub(super) const LATE: [&str; 11] = [
+    "refused",
+    "sign-in",
+    "list_dead_events",
+    "show_object",
+    "show_entity",
+    "entity_status",
+    "read_log",
+    "show_cron",
+    "list_crons",
+    "lease_copies",
+    "show_event",
+];
+
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ComparableAnswer {
     status: u16,
@@ -48,8 +63,7 @@ impl ComparableAnswer {
         let body = match serde_json::from_str(&text) {
             Ok(body) => masked(&body),
             Err(_) => {
-                // As in the record in JSON: both kinds of lines are written with a delay.
-                let late = |line: &&str| [" sign-in ", " refused "].iter().any(|word| line.contains(word));
+                let late = |line: &&str| line.split_whitespace().any(|word| LATE.contains(&word));
                 let kept = text.lines().filter(|line| !late(line));
                 Value::Array(kept.map(|line| Value::String(mask(line))).collect())
             }
@@ -86,9 +100,8 @@ fn masked(value: &Value) -> Value {
     match value {
         Value::String(text) => Value::String(mask(text)),
         Value::Array(items) => {
-            // Both are written with a delay, some of them as one.
-            let kept =
-                items.iter().filter(|item| item["outcome"] != "refused" && item["action"] != "sign-in");
+            let is_late = |value: &Value| value.as_str().is_some_and(|word| LATE.contains(&word));
+            let kept = items.iter().filter(|item| !is_late(&item["outcome"]) && !is_late(&item["action"]));
             let mut items: Vec<_> = kept.map(masked).collect();
             items.sort_by_cached_key(Value::to_string);
             Value::Array(items)

@@ -7,6 +7,7 @@ use uuid::Uuid;
 use wakeq::CanvasId;
 
 use super::Findings;
+use super::answers::LATE;
 use super::seed::{Values, secret};
 
 /// Tables without a canvas, and the reason. Nothing that a tenant emits or reads changes them.
@@ -58,9 +59,8 @@ pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<
     let statement = rows.keys().map(of_table).collect::<Vec<_>>().join(" union all ") + " order by 1, 2";
     let query = sqlx::query_as(sqlx::AssertSqlSafe(statement)).bind(canvas.0);
     let found: Vec<(String, String)> = query.fetch_all(pool).await.unwrap();
-    // Both are written with a delay: the record of a canvas has strangers that were refused on it
-    // and sign-ins there.
-    let is_late = |row: &str| ["\"refused\"", "\"sign-in\""].iter().any(|word| row.contains(word));
+    // The record of a canvas has strangers that were refused on it and sign-ins there.
+    let is_late = |row: &str| LATE.iter().any(|word| row.contains(&format!("\"{word}\"")));
     for (table, row) in found.into_iter().filter(|(table, row)| table != "audit_log" || !is_late(row)) {
         rows.entry(table).or_default().push(row);
     }
