@@ -14,6 +14,7 @@ export const connect = async (connectionString, pgPool, started) => {
   const utils = await makeWorkerUtils({ pgPool, logger });
   await utils.migrate();
   return {
+    unfinished: "select exists (select from graphile_worker._private_jobs)",
     emit: (job) => utils.addJob("bench", job),
     emitAll: (jobs) => utils.addJobs(jobs.map((payload) => ({ identifier: "bench", payload }))),
     start: async () => {

@@ -1,7 +1,7 @@
 // Peers in JavaScript for `cargo xtask bench --peers`: graphile-worker and pg-boss.
 //
-// The argument names one. It sets its tables up in the database of DATABASE_URL, and answers each
-// line of its input by a line of JSON.
+// The argument names one. It sets its tables up in the database of DATABASE_URL, says how long its
+// payloads are, and answers each line of its input by a line of JSON.
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
@@ -11,6 +11,7 @@ const CALL = 1000;
 const WARMING = 200;
 const SETTLING_MS = 1500;
 const PATIENCE_MS = 120_000;
+const LOOK_MS = 5;
 const PADDING = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 
 const url = process.env.DATABASE_URL;
@@ -20,16 +21,25 @@ let started = 0;
 // Called as a job starts. If its intended start is 0, its latency is not measured.
 const start = (job) => {
   started += 1;
-  if (job.due > 0) latencies.push(performance.now() - job.due);
+  const due = Number(job.number) / 1000;
+  if (due > 0) latencies.push(performance.now() - due);
 };
-const job = (due = 0) => ({ due, padding: PADDING });
+// With the fields that the payload of every other queue has. The number is the intended start in
+// microseconds.
+const job = (due = 0) => ({ number: String(Math.round(due * 1000)).padStart(20, "0"), padding: PADDING });
 const secs = (since) => (performance.now() - since) / 1000;
 
-const until = async (count) => {
+// Waits until so many jobs have started, and then until none is left: the tables are asked only at
+// the end, so that it costs nearly nothing.
+const until = async (peer, count) => {
   const deadline = performance.now() + PATIENCE_MS;
   while (started < count) {
     if (performance.now() > deadline) throw new Error(`${started} of ${count} jobs have started`);
-    await sleep(5);
+    await sleep(LOOK_MS);
+  }
+  while ((await pool.query(peer.unfinished)).rows[0].exists) {
+    if (performance.now() > deadline) throw new Error(`not all of ${count} jobs have completed`);
+    await sleep(LOOK_MS);
   }
 };
 
@@ -55,19 +65,19 @@ const drain = async (peer, count) => {
   const since = performance.now();
   const before = started;
   const stop = await peer.start("backlog");
-  await until(before + count);
+  await until(peer, before + count);
   const reply = { secs: secs(since) };
   await stop();
   return reply;
 };
 
-const work = async (peer, mode) => {
+const work = async (peer) => {
   const since = performance.now();
-  await peer.start(mode);
+  await peer.start("live");
   await sleep(SETTLING_MS);
   const before = started;
   for (let number = 0; number < WARMING; number += 1) await peer.emit(job());
-  await until(before + WARMING);
+  await until(peer, before + WARMING);
   return { secs: secs(since) };
 };
 
@@ -83,7 +93,7 @@ const rate = async (peer, perSecond, length) => {
     await sleep(1);
   }
   await Promise.all(emits);
-  await until(before + count);
+  await until(peer, before + count);
   latencies.sort((a, b) => a - b);
   const at = (quantile) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * quantile))];
   return { secs: secs(since), p50_ms: at(0.5), p99_ms: at(0.99), max_ms: at(1) };
@@ -96,15 +106,14 @@ pool.on("connect", (client) => client.on("error", () => {}));
 const { connect } = await import(`./${name}.mjs`);
 const peer = await connect(url, pool, start);
 const say = (reply) => console.log(JSON.stringify(reply));
-say({ secs: 0 });
+say({ payload_bytes: Buffer.byteLength(JSON.stringify(job())) });
 for await (const line of createInterface({ input: process.stdin })) {
   const [verb, first, second] = line.split(" ");
   const verbs = {
     single: () => single(peer, +first),
     bulk: () => bulk(peer, +first),
     drain: () => drain(peer, +first),
-    start: () => work(peer, "live"),
-    idle: () => work(peer, "idle"),
+    start: () => work(peer),
     rate: () => rate(peer, +first, +second),
   };
   say(await verbs[verb]());

@@ -45,7 +45,7 @@ const HANDWRITTEN: Statements = Statements {
     delete: "delete from jobs where queue = $1 and id = any ($2)",
     fill: Some(
         "insert into jobs (queue, payload)
-         select $1, jsonb_build_object('number', number, 'padding', repeat('x', 80))
+         select $1, jsonb_build_object('number', lpad(number::text, 20, '0'), 'padding', repeat('x', 80))
            from generate_series(0, $2 - 1) as number",
     ),
 };
@@ -158,7 +158,7 @@ impl Poller {
         let mut ids = Vec::with_capacity(rows.len());
         for (id, payload) in rows {
             let received: Received = serde_json::from_str(&payload)?;
-            (self.seen)(received.number);
+            (self.seen)(received.number()?);
             ids.push(id);
         }
         let count = ids.len() as u64;

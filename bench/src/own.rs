@@ -17,12 +17,12 @@ use crate::server::connect;
 use crate::subject::{Job, LIVE, Load, PARKED, Payload, Received, Seen, Subject, Working};
 
 /// Rows as they are once workers have parked them; their ids grow, as those of emitted events do.
-const PARK: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+const PARK: &str = r#"insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
     select overlay(replace(gen_random_uuid()::text, '-', '') placing
                    lpad(to_hex((extract(epoch from now()) * 1000)::int8 + number / 100), 12, '0') from 1)::uuid,
            '00000000-0000-0000-0000-000000000000', 'WORKER', $1, '_',
-           json_build_object('number', number, 'padding', repeat('x', 80))::text, null
-      from generate_series(0, $2 - 1) as number";
+           format('{"number":"%s","padding":"%s"}', lpad(number::text, 20, '0'), repeat('x', 80)), null
+      from generate_series(0, $2 - 1) as number"#;
 
 /// The queue in one database.
 pub(crate) struct Own {
@@ -95,7 +95,7 @@ impl Subject for Own {
             let seen = Arc::clone(&seen);
             async move {
                 let received: Received = event.value()?;
-                seen(received.number);
+                seen(received.number()?);
                 HandlerResult::Ok(())
             }
         };

@@ -13,6 +13,7 @@ const TOP: usize = 40;
 const LEFT: usize = 190;
 const BARS: usize = 430;
 const WIDTH: usize = 720;
+/// The color of the queue in memory and over the emulator.
 const OWN: &str = "#1f6feb";
 const OTHER: &str = "#8c959f";
 
@@ -53,8 +54,11 @@ pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
 }
 
 impl Chart {
+    /// Without bare statements, which are not a queue.
     fn bars<'a>(&self, report: &'a Report) -> Vec<(&'a str, f64)> {
-        let subjects = report.trials().into_iter().filter(|(phase, _)| *phase == self.phase);
+        let is_queue = |subject: &str| subject != Kind::Statements.name();
+        let subjects =
+            report.trials().into_iter().filter(|(phase, subject)| *phase == self.phase && is_queue(subject));
         let figure = COLUMNS.into_iter().find(|(name, _)| *name == self.figure);
         let value = |subject| report.median_of(self.phase, subject, figure?.1);
         subjects.filter_map(|(_, subject)| Some((subject, value(subject)?))).collect()
@@ -66,7 +70,7 @@ fn svg(title: &str, bars: &[(&str, f64)]) -> String {
     let height = TOP + ROW * bars.len() + 8;
     let rows = bars.iter().enumerate().map(|(index, (subject, value))| {
         let (top, width) = (TOP + ROW * index, value / most * BARS as f64);
-        let is_own = Kind::ALL.iter().any(|kind| *kind != Kind::Handwritten && kind.name() == *subject);
+        let is_own = [Kind::Memory, Kind::Emulator].map(Kind::name).contains(subject);
         let (color, text) = (if is_own { OWN } else { OTHER }, top + 13);
         format!(
             "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{subject}</text>\n\

@@ -39,7 +39,8 @@ pub(crate) struct Row {
     pub(crate) figures: Figures,
 }
 
-/// Costs are for each unit, except for the memory.
+/// Costs are for each unit, except for the memory. `process_…` is all of the client's process, with
+/// what emits and what measures.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Figures {
     pub(crate) per_second: f64,
@@ -51,9 +52,9 @@ pub(crate) struct Figures {
     pub(crate) exec_us: f64,
     pub(crate) plan_us: f64,
     pub(crate) wal_bytes: f64,
-    pub(crate) own_cpu_us: f64,
+    pub(crate) process_cpu_us: f64,
     pub(crate) emulator_cpu_us: f64,
-    pub(crate) own_peak_mib: f64,
+    pub(crate) process_peak_mib: Option<f64>,
 }
 
 /// A figure by its name.
@@ -69,9 +70,9 @@ pub(crate) const COLUMNS: [Column; 12] = [
     ("exec_us", |figures| Some(figures.exec_us)),
     ("plan_us", |figures| Some(figures.plan_us)),
     ("wal_bytes", |figures| Some(figures.wal_bytes)),
-    ("own_cpu_us", |figures| Some(figures.own_cpu_us)),
+    ("process_cpu_us", |figures| Some(figures.process_cpu_us)),
     ("emulator_us", |figures| Some(figures.emulator_cpu_us)),
-    ("peak_mib", |figures| Some(figures.own_peak_mib)),
+    ("process_mib", |figures| figures.process_peak_mib),
 ];
 
 impl Row {
@@ -88,9 +89,9 @@ impl Row {
             exec_us: micros(usage.exec_s),
             plan_us: micros(usage.plan_s),
             wal_bytes: usage.wal_bytes / count,
-            own_cpu_us: micros(usage.own_cpu_s),
+            process_cpu_us: micros(usage.process_cpu_s),
             emulator_cpu_us: micros(usage.emulator_cpu_s),
-            own_peak_mib: usage.own_peak_mib,
+            process_peak_mib: usage.process_peak_mib,
         };
         Self { phase: phase.name(), subject: subject.to_owned(), round, unit, count, figures }
     }
@@ -141,7 +142,7 @@ impl Report {
 
     pub(crate) fn print(&self) {
         println!("\nmedians of {} rounds; costs are for each event, or minute of `idle`", self.rounds);
-        let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>11}")).collect();
+        let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>14}")).collect();
         println!("{}{names}", " ".repeat(33));
         for (phase, subject) in self.trials() {
             let values = COLUMNS.map(|(_, figure)| self.median_of(phase, subject, figure));
@@ -164,7 +165,7 @@ pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
 }
 
 fn line(phase: &str, subject: &str, values: &[Option<f64>]) -> String {
-    let values: String = values.iter().map(|value| format!(" {:>11}", shown(*value))).collect();
+    let values: String = values.iter().map(|value| format!(" {:>14}", shown(*value))).collect();
     format!("{phase:<12} {subject:<20}{values}")
 }
 

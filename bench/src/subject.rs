@@ -1,5 +1,6 @@
 //! What is measured: a queue, whatever it is made of. Phases are written once, for all of them.
 
+use std::num::ParseIntError;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ pub(crate) const LIVE: &str = "bench";
 pub(crate) const PARKED: &str = "parked";
 /// The number of events that only warm up.
 pub(crate) const WARM: u64 = u64::MAX;
-/// What makes a payload about 110 bytes long.
+/// What makes a payload 126 bytes long.
 const PADDING: &str = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 
 /// Called with the number of each event as its handler starts.
@@ -34,23 +35,35 @@ impl Job {
     }
 }
 
-/// The same for every subject.
+/// The same for every subject. The number is text of one width, so that all payloads have the same
+/// length, in whatever type a queue keeps them.
 #[derive(Serialize)]
 pub(crate) struct Payload {
-    number: u64,
+    number: String,
     padding: &'static str,
 }
 
 impl Payload {
     pub(crate) fn new(number: u64) -> Self {
-        Self { number, padding: PADDING }
+        Self { number: format!("{number:020}"), padding: PADDING }
+    }
+
+    /// The length of every payload's JSON.
+    pub(crate) fn bytes() -> Result<usize> {
+        Ok(serde_json::to_string(&Self::new(WARM))?.len())
     }
 }
 
 /// What a handler reads of a payload.
 #[derive(Deserialize)]
 pub(crate) struct Received {
-    pub(crate) number: u64,
+    number: String,
+}
+
+impl Received {
+    pub(crate) fn number(&self) -> Result<u64, ParseIntError> {
+        self.number.parse()
+    }
 }
 
 /// How a worker works.
@@ -69,14 +82,9 @@ impl Load {
         Self { capacity, pollers: 2, pause: Duration::from_millis(1) }
     }
 
-    /// Traffic.
+    /// Traffic, and waiting for it: a worker that has nothing to do is set as one that has.
     pub(crate) fn live() -> Self {
         Self { capacity: 64, pollers: 1, pause: Duration::from_millis(10) }
-    }
-
-    /// Nothing to do.
-    pub(crate) fn idle() -> Self {
-        Self { capacity: 64, pollers: 1, pause: Duration::from_secs(1) }
     }
 }
 
@@ -137,5 +145,20 @@ impl Kind {
             Self::Memory => "memory",
             Self::Emulator => "emulator",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_payload_has_the_same_length() {
+        for number in [0, 4_999, WARM] {
+            let text = serde_json::to_string(&Payload::new(number)).unwrap();
+            assert_eq!(text.len(), 126, "{text}");
+            assert_eq!(serde_json::from_str::<Received>(&text).unwrap().number().unwrap(), number);
+        }
+        assert_eq!(Payload::bytes().unwrap(), 126);
     }
 }

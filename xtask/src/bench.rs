@@ -85,7 +85,8 @@ fn node_peers(folder: &Path) -> Result<PathBuf> {
 }
 
 fn pgmq(folder: &Path) -> Result<PathBuf> {
-    let folder = folder.join("pgmq");
+    // With the version, so that another one is installed anew.
+    let folder = folder.join(PGMQ.replace("==", "-"));
     let file = folder.join("pgmq/sql/pgmq.sql");
     if file.is_file() {
         return Ok(file);

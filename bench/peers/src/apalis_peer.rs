@@ -1,4 +1,5 @@
-//! apalis with its Postgres storage: large batches, at a fixed short interval; by LISTEN when idle.
+//! apalis with its Postgres storage. Traffic wakes it by LISTEN, with an interval behind it, as in
+//! its own example. A backlog has larger batches at a short interval: only insertions notify.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -14,8 +15,9 @@ use crate::work::{self, Job};
 use crate::{Mode, Peer};
 
 const QUEUE: &str = "bench";
-/// It acknowledges in the background: what a worker needs after the last job has started.
-const ACKNOWLEDGED: Duration = Duration::from_millis(500);
+/// Of its example with LISTEN.
+const BACKSTOP: Duration = Duration::from_secs(5);
+const CONCURRENCY: usize = 500;
 
 pub(crate) struct Apalis {
     pool: PgPool,
@@ -47,36 +49,41 @@ impl Peer for Apalis {
     }
 
     async fn start(&self, mode: Mode) -> Result<crate::Worker> {
-        let (batch, interval) = match mode {
-            Mode::Backlog => (1_000, Duration::from_millis(5)),
-            Mode::Live => (500, Duration::from_millis(100)),
-            Mode::Idle => (10, Duration::ZERO),
+        let batch = match mode {
+            Mode::Backlog => 1_000,
+            Mode::Live => 500,
         };
         let storage = PostgresStorage::<Job>::new(&self.pool)
             .with_config(Config::default().queue(QUEUE).batch_size(batch));
         let name = format!("bench-{}", self.workers.fetch_add(1, Ordering::Relaxed));
-        let working = if mode == Mode::Idle {
-            let storage = storage.with_pubsub();
-            tokio::spawn(async move {
-                let worker =
-                    WorkerBuilder::new(name.as_str()).backend(storage).concurrency(500).build(handle);
-                worker.run().await.map(|_| ()).map_err(|error| anyhow!("{error:?}"))
-            })
-        } else {
-            let storage = storage.poll_with_interval(interval);
-            tokio::spawn(async move {
-                let worker =
-                    WorkerBuilder::new(name.as_str()).backend(storage).concurrency(500).build(handle);
-                worker.run().await.map(|_| ()).map_err(|error| anyhow!("{error:?}"))
-            })
+        let working = match mode {
+            Mode::Backlog => {
+                let storage = storage.poll_with_interval(Duration::from_millis(5));
+                let worker = WorkerBuilder::new(name.as_str()).backend(storage).concurrency(CONCURRENCY);
+                let worker = worker.build(handle);
+                tokio::spawn(
+                    async move { worker.run().await.map(drop).map_err(|error| anyhow!("{error:?}")) },
+                )
+            }
+            Mode::Live => {
+                let storage = storage.with_pubsub().poll_with_interval(BACKSTOP);
+                let worker = WorkerBuilder::new(name.as_str()).backend(storage).concurrency(CONCURRENCY);
+                let worker = worker.build(handle);
+                tokio::spawn(
+                    async move { worker.run().await.map(drop).map_err(|error| anyhow!("{error:?}")) },
+                )
+            }
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
             let _ = stopped.await;
-            tokio::time::sleep(ACKNOWLEDGED).await;
             working.abort();
             Ok(())
         });
         Ok(crate::Worker { stop, task })
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "select exists (select from apalis.jobs where status <> 'Done')"
     }
 }

@@ -1,5 +1,6 @@
-//! graphile_worker with its local queue and batched completions, its documented way to throughput;
-//! plain when idle, where these would spin.
+//! graphile_worker with its local queue and batched completions, its documented way to throughput.
+//! For traffic the queue has the sizes and the delay of its guide: without the delay, a worker that
+//! has no job asks without end. A backlog has the settings of its own benchmark.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use async_trait::async_trait;
 use graphile_worker::{
-    Database, IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, TaskHandler, WorkerContext,
-    WorkerOptions, WorkerUtils,
+    Database, IntoTaskHandlerResult, JobSpec, LocalQueueConfig, RawJobSpec, RefetchDelayConfig, TaskHandler,
+    WorkerContext, WorkerOptions, WorkerUtils,
 };
 use sqlx::PgPool;
 use tokio::sync::oneshot;
@@ -61,14 +62,22 @@ impl Peer for Graphile {
     async fn start(&self, mode: Mode) -> Result<Worker> {
         let options =
             WorkerOptions::default().database(self.database.clone()).schema(SCHEMA).define_job::<Job>();
+        let options = options.complete_job_batch_delay(BATCH);
         let options = match mode {
-            Mode::Idle => options.concurrency(24),
-            Mode::Live | Mode::Backlog => options
+            Mode::Backlog => options
                 .concurrency(500)
-                .complete_job_batch_delay(BATCH)
+                .poll_interval(BATCH)
                 .local_queue(LocalQueueConfig::default().with_size(5_000)),
+            Mode::Live => {
+                let delay = RefetchDelayConfig::default()
+                    .with_duration(Duration::from_millis(100))
+                    .with_threshold(10)
+                    .with_max_abort_threshold(500);
+                options
+                    .concurrency(16)
+                    .local_queue(LocalQueueConfig::default().with_size(100).with_refetch_delay(delay))
+            }
         };
-        let options = if mode == Mode::Backlog { options.poll_interval(BATCH) } else { options };
         let worker = Arc::new(options.init().await.map_err(|error| anyhow!("{error:?}"))?);
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -80,5 +89,9 @@ impl Peer for Graphile {
             worker.run().await.map_err(|error| anyhow!("{error:?}"))
         });
         Ok(Worker { stop, task })
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "select exists (select from graphile_worker._private_jobs)"
     }
 }

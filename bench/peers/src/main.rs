@@ -1,7 +1,7 @@
 //! Peers in Rust for `cargo xtask bench --peers`: graphile_worker, apalis and riverqueue.
 //!
-//! The argument names one. It sets its tables up in the database of `DATABASE_URL`, prints `{}`,
-//! and answers each line of its input by a line of JSON.
+//! The argument names one. It sets its tables up in the database of `DATABASE_URL`, says how long
+//! its payloads are, and answers each line of its input by a line of JSON.
 
 mod apalis_peer;
 mod graphile;
@@ -33,12 +33,11 @@ const SETTLING: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a worker is set for.
+/// What a worker is set for: jobs that wait, or traffic, of which having none is a part.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Backlog,
     Live,
-    Idle,
 }
 
 /// A queue.
@@ -48,6 +47,15 @@ trait Peer: Send + Sync {
     async fn emit(&self, jobs: Vec<Job>) -> Result<()>;
 
     async fn start(&self, mode: Mode) -> Result<Worker>;
+
+    /// The statement that asks whether there is a job that has not completed.
+    fn unfinished(&self) -> &'static str;
+}
+
+/// A peer, and connections to ask its tables.
+struct Bench {
+    peer: Arc<dyn Peer>,
+    pool: PgPool,
 }
 
 /// A worker: its task stops it once it is told to.
@@ -61,20 +69,20 @@ async fn main() -> Result<()> {
     let name = std::env::args().nth(1).context("name a peer")?;
     let url = std::env::var("DATABASE_URL").context("DATABASE_URL")?;
     let options = PgPoolOptions::new().max_connections(40).acquire_timeout(PATIENCE);
-    let peer = peer(&name, options.connect(&url).await?).await?;
-    println!("{}", json!({ "secs": 0.0 }));
+    let pool = options.connect(&url).await?;
+    let bench = Bench { peer: peer(&name, pool.clone()).await?, pool };
+    println!("{}", json!({ "payload_bytes": Job::bytes()? }));
     let mut worker = None;
     for line in std::io::stdin().lock().lines() {
         let line = line?;
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |at: usize| words.get(at).and_then(|word| word.parse().ok()).unwrap_or(1_u64);
         let reply = match words.first().copied() {
-            Some("single") => single(&peer, number(1)).await?,
-            Some("bulk") => bulk(&peer, number(1)).await?,
-            Some("drain") => drain(&peer, number(1)).await?,
-            Some("start") => start(&peer, Mode::Live, &mut worker).await?,
-            Some("idle") => start(&peer, Mode::Idle, &mut worker).await?,
-            Some("rate") => rate(&peer, number(1), number(2)).await?,
+            Some("single") => single(&bench.peer, number(1)).await?,
+            Some("bulk") => bulk(&bench.peer, number(1)).await?,
+            Some("drain") => drain(&bench, number(1)).await?,
+            Some("start") => start(&bench, &mut worker).await?,
+            Some("rate") => rate(&bench, number(1), number(2)).await?,
             Some(_) | None => bail!("`{line}` is not a request"),
         };
         println!("{reply}");
@@ -122,32 +130,32 @@ async fn bulk(peer: &Arc<dyn Peer>, count: u64) -> Result<Value> {
     Ok(took(since))
 }
 
-async fn drain(peer: &Arc<dyn Peer>, count: u64) -> Result<Value> {
+async fn drain(bench: &Bench, count: u64) -> Result<Value> {
     let (since, before) = (Instant::now(), work::started());
-    let worker = peer.start(Mode::Backlog).await?;
-    until(before + count).await?;
+    let worker = bench.peer.start(Mode::Backlog).await?;
+    until(bench, before + count).await?;
     let reply = took(since);
     let _ = worker.stop.send(());
     worker.task.await??;
     Ok(reply)
 }
 
-async fn start(peer: &Arc<dyn Peer>, mode: Mode, worker: &mut Option<Worker>) -> Result<Value> {
+async fn start(bench: &Bench, worker: &mut Option<Worker>) -> Result<Value> {
     let since = Instant::now();
-    *worker = Some(peer.start(mode).await?);
+    *worker = Some(bench.peer.start(Mode::Live).await?);
     tokio::time::sleep(SETTLING).await;
     let before = work::started();
     for _ in 0..WARMING {
-        peer.emit(vec![Job::new(0)]).await?;
+        bench.peer.emit(vec![Job::new(0)]).await?;
     }
-    until(before + WARMING).await?;
+    until(bench, before + WARMING).await?;
     Ok(took(since))
 }
 
 /// Emits at a rate: each job counts from its intended start.
-async fn rate(peer: &Arc<dyn Peer>, per_second: u64, secs: u64) -> Result<Value> {
+async fn rate(bench: &Bench, per_second: u64, secs: u64) -> Result<Value> {
     let (since, before, count) = (Instant::now(), work::started(), per_second * secs);
-    let (began_us, runtime, peer) = (work::now_us(), Handle::current(), Arc::clone(peer));
+    let (began_us, runtime, peer) = (work::now_us(), Handle::current(), Arc::clone(&bench.peer));
     // A thread: tokio's timers are late by up to a millisecond.
     thread::spawn(move || {
         for number in 0..count {
@@ -161,17 +169,25 @@ async fn rate(peer: &Arc<dyn Peer>, per_second: u64, secs: u64) -> Result<Value>
                 .spawn(async move { peer.emit(vec![job]).await.inspect_err(|error| eprintln!("{error:#}")) });
         }
     });
-    until(before + count).await?;
+    until(bench, before + count).await?;
     let mut reply = work::percentiles();
     reply["secs"] = json!(since.elapsed().as_secs_f64());
     Ok(reply)
 }
 
-async fn until(count: u64) -> Result<()> {
+/// Waits until so many jobs have started, and then until none is left: the tables are asked only at
+/// the end, so that it costs nearly nothing.
+async fn until(bench: &Bench, count: u64) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while work::started() < count {
         if deadline < Instant::now() {
             bail!("{} of {count} jobs have started", work::started());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    while sqlx::query_scalar(bench.peer.unfinished()).fetch_one(&bench.pool).await? {
+        if deadline < Instant::now() {
+            bail!("all {count} jobs have started, and not all have completed");
         }
         tokio::time::sleep(LOOK).await;
     }

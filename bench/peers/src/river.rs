@@ -1,5 +1,5 @@
-//! River for Rust, with the intervals and the number of workers of its own benchmark; its defaults
-//! when idle.
+//! River for Rust, with a short cooldown: notifications wake it, and its default interval is behind
+//! them. A backlog has the interval and the number of workers of River's own benchmark.
 
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use tokio::sync::oneshot;
 use crate::work::{self, Job};
 use crate::{Mode, Peer, Worker};
 
+/// Also how often an insertion notifies at most.
+const COOLDOWN: Duration = Duration::from_millis(2);
+
 pub(crate) struct River {
     pool: PgPool,
     /// Only inserts.
@@ -22,7 +25,7 @@ pub(crate) struct River {
 impl River {
     pub(crate) async fn new(pool: PgPool) -> Result<Self> {
         PostgresMigrator::new(pool.clone()).migrate_up().await?;
-        let client = Client::builder(pool.clone()).build()?;
+        let client = Client::builder(pool.clone()).fetch_cooldown(COOLDOWN).build()?;
         Ok(Self { pool, client })
     }
 }
@@ -45,15 +48,16 @@ impl Peer for River {
 
     async fn start(&self, mode: Mode) -> Result<Worker> {
         let queue = match mode {
-            Mode::Idle => QueueConfig::new(100),
-            Mode::Live | Mode::Backlog => QueueConfig::new(2_000)
-                .with_fetch_cooldown(Duration::from_millis(2))
-                .with_fetch_poll_interval(Duration::from_millis(20)),
+            Mode::Backlog => QueueConfig::new(2_000).with_fetch_poll_interval(Duration::from_millis(20)),
+            Mode::Live => QueueConfig::new(100),
         };
         let mut workers = Workers::new();
         workers.add_fn(handle)?;
-        let client =
-            Client::builder(self.pool.clone()).workers(workers).queue(QUEUE_DEFAULT, queue).build()?;
+        let client = Client::builder(self.pool.clone())
+            .fetch_cooldown(COOLDOWN)
+            .workers(workers)
+            .queue(QUEUE_DEFAULT, queue)
+            .build()?;
         let mut running = client.start()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let task = tokio::spawn(async move {
@@ -61,5 +65,10 @@ impl Peer for River {
             Ok(running.stop().await?)
         });
         Ok(Worker { stop, task })
+    }
+
+    fn unfinished(&self) -> &'static str {
+        "select exists (select from river_job
+             where state in ('available', 'pending', 'retryable', 'running', 'scheduled', 'discarded', 'cancelled'))"
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::Instant;
 
+use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -16,17 +17,27 @@ static LATENCIES: LazyLock<Mutex<Option<Histogram<u64>>>> =
 const LONGEST_US: u64 = 600_000_000;
 const PADDING: &str = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 
-/// A job. If its intended start is 0, its latency is not measured.
+/// A job, with the fields that the payload of every other queue has. Its number is its intended
+/// start in microseconds; if that is 0, its latency is not measured.
 #[derive(Clone, Debug, Deserialize, Serialize, riverqueue::JobArgs)]
 #[river(kind = "bench")]
 pub(crate) struct Job {
-    due_us: u64,
+    number: String,
     padding: String,
 }
 
 impl Job {
     pub(crate) fn new(due_us: u64) -> Self {
-        Self { due_us, padding: PADDING.to_owned() }
+        Self { number: format!("{due_us:020}"), padding: PADDING.to_owned() }
+    }
+
+    /// The length of every job's JSON.
+    pub(crate) fn bytes() -> Result<usize> {
+        Ok(serde_json::to_string(&Self::new(0))?.len())
+    }
+
+    fn due_us(&self) -> u64 {
+        self.number.parse().unwrap_or(0)
     }
 }
 
@@ -36,8 +47,9 @@ pub(crate) fn now_us() -> u64 {
 
 /// Called as a job starts.
 pub(crate) fn start(job: &Job) {
-    if job.due_us > 0 {
-        let latency = now_us().saturating_sub(job.due_us);
+    let due_us = job.due_us();
+    if due_us > 0 {
+        let latency = now_us().saturating_sub(due_us);
         if let Some(latencies) = &mut *LATENCIES.lock().unwrap_or_else(PoisonError::into_inner) {
             latencies.saturating_record(latency);
         }

@@ -1,5 +1,5 @@
-//! A peer's program: it sets its tables up, then answers each line of its input, such as
-//! `drain 1000`, by a line of JSON. It is killed at the end.
+//! A peer's program: it sets its tables up, says how long its payloads are, then answers each line
+//! of its input, such as `drain 1000`, by a line of JSON. It is killed at the end.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
@@ -7,14 +7,22 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::latency::Percentiles;
+use crate::subject::Payload;
 
 /// A running program.
 pub(crate) struct Child {
     process: std::process::Child,
     requests: ChildStdin,
     replies: Lines<BufReader<ChildStdout>>,
+}
+
+/// What a program says when it is ready.
+#[derive(Deserialize)]
+struct Ready {
+    payload_bytes: usize,
 }
 
 /// How long a request took, and the latencies of events if it emitted at a rate.
@@ -40,7 +48,9 @@ impl Child {
         let requests = process.stdin.take().context("it has no input")?;
         let replies = BufReader::new(process.stdout.take().context("it has no output")?).lines();
         let mut child = Self { process, requests, replies };
-        child.reply().context("it is not ready")?;
+        let Ready { payload_bytes } = child.reply().context("it is not ready")?;
+        let bytes = Payload::bytes()?;
+        ensure!(payload_bytes == bytes, "its payloads have {payload_bytes} bytes, all others {bytes}");
         Ok(child)
     }
 
@@ -55,7 +65,7 @@ impl Child {
     }
 
     /// Blocks: nothing else runs in this process meanwhile.
-    fn reply(&mut self) -> Result<Reply> {
+    fn reply<T: DeserializeOwned>(&mut self) -> Result<T> {
         tokio::task::block_in_place(|| {
             for line in self.replies.by_ref() {
                 let line = line?;

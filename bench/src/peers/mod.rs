@@ -15,7 +15,7 @@ use sqlx::{Connection, PgConnection};
 
 use crate::baseline::{Polled, Statements};
 use crate::meter::{Meter, Usage};
-use crate::phases::{Measured, Phase, Sizes};
+use crate::phases::{CALL, Measured, Phase, Sizes, WARMING};
 use crate::report::{Row, Unit};
 use crate::server::Server;
 use child::{Child, Reply};
@@ -110,14 +110,16 @@ async fn program_trial(
 ) -> Result<Measured> {
     let url = server.url(database);
     let mut child = Child::start(command, peer, &url)?;
-    let meter = Meter::of_client(server, database, child.id());
+    let meter = Meter::of_program(server, database, child.id());
     let secs = sizes.length.as_secs();
     let rate = format!("rate 500 {secs}");
     let (count, (usage, reply)) = match phase {
         Phase::EmitSingle => {
+            child.ask(&format!("single {WARMING}"))?;
             (sizes.singles, measure(&meter, &mut child, &format!("single {}", sizes.singles)).await?)
         }
         Phase::EmitBulk => {
+            child.ask(&format!("bulk {CALL}"))?;
             (sizes.events, measure(&meter, &mut child, &format!("bulk {}", sizes.events)).await?)
         }
         Phase::Drain(_) => {
@@ -152,7 +154,7 @@ async fn measure(meter: &Meter, child: &mut Child, request: &str) -> Result<(Usa
 }
 
 async fn idle(meter: &Meter, child: &mut Child, sizes: &Sizes) -> Result<Measured> {
-    child.ask("idle")?;
+    child.ask("start")?;
     tokio::time::sleep(SETTLING).await;
     let running = meter.start().await?;
     tokio::time::sleep(sizes.idle).await;

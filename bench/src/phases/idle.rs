@@ -14,7 +14,7 @@ const SETTLING: Duration = Duration::from_secs(5);
 
 pub(super) async fn run(trial: &Trial, length: Duration) -> Result<Measured> {
     let seen = Latencies::new(0, Pace::AT_ONCE)?.seen();
-    let working = trial.subject.work(Load::idle(), seen).await?;
+    let working = trial.subject.work(Load::live(), seen).await?;
     trial.warm_up(&working).await?;
     tokio::time::sleep(SETTLING).await;
     let running = trial.meter.start().await?;

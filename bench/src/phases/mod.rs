@@ -26,13 +26,14 @@ use crate::server::Server;
 use crate::subject::{Job, Kind, Subject, Working};
 
 /// Most events in a call.
-const CALL: u64 = 1_000;
-/// How many events warm up a worker.
-const WARMING: u64 = 256;
+pub(crate) const CALL: u64 = 1_000;
+/// How many events warm up a worker, or a phase that emits one by one.
+pub(crate) const WARMING: u64 = 256;
 /// How long after the last intended start all events have to be done.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a worker is asked how far it is.
-const LOOK: Duration = Duration::from_millis(1);
+/// How often a worker is asked how far it is: as often as peers ask theirs, and so seldom that it
+/// hardly counts as processor time.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
