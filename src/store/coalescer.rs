@@ -1,22 +1,24 @@
 //! Turns single requests into batches: whatever waits while the previous statement is in flight
 //! becomes the next one.
 //!
-//! At low load a request goes out at once, alone; at high load hundreds share a statement. There is
-//! no timer.
+//! At low load a request goes out at once, alone; at high load hundreds share a statement. Only
+//! requests that nobody waits for may linger for others.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::time::{Instant, timeout_at};
 
 use super::{Store, StoreError};
 
 /// Most requests in one statement: the knee of the measured curve is at 100 to 500.
 pub(crate) const BATCH_MAX: usize = 250;
 /// How many statements of a kind are in flight at a time.
-const IN_FLIGHT: usize = 2;
+pub(crate) const IN_FLIGHT: usize = 2;
 /// Most requests that may wait; further ones are refused.
 const WAITING_MAX: usize = 20_000;
 /// How often a batch is halved because the server cancelled its statement, which may take seconds
@@ -32,6 +34,8 @@ struct Batch<Q> {
     count_max: usize,
     bytes_max: usize,
     bytes: fn(&Q) -> usize,
+    /// How long the first request waits for others.
+    linger: Duration,
 }
 
 /// A queue in front of a batched statement. Its tasks end when the last clone is dropped.
@@ -57,7 +61,16 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        let batch = Batch { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0 };
+        Self::lingering(batch_max, Duration::ZERO, in_flight, statement)
+    }
+
+    /// As [`Coalescer::new`], but a batch that is not full waits so long for more requests.
+    pub(crate) fn lingering<S, F>(batch_max: usize, linger: Duration, in_flight: usize, statement: S) -> Self
+    where
+        S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
+        F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
+    {
+        let batch = Batch { count_max: batch_max, bytes_max: usize::MAX, bytes: |_| 0, linger };
         Self::over(batch, in_flight, statement)
     }
 
@@ -73,7 +86,8 @@ where
         S: Fn(Vec<Q>) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Vec<A>, StoreError>> + Send + 'static,
     {
-        Self::over(Batch { count_max: batch_max, bytes_max, bytes }, in_flight, statement)
+        let batch = Batch { count_max: batch_max, bytes_max, bytes, linger: Duration::ZERO };
+        Self::over(batch, in_flight, statement)
     }
 
     fn over<S, F>(batch: Batch<Q>, in_flight: usize, statement: S) -> Self
@@ -141,6 +155,9 @@ impl<Q> Batch<Q> {
     async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
         if self.bytes_max == usize::MAX {
             waiting.recv_many(requests, self.count_max).await;
+            if !self.linger.is_zero() && !requests.is_empty() {
+                self.linger(requests, waiting).await;
+            }
             return;
         }
         let (mut next, mut bytes) = (waiting.recv().await, 0_usize);
@@ -149,6 +166,22 @@ impl<Q> Batch<Q> {
             requests.push(request);
             let is_full = requests.len() >= self.count_max || bytes >= self.bytes_max;
             next = if is_full { None } else { waiting.try_recv().ok() };
+        }
+    }
+
+    /// Takes what comes until the batch is full or its time is over.
+    async fn linger<A>(
+        &self,
+        requests: &mut Vec<Waiting<Q, A>>,
+        waiting: &mut mpsc::Receiver<Waiting<Q, A>>,
+    ) {
+        let end = Instant::now() + self.linger;
+        while requests.len() < self.count_max {
+            let room = self.count_max - requests.len();
+            match timeout_at(end, waiting.recv_many(requests, room)).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
         }
     }
 }

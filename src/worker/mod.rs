@@ -372,7 +372,13 @@ impl QueueWorker {
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
-            statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some()),
+            statements: Statements::new(
+                &self.store,
+                &self.registry,
+                alone,
+                self.remote.is_some(),
+                self.config.capacity,
+            ),
             registry: Arc::clone(&self.registry),
             remote: self.remote.clone(),
             remote_share: share.min(LOT_MAX),

@@ -8,12 +8,16 @@ use uuid::Uuid;
 use super::handlers::Registry;
 use crate::event::{Actor, CanvasId, Cause, Claim, EventId, HandlerAddress, Lane, Name, Notification};
 use crate::store::{
-    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, LoadedEvent, Retry, Store, StoreError, TurnOutcome,
-    TurnRequest,
+    BATCH_MAX, ClaimLimits, ClaimedEvent, Coalescer, IN_FLIGHT, LoadedEvent, Retry, Store, StoreError,
+    TurnOutcome, TurnRequest,
 };
 
 /// The actor in the audit log when a handler is paused because its target was removed.
 const GONE_ACTOR: &str = "target";
+
+/// How long a completion that nothing waits for lingers for others: each commit costs Postgres as
+/// much as the statement in it.
+const COMPLETION_LINGER: Duration = Duration::from_millis(5);
 
 /// The requests that runs make to the store.
 pub(super) struct Statements {
@@ -26,7 +30,10 @@ pub(super) struct Statements {
     claims_elsewhere: Coalescer<(Notification, String), Option<ClaimedEvent>>,
     /// Claims the next events of queues: as many as asked, but not necessarily those that asked.
     turns: Coalescer<TurnRequest, TurnOutcome>,
+    /// Completions of events for whose end others may wait.
     pub(super) completions: Coalescer<Claim, bool>,
+    /// The other completions.
+    pub(super) lingering_completions: Coalescer<Claim, bool>,
     /// Completions of events that are on objects.
     pub(super) link_completions: Coalescer<Claim, bool>,
     /// The next events of lanes whose first event was removed.
@@ -65,12 +72,14 @@ impl SoloClaim {
 
 impl Statements {
     /// `value_max` is the size in bytes of the largest value that is claimed together with others.
-    /// `with_targets` says whether runs also look up targets.
+    /// `with_targets` says whether runs also look up targets; `capacity` is how many runs there
+    /// can be.
     pub(super) fn new(
         store: &Store,
         registry: &Registry,
         (suspect_losses, value_max): (u32, i32),
         with_targets: bool,
+        capacity: usize,
     ) -> Self {
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
         let limits = |(handlers, canvas_handlers)| ClaimLimits {
@@ -98,6 +107,18 @@ impl Statements {
                 }
             }),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
+            lingering_completions: Coalescer::lingering(
+                capacity.min(BATCH_MAX),
+                COMPLETION_LINGER,
+                IN_FLIGHT,
+                {
+                    let store = store.clone();
+                    move |claims: Vec<Claim>| {
+                        let store = store.clone();
+                        async move { store.complete(&claims).await }
+                    }
+                },
+            ),
             link_completions: store
                 .batched(|store, claims| async move { store.complete_links(&claims).await }),
             firsts: store.batched(|store, lanes| async move { store.firsts(&lanes).await }),

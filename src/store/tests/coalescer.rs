@@ -5,9 +5,11 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use sqlx::error::{DatabaseError, ErrorKind};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::store::{Coalescer, StoreError};
 
@@ -269,4 +271,29 @@ async fn a_batch_ends_with_the_request_that_brings_it_to_its_bytes() {
         let before_the_last: usize = batch[..batch.len() - 1].iter().sum();
         assert!(before_the_last < 100, "{batches:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lingers_shares_a_statement_and_a_full_batch_does_not_wait() {
+    let seen = Seen::default();
+    let coalescer = Coalescer::lingering(3, Duration::from_millis(5), 1, {
+        let seen = Arc::clone(&seen);
+        move |requests: Vec<u32>| {
+            seen.lock().unwrap().push(requests.clone());
+            async move { Ok(requests) }
+        }
+    });
+    let began = Instant::now();
+    let call = |request, after_ms| {
+        let coalescer = coalescer.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            coalescer.call(request).await.unwrap();
+            began.elapsed().as_millis()
+        }
+    };
+    // The first two share a statement after 5 ms; the last three are full at once.
+    let ended = tokio::join!(call(1, 0), call(2, 4), call(3, 20), call(4, 20), call(5, 20));
+    assert_eq!(ended, (5, 5, 20, 20, 20));
+    assert_eq!(*seen.lock().unwrap(), [vec![1, 2], vec![3, 4, 5]]);
 }

@@ -46,13 +46,17 @@ impl Run<'_> {
 
     /// Deletes an event that completed; returns whether the claim still stood.
     pub(super) async fn complete(&self, claim: Claim, owner: &Owner) -> bool {
-        let Owner { subject, held_claim, handler: _ } = owner;
+        let Owner { subject, held_claim, handler } = owner;
         let statements = &self.runner.statements;
+        // Its end makes no room that is short: only the worker's capacity.
+        let lingers = subject.copy.is_none() && handler.concurrency.is_none() && handler.share.is_none();
         if subject.place.is_some() {
             crate::fault::point("link.processed");
             self.until_settled(held_claim, claim, || statements.link_completions.call(claim), is_gone).await
         } else {
-            self.until_settled(held_claim, claim, || statements.completions.call(claim), is_gone).await
+            let completions =
+                if lingers { &statements.lingering_completions } else { &statements.completions };
+            self.until_settled(held_claim, claim, || completions.call(claim), is_gone).await
         }
     }
 
