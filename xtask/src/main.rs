@@ -13,6 +13,7 @@ mod deps;
 mod docker;
 mod edge;
 mod image;
+mod links;
 mod package;
 mod prepare;
 mod pubsub_python;
