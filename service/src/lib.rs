@@ -26,10 +26,15 @@ mod telemetry;
 pub use cli::{run, run_from, run_with};
 pub use observe::Observer;
 
-/// Compiles the code in the README.
+/// Compiles the code in the repository's README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
+
+/// Compiles the code in the package's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct PackageReadme;
 
 /// Compiles the code in the guide.
 #[cfg(doctest)]

@@ -67,9 +67,11 @@ pub mod entities {
     };
 }
 
-/// Compiles the code in the pages about the streams.
+/// Compiles the code in the README and in the pages about the streams.
 #[cfg(doctest)]
 mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
     #[doc = include_str!("../../docs/consumers.md")]
     struct Consumers;
     #[doc = include_str!("../../docs/entities.md")]

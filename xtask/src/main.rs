@@ -6,6 +6,7 @@
 #![allow(clippy::print_stdout, reason = "a command talks to its user")]
 
 mod bench;
+mod book;
 mod chaos;
 mod containers;
 mod deploy;
@@ -13,6 +14,7 @@ mod deps;
 mod docker;
 mod edge;
 mod image;
+mod links;
 mod package;
 mod prepare;
 mod pubsub_python;
@@ -32,6 +34,8 @@ use clap::Parser;
 enum Verb {
     /// Measure the queue beside a handwritten one, on a private Postgres: 40 minutes.
     Bench(bench::Options),
+    /// Build the documents as a site with mdBook, into target/book.
+    Book,
     /// Run the crash tests at full size and print their figures; all of them take half an hour.
     Chaos {
         #[arg(help = format!("One of: {}; the last one is not part of all, and is compiled for release", chaos::names()))]
@@ -101,6 +105,7 @@ enum Verb {
 fn main() -> ExitCode {
     let outcome = match Verb::parse() {
         Verb::Bench(options) => bench::run(&options),
+        Verb::Book => book::run(),
         Verb::Chaos { name } => chaos::run(name.as_deref()),
         Verb::Containers { emulator, quick, words } => containers::run(emulator, quick, &words),
         Verb::Deploy => deploy::run(),

@@ -1,4 +1,5 @@
-//! Rules for documents: links lead somewhere, decisions are listed, tests that are named exist.
+//! Rules for documents: links lead somewhere, indexes list what they should, tests that are named
+//! exist.
 //!
 //! Nothing here looks at the wording: that is for people to judge.
 
@@ -6,41 +7,85 @@ use std::collections::BTreeSet;
 
 use super::prose;
 
-/// Relative links of a document whose target does not exist according to `exists`.
-pub(super) fn link_complaints(name: &str, text: &str, exists: impl Fn(&str) -> bool) -> Vec<String> {
+/// Relative links of a document that lead nowhere. `exists` says whether there is a file at a
+/// target, and `text_of` returns its text.
+pub(super) fn link_complaints(
+    name: &str,
+    text: &str,
+    exists: impl Fn(&str) -> bool,
+    text_of: impl Fn(&str) -> String,
+) -> Vec<String> {
     let mut complaints = Vec::new();
-    for (number, line) in prose::of_document(text) {
-        for link in line.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let target = link.split(['#', ' ']).next().unwrap_or_default();
-            if !target.is_empty() && !target.contains(':') && !exists(target) {
-                complaints.push(format!("{name}:{number}: nothing is at `{link}`"));
+    for (number, link) in links(text).filter(|(_, link)| !link.contains(':')) {
+        let (target, part) = link.split_once('#').unwrap_or((link, ""));
+        if !target.is_empty() && !exists(target) {
+            complaints.push(format!("{name}:{number}: nothing is at `{link}`"));
+        } else if !part.is_empty() {
+            let linked = if target.is_empty() { text.to_owned() } else { text_of(target) };
+            if !parts(&linked).contains(part) {
+                complaints.push(format!("{name}:{number}: no heading makes `#{part}` in `{link}`"));
             }
         }
     }
     complaints
 }
 
-/// Decisions that the index does not link to.
-pub(super) fn unlisted_decisions(index: &str, decisions: &[String]) -> Vec<String> {
-    let file = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-    let unlisted = decisions
-        .iter()
-        .filter(|path| file(path) != "README.md" && !index.contains(&format!("({})", file(path))));
-    unlisted.map(|path| format!("{path}: link to it in docs/adr/README.md")).collect()
+/// The targets of a document's links, with their lines.
+fn links(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    prose::of_document(text).into_iter().flat_map(|(number, line)| {
+        let targets = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        targets.map(move |target| (number, target))
+    })
+}
+
+/// What a link can name after `#`, made of the headings as code forges and mdBook make it.
+fn parts(text: &str) -> BTreeSet<String> {
+    let mut parts = BTreeSet::new();
+    for (_, line) in prose::of_document(text) {
+        let Some((_, heading)) =
+            line.split_once("# ").filter(|(marks, _)| marks.trim_matches('#').is_empty())
+        else {
+            continue;
+        };
+        let kept = |letter: &char| letter.is_alphanumeric() || ['-', '_', ' '].contains(letter);
+        let part = heading.chars().filter(kept).collect::<String>().to_lowercase().replace(' ', "-");
+        let again = (1..).map(|number| format!("{part}-{number}"));
+        let free = std::iter::once(part.clone()).chain(again).find(|part| !parts.contains(part));
+        parts.extend(free);
+    }
+    parts
+}
+
+/// Documents that an index does not link to. Both are paths from the root.
+pub(super) fn unlisted(index: &str, text: &str, documents: &[String]) -> Vec<String> {
+    let folder = index.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let listed: BTreeSet<_> = links(text).map(|(_, link)| format!("{folder}/{link}")).collect();
+    let missing = documents.iter().filter(|path| *path != index && !listed.contains(*path));
+    missing.map(|path| format!("{path}: link to it in {index}")).collect()
 }
 
 #[test]
 fn a_dead_link_is_found() {
-    let text = "[a](here.md) [b](gone.md#part) [c](https://example.com) [d](#part)\n```\n[e](code.md)\n```\n![f](gone.png)";
-    let complaints = link_complaints("a.md", text, |target| target == "here.md");
-    assert_eq!(complaints, ["a.md:1: nothing is at `gone.md#part`", "a.md:5: nothing is at `gone.png`"]);
+    let text = "# A `part`\n[a](here.md) [b](gone.md#part) [c](https://example.com) [d](#a-part) [e](#part)\n\
+                ```\n[f](code.md)\n# Code\n```\n![g](gone.png) [h](here.md#b-c) [i](here.md#b--d-1) [j](#code)";
+    let there = "## B: c\n### B & d\n### B & d";
+    let complaints = link_complaints("a.md", text, |target| target == "here.md", |_| there.to_owned());
+    assert_eq!(
+        complaints,
+        [
+            "a.md:2: nothing is at `gone.md#part`",
+            "a.md:2: no heading makes `#part` in `#part`",
+            "a.md:7: nothing is at `gone.png`",
+            "a.md:7: no heading makes `#code` in `#code`",
+        ]
+    );
 }
 
 #[test]
-fn an_unlisted_decision_is_found() {
-    let decisions = ["docs/adr/0001-a.md", "docs/adr/0002-b.md", "docs/adr/README.md"].map(str::to_owned);
+fn an_unlisted_document_is_found() {
+    let documents = ["docs/adr/0001-a.md", "docs/adr/0002-b.md", "docs/adr/README.md"].map(str::to_owned);
     assert_eq!(
-        unlisted_decisions("- [a](0001-a.md)", &decisions),
+        unlisted("docs/adr/README.md", "- [a](0001-a.md)", &documents),
         ["docs/adr/0002-b.md: link to it in docs/adr/README.md"]
     );
 }
