@@ -1,9 +1,9 @@
 //! The gate: ratios to the handwritten queue in the same run, compared with recorded ones.
 //!
 //! A machine's speed cancels out where both queues do the same kind of work. In a latency it does
-//! not: the handwritten queue's is half of its pause of 10 ms on every machine, and ours consists of
-//! round trips, which a faster machine shortens. So latencies are not compared, nor is `idle`, where
-//! the handwritten queue only counts its pauses.
+//! not: the handwritten queue's is half of its pause of 10 ms on every machine, and ours consists
+//! of round trips, which a faster machine shortens. So latencies are not compared, nor is `idle`,
+//! where the handwritten queue only counts its pauses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -291,7 +291,7 @@ impl QueueWorker {
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching] = self.keep(&leases);
         let subscription = self.notifier.subscribe(self.config.held_max()).await?;
-        let runner = Arc::new(self.runner(leases));
+        let runner = Arc::new(self.runner(leases, self.config.capacity));
         let (notifier, config) = (Arc::clone(&self.notifier), &self.config);
         let intake = intake::Intake::new(runner, notifier, config, self.counters, self.reports, self.trouble);
         let working = pin!(intake.run(subscription, self.stop.clone(), self.kill));
@@ -350,7 +350,7 @@ impl QueueWorker {
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
         let (notifier, counters) = (Arc::clone(&self.notifier), Arc::clone(&self.counters));
-        Driver { runner: self.runner(leases), notifier, counters, _kept: kept }
+        Driver { runner: self.runner(leases, 1), notifier, counters, _kept: kept }
     }
 
     /// Tells the database which handlers this worker has, which wakes the events that waited for
@@ -366,19 +366,14 @@ impl QueueWorker {
         [renewing, watching].map(AbortOnDropHandle::new)
     }
 
-    fn runner(&self, leases: Arc<Leases>) -> Runner {
+    /// For so many runs at a time.
+    fn runner(&self, leases: Arc<Leases>, at_once: usize) -> Runner {
         let timing = self.store.timing();
         let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
         Runner {
-            statements: Statements::new(
-                &self.store,
-                &self.registry,
-                alone,
-                self.remote.is_some(),
-                self.config.capacity,
-            ),
+            statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some(), at_once),
             registry: Arc::clone(&self.registry),
             remote: self.remote.clone(),
             remote_share: share.min(LOT_MAX),

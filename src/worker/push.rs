@@ -109,7 +109,7 @@ impl QueueWorker {
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
         let kept = self.keep(&leases);
-        let mut runner = self.runner(leases);
+        let mut runner = self.runner(leases, self.config.capacity);
         // Not the deployment's horizon, which is 0 and stored in rows, but the longest wait here.
         runner.policy.horizon = WAIT_MAX;
         let promises = self.store.batched(|store, asked: Vec<(EventId, Duration)>| async move {

@@ -72,14 +72,14 @@ impl SoloClaim {
 
 impl Statements {
     /// `value_max` is the size in bytes of the largest value that is claimed together with others.
-    /// `with_targets` says whether runs also look up targets; `capacity` is how many runs there
-    /// can be.
+    /// `with_targets` says whether runs also look up targets; `at_once` is how many runs there can
+    /// be at a time.
     pub(super) fn new(
         store: &Store,
         registry: &Registry,
         (suspect_losses, value_max): (u32, i32),
         with_targets: bool,
-        capacity: usize,
+        at_once: usize,
     ) -> Self {
         let trusted = i32::try_from(suspect_losses).unwrap_or(i32::MAX);
         let limits = |(handlers, canvas_handlers)| ClaimLimits {
@@ -108,7 +108,7 @@ impl Statements {
             }),
             completions: store.batched(|store, claims| async move { store.complete(&claims).await }),
             lingering_completions: Coalescer::lingering(
-                capacity.min(BATCH_MAX),
+                at_once.min(BATCH_MAX),
                 COMPLETION_LINGER,
                 IN_FLIGHT,
                 {

@@ -13,7 +13,7 @@ fn worker() -> QueueWorker {
 }
 
 fn runner(worker: &QueueWorker) -> Runner {
-    worker.runner(Arc::new(Leases::new(Duration::from_secs(60))))
+    worker.runner(Arc::new(Leases::new(Duration::from_secs(60))), 1)
 }
 
 fn row() -> Row {
