@@ -292,8 +292,8 @@ async fn what_lingers_shares_a_statement_and_a_full_batch_does_not_wait() {
             began.elapsed().as_millis()
         }
     };
-    // The first two share a statement after 5 ms; the last three are full at once.
-    let ended = tokio::join!(call(1, 0), call(2, 4), call(3, 20), call(4, 20), call(5, 20));
-    assert_eq!(ended, (5, 5, 20, 20, 20));
+    // The first two share a statement after 5 ms; the last three fill theirs after 2 ms.
+    let ended = tokio::join!(call(1, 0), call(2, 4), call(3, 20), call(4, 21), call(5, 22));
+    assert_eq!(ended, (5, 5, 22, 22, 22));
     assert_eq!(*seen.lock().unwrap(), [vec![1, 2], vec![3, 4, 5]]);
 }
