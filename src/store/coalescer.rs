@@ -2,7 +2,7 @@
 //! becomes the next one.
 //!
 //! At low load a request goes out at once, alone; at high load hundreds share a statement. Only
-//! requests that nobody waits for may linger for others.
+//! requests that nothing waits for may linger for others.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
