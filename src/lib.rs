@@ -72,8 +72,9 @@
 //! }
 //! ```
 //!
-//! The notifier is [`notify::PubSub`], or [`notify::LocalNotifier`] if a single process emits and
-//! works. [`Store::migrate`] creates the tables.
+//! The notifier is [`notify::PubSub`], [`notify::PostgresNotifier`] for a few processes on Postgres
+//! alone, or [`notify::LocalNotifier`] if a single process emits and works. [`Store::migrate`]
+//! creates the tables.
 //!
 //! # Transactions
 //!

@@ -20,7 +20,7 @@ const TOLERANCE: f64 = 0.10;
 /// The figures that are compared; only of the first is more better.
 const COMPARED: [&str; 4] = ["per_second", "statements", "pg_cpu_us", "wal_bytes"];
 /// What is compared with the handwritten queue.
-const SUBJECTS: [Kind; 3] = [Kind::Statements, Kind::Memory, Kind::Emulator];
+const SUBJECTS: [Kind; 4] = [Kind::Statements, Kind::Memory, Kind::Postgres, Kind::Emulator];
 
 /// Ratios by phase and subject, such as `drain-64 memory`, and by figure.
 #[derive(Debug, Default, Deserialize, PartialEq, Serialize)]

@@ -1,4 +1,4 @@
-//! The queue itself as a subject, with a notifier in memory or over the emulator.
+//! The queue itself as a subject, with a notifier in memory, Postgres, or the emulator.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use sqlx::PgPool;
 use uuid::Uuid;
 use wakeq::machine::Outcome;
-use wakeq::notify::{LocalNotifier, Notifier, PubSub, PubSubConfig, create_topics};
+use wakeq::notify::{LocalNotifier, Notifier, PostgresNotifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{
     Actor, Admin, CanvasId, Event, Execution, HandlerResult, HandlerScope, Handlers, Queue, QueueConfig,
     QueueWorker, Stop, Store, StoreConfig, WorkerConfig,
@@ -29,6 +29,7 @@ pub(crate) struct Own {
     store: Store,
     queue: Queue,
     admin: Admin,
+    /// What the worker receives from.
     notifier: Arc<dyn Notifier>,
     pool: PgPool,
 }
@@ -36,6 +37,14 @@ pub(crate) struct Own {
 impl Own {
     pub(crate) async fn in_memory(url: &str) -> Result<Self> {
         Self::connect(url, Arc::new(LocalNotifier::new())).await
+    }
+
+    /// The emitter and the worker have a notifier each, as two processes have.
+    pub(crate) async fn over_postgres(url: &str) -> Result<Self> {
+        let store = Self::store(url).await?;
+        let worker = Arc::new(PostgresNotifier::new(&store));
+        let emitter = Arc::new(PostgresNotifier::new(&store));
+        Ok(Self { notifier: worker, ..Self::on(url, store, emitter).await? })
     }
 
     /// With a topic and a subscription named after the database.
@@ -48,8 +57,15 @@ impl Own {
     }
 
     async fn connect(url: &str, notifier: Arc<dyn Notifier>) -> Result<Self> {
+        Self::on(url, Self::store(url).await?, notifier).await
+    }
+
+    async fn store(url: &str) -> Result<Store> {
         Store::migrate(url, false).await?;
-        let store = Store::connect(url, StoreConfig::default()).await?;
+        Ok(Store::connect(url, StoreConfig::default()).await?)
+    }
+
+    async fn on(url: &str, store: Store, notifier: Arc<dyn Notifier>) -> Result<Self> {
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let admin = Admin::new(store.clone(), Arc::clone(&notifier));
         Ok(Self { store, queue, admin, notifier, pool: connect(url, 1).await? })

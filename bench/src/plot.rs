@@ -70,7 +70,7 @@ fn svg(title: &str, bars: &[(&str, f64)]) -> String {
     let height = TOP + ROW * bars.len() + 8;
     let rows = bars.iter().enumerate().map(|(index, (subject, value))| {
         let (top, width) = (TOP + ROW * index, value / most * BARS as f64);
-        let is_own = [Kind::Memory, Kind::Emulator].map(Kind::name).contains(subject);
+        let is_own = [Kind::Memory, Kind::Postgres, Kind::Emulator].map(Kind::name).contains(subject);
         let (color, text) = (if is_own { OWN } else { OTHER }, top + 13);
         format!(
             "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{subject}</text>\n\

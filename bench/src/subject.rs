@@ -131,18 +131,22 @@ pub(crate) enum Kind {
     Statements,
     /// The queue with a notifier in memory.
     Memory,
+    /// The queue with Postgres as the notifier: what one process emits, another one runs.
+    Postgres,
     /// The queue over our emulator.
     Emulator,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 4] = [Self::Handwritten, Self::Statements, Self::Memory, Self::Emulator];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Handwritten, Self::Statements, Self::Memory, Self::Postgres, Self::Emulator];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Handwritten => "handwritten",
             Self::Statements => "statements",
             Self::Memory => "memory",
+            Self::Postgres => "postgres",
             Self::Emulator => "emulator",
         }
     }

@@ -182,7 +182,6 @@ impl Inbox {
     }
 
     /// Notes that an unknown number of events was missed.
-    #[cfg(feature = "pubsub")]
     pub(crate) fn lost(&self) {
         if self.members.is_some() {
             return self.each_member(Self::lost);
@@ -192,7 +191,6 @@ impl Inbox {
     }
 
     /// Sets why nothing can be received now; `None` if all is well.
-    #[cfg(feature = "pubsub")]
     pub(crate) fn in_trouble(&self, words: Option<String>) {
         self.each_member(|member| member.in_trouble(words.clone()));
         self.waiting().trouble = words;

@@ -12,17 +12,24 @@ use super::outbox::PublishOutcome;
 use super::{Channel, ListenError};
 use crate::event::Broadcast;
 
-/// The listeners of this process.
-#[derive(Debug, Default)]
-pub(super) struct LocalChannel {
+/// The listeners of this process. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LocalChannel {
     inboxes: Arc<Mutex<Vec<Arc<Inbox>>>>,
+}
+
+impl LocalChannel {
+    /// Does this to the inbox of each listener.
+    pub(crate) fn each(&self, act: impl Fn(&Inbox)) {
+        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        inboxes.iter().for_each(|inbox| act(inbox));
+    }
 }
 
 #[async_trait]
 impl Channel for LocalChannel {
     async fn publish(&self, broadcasts: &[Broadcast]) -> PublishOutcome {
-        let inboxes = self.inboxes.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        inboxes.iter().for_each(|inbox| broadcasts.iter().for_each(|broadcast| inbox.offer(broadcast)));
+        self.each(|inbox| broadcasts.iter().for_each(|broadcast| inbox.offer(broadcast)));
         PublishOutcome::default()
     }
 

@@ -30,7 +30,7 @@ pub use hub::{Hub, HubListener};
 pub(crate) use inbox::Inbox;
 pub use inbox::ListenItem;
 use inbox::QueuedBytes;
-use local::LocalChannel;
+pub(crate) use local::LocalChannel;
 use outbox::Outbox;
 pub(crate) use outbox::PublishOutcome;
 pub use pattern::{InvalidTopicPattern, TopicPattern};

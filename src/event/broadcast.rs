@@ -114,10 +114,20 @@ impl Broadcast {
     /// The body of the message: one line of JSON. A value that is too large for Pub/Sub is left
     /// out, which `"valueOmitted": true` indicates.
     pub fn body(&self) -> String {
-        let HandlerAddress { scope: HandlerScope { canvas, module, name }, modifier } = &self.address;
         let small = self.value.as_deref().filter(|value| value.len() <= VALUE_MAX_BYTES);
+        self.body_with(small)
+    }
+
+    /// The same, without the value if the body is longer than this with it.
+    pub(crate) fn body_within(&self, bytes_max: usize) -> String {
+        let body = self.body_with(self.value.as_deref().filter(|value| value.len() < bytes_max));
+        if body.len() <= bytes_max { body } else { self.body_with(None) }
+    }
+
+    fn body_with(&self, value: Option<&str>) -> String {
+        let HandlerAddress { scope: HandlerScope { canvas, module, name }, modifier } = &self.address;
         // The value was validated when the event was emitted.
-        let value = small.and_then(|value| serde_json::from_str(value).ok());
+        let value = value.and_then(|value| serde_json::from_str(value).ok());
         let wire = Wire {
             id: self.id.0,
             canvas: canvas.0,

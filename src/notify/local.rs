@@ -2,7 +2,8 @@
 //! worker.
 //!
 //! Nothing here reaches another process. What another process emits waits for the promise on its
-//! row, which is kept by the minute's pass of a process with a [`LocalNotifier`].
+//! row, which is kept by the minute's pass of a process with a [`LocalNotifier`]. Several processes
+//! need a [`PostgresNotifier`](super::PostgresNotifier) or [`PubSub`](super::PubSub).
 
 use std::time::Duration;
 
@@ -104,6 +105,10 @@ impl Notifier for LocalNotifier {
             }
             Ok(())
         })
+    }
+
+    async fn starts_empty(&self) -> bool {
+        true
     }
 
     fn broadcasts(&self) -> Option<Broadcasts> {

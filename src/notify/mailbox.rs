@@ -1,8 +1,10 @@
-//! Messages within a process: those that wait, that are handed out, and that come back. Both
+//! Messages within a process: those that wait, that are handed out, and that come back. All
 //! notifiers without a broker are built on it.
 //!
 //! It is reliable: first in, first out, nothing is lost, and what is put back is delivered again.
-//! It runs on tokio's clock, and its state ends with the process.
+//! Messages in reserve are another process's to handle; they are handed out when nothing else is
+//! ready and they are still there after a while. It runs on tokio's clock, and its state ends with
+//! the process.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -17,12 +19,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::{AckHandle, Delivery, NotifyError, Subscription};
 use crate::event::{EventId, Notification};
 
+/// How long a message stays in reserve at least; at most it is twice as long if nothing else is
+/// ready, so that several become ready together.
+pub(crate) const RESERVED: Duration = Duration::from_millis(250);
+/// Most messages that leave the reserve together.
+const RELEASED_MAX: usize = 1_000;
+
 /// The content of a message.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     Notification(Notification),
     /// A body that does not come from a notification.
-    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests make nonsense"))]
     Body(Vec<u8>),
 }
 
@@ -154,12 +161,13 @@ impl Shared {
             let next_due = {
                 let mut messages = self.lock();
                 messages.release_due(Instant::now());
+                messages.release_reserve(Instant::now());
                 if let Some(answer) = ask(&mut messages) {
                     drop(messages);
                     self.changed.notify_waiters();
                     return answer;
                 }
-                messages.delayed.first_key_value().map(|((due, _), _)| *due)
+                messages.next_due()
             };
             let due = async {
                 match next_due {
@@ -185,6 +193,8 @@ struct Message {
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     ready: VecDeque<Message>,
+    /// What another process is to handle, with the time since when it is here; the oldest first.
+    reserve: VecDeque<(Instant, Message)>,
     /// Due time and number, so that equal times keep their order.
     delayed: BTreeMap<(Instant, u64), Content>,
     /// The unanswered messages, by subscriber and number.
@@ -203,7 +213,7 @@ pub(crate) struct Messages {
 impl Messages {
     /// How many messages wait to be delivered, now or later.
     pub(crate) fn waiting(&self) -> usize {
-        self.ready.len() + self.delayed.len()
+        self.ready.len() + self.reserve.len() + self.delayed.len()
     }
 
     /// How many deliveries are unanswered.
@@ -220,6 +230,50 @@ impl Messages {
     /// Adds a message at the end.
     pub(crate) fn push(&mut self, content: Content) {
         self.push_at(self.ready.len(), content);
+    }
+
+    /// Adds a message to the reserve.
+    pub(crate) fn push_reserve(&mut self, content: Content) {
+        self.count(&content);
+        let number = self.new_number();
+        self.reserve.push_back((Instant::now(), Message { number, content }));
+    }
+
+    /// Drops the message that has been in reserve longest. Returns whether there was one.
+    pub(crate) fn drop_reserve(&mut self) -> bool {
+        let dropped = self.reserve.pop_front();
+        if let Some((_, message)) = &dropped {
+            self.uncount(&message.content);
+        }
+        dropped.is_some()
+    }
+
+    /// Divides the waiting notifications anew: those that are not this process's to handle are its
+    /// reserve.
+    pub(crate) fn divide(&mut self, is_own: impl Fn(EventId) -> bool) {
+        let now = Instant::now();
+        let reserve = self.reserve.drain(..);
+        let mut waiting: Vec<_> = self.ready.drain(..).map(|message| (now, message)).chain(reserve).collect();
+        waiting.sort_unstable_by_key(|(_, message)| message.number);
+        for (since, message) in waiting {
+            match &message.content {
+                Content::Notification(notification) if !is_own(notification.id) => {
+                    self.reserve.push_back((since, message));
+                }
+                Content::Notification(_) | Content::Body(_) => self.ready.push_back(message),
+            }
+        }
+        // Searched by time.
+        self.reserve.make_contiguous().sort_by_key(|(since, _)| *since);
+    }
+
+    /// The notifications that are ready.
+    pub(crate) fn ready_notifications(&self) -> Vec<Notification> {
+        let notification = |message: &Message| match &message.content {
+            Content::Notification(notification) => Some(*notification),
+            Content::Body(_) => None,
+        };
+        self.ready.iter().filter_map(notification).collect()
     }
 
     /// Adds a message at this index of those that are ready.
@@ -247,6 +301,7 @@ impl Messages {
     #[cfg(feature = "testing")]
     pub(crate) fn clear(&mut self) {
         self.ready.clear();
+        self.reserve.clear();
         self.delayed.clear();
         self.held.clear();
         self.named.clear();
@@ -286,6 +341,26 @@ impl Messages {
             let ((_, number), content) = entry.remove_entry();
             self.ready.push_back(Message { number, content });
         }
+    }
+
+    /// If nothing else is ready, what has been in reserve long enough is: the newest of it first,
+    /// as the other process begins with the oldest.
+    fn release_reserve(&mut self, now: Instant) {
+        if !self.ready.is_empty() || self.reserve.front().is_none_or(|(since, _)| *since + 2 * RESERVED > now)
+        {
+            return;
+        }
+        let end = self.reserve.partition_point(|(since, _)| *since + RESERVED <= now);
+        let released = self.reserve.drain(end.saturating_sub(RELEASED_MAX)..end).rev();
+        self.ready.extend(released.map(|(_, message)| message));
+    }
+
+    /// When a message becomes ready by itself.
+    fn next_due(&self) -> Option<Instant> {
+        let delayed = self.delayed.first_key_value().map(|((due, _), _)| *due);
+        let reserve = self.reserve.front().filter(|_| self.ready.is_empty());
+        let reserve = reserve.map(|(since, _)| *since + 2 * RESERVED);
+        [delayed, reserve].into_iter().flatten().min()
     }
 
     fn hand_out(&mut self, subscriber: u64, max_outstanding: usize) -> Option<(u64, Content)> {
@@ -335,5 +410,63 @@ impl Messages {
             self.count(&content);
             self.delayed.insert((due, number), content);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::CanvasId;
+
+    fn notifications(count: usize) -> Vec<Notification> {
+        (0..count).map(|_| Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }).collect()
+    }
+
+    async fn next(subscription: &mut dyn Subscription) -> Notification {
+        let delivery = subscription.next().await.unwrap();
+        let notification = *delivery.notification.as_ref().unwrap();
+        delivery.acknowledge();
+        notification
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_reserve_comes_last_and_late_and_from_its_end() {
+        let mailbox = Mailbox::new(RESERVED);
+        let (all, since) = (notifications(5), Instant::now());
+        mailbox.change(|messages| {
+            all[..3].iter().for_each(|other| messages.push_reserve(Content::Notification(*other)));
+            messages.push(Content::Notification(all[3]));
+        });
+        let mut subscription = mailbox.subscribe(10).unwrap();
+        assert_eq!(next(subscription.as_mut()).await, all[3]);
+        assert_eq!(since.elapsed(), Duration::ZERO);
+        tokio::time::advance(RESERVED + RESERVED / 2).await;
+        mailbox.change(|messages| messages.push_reserve(Content::Notification(all[4])));
+        for expected in [2, 1, 0] {
+            assert_eq!(next(subscription.as_mut()).await, all[expected]);
+        }
+        assert!(since.elapsed() >= 2 * RESERVED && since.elapsed() < 3 * RESERVED, "{:?}", since.elapsed());
+        assert_eq!(next(subscription.as_mut()).await, all[4]);
+        assert!(since.elapsed() >= 3 * RESERVED, "{:?}", since.elapsed());
+        assert!(all.iter().all(|notification| !mailbox.read(|messages| messages.names(notification.id))));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_divided_anew_keeps_its_order() {
+        let mailbox = Mailbox::new(RESERVED);
+        let all = notifications(6);
+        mailbox.change(|messages| {
+            for (place, notification) in all.iter().enumerate() {
+                let content = Content::Notification(*notification);
+                if place % 2 == 0 { messages.push(content) } else { messages.push_reserve(content) }
+            }
+            messages.divide(|event| event != all[0].id);
+        });
+        let mut subscription = mailbox.subscribe(10).unwrap();
+        for expected in [1, 2, 3, 4, 5, 0] {
+            assert_eq!(next(subscription.as_mut()).await, all[expected]);
+        }
+        assert_eq!(mailbox.read(Messages::waiting), 0);
+        assert!(!mailbox.change(Messages::drop_reserve));
     }
 }

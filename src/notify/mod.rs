@@ -1,10 +1,11 @@
 //! How workers are woken: the [`Notifier`] and what it delivers.
 //!
 //! A notifier carries notifications and nothing else: it does not know what work there is, and
-//! nothing depends on it keeping what it was given. It must never read or write the store.
+//! nothing depends on it keeping what it was given. It must never read or write a table.
 
 mod local;
 mod mailbox;
+mod postgres;
 #[cfg(feature = "pubsub")]
 mod pubsub;
 
@@ -19,6 +20,7 @@ pub use crate::event::{MalformedNotification, Notification};
 pub use local::{LocalNotifier, NoNotifier};
 #[cfg(feature = "testing")]
 pub(crate) use mailbox::{Content, Mailbox, Messages};
+pub use postgres::PostgresNotifier;
 #[cfg(feature = "pubsub")]
 pub use pubsub::{
     DEVELOPMENT_PROJECT, MissingPermission, PubSub, PubSubConfig, PubSubRights, PushSettings,
@@ -41,6 +43,13 @@ pub trait Notifier: Send + Sync + 'static {
     /// promises on the rows are left to processes whose notifier can.
     fn wakes(&self) -> bool {
         true
+    }
+
+    /// Whether nothing that was published before this process began can still reach a worker, so
+    /// that the events that wait have to be woken ([`Admin::wake`](crate::Admin::wake) with
+    /// `true`). May take a second. Default false: a broker keeps what it was given.
+    async fn starts_empty(&self) -> bool {
+        false
     }
 
     /// The broadcasts of emitted events for listeners. Default none: nothing is broadcast.

@@ -25,6 +25,8 @@ const RESTED: Duration = Duration::from_secs(1);
 /// Connections reserved for credential lookups, so that emits and lookups never wait for each
 /// other.
 const LOOKUPS: u32 = 2;
+/// Connections for NOTIFY and LISTEN: one that sends, and one for each channel that is listened on.
+const NOTICES: u32 = 4;
 
 /// How the store uses Postgres.
 ///
@@ -34,9 +36,10 @@ const LOOKUPS: u32 = 2;
 /// ```
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// Maximum number of connections, 1 to 1,000. Not counted: the one that renews leases and the
-    /// two that look up credentials, which are opened when first needed. Default 6; one is enough
-    /// to work.
+    /// Maximum number of connections, 1 to 1,000. Not counted: the one that renews leases, the two
+    /// that look up credentials, and up to four of a
+    /// [`PostgresNotifier`](crate::notify::PostgresNotifier), which are opened when first needed.
+    /// Default 6; one is enough to work.
     pub max_connections: u32,
     /// The server cancels a statement after this long. After one second more than this, it ends a
     /// transaction whose next statement has not arrived, and a connection that accepts no data.
@@ -98,6 +101,7 @@ pub struct Store {
     pool: PgPool,
     renewals: PgPool,
     lookups: PgPool,
+    notices: PgPool,
     permits: Arc<ConnectionPermits>,
     pub(super) config: Arc<StoreConfig>,
     /// The worker in whose name claims are made.
@@ -179,7 +183,7 @@ impl Store {
                 "the new options name another database, which would be another queue: connect another store to it",
             ));
         }
-        for pool in [&self.pool, &self.renewals, &self.lookups] {
+        for pool in [&self.pool, &self.renewals, &self.lookups, &self.notices] {
             pool.set_connect_options(options.clone());
         }
         Ok(())
@@ -199,6 +203,7 @@ impl Store {
             pool: open(config.max_connections),
             renewals: open(1),
             lookups: open(LOOKUPS),
+            notices: open(NOTICES),
             permits: Arc::new(ConnectionPermits::new(config.max_connections)),
             config: Arc::new(config),
             worker: None,
@@ -251,6 +256,7 @@ impl Store {
     pub async fn close(&self) {
         self.renewals.close().await;
         self.lookups.close().await;
+        self.notices.close().await;
         self.pool.close().await;
     }
 
@@ -297,6 +303,16 @@ impl Store {
     #[doc(hidden)]
     pub async fn lookup_session(&self) -> Result<Session, StoreError> {
         Session::of(&self.lookups, self.config.statement_timeout).await
+    }
+
+    /// For NOTIFY, whose commits wait for each other.
+    pub(super) async fn notice_session(&self) -> Result<Session, StoreError> {
+        Session::of(&self.notices, self.config.statement_timeout).await
+    }
+
+    /// For LISTEN, which keeps its connection.
+    pub(super) fn pool_of_notices(&self) -> &PgPool {
+        &self.notices
     }
 
     async fn check_durability(&self) -> Result<(), StoreError> {

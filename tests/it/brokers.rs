@@ -1,4 +1,5 @@
-//! The brokers that the tests run on: the in-memory one, the chosen Pub/Sub emulator, and Google's.
+//! The brokers that the tests run on: the in-memory one, Postgres, the chosen Pub/Sub emulator, and
+//! Google's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -6,9 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::client::{Publisher, SubscriptionAdmin};
 use google_cloud_pubsub::model::Message;
-use wakeq::notify::{Notifier, PubSub, PubSubConfig};
+use sqlx::{Connection, PgConnection};
+use wakeq::Timing;
+use wakeq::notify::{Notifier, PostgresNotifier, PubSub, PubSubConfig};
 use wakeq::testing::MemoryNotifier;
-use wakeq_services::{GoogleEmulator, PubSub as Emulator};
+use wakeq_services::{GoogleEmulator, PubSub as Emulator, TestDatabase};
+
+use crate::support::{connect, database, is_skipped};
 
 pub(crate) struct Broker {
     pub(crate) name: &'static str,
@@ -18,6 +23,7 @@ pub(crate) struct Broker {
 
 enum Kind {
     Memory(MemoryNotifier),
+    Postgres(TestDatabase),
     PubSub { config: Box<PubSubConfig>, forgets_closed_streams_late: bool },
 }
 
@@ -25,6 +31,17 @@ impl Broker {
     pub(crate) fn memory() -> Self {
         let notifier = MemoryNotifier::new();
         Self { name: "memory", notifier: Arc::new(notifier.clone()), kind: Kind::Memory(notifier) }
+    }
+
+    /// Postgres, with a database of this test's own.
+    pub(crate) async fn postgres() -> Option<Self> {
+        if is_skipped("a session that listens, and others beside it") {
+            return None;
+        }
+        let database = database().await;
+        let store = connect(database.url(), Timing::default()).await;
+        let notifier = Arc::new(PostgresNotifier::new(&store));
+        Some(Self { name: "Postgres", notifier, kind: Kind::Postgres(database) })
     }
 
     /// The emulator chosen for the tests, with a topic and a subscription of this test's own.
@@ -74,14 +91,20 @@ impl Broker {
     pub(crate) fn config(&self) -> &PubSubConfig {
         match &self.kind {
             Kind::PubSub { config, .. } => config,
-            Kind::Memory(_) => panic!("a notifier in memory has no configuration"),
+            Kind::Memory(_) | Kind::Postgres(_) => panic!("only Pub/Sub has a configuration"),
         }
     }
 
-    /// Publishes an arbitrary body.
-    pub(crate) async fn publish_raw(&self, body: &'static [u8]) {
+    /// Publishes 20 bytes that are no notification; no text either, if the broker carries that.
+    pub(crate) async fn publish_nonsense(&self) {
+        let body = b"\xff not a notification";
         match &self.kind {
             Kind::Memory(notifier) => notifier.inject(body),
+            Kind::Postgres(database) => {
+                let mut connection = PgConnection::connect(database.url()).await.unwrap();
+                let notify = "select pg_notify('wakeq', '* not a notification')";
+                sqlx::query(notify).execute(&mut connection).await.unwrap();
+            }
             Kind::PubSub { config, .. } => {
                 Publisher::builder(format!("projects/{}/topics/{}", config.project, config.topic))
                     .with_endpoint(endpoint(config))
@@ -89,7 +112,7 @@ impl Broker {
                     .build()
                     .await
                     .unwrap()
-                    .publish(Message::new().set_data(body))
+                    .publish(Message::new().set_data(body.as_slice()))
                     .await
                     .unwrap();
             }
@@ -99,7 +122,7 @@ impl Broker {
     /// Google's emulator keeps sending messages to streams that their client has closed.
     pub(crate) fn forgets_closed_streams_late(&self) -> bool {
         match self.kind {
-            Kind::Memory(_) => false,
+            Kind::Memory(_) | Kind::Postgres(_) => false,
             Kind::PubSub { forgets_closed_streams_late, .. } => forgets_closed_streams_late,
         }
     }

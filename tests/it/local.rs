@@ -165,9 +165,9 @@ async fn commands_explain_what_does_not_work_without_pubsub() {
     let complaint = terminal.complains(2, &["topics", "create", "--notifier", "local"]).await;
     assert!(complaint.contains("does without topics"), "{complaint}");
     let unset = terminal.complains(1, &["emit", "h", "1"]).await;
-    assert!(unset.contains("WAKEQ_NOTIFIER=local"), "{unset}");
+    assert!(unset.contains("WAKEQ_NOTIFIER=postgres"), "{unset}");
     let neither = terminal.complains(2, &["stats", "--notifier", "carrier"]).await;
-    assert!(neither.contains("possible values: pubsub, local"), "{neither}");
+    assert!(neither.contains("possible values: pubsub, postgres, local"), "{neither}");
     let doctor = terminal.set("WAKEQ_NOTIFIER", "local").run(&["doctor"]).await;
     assert!(doctor.out.contains("local: a process wakes only itself"), "{}", doctor.out);
     assert!(!doctor.out.contains("topic"), "{}", doctor.out);

@@ -62,6 +62,7 @@ mod many;
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod notify_postgres;
 mod operating;
 mod operations;
 mod order;

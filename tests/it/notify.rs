@@ -24,6 +24,14 @@ macro_rules! on_every_broker {
             })*
         }
 
+        mod postgres {
+            $(#[tokio::test]
+            async fn $check() {
+                let Some(broker) = super::Broker::postgres().await else { return };
+                super::$check(broker).await;
+            })*
+        }
+
         mod pubsub {
             $(#[tokio::test]
             async fn $check() {
@@ -173,7 +181,7 @@ async fn subscribers_share_the_work(broker: Broker) {
 
 async fn a_malformed_message_does_not_affect_others(broker: Broker) {
     let mut subscription = broker.notifier.subscribe(10).await.unwrap();
-    broker.publish_raw(b"\xff not a notification").await;
+    broker.publish_nonsense().await;
     let sent = notifications(3);
     broker.notifier.publish(&sent).await.unwrap();
     let mut received = HashSet::new();

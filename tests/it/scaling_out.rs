@@ -40,6 +40,12 @@ async fn a_second_worker_has_work_at_once_in_memory() {
     a_second_worker_has_work_at_once(Broker::memory()).await;
 }
 
+#[tokio::test]
+async fn a_second_worker_has_work_at_once_over_postgres() {
+    let Some(broker) = Broker::postgres().await else { return };
+    a_second_worker_has_work_at_once(broker).await;
+}
+
 // Shows: EV2-19
 #[tokio::test]
 async fn a_second_worker_has_work_at_once_over_pubsub() {

@@ -145,9 +145,14 @@ impl Phase {
         }
     }
 
-    /// Bare statements only drain, and at one size.
+    /// Bare statements only drain, and at one size. Postgres as the notifier keeps nothing for a
+    /// worker that comes later, as that of a drain does.
     pub(crate) fn has(self, kind: Kind) -> bool {
-        kind != Kind::Statements || self == Self::Drain(1_000)
+        match kind {
+            Kind::Statements => self == Self::Drain(1_000),
+            Kind::Postgres => matches!(self, Self::Rate(_) | Self::Idle),
+            Kind::Handwritten | Kind::Memory | Kind::Emulator => true,
+        }
     }
 
     pub(crate) async fn run(
@@ -161,6 +166,7 @@ impl Phase {
         let subject: Arc<dyn Subject> = match kind {
             Kind::Handwritten => Arc::new(Polled::handwritten(&url).await?),
             Kind::Memory => Arc::new(Own::in_memory(&url).await?),
+            Kind::Postgres => Arc::new(Own::over_postgres(&url).await?),
             Kind::Emulator => Arc::new(Own::over_emulator(&url, server.emulator(), database).await?),
             Kind::Statements => {
                 let (own, meter) = (Own::in_memory(&url).await?, Meter::new(server, database));

@@ -134,8 +134,8 @@ async fn missing_rights(store: &ServiceStore) -> Result<Vec<(RoleKind, Vec<Right
 }
 
 async fn pubsub(context: &Context, horizon: Option<Duration>) -> Vec<Finding> {
-    if context.notifier.is_local() {
-        return vec![doctor::local()];
+    if context.notifier.is_without_topics() {
+        return vec![doctor::without_topics(context.notifier.is_local())];
     }
     let config = match context.notifier.pubsub().config() {
         Ok(config) => config,

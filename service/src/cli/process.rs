@@ -81,10 +81,10 @@ impl Serve {
         if self.push.is_given() {
             return self.run_pushed(context, handlers).await;
         }
-        let process = Process::start(context, context.notifier.connect().await?, self.rates).await?;
+        let process = Process::start(context, Task::Accept, self.rates).await?;
         let serving =
             process.serve(HttpConfig { delivery: self.delivery.config()?, ..self.http.config()? }).await?;
-        if process.is_local {
+        if !process.notifier.wakes() {
             tracing::info!(
                 "this process wakes no workers: they find the events that it accepts by their \
                  promises"
@@ -99,9 +99,10 @@ impl Serve {
     /// the process could be frozen with a transaction open.
     async fn run_pushed(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
         anyhow::ensure!(
-            !context.notifier.is_local(),
+            !context.notifier.is_without_topics(),
             "--push-audience and --push-account (WAKEQ_PUSH_AUDIENCE, WAKEQ_PUSH_ACCOUNTS) need Pub/Sub, which pushes: \
-             leave out --notifier local (WAKEQ_NOTIFIER)"
+             leave out --notifier {} (WAKEQ_NOTIFIER)",
+            context.notifier.name()
         );
         let config = self.worker.config();
         let mut http = HttpConfig {
@@ -113,7 +114,7 @@ impl Serve {
         };
         http.access.push = self.push.callers();
         let connecting = context.database.connect_to_be_pushed(&context.timing);
-        let process = Process::on(connecting, context, context.notifier.connect().await?, self.rates).await?;
+        let process = Process::on(connecting, context, Task::Accept, self.rates).await?;
         let server = process.bind(http).await?;
         let pushes = process.push(handlers, &self.worker, &self.delivery).await?;
         let (taking, stop) = (pushes.clone(), process.stop.clone());
@@ -137,7 +138,7 @@ impl Serve {
 
 impl Work {
     pub(super) async fn run(self, context: &Context, handlers: impl MakeHandlers) -> anyhow::Result<()> {
-        let process = Process::start(context, context.notifier.connect_to_work().await?, self.rates).await?;
+        let process = Process::start(context, Task::Work, self.rates).await?;
         let working = process.work(handlers, self.worker, self.lot, &self.delivery).await?;
         process.together(vec![working]).await
     }
@@ -151,13 +152,22 @@ impl All {
             "`all` pulls its notifications, but with WAKEQ_PUSH_AUDIENCE and WAKEQ_PUSH_ACCOUNTS \
              they are pushed: start `serve`, which then runs handlers too"
         );
-        let process = Process::start(context, context.notifier.connect_to_work().await?, rates).await?;
+        let process = Process::start(context, Task::Work, rates).await?;
         let mut http = HttpConfig { delivery: delivery.config()?, ..http.config()? };
         http.shutdown_grace = http.shutdown_grace.min(worker.config().shutdown_grace);
         let serving = process.serve(http).await?;
         let working = process.work(handlers, worker, lot, &delivery).await?;
         process.together(vec![serving, working]).await
     }
+}
+
+/// What a process is for.
+#[derive(Clone, Copy)]
+enum Task {
+    /// It takes no notifications itself.
+    Accept,
+    /// It runs handlers.
+    Work,
 }
 
 /// What the parts share.
@@ -177,14 +187,14 @@ struct Process {
 }
 
 impl Process {
-    async fn start(context: &Context, notifier: Arc<dyn Notifier>, rates: RateArgs) -> anyhow::Result<Self> {
-        Self::on(context.database.connect_to_work(&context.timing), context, notifier, rates).await
+    async fn start(context: &Context, task: Task, rates: RateArgs) -> anyhow::Result<Self> {
+        Self::on(context.database.connect_to_work(&context.timing), context, task, rates).await
     }
 
     async fn on(
         connecting: impl Future<Output = anyhow::Result<Store>>,
         context: &Context,
-        notifier: Arc<dyn Notifier>,
+        task: Task,
         rates: RateArgs,
     ) -> anyhow::Result<Self> {
         let signal = shutdown_signal().context("listen for SIGTERM")?;
@@ -196,6 +206,10 @@ impl Process {
             stopping.cancel();
         });
         let store = connecting.await?;
+        let notifier = match task {
+            Task::Accept => context.notifier.connect(&store).await?,
+            Task::Work => context.notifier.connect_to_work(&store).await?,
+        };
         let is_local = context.notifier.is_local();
         let observed = context.observed.clone();
         observed.set(Some(Observer::watch(&store)));
@@ -288,7 +302,7 @@ impl Process {
             );
             return self.wake(Some(retention)).await;
         };
-        let waking = self.is_local.then(|| self.wake_what_waited());
+        let waking = self.wake_what_waited();
         let (stop, halt) = (self.stop.clone(), worker.stop_token());
         let running = async move {
             let _waking = waking;
@@ -297,14 +311,15 @@ impl Process {
         Ok(ProcessPart { name: "the worker", running: Box::pin(running) })
     }
 
-    /// Notifications that a local process keeps are lost when it ends: wakes the events that were
-    /// waiting when the last one ended. Those that do not fit into this process are due, and left
-    /// to the minute's passes.
+    /// Notifications that the processes keep are lost when the last one ends: wakes the events that
+    /// were waiting then. Those that do not fit into this process are due, and left to the minute's
+    /// passes.
     fn wake_what_waited(&self) -> AbortOnDropHandle<()> {
         let admin = Admin::new(self.store.clone(), Arc::clone(&self.notifier))
             .canvas_event_rate(self.rates.canvas_event_rate);
+        let notifier = Arc::clone(&self.notifier);
         AbortOnDropHandle::new(tokio::spawn(async move {
-            loop {
+            while notifier.starts_empty().await {
                 match admin.wake(true).await {
                     Ok(pass) => tracing::info!(woken = pass.woken, "woke the waiting events"),
                     Err(AdminError::Store(error)) => {

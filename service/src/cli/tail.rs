@@ -51,7 +51,8 @@ impl Tail {
                                  server (WAKEQ_SERVER)";
                     return Err(Failure::Usage(words.to_owned()).into());
                 }
-                let broadcasts = context.notifier.connect().await?.broadcasts().ok_or(ListenError::Off)?;
+                let store = async || context.store().await;
+                let broadcasts = context.notifier.connect_to_listen(store).await?.ok_or(ListenError::Off)?;
                 Ok(EventFeed::broker(broadcasts.subscribe(self.pattern.as_str()).await?))
             }
         }

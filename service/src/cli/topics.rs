@@ -45,10 +45,12 @@ impl Push {
 impl Topics {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.without_server()?;
-        if context.notifier.is_local() {
-            let words =
-                "--notifier local (WAKEQ_NOTIFIER) does without topics: there is nothing to create or check";
-            return Err(Failure::Usage(words.to_owned()).into());
+        if context.notifier.is_without_topics() {
+            let words = format!(
+                "--notifier {} (WAKEQ_NOTIFIER) does without topics: there is nothing to create or check",
+                context.notifier.name()
+            );
+            return Err(Failure::Usage(words).into());
         }
         let config = context.notifier.pubsub().config()?;
         let pushing = |push: Push| PubSubConfig { push: push.settings(), ..config };

@@ -15,7 +15,8 @@ pub(crate) struct Wake {
 impl Wake {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         let store = context.store().await?;
-        let admin = Admin::new(store, context.notifier.connect().await?);
+        let notifier = context.notifier.connect(&store).await?;
+        let admin = Admin::new(store, notifier);
         let pass = admin.wake(self.all).await?;
         if context.notifier.is_local() {
             return show::line(

@@ -6,9 +6,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::MissingSetting;
+use wakeq::Store;
 use wakeq::listeners::Broadcasts;
 use wakeq::notify::{
-    DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PubSub, PubSubConfig,
+    DEVELOPMENT_PROJECT, LocalNotifier, NoNotifier, Notifier, NotifyError, PostgresNotifier, PubSub,
+    PubSubConfig,
 };
 
 /// How long a command waits at its end for its broadcasts to be published.
@@ -19,6 +21,8 @@ const BROADCASTING: Duration = Duration::from_secs(2);
 pub(crate) enum NotifierKind {
     /// Google Cloud Pub/Sub, or an emulator: any number of processes
     Pubsub,
+    /// Postgres only, with LISTEN and NOTIFY: a handful of processes
+    Postgres,
     /// Postgres only: a process wakes only itself
     Local,
 }
@@ -27,7 +31,7 @@ pub(crate) enum NotifierKind {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Waking")]
 pub(crate) struct NotifierArgs {
-    /// How workers are woken; `local` needs only Postgres and supports one process
+    /// How workers are woken; `local` supports one process
     #[arg(long, env = "WAKEQ_NOTIFIER", global = true, default_value = "pubsub")]
     notifier: NotifierKind,
     #[command(flatten)]
@@ -43,23 +47,57 @@ impl NotifierArgs {
         self.notifier == NotifierKind::Local
     }
 
+    /// Whether there are no topics to create or check.
+    pub(crate) fn is_without_topics(&self) -> bool {
+        self.notifier != NotifierKind::Pubsub
+    }
+
+    /// The value of `--notifier`.
+    pub(crate) fn name(&self) -> &'static str {
+        match self.notifier {
+            NotifierKind::Pubsub => "pubsub",
+            NotifierKind::Postgres => "postgres",
+            NotifierKind::Local => "local",
+        }
+    }
+
     /// The Pub/Sub options, for commands about Pub/Sub.
     pub(crate) fn pubsub(&self) -> &PubSubArgs {
         &self.pubsub
     }
 
     /// For a process that takes no notifications itself.
-    pub(crate) async fn connect(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+    pub(crate) async fn connect(&self, store: &Store) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.connect_to_pubsub().await,
             NotifierKind::Local => Ok(Arc::new(NoNotifier)),
+            NotifierKind::Pubsub | NotifierKind::Postgres => self.connect_to_work(store).await,
         }
     }
 
-    async fn connect_to_pubsub(&self) -> anyhow::Result<Arc<dyn Notifier>> {
-        let notifier = self.pubsub.connect().await?;
+    /// For a process that only listens to broadcasts; connects to the database if they come from
+    /// there.
+    pub(crate) async fn connect_to_listen(
+        &self,
+        store: impl AsyncFnOnce() -> anyhow::Result<Store>,
+    ) -> anyhow::Result<Option<Broadcasts>> {
+        let notifier = match self.notifier {
+            NotifierKind::Local => return Ok(None),
+            NotifierKind::Pubsub => self.pubsub.connect().await?,
+            NotifierKind::Postgres => self.on_postgres(&store().await?),
+        };
+        Ok(self.remembered(notifier).broadcasts())
+    }
+
+    fn on_postgres(&self, store: &Store) -> Arc<dyn Notifier> {
+        Arc::new(match self.pubsub.broadcast {
+            true => PostgresNotifier::broadcasting(store),
+            false => PostgresNotifier::new(store),
+        })
+    }
+
+    fn remembered(&self, notifier: Arc<dyn Notifier>) -> Arc<dyn Notifier> {
         self.broadcasts.lock().unwrap_or_else(PoisonError::into_inner).extend(notifier.broadcasts());
-        Ok(notifier)
+        notifier
     }
 
     /// Ends this process's listeners, and waits for its broadcasts to be published.
@@ -71,9 +109,10 @@ impl NotifierArgs {
     }
 
     /// For a process that runs handlers.
-    pub(crate) async fn connect_to_work(&self) -> anyhow::Result<Arc<dyn Notifier>> {
+    pub(crate) async fn connect_to_work(&self, store: &Store) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
-            NotifierKind::Pubsub => self.connect_to_pubsub().await,
+            NotifierKind::Pubsub => Ok(self.remembered(self.pubsub.connect().await?)),
+            NotifierKind::Postgres => Ok(self.remembered(self.on_postgres(store))),
             NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
             NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
         }
@@ -113,7 +152,7 @@ impl PubSubArgs {
             ("", Some(_)) => DEVELOPMENT_PROJECT,
             ("", None) => {
                 let example = "export GOOGLE_CLOUD_PROJECT=my-project, or PUBSUB_EMULATOR_HOST=localhost:8085 for an \
-                               emulator, or WAKEQ_NOTIFIER=local for one process without Pub/Sub";
+                               emulator, or WAKEQ_NOTIFIER=postgres to do without Pub/Sub";
                 return Err(MissingSetting { variable: "GOOGLE_CLOUD_PROJECT", example });
             }
             (project, _) => project,

@@ -20,7 +20,7 @@ pub(crate) use database::{clock, held_snapshots, migrations, pooler, route, serv
 pub(crate) use locks::held_locks;
 pub(crate) use log::{log_holders, log_readers};
 pub(crate) use own::own_names;
-pub(crate) use pubsub::{local, pubsub_rights, push_horizon, topics};
+pub(crate) use pubsub::{pubsub_rights, push_horizon, topics, without_topics};
 pub(crate) use rights::{rights, role};
 pub(crate) use secrets::secrets;
 

@@ -34,11 +34,12 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
 }
 
 /// Without Pub/Sub.
-pub(crate) fn local() -> Finding {
-    Finding::ok(
-        "notifier",
-        "local: a process wakes only itself, so run a single worker process; Pub/Sub is not needed",
-    )
+pub(crate) fn without_topics(is_local: bool) -> Finding {
+    let found = match is_local {
+        true => "local: a process wakes only itself, so run a single worker process; Pub/Sub is not needed",
+        false => "postgres: NOTIFY wakes a handful of worker processes; Pub/Sub is not needed",
+    };
+    Finding::ok("notifier", found)
 }
 
 /// Whether the deployment's durations suit a push subscription.

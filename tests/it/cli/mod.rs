@@ -196,7 +196,7 @@ async fn names_missing_settings() {
         assert_eq!(terminal.complains(1, command).await, unset);
     }
     let pubsub = "wakeq: GOOGLE_CLOUD_PROJECT is not set: export GOOGLE_CLOUD_PROJECT=my-project, or \
-                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator, or WAKEQ_NOTIFIER=local for one process \
+                  PUBSUB_EMULATOR_HOST=localhost:8085 for an emulator, or WAKEQ_NOTIFIER=postgres to do \
                   without Pub/Sub\n";
     assert_eq!(terminal.complains(1, &["topics", "check"]).await, pubsub);
     assert_eq!(Terminal::on(&database().await).complains(1, &["emit", "greet"]).await, pubsub);

@@ -34,8 +34,8 @@ impl Local {
     pub(crate) async fn send(&self, request: &Request, canvas: CanvasId) -> anyhow::Result<Vec<u8>> {
         let (notifier, patience): (Arc<dyn Notifier>, _) = match request.wakes {
             Wakes::None => (Arc::new(NoNotifier), None),
-            Wakes::All => (self.notifier.connect().await?, None),
-            Wakes::ForAWhile => (self.notifier.connect().await?, Some(WAKING)),
+            Wakes::All => (self.notifier.connect(&self.store).await?, None),
+            Wakes::ForAWhile => (self.notifier.connect(&self.store).await?, Some(WAKING)),
         };
         let deliverer = self.delivery.clone().map(Deliverer::new).transpose()?;
         let api = LocalApi::new(self.store.clone(), notifier, patience, deliverer, &self.actor)?;

@@ -1,0 +1,101 @@
+//! One NOTIFY at a time: what comes meanwhile, or within a few milliseconds of the last, goes out
+//! together. Notifying transactions wait for each other's commits, so there should be few.
+
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until};
+use uuid::Uuid;
+
+use super::message::{Message, News, wakes};
+use crate::event::Notification;
+use crate::store::{Store, StoreError};
+
+/// From one NOTIFY to the next at least.
+const SPACING: Duration = Duration::from_millis(5);
+/// Most calls that wait.
+const WAITING_MAX: usize = 20_000;
+/// Most calls whose notifications go out together.
+const TOGETHER_MAX: usize = 1_000;
+/// Most messages in one statement: 800 kB.
+const STATEMENT_MAX: usize = 100;
+
+/// What is to be sent.
+#[derive(Debug)]
+enum Outgoing {
+    News(News),
+    Notifications(Vec<Notification>, oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// Sends on the channel, in the order of the calls. Its task ends with the last clone.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    queue: mpsc::Sender<Outgoing>,
+}
+
+impl Sender {
+    /// Must be called inside a tokio runtime.
+    pub(super) fn new(store: Store, channel: &'static str, from: Uuid) -> Self {
+        let (queue, waiting) = mpsc::channel(WAITING_MAX);
+        tokio::spawn(send_all(store, channel, from, waiting));
+        Self { queue }
+    }
+
+    /// Returns when the server has committed them.
+    pub(super) async fn wake(&self, notifications: Vec<Notification>) -> Result<(), StoreError> {
+        let (sender, answer) = oneshot::channel();
+        self.put(Outgoing::Notifications(notifications, sender))?;
+        answer.await.map_err(|_| StoreError::Overloaded)?
+    }
+
+    /// Does not wait, and is not told if it fails.
+    pub(super) fn say(&self, news: News) {
+        if let Err(error) = self.put(Outgoing::News(news)) {
+            tracing::debug!(error = &error as &dyn std::error::Error, "other workers were not told");
+        }
+    }
+
+    fn put(&self, outgoing: Outgoing) -> Result<(), StoreError> {
+        self.queue.try_send(outgoing).map_err(|_| StoreError::Overloaded)
+    }
+}
+
+async fn send_all(store: Store, channel: &'static str, from: Uuid, mut waiting: mpsc::Receiver<Outgoing>) {
+    let mut together = Vec::new();
+    let mut next = Instant::now();
+    while waiting.recv_many(&mut together, TOGETHER_MAX).await > 0 {
+        sleep_until(next).await;
+        while together.len() < TOGETHER_MAX
+            && let Ok(outgoing) = waiting.try_recv()
+        {
+            together.push(outgoing);
+        }
+        let (mut texts, mut notifications, mut callers) = (Vec::new(), Vec::new(), Vec::new());
+        for outgoing in together.drain(..) {
+            match outgoing {
+                Outgoing::News(news) => texts.push(Message { from, news }.text()),
+                Outgoing::Notifications(more, caller) => {
+                    notifications.extend(more);
+                    callers.push(caller);
+                }
+            }
+        }
+        texts.extend(wakes(from, &notifications));
+        let result = send(&store, channel, &texts).await;
+        if let Err(error) = &result {
+            tracing::debug!(error = error as &dyn std::error::Error, "other processes were not notified");
+        }
+        for caller in callers {
+            // A caller that has left needs no answer.
+            let _ = caller.send(result.clone());
+        }
+        next = Instant::now() + SPACING;
+    }
+}
+
+async fn send(store: &Store, channel: &str, texts: &[String]) -> Result<(), StoreError> {
+    for texts in texts.chunks(STATEMENT_MAX) {
+        store.notify(channel, texts).await?;
+    }
+    Ok(())
+}
