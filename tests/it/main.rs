@@ -32,6 +32,7 @@ mod edge;
 mod emit;
 mod emitting;
 mod entities;
+mod examples;
 mod fair;
 mod forms;
 mod google_keys;

@@ -76,7 +76,12 @@ pub(super) async fn listen(
             Err(error) => error,
         };
         let reason = format!("the notifications of other processes are not heard: {error}");
-        tracing::warn!(error = &error as &dyn std::error::Error, retry = ?pause, "listening again");
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            channel,
+            retry = ?pause,
+            "the messages of other processes are not heard"
+        );
         hearer.trouble(Some(reason));
         sleep(pause).await;
         pause = (2 * pause).min(RETRY_MAX);
