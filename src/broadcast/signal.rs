@@ -1,5 +1,5 @@
 //! Signals say that something may have changed that others wait for. They always reach this
-//! process, and other processes where events are broadcast.
+//! process, and other processes where events are broadcast or Postgres is the notifier.
 //!
 //! A signal carries no data to rely on, and is never waited for: it may be lost, doubled or late,
 //! so every watcher also polls.

@@ -83,7 +83,7 @@ pub(crate) use idle::IdleRetention;
 pub(crate) use insert::insert_one;
 pub use insert::{InsertOutcome, statements};
 pub use lanes::{HaltedLane, InHand};
-pub(crate) use listen::PAYLOAD_BYTES_MAX;
+pub(crate) use listen::{Listening, PAYLOAD_BYTES_MAX};
 pub(crate) use load::{ClaimedEvent, LoadedEvent};
 pub(crate) use log::AppendRefusal;
 pub use log::{LogAppender, LogBatch, LogEnd, LogHolder, LogHorizon, append_batch, lacks_partition};

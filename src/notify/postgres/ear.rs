@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::store::{Store, StoreError};
+use crate::store::{Listening, Store, StoreError};
 
 /// How often a process that listens sends itself a message, to notice a connection that is dead
 /// without a sign.
@@ -47,31 +47,12 @@ pub(super) async fn listen(
             let _ = begun.send(heard.as_ref().map(|_| ()).map_err(Clone::clone));
         }
         let error = match heard {
-            Ok(mut listening) => {
+            Ok(listening) => {
                 pause = RETRY;
                 tracing::info!(channel, "listening");
                 hearer.trouble(None);
                 hearer.begin();
-                let mut checks = interval(CHECK);
-                checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-                checks.reset();
-                let mut checking = false;
-                loop {
-                    tokio::select! {
-                        text = listening.next() => match text {
-                            Ok(text) if hearer.is_echo(&text) => checking = false,
-                            Ok(text) => hearer.hear(&text),
-                            Err(error) => break error,
-                        },
-                        _ = checks.tick() => {
-                            if checking {
-                                break StoreError::TimedOut { statement: "listen", after: CHECK, ended: true };
-                            }
-                            checking = true;
-                            hearer.check();
-                        }
-                    }
-                }
+                hear(listening, &hearer).await
             }
             Err(error) => error,
         };
@@ -85,5 +66,29 @@ pub(super) async fn listen(
         hearer.trouble(Some(reason));
         sleep(pause).await;
         pause = (2 * pause).min(RETRY_MAX);
+    }
+}
+
+/// Hears until the connection breaks, or no longer brings what this process sends itself.
+async fn hear(mut listening: Listening, hearer: &impl Hear) -> StoreError {
+    let mut checks = interval(CHECK);
+    checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    checks.reset();
+    let mut checking = false;
+    loop {
+        tokio::select! {
+            text = listening.next() => match text {
+                Ok(text) if hearer.is_echo(&text) => checking = false,
+                Ok(text) => hearer.hear(&text),
+                Err(error) => return error,
+            },
+            _ = checks.tick() => {
+                if checking {
+                    return StoreError::TimedOut { statement: "listen", after: CHECK, ended: true };
+                }
+                checking = true;
+                hearer.check();
+            }
+        }
     }
 }

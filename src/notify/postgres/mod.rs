@@ -194,12 +194,14 @@ impl Shared {
             return working;
         }
         let (begun, beginning) = oneshot::channel();
-        let hearer = Hearer { shared: Arc::clone(self) };
-        let listening = tokio::spawn(listen(self.store.clone(), CHANNEL, hearer, begun));
+        let echo = Message { from: self.id, news: News::Here }.text();
+        let hearer = Hearer { shared: Arc::clone(self), echo };
+        let task = tokio::spawn(listen(self.store.clone(), CHANNEL, hearer, begun));
+        // Ends with the caller, also while it begins.
+        let listening = AbortOnDropHandle::new(task);
         // It reports by itself why it does not listen.
         let _ = beginning.await;
-        let working =
-            Arc::new(Working { sender: self.sender.clone(), _listening: AbortOnDropHandle::new(listening) });
+        let working = Arc::new(Working { sender: self.sender.clone(), _listening: listening });
         *self.working() = Arc::downgrade(&working);
         working
     }
@@ -246,6 +248,8 @@ impl Drop for Working {
 /// What a worker hears.
 struct Hearer {
     shared: Arc<Shared>,
+    /// The own message that comes back.
+    echo: String,
 }
 
 impl Hear for Hearer {
@@ -302,7 +306,7 @@ impl Hear for Hearer {
     }
 
     fn is_echo(&self, text: &str) -> bool {
-        text == Message { from: self.shared.id, news: News::Here }.text()
+        text == self.echo
     }
 
     fn trouble(&self, reason: Option<String>) {
