@@ -1,5 +1,5 @@
-//! The services that development and tests need: a Postgres, a Pub/Sub emulator, and the child
-//! processes in which they run.
+//! The services that development and tests need: a Postgres, a Pub/Sub emulator, a NATS
+//! server, and the child processes in which they run.
 //!
 //! Each is found or started, and ends with this process if it was started. This crate must never
 //! depend on `wakeq`: a caller that needs tables passes the function that creates them, and topics
@@ -7,12 +7,14 @@
 
 mod choice;
 mod containers;
+mod nats;
 mod postgres;
 mod process;
 mod pubsub;
 
 pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested, UnknownChoice};
 pub use containers::{Container, ContainerError};
+pub use nats::{NatsError, NatsServer};
 pub use postgres::{
     Cluster, ClusterOptions, DatabaseError, EmbeddedPostgres, Folder, Postgres, PostgresError, TestDatabase,
     installed_postgres, is_skipped, remove_data_folder,

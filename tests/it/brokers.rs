@@ -1,5 +1,5 @@
-//! The brokers that the tests run on: the in-memory one, Postgres, the chosen Pub/Sub emulator, and
-//! Google's.
+//! The brokers that the tests run on: the in-memory one, Postgres, NATS, the chosen Pub/Sub
+//! emulator, and Google's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,8 @@ use sqlx::{Connection, PgConnection};
 use wakeq::Timing;
 use wakeq::notify::{Notifier, PostgresNotifier, PubSub, PubSubConfig};
 use wakeq::testing::MemoryNotifier;
-use wakeq_services::{GoogleEmulator, PubSub as Emulator, TestDatabase};
+use wakeq_nats::{NatsConfig, NatsNotifier};
+use wakeq_services::{GoogleEmulator, NatsServer, PubSub as Emulator, TestDatabase};
 
 use crate::support::{connect, database, is_skipped};
 
@@ -24,6 +25,7 @@ pub(crate) struct Broker {
 enum Kind {
     Memory(MemoryNotifier),
     Postgres(TestDatabase),
+    Nats { client: async_nats::Client, stream: String },
     PubSub { config: Box<PubSubConfig>, forgets_closed_streams_late: bool },
 }
 
@@ -42,6 +44,16 @@ impl Broker {
         let store = connect(database.url(), Timing::default()).await;
         let notifier = Arc::new(PostgresNotifier::new(&store));
         Some(Self { name: "Postgres", notifier, kind: Kind::Postgres(database) })
+    }
+
+    /// The NATS server of the tests, with a stream of this test's own.
+    pub(crate) async fn nats(test: &str) -> Option<Self> {
+        let server = NatsServer::shared().await.unwrap()?;
+        let client = async_nats::connect(server.url()).await.unwrap();
+        let mut config = NatsConfig::default();
+        config.stream = unique(test);
+        let notifier = Arc::new(NatsNotifier::open(client.clone(), config.clone()).await.unwrap());
+        Some(Self { name: "NATS", notifier, kind: Kind::Nats { client, stream: config.stream } })
     }
 
     /// The emulator chosen for the tests, with a topic and a subscription of this test's own.
@@ -78,8 +90,7 @@ impl Broker {
     }
 
     pub(crate) fn config_at(host: String, test: &str) -> PubSubConfig {
-        static LAST: AtomicU32 = AtomicU32::new(0);
-        let unique = format!("{test}-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed));
+        let unique = unique(test);
         let mut config = PubSubConfig::new("tests");
         config.topic = format!("topic-{unique}");
         config.subscription = format!("subscription-{unique}");
@@ -91,7 +102,9 @@ impl Broker {
     pub(crate) fn config(&self) -> &PubSubConfig {
         match &self.kind {
             Kind::PubSub { config, .. } => config,
-            Kind::Memory(_) | Kind::Postgres(_) => panic!("only Pub/Sub has a configuration"),
+            Kind::Memory(_) | Kind::Postgres(_) | Kind::Nats { .. } => {
+                panic!("only Pub/Sub has a configuration")
+            }
         }
     }
 
@@ -104,6 +117,9 @@ impl Broker {
                 let mut connection = PgConnection::connect(database.url()).await.unwrap();
                 let notify = "select pg_notify('wakeq', '* not a notification')";
                 sqlx::query(notify).execute(&mut connection).await.unwrap();
+            }
+            Kind::Nats { client, stream } => {
+                client.publish(format!("{stream}.notifications"), body.as_slice().into()).await.unwrap();
             }
             Kind::PubSub { config, .. } => {
                 Publisher::builder(format!("projects/{}/topics/{}", config.project, config.topic))
@@ -122,7 +138,7 @@ impl Broker {
     /// Google's emulator keeps sending messages to streams that their client has closed.
     pub(crate) fn forgets_closed_streams_late(&self) -> bool {
         match self.kind {
-            Kind::Memory(_) | Kind::Postgres(_) => false,
+            Kind::Memory(_) | Kind::Postgres(_) | Kind::Nats { .. } => false,
             Kind::PubSub { forgets_closed_streams_late, .. } => forgets_closed_streams_late,
         }
     }
@@ -145,6 +161,11 @@ impl Broker {
         let builder = SubscriptionAdmin::builder().with_endpoint(endpoint(config));
         builder.with_credentials(anonymous::Builder::new().build()).build().await.unwrap()
     }
+}
+
+fn unique(test: &str) -> String {
+    static LAST: AtomicU32 = AtomicU32::new(0);
+    format!("{test}-{}-{}", std::process::id(), LAST.fetch_add(1, Ordering::Relaxed))
 }
 
 fn endpoint(config: &PubSubConfig) -> String {

@@ -63,6 +63,7 @@ mod many;
 mod notify;
 mod notify_google;
 mod notify_memory;
+mod notify_nats;
 mod notify_postgres;
 mod operating;
 mod operations;

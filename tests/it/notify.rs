@@ -32,6 +32,14 @@ macro_rules! on_every_broker {
             })*
         }
 
+        mod nats {
+            $(#[tokio::test]
+            async fn $check() {
+                let Some(broker) = super::Broker::nats(stringify!($check)).await else { return };
+                super::$check(broker).await;
+            })*
+        }
+
         mod pubsub {
             $(#[tokio::test]
             async fn $check() {

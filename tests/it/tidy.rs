@@ -21,10 +21,11 @@ use std::sync::LazyLock;
 use crate::tree::root;
 use source::Source;
 
-const FOLDERS: [&str; 10] = [
+const FOLDERS: [&str; 11] = [
     "src",
     "streams",
     "service",
+    "nats",
     "emulator",
     "services",
     "embedded-postgres",
