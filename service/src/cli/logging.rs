@@ -54,12 +54,12 @@ enum Format {
     Json,
 }
 
-/// Starts logging: long-running processes log what they do, other commands only problems, unless
-/// `RUST_LOG` says otherwise.
+/// Starts logging: long-running processes log what they do, other commands only problems that their
+/// errors don't name, and no slow statements, unless `RUST_LOG` says otherwise.
 ///
 /// `traces` receives the spans in addition, which `RUST_LOG` does not filter.
 pub(super) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Traces>) {
-    let usual = if is_long_running { "info" } else { "warn" };
+    let usual = if is_long_running { "info" } else { "warn,sqlx::query=error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let filter = filter.and(filter_fn(|metadata| {
         let target = metadata.target();

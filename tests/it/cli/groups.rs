@@ -195,3 +195,22 @@ async fn groups_are_shown_and_reset_by_a_server() {
     of_one.refuses(&[("groups list", 4, "reaches every canvas")]).await;
     service.stop().await;
 }
+
+/// A trigger makes it slower than the second from which sqlx logs it.
+const SLOW: &str = "
+    create function public.slow() returns trigger language plpgsql as 'begin perform pg_sleep(1.1); return new; end';
+    create trigger slow before update on wakeq.consumer_dead for each row execute function public.slow();";
+
+#[tokio::test]
+async fn a_slow_statement_is_not_logged_unless_asked_for() {
+    let service = filled().await;
+    service.stage.execute(SLOW).await;
+    let quiet = Terminal::beside(&service);
+    let logging = Terminal::beside(&service).set("RUST_LOG", "warn");
+    for (terminal, logs) in [(quiet, false), (logging, true)] {
+        service.stage.execute("update wakeq.consumer_dead set redrive_at = null").await;
+        let printed = terminal.run(&["groups", "redrive", "former", "--seq", "5"]).await;
+        assert_eq!((printed.code, printed.err.contains("slow statement")), (Some(0), logs), "{printed:?}");
+    }
+    service.stop().await;
+}
