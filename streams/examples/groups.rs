@@ -28,17 +28,16 @@ impl EventProcessor for Projection {
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Failure> {
+pub(crate) async fn main() -> Result<(), Failure> {
     let url = std::env::var("DATABASE_URL").map_err(|_| "set DATABASE_URL to postgres://…")?;
     Store::migrate(&url, false).await?;
     let store = Store::connect(&url, StoreConfig::default()).await?;
     // Processes that share a topic would pass `notifier.signals()`, and learn of everything at
     // once. Without that, they poll.
     let log = Log::with_signals(store.clone(), Signals::alone());
-    match std::env::args().nth(1).as_deref() {
+    match std::env::args().next_back().as_deref() {
         Some("append") => append(&log).await,
-        Some(other) => Err(format!("what is {other:?}? Say append, or nothing").into()),
-        None => consume(store, log).await,
+        _ => consume(store, log).await,
     }
 }
 
