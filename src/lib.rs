@@ -1,5 +1,5 @@
-//! A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself, only
-//! wakes the workers.
+//! A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
+//! only wakes the workers.
 //!
 //! An event is a row: a value for a handler. You can write it in your own transaction, it can wait
 //! for years, and it is deleted once its handler has completed. Delivery is at least once, so
