@@ -1,4 +1,5 @@
-//! A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
+//! A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
+//! only wakes the workers.
 //!
 //! An event is a row: a value for a handler. You can write it in your own transaction, it can wait
 //! for years, and it is deleted once its handler has completed. Delivery is at least once, so
@@ -46,8 +47,8 @@
 //!
 //! # A worker
 //!
-//! In production, a [`Store`] connects to Postgres and a [`notify::Notifier`] to Pub/Sub. They are
-//! the same for [`Queue::new`] and for a [`QueueWorker`], which runs until it is stopped:
+//! In production, a [`Store`] connects to Postgres and a [`notify::Notifier`] to Pub/Sub. A
+//! [`Queue`] and a [`QueueWorker`], which runs until it is stopped, take the same two:
 //!
 //! ```no_run
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The service of [`wakeq`]: its HTTP API, its command, and HTTP targets of events.
+//! The service of [`wakeq`]: the HTTP API, the command line, and handlers that are HTTP targets.
 //!
 //! A program with handlers of its own is one line more than the list of its handlers:
 //!

@@ -1,10 +1,10 @@
 //! The streams of [`wakeq`]: consumers and brokers of its log, and entities whose state is
 //! kept in memory.
 //!
-//! A [`Consumer`] reads sources of the log in order and keeps its positions; an [`EventBroker`]
-//! decides which process reads which source. An [`EntityProcessor`] keeps the entities of a type in
-//! memory and decides about the events that are sent to them with [`Entities`]. [`Groups`] shows
-//! all of that to operators.
+//! A [`Consumer`] reads sources of the log (such as a category) in order and stores its positions;
+//! an [`EventBroker`] decides which process reads which source. An [`EntityProcessor`] keeps the
+//! entities of a type in memory, and validates and applies the events that are sent to them with
+//! [`Entities`]. [`Groups`] shows all of that to operators.
 
 mod broker;
 mod consumer;
