@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use futures_util::StreamExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 use wakeq::notify::{AckHandle, Delivery, NotifyError, Subscription};
@@ -22,6 +22,8 @@ use super::NatsNotifier;
 /// How long a request for messages waits for them. A stop waits for its end, so that no message is
 /// sent to a subscription that has gone.
 const REQUEST: Duration = Duration::from_secs(2);
+/// How much later the end of a request may come. The client itself gives up after 5 s.
+const SILENCE: Duration = Duration::from_secs(3);
 /// Most messages in a request.
 const REQUEST_MAX: usize = 1_000;
 /// The delay before a message that was put back is delivered again: as for the other notifiers.
@@ -148,6 +150,7 @@ impl Reader {
         };
         let request = consumer.batch().max_messages(places.num_permits()).expires(REQUEST);
         let failed = |error| NotifyError { what: "NATS sends no messages".to_owned(), source: Some(error) };
+        let asked = Instant::now();
         let mut messages = request.messages().await.map_err(|error| failed(error.into()))?;
         let extended_every = (consumer.cached_info().config.ack_wait / 3).max(SHORTEST);
         while let Some(message) = messages.next().await {
@@ -155,6 +158,10 @@ impl Reader {
             if let Some(place) = places.split(1) {
                 self.hold(message, place, extended_every);
             }
+        }
+        // A server says when a request ends, but says nothing to one for a deleted consumer.
+        if places.num_permits() > 0 && asked.elapsed() > REQUEST + SILENCE {
+            return Err(NotifyError::new("NATS does not answer requests for messages"));
         }
         Ok(())
     }

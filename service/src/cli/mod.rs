@@ -14,6 +14,7 @@ mod doctor;
 pub(crate) mod failure;
 mod health;
 mod logging;
+mod manual;
 mod migrate;
 mod parts;
 mod process;
@@ -272,6 +273,8 @@ enum Command {
     Tail(tail::Tail),
     /// Print a shell completion script
     Completions(completions::Completions),
+    /// Write manual pages
+    Man(manual::Manual),
     /// Short for `handlers list`
     Stats(stats::Stats),
     /// Short for `events emit`
@@ -359,6 +362,7 @@ impl Cli {
             Command::Depth(command) => command.run(&context).await,
             Command::Tail(command) => command.run(&context).await,
             Command::Completions(command) => command.run(),
+            Command::Man(command) => command.run(),
             Command::Stats(command) => command.run(&context).await,
             Command::Emit(command) => command.run(&context).await,
             Command::Explain(command) => command.run(&context).await,

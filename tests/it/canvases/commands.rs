@@ -95,7 +95,7 @@ const LAST: [&str; 4] = [
 ];
 
 /// Verbs that concern no canvas and take nothing of one, or that do not end.
-const ABOUT_NO_CANVAS: [&str; 30] = [
+const ABOUT_NO_CANVAS: [&str; 31] = [
     "all",
     "completions",
     "doctor",
@@ -105,6 +105,7 @@ const ABOUT_NO_CANVAS: [&str; 30] = [
     "groups reset",
     "health",
     "help",
+    "man",
     "migrate",
     "queues complete",
     "queues delete",

@@ -216,6 +216,21 @@ async fn every_shell_is_completed() {
 }
 
 #[tokio::test]
+async fn every_command_has_a_manual_page() {
+    let folder = std::env::temp_dir().join(format!("wakeq-man-{}", std::process::id()));
+    let terminal = Terminal::without_variables().set("WAKEQ_KEY", "wakeq_5ecre7");
+    terminal.raw(&["man", folder.to_str().unwrap()]).await;
+    let page = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    assert!(page("wakeq.1").contains("wakeq\\-queues(1)"), "{}", page("wakeq.1"));
+    let emit = page("wakeq-events-emit.1");
+    assert!(emit.contains("\\-\\-after") && emit.contains("WAKEQ_KEY") && !emit.contains("5ecre7"), "{emit}");
+    std::fs::remove_dir_all(&folder).unwrap();
+
+    let words = terminal.complains(1, &["man", "/dev/null/man1"]).await;
+    assert!(words.starts_with("wakeq: can't write manual pages into /dev/null/man1: "), "{words}");
+}
+
+#[tokio::test]
 async fn a_closed_pipe_is_no_complaint() {
     let mut child = Terminal::without_variables()
         .command(&["completions", "bash"])

@@ -1,0 +1,24 @@
+//! `wakeq man`: a manual page for each command.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory};
+
+use super::Cli;
+
+#[derive(Args)]
+pub(crate) struct Manual {
+    /// Where to write the pages, such as ~/.local/share/man/man1; created if it is missing
+    folder: PathBuf,
+}
+
+impl Manual {
+    pub(super) fn run(self) -> anyhow::Result<()> {
+        let write = || {
+            std::fs::create_dir_all(&self.folder)?;
+            clap_mangen::generate_to(Cli::command(), &self.folder)
+        };
+        write().with_context(|| format!("can't write manual pages into {}", self.folder.display()))
+    }
+}
