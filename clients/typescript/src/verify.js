@@ -13,7 +13,7 @@ export class SignatureError extends Error {
 }
 
 /**
- * A verified delivery.
+ * A verified delivery. The signature covers id, time and value, not the other fields.
  * @typedef {object} Delivery
  * @property {string} id the event's id, the same in every attempt: ignore one that you have processed
  * @property {Date} sentAt when this attempt was signed
