@@ -123,6 +123,20 @@ class Transport(unittest.TestCase):
                 self.assertEqual(sock.recv(1), b"")
             self.assertEqual(len(peers), 3)
 
+    def test_a_path_its_values_and_the_query_arrive_as_they_are_meant(self) -> None:
+        seen: list[str] = []
+
+        def answer(request: Request) -> None:
+            seen.extend((request.path, request.headers["authorization"]))
+            request.answer(200, b'{"items":[]}', content_type="application/json")
+
+        canvas = "01a1fa2a-7101-7382-922f-e03ca3c19953"
+        wakeq = Client(serving(self, answer) + "/queue/", lambda: KEY, canvas=canvas)
+        tombstones = "/v1/canvases/{canvas}/objects/{object}/tombstones"
+        wakeq.request("GET", tombstones, path={"object": "work:1/é ?"}, query={"after": 7, "queue": None})
+        target = f"/queue/v1/canvases/{canvas}/objects/work%3A1%2F%C3%A9%20%3F/tombstones?after=7"
+        self.assertEqual(seen, [target, f"Bearer {KEY}"])
+
     def test_the_key_is_in_nothing_that_is_printed(self) -> None:
         wakeq = Client(NOWHERE, KEY, retries=0)
         with self.assertRaises(TransportError) as caught:

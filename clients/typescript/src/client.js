@@ -197,11 +197,12 @@ export class Client {
     if (idempotencyKey !== undefined) headers["idempotency-key"] = idempotencyKey;
     const timeout = AbortSignal.timeout(this.#timeoutMs);
     const ended = signal ? AbortSignal.any([signal, timeout]) : timeout;
+    const fetch = this.#fetch;
     let response, text;
     try {
       // A redirect is an unsuccessful answer: the key goes nowhere else.
       const init = { method, headers, body: sent ?? null, redirect: /** @type {const} */ ("manual"), signal: ended };
-      response = await this.#fetch(url, init);
+      response = await fetch(url, init);
       text = await textOf(response);
     } catch (error) {
       signal?.throwIfAborted();

@@ -2715,41 +2715,7 @@ export interface components {
         /** @description A page of a list. */
         List_AuditEntry: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** @example pause */
-                action: string;
-                /**
-                 * @description The actor: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name given by a program.
-                 * @example key:billing
-                 */
-                actor: string;
-                /** Format: date-time */
-                at: string;
-                /** @description Further details, as text. */
-                detail?: string | null;
-                /**
-                 * Format: uuid
-                 * @description The event concerned, if any.
-                 */
-                event_id?: string | null;
-                /** Format: int64 */
-                id: number;
-                /** @description The module of the handler concerned, if any. */
-                module?: string | null;
-                name?: string | null;
-                /**
-                 * @description `done` or `refused`.
-                 * @example done
-                 */
-                outcome: string;
-                /** @description The request's id, as in the `x-request-id` header. */
-                request_id?: string | null;
-                /**
-                 * Format: int32
-                 * @description Number of events affected; for a refusal, how often it occurred.
-                 */
-                times: number;
-            }[];
+            items: components["schemas"]["AuditEntry"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2759,45 +2725,7 @@ export interface components {
         /** @description A page of a list. */
         List_Cron: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: date-time
-                 * @description When the cron was last replaced.
-                 */
-                changed_at: string;
-                /** Format: date-time */
-                created_at: string;
-                /** @example key:billing */
-                created_by: string;
-                /** @example 30 8 * * MON-FRI */
-                expression: string;
-                /**
-                 * Format: date-time
-                 * @description The last tick.
-                 */
-                last?: string | null;
-                missed: components["schemas"]["Missed"];
-                /** @example _ */
-                modifier: string;
-                /** @example report */
-                name: string;
-                /**
-                 * @description The next ticks: five, or one in lists. Empty while the cron is paused, or if the responding
-                 *     release can't read the schedule.
-                 */
-                next: components["schemas"]["CronTick"][];
-                paused?: components["schemas"]["CronPause"] | null;
-                /**
-                 * Format: int64
-                 * @description Number of events emitted, including those ahead of their ticks and excluding those that were
-                 *     withdrawn.
-                 */
-                ticks: number;
-                /** @description The value of each event; omitted in lists, and in responses to pausing and resuming. */
-                value?: unknown;
-                /** @example Europe/Berlin */
-                zone: string;
-            }[];
+            items: components["schemas"]["Cron"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2807,52 +2735,7 @@ export interface components {
         /** @description A page of a list. */
         List_DeadEvent: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * @description Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-                 *     or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
-                 * @example retries
-                 */
-                cause: string;
-                copy_of?: components["schemas"]["Copied"] | null;
-                /**
-                 * Format: date-time
-                 * @description When the event died.
-                 */
-                died_at: string;
-                /**
-                 * Format: date-time
-                 * @description When the event was emitted.
-                 */
-                enqueued_at: string;
-                /** @description Whether the event halts its object. */
-                halts?: boolean;
-                /**
-                 * Format: uuid
-                 * @description The event's id, which a redrive keeps.
-                 */
-                id: string;
-                /** @description The last error of its handler. */
-                last_error?: string | null;
-                /**
-                 * Format: int32
-                 * @description Claims that were lost because a worker died or stalled; for a pulled copy, leases that
-                 *     expired.
-                 */
-                losses: number;
-                /** @example _ */
-                modifier: string;
-                /** @example WORKER */
-                module: string;
-                /** @example send-email */
-                name: string;
-                place?: components["schemas"]["Place"] | null;
-                /**
-                 * Format: int32
-                 * @description Failed attempts before the last one.
-                 */
-                retries: number;
-            }[];
+            items: components["schemas"]["DeadEvent"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2862,32 +2745,7 @@ export interface components {
         /** @description A page of a list. */
         List_EntitySummary: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** @example ada */
-                id: string;
-                /**
-                 * Format: int64
-                 * @description Size of the stored state as JSON, in bytes; null before it is first written.
-                 */
-                state_bytes?: number | null;
-                /**
-                 * Format: int64
-                 * @description The version of the stored state; 0 before it is first written.
-                 */
-                state_version: number;
-                /** @example account */
-                type: string;
-                /**
-                 * Format: date-time
-                 * @description When the outcome of the last event was decided.
-                 */
-                updated_at: string;
-                /**
-                 * Format: int64
-                 * @description Number of stored events of the entity.
-                 */
-                version: number;
-            }[];
+            items: components["schemas"]["EntitySummary"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2897,45 +2755,7 @@ export interface components {
         /** @description A page of a list. */
         List_EventSummary: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                copy_of?: components["schemas"]["Copied"] | null;
-                /**
-                 * Format: date-time
-                 * @description When the event is due.
-                 */
-                delay_until: string;
-                /**
-                 * Format: date-time
-                 * @description When the event was emitted.
-                 */
-                enqueued_at: string;
-                /** Format: uuid */
-                id: string;
-                /**
-                 * Format: int32
-                 * @description Claims that were lost because a worker died or stalled; for a pulled copy, leases that
-                 *     expired.
-                 */
-                losses: number;
-                /** @example _ */
-                modifier: string;
-                /** @example WORKER */
-                module: string;
-                /** @example send-email */
-                name: string;
-                place?: components["schemas"]["Place"] | null;
-                /**
-                 * Format: int32
-                 * @description Failed attempts.
-                 */
-                retries: number;
-                state: components["schemas"]["EventState"];
-                /**
-                 * @description The worker that has claimed the event; omitted for a copy that is leased over HTTP.
-                 * @example orders-6d4cf-x7k2p-1f0c5a9e
-                 */
-                worker?: string | null;
-            }[];
+            items: components["schemas"]["EventSummary"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2945,43 +2765,7 @@ export interface components {
         /** @description A page of a list. */
         List_Facet: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** Format: uuid */
-                canvas: string;
-                /** @description Whether there may be more. */
-                capped: boolean;
-                /**
-                 * Format: int32
-                 * @description The canvas's own limit; null for the queue's setting.
-                 */
-                in_flight_max?: number | null;
-                /**
-                 * Format: date-time
-                 * @description Since when the oldest copy has been due.
-                 */
-                oldest_due?: string | null;
-                /**
-                 * Format: int64
-                 * @description The canvas's position in the rotation, from 1; null if it is not in it.
-                 */
-                position?: number | null;
-                /**
-                 * Format: int64
-                 * @description Copies that are running.
-                 */
-                running: number;
-                /**
-                 * Format: int64
-                 * @description Copies that are not running, including those that are not due or are held by rules; at most
-                 *     10,000.
-                 */
-                waiting: number;
-                /**
-                 * Format: int32
-                 * @description The canvas's own weight; null for the queue's setting.
-                 */
-                weight?: number | null;
-            }[];
+            items: components["schemas"]["Facet"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -2991,31 +2775,7 @@ export interface components {
         /** @description A page of a list. */
         List_GroupDead: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** Format: int32 */
-                attempts: number;
-                /** Format: uuid */
-                canvas: string;
-                category: string;
-                /** Format: date-time */
-                died_at: string;
-                /** @description The error of the last attempt. */
-                error: string;
-                /** Format: uuid */
-                id: string;
-                name: string;
-                /** @description The event's payload. */
-                payload: Record<string, never>;
-                /** @description Whether the event is to be retried, and has not been yet. */
-                redriven: boolean;
-                /**
-                 * Format: int64
-                 * @description The event's log number.
-                 */
-                seq: number;
-                source: string;
-                stream: string;
-            }[];
+            items: components["schemas"]["GroupDead"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3025,24 +2785,7 @@ export interface components {
         /** @description A page of a list. */
         List_GroupSummary: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** @description Whether one process consumes the whole group alone, without subscribers. */
-                alone?: boolean;
-                /** @description Number of sources without an owner. */
-                idle: number;
-                /**
-                 * Format: int64
-                 * @description The largest lag of its sources.
-                 */
-                lag: number;
-                /** @example company-projection */
-                name: string;
-                sources: number;
-                /** @description Number of subscribers, without healthy ones whose lease has expired. */
-                subscribers: number;
-                /** @description Number of these that are unhealthy. */
-                unhealthy: number;
-            }[];
+            items: components["schemas"]["GroupSummary"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3052,29 +2795,7 @@ export interface components {
         /** @description A page of a list. */
         List_HaltedLane: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: uuid
-                 * @description The dead event: redrive or skip it.
-                 */
-                event: string;
-                /**
-                 * Format: int64
-                 * @description The event's number in the chain.
-                 */
-                event_link: number;
-                /**
-                 * Format: date-time
-                 * @description Since when the object has been halted.
-                 */
-                halted_at: string;
-                /** @example WORKER */
-                module: string;
-                /** @example index */
-                name: string;
-                /** @example work:1 */
-                object: string;
-            }[];
+            items: components["schemas"]["HaltedLane"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3084,59 +2805,7 @@ export interface components {
         /** @description A page of a list. */
         List_Handler: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: int64
-                 * @description Dead events, which are kept.
-                 */
-                dead: number;
-                /**
-                 * Format: int64
-                 * @description Events that are not due yet.
-                 */
-                delayed: number;
-                /**
-                 * Format: int64
-                 * @description Objects that are halted for the handler by a dead event.
-                 */
-                halted?: number;
-                /**
-                 * @description The handler's module, its event space.
-                 * @example WORKER
-                 */
-                module: string;
-                /** @example send-email */
-                name: string;
-                /**
-                 * Format: date-time
-                 * @description Since when the oldest due event has been due.
-                 */
-                oldest_due?: string | null;
-                /**
-                 * Format: int64
-                 * @description Events that are due and held by a pause or a block.
-                 */
-                paused: number;
-                /** @description The rules in force, a block first. */
-                rules: components["schemas"]["Rule"][];
-                /**
-                 * Format: int64
-                 * @description Events that are running on a worker.
-                 */
-                running: number;
-                /** @description The handler's HTTP targets, by modifier. */
-                targets: components["schemas"]["Target"][];
-                /**
-                 * Format: date-time
-                 * @description Since when a worker has had events for the handler without knowing it.
-                 */
-                unknown_since?: string | null;
-                /**
-                 * Format: int64
-                 * @description Events that are due and free to run.
-                 */
-                waiting: number;
-            }[];
+            items: components["schemas"]["Handler"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3146,38 +2815,7 @@ export interface components {
         /** @description A page of a list. */
         List_Key: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: uuid
-                 * @description The canvas the key is valid on; null for all canvases.
-                 */
-                canvas?: string | null;
-                /** Format: date-time */
-                created_at: string;
-                created_by: string;
-                /** Format: date-time */
-                expires_at: string;
-                /** @example billing */
-                holder: string;
-                /**
-                 * @description The key's prefix, which is public.
-                 * @example 0123456789ab
-                 */
-                id: string;
-                /**
-                 * Format: date-time
-                 * @description When the key was last used, to the minute.
-                 */
-                last_used_at?: string | null;
-                /** Format: date-time */
-                revoked_at?: string | null;
-                scopes: string[];
-                /**
-                 * @description `live`, `revoked` or `expired`.
-                 * @example live
-                 */
-                state: string;
-            }[];
+            items: components["schemas"]["Key"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3187,34 +2825,7 @@ export interface components {
         /** @description A page of a list. */
         List_Lease: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: int32
-                 * @description The number of this attempt. Expired leases are not counted.
-                 */
-                attempt: number;
-                /** Format: uuid */
-                canvas: string;
-                /** Format: uuid */
-                id: string;
-                /**
-                 * Format: date-time
-                 * @description When the lease ends.
-                 */
-                lease_until: string;
-                /** @example _ */
-                modifier: string;
-                /** @example email_event */
-                module: string;
-                /** @example opened_email */
-                name: string;
-                /**
-                 * Format: uuid
-                 * @description The event that was copied.
-                 */
-                origin: string;
-                place?: components["schemas"]["Place"] | null;
-            }[];
+            items: components["schemas"]["Lease"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3224,36 +2835,7 @@ export interface components {
         /** @description A page of a list. */
         List_Queue: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /** Format: date-time */
-                created_at: string;
-                created_by: string;
-                /**
-                 * @description Whether the queue is draining: it receives no more copies, and is removed after the last
-                 *     waiting one.
-                 */
-                draining: boolean;
-                /** Format: int32 */
-                in_flight_max?: number | null;
-                /** @example email_events */
-                name: string;
-                /** @description The patterns of the events that are copied into the queue. */
-                patterns: string[];
-                pull?: components["schemas"]["Pull"] | null;
-                /** @description The canvases with settings of their own: the first 1,000. Only when a single queue is shown. */
-                settings?: components["schemas"]["FacetSettings"][] | null;
-                target?: components["schemas"]["Target"] | null;
-                /** @description Whether canvases see their copies, and hold them by their rules. */
-                tenant_visible?: boolean;
-                /**
-                 * Format: date-time
-                 * @description When the queue was last changed.
-                 */
-                updated_at: string;
-                updated_by: string;
-                /** Format: int32 */
-                weight: number;
-            }[];
+            items: components["schemas"]["Queue"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3263,26 +2845,7 @@ export interface components {
         /** @description A page of a list. */
         List_Quota: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * Format: int64
-                 * @description The limit.
-                 */
-                limit: number;
-                /**
-                 * @description The quota: `events`, `event-bytes`, `objects`, `log-streams`, `log-bytes`, `entities`,
-                 *     `entity-events`, `crons`, `cron-ticks`, `keys` or `targets`.
-                 * @example events
-                 */
-                quota: string;
-                /** @description Whether an operator set the limit for this canvas. */
-                set: boolean;
-                /**
-                 * Format: int64
-                 * @description The usage, counted up to one more than the limit; bytes are estimated.
-                 */
-                used: number;
-            }[];
+            items: components["schemas"]["Quota"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.
@@ -3292,31 +2855,7 @@ export interface components {
         /** @description A page of a list. */
         List_Tombstone: {
             /** @description The items of this page: at most `limit`, and possibly fewer although more follow. */
-            items: {
-                /**
-                 * @description What happened to the event: `cancelled`, `purged` or `dead`; or `redriven`, if it was
-                 *     redriven and has no copy in the queue.
-                 * @example cancelled
-                 */
-                cause: string;
-                /**
-                 * Format: int64
-                 * @description The number of the missing event.
-                 * @example 17
-                 */
-                id: number;
-                /**
-                 * Format: date-time
-                 * @description When that happened.
-                 */
-                left_at: string;
-                /**
-                 * Format: int64
-                 * @description The number of the object's previous event; 0 for its first.
-                 * @example 12
-                 */
-                prev: number;
-            }[];
+            items: components["schemas"]["Tombstone"][];
             /**
              * @description The cursor of the next page: the parameter `cursor` of the next request. Null on the last
              *     page.

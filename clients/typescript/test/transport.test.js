@@ -80,6 +80,21 @@ test("an answer that does not come, or is not wakeq's, is told apart", async (co
   await assert.rejects(new Client({ url: page, key: KEY }).handlers(), { status: 200, message: /not in wakeq's format/ });
 });
 
+test("a path, its values and the query arrive as they are meant", async (context) => {
+  /** @type {unknown[]} */
+  const seen = [];
+  const url = await serving(context, (request, response) => {
+    seen.push(request.url, request.headers.authorization);
+    response.setHeader("content-type", "application/json").end('{"items":[]}');
+  });
+  const canvas = "01a1fa2a-7101-7382-922f-e03ca3c19953";
+  const wakeq = new Client({ url: `${url}/queue/`, key: async () => KEY, canvas });
+  const options = { path: { object: "work:1/é ?" }, query: { after: 7 } };
+  await wakeq.request("GET", "/v1/canvases/{canvas}/objects/{object}/tombstones", options);
+  const target = `/queue/v1/canvases/${canvas}/objects/work%3A1%2F%C3%A9%20%3F/tombstones?after=7`;
+  assert.deepEqual(seen, [target, `Bearer ${KEY}`]);
+});
+
 test("the key is in nothing that is printed", async () => {
   const wakeq = new Client({ url: "http://127.0.0.1:1", key: KEY, retries: 0 });
   const error = await wakeq.handlers().catch((error) => error);

@@ -692,51 +692,12 @@ class Link(TypedDict):
     """
 
 
-class Item(TypedDict):
-    """
-    An audit log entry: something that was done, or was requested and refused.
-    """
-
-    action: str
-    actor: str
-    """
-    The actor: `key:<holder>`, `account:<email>`, `cli:<user>`, or a name given by a program.
-    """
-    at: str
-    detail: NotRequired[str | None]
-    """
-    Further details, as text.
-    """
-    event_id: NotRequired[str | None]
-    """
-    The event concerned, if any.
-    """
-    id: int
-    module: NotRequired[str | None]
-    """
-    The module of the handler concerned, if any.
-    """
-    name: NotRequired[str | None]
-    outcome: str
-    """
-    `done` or `refused`.
-    """
-    request_id: NotRequired[str | None]
-    """
-    The request's id, as in the `x-request-id` header.
-    """
-    times: int
-    """
-    Number of events affected; for a refusal, how often it occurred.
-    """
-
-
 class ListAuditEntry(TypedDict):
     """
     A page of a list.
     """
 
-    items: list[Item]
+    items: list[AuditEntry]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -744,31 +705,6 @@ class ListAuditEntry(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item3(TypedDict):
-    """
-    An entity in a list.
-    """
-
-    id: str
-    state_bytes: NotRequired[int | None]
-    """
-    Size of the stored state as JSON, in bytes; null before it is first written.
-    """
-    state_version: int
-    """
-    The version of the stored state; 0 before it is first written.
-    """
-    type: str
-    updated_at: str
-    """
-    When the outcome of the last event was decided.
-    """
-    version: int
-    """
-    Number of stored events of the entity.
     """
 
 
@@ -777,7 +713,7 @@ class ListEntitySummary(TypedDict):
     A page of a list.
     """
 
-    items: list[Item3]
+    items: list[EntitySummary]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -785,43 +721,6 @@ class ListEntitySummary(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item5(TypedDict):
-    """
-    A canvas with copies in a queue.
-    """
-
-    canvas: str
-    capped: bool
-    """
-    Whether there may be more.
-    """
-    in_flight_max: NotRequired[int | None]
-    """
-    The canvas's own limit; null for the queue's setting.
-    """
-    oldest_due: NotRequired[str | None]
-    """
-    Since when the oldest copy has been due.
-    """
-    position: NotRequired[int | None]
-    """
-    The canvas's position in the rotation, from 1; null if it is not in it.
-    """
-    running: int
-    """
-    Copies that are running.
-    """
-    waiting: int
-    """
-    Copies that are not running, including those that are not due or are held by rules; at most
-    10,000.
-    """
-    weight: NotRequired[int | None]
-    """
-    The canvas's own weight; null for the queue's setting.
     """
 
 
@@ -830,7 +729,7 @@ class ListFacet(TypedDict):
     A page of a list.
     """
 
-    items: list[Item5]
+    items: list[Facet]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -839,37 +738,6 @@ class ListFacet(TypedDict):
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
     """
-
-
-class Item6(TypedDict):
-    """
-    A dead event of a group.
-    """
-
-    attempts: int
-    canvas: str
-    category: str
-    died_at: str
-    error: str
-    """
-    The error of the last attempt.
-    """
-    id: str
-    name: str
-    payload: dict[str, Any]
-    """
-    The event's payload.
-    """
-    redriven: bool
-    """
-    Whether the event is to be retried, and has not been yet.
-    """
-    seq: int
-    """
-    The event's log number.
-    """
-    source: str
-    stream: str
 
 
 class ListGroupDead(TypedDict):
@@ -877,7 +745,7 @@ class ListGroupDead(TypedDict):
     A page of a list.
     """
 
-    items: list[Item6]
+    items: list[GroupDead]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -885,35 +753,6 @@ class ListGroupDead(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item7(TypedDict):
-    """
-    A consumer group in a list.
-    """
-
-    alone: NotRequired[bool]
-    """
-    Whether one process consumes the whole group alone, without subscribers.
-    """
-    idle: int
-    """
-    Number of sources without an owner.
-    """
-    lag: int
-    """
-    The largest lag of its sources.
-    """
-    name: str
-    sources: int
-    subscribers: int
-    """
-    Number of subscribers, without healthy ones whose lease has expired.
-    """
-    unhealthy: int
-    """
-    Number of these that are unhealthy.
     """
 
 
@@ -922,7 +761,7 @@ class ListGroupSummary(TypedDict):
     A page of a list.
     """
 
-    items: list[Item7]
+    items: list[GroupSummary]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -931,28 +770,6 @@ class ListGroupSummary(TypedDict):
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
     """
-
-
-class Item8(TypedDict):
-    """
-    An object that is halted for a handler by a dead event.
-    """
-
-    event: str
-    """
-    The dead event: redrive or skip it.
-    """
-    event_link: int
-    """
-    The event's number in the chain.
-    """
-    halted_at: str
-    """
-    Since when the object has been halted.
-    """
-    module: str
-    name: str
-    object: str
 
 
 class ListHaltedLane(TypedDict):
@@ -960,7 +777,7 @@ class ListHaltedLane(TypedDict):
     A page of a list.
     """
 
-    items: list[Item8]
+    items: list[HaltedLane]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -968,35 +785,6 @@ class ListHaltedLane(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item10(TypedDict):
-    """
-    A key, without its secret.
-    """
-
-    canvas: NotRequired[str | None]
-    """
-    The canvas the key is valid on; null for all canvases.
-    """
-    created_at: str
-    created_by: str
-    expires_at: str
-    holder: str
-    id: str
-    """
-    The key's prefix, which is public.
-    """
-    last_used_at: NotRequired[str | None]
-    """
-    When the key was last used, to the minute.
-    """
-    revoked_at: NotRequired[str | None]
-    scopes: list[str]
-    state: str
-    """
-    `live`, `revoked` or `expired`.
     """
 
 
@@ -1005,87 +793,7 @@ class ListKey(TypedDict):
     A page of a list.
     """
 
-    items: list[Item10]
-    """
-    The items of this page: at most `limit`, and possibly fewer although more follow.
-    """
-    next_cursor: NotRequired[str | None]
-    """
-    The cursor of the next page: the parameter `cursor` of the next request. Null on the last
-    page.
-    """
-
-
-class Item13(TypedDict):
-    """
-    A quota of a canvas.
-    """
-
-    limit: int
-    """
-    The limit.
-    """
-    quota: str
-    """
-    The quota: `events`, `event-bytes`, `objects`, `log-streams`, `log-bytes`, `entities`,
-    `entity-events`, `crons`, `cron-ticks`, `keys` or `targets`.
-    """
-    set: bool
-    """
-    Whether an operator set the limit for this canvas.
-    """
-    used: int
-    """
-    The usage, counted up to one more than the limit; bytes are estimated.
-    """
-
-
-class ListQuota(TypedDict):
-    """
-    A page of a list.
-    """
-
-    items: list[Item13]
-    """
-    The items of this page: at most `limit`, and possibly fewer although more follow.
-    """
-    next_cursor: NotRequired[str | None]
-    """
-    The cursor of the next page: the parameter `cursor` of the next request. Null on the last
-    page.
-    """
-
-
-class Item14(TypedDict):
-    """
-    A missing link of an object's chain: no event with it will ever arrive.
-    """
-
-    cause: str
-    """
-    What happened to the event: `cancelled`, `purged` or `dead`; or `redriven`, if it was
-    redriven and has no copy in the queue.
-    """
-    id: int
-    """
-    The number of the missing event.
-    """
-    left_at: str
-    """
-    When that happened.
-    """
-    prev: int
-    """
-    The number of the object's previous event; 0 for its first.
-    """
-
-
-class ListTombstone(TypedDict):
-    """
-    A page of a list.
-    """
-
-    items: list[Item14]
+    items: list[Key]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2077,49 +1785,12 @@ class Lifted(TypedDict):
     """
 
 
-class Item1(TypedDict):
-    """
-    A cron: it emits an event for the handler `CRON/name` at each tick.
-    """
-
-    changed_at: str
-    """
-    When the cron was last replaced.
-    """
-    created_at: str
-    created_by: str
-    expression: str
-    last: NotRequired[str | None]
-    """
-    The last tick.
-    """
-    missed: Missed
-    modifier: str
-    name: str
-    next: list[CronTick]
-    """
-    The next ticks: five, or one in lists. Empty while the cron is paused, or if the responding
-    release can't read the schedule.
-    """
-    paused: NotRequired[CronPause | None]
-    ticks: int
-    """
-    Number of events emitted, including those ahead of their ticks and excluding those that were
-    withdrawn.
-    """
-    value: NotRequired[Any]
-    """
-    The value of each event; omitted in lists, and in responses to pausing and resuming.
-    """
-    zone: str
-
-
 class ListCron(TypedDict):
     """
     A page of a list.
     """
 
-    items: list[Item1]
+    items: list[Cron]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2127,52 +1798,6 @@ class ListCron(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item2(TypedDict):
-    """
-    A dead event, which is no longer retried.
-    """
-
-    cause: str
-    """
-    Why the event died: `retries` (its handler failed too often) or `poison` (its workers died
-    or stalled too often while they ran it or, for a pulled copy, its leases expired too often).
-    """
-    copy_of: NotRequired[Copied | None]
-    died_at: str
-    """
-    When the event died.
-    """
-    enqueued_at: str
-    """
-    When the event was emitted.
-    """
-    halts: NotRequired[bool]
-    """
-    Whether the event halts its object.
-    """
-    id: str
-    """
-    The event's id, which a redrive keeps.
-    """
-    last_error: NotRequired[str | None]
-    """
-    The last error of its handler.
-    """
-    losses: int
-    """
-    Claims that were lost because a worker died or stalled; for a pulled copy, leases that
-    expired.
-    """
-    modifier: str
-    module: str
-    name: str
-    place: NotRequired[Place | None]
-    retries: int
-    """
-    Failed attempts before the last one.
     """
 
 
@@ -2181,7 +1806,7 @@ class ListDeadEvent(TypedDict):
     A page of a list.
     """
 
-    items: list[Item2]
+    items: list[DeadEvent]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2189,41 +1814,6 @@ class ListDeadEvent(TypedDict):
     """
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
-    """
-
-
-class Item4(TypedDict):
-    """
-    An event in a list.
-    """
-
-    copy_of: NotRequired[Copied | None]
-    delay_until: str
-    """
-    When the event is due.
-    """
-    enqueued_at: str
-    """
-    When the event was emitted.
-    """
-    id: str
-    losses: int
-    """
-    Claims that were lost because a worker died or stalled; for a pulled copy, leases that
-    expired.
-    """
-    modifier: str
-    module: str
-    name: str
-    place: NotRequired[Place | None]
-    retries: int
-    """
-    Failed attempts.
-    """
-    state: EventState
-    worker: NotRequired[str | None]
-    """
-    The worker that has claimed the event; omitted for a copy that is leased over HTTP.
     """
 
 
@@ -2232,7 +1822,7 @@ class ListEventSummary(TypedDict):
     A page of a list.
     """
 
-    items: list[Item4]
+    items: list[EventSummary]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2241,31 +1831,6 @@ class ListEventSummary(TypedDict):
     The cursor of the next page: the parameter `cursor` of the next request. Null on the last
     page.
     """
-
-
-class Item11(TypedDict):
-    """
-    A leased copy, without its value and the token of its lease.
-    """
-
-    attempt: int
-    """
-    The number of this attempt. Expired leases are not counted.
-    """
-    canvas: str
-    id: str
-    lease_until: str
-    """
-    When the lease ends.
-    """
-    modifier: str
-    module: str
-    name: str
-    origin: str
-    """
-    The event that was copied.
-    """
-    place: NotRequired[Place | None]
 
 
 class ListLease(TypedDict):
@@ -2273,7 +1838,7 @@ class ListLease(TypedDict):
     A page of a list.
     """
 
-    items: list[Item11]
+    items: list[Lease]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2284,48 +1849,28 @@ class ListLease(TypedDict):
     """
 
 
-class Item12(TypedDict):
-    """
-    A registered queue.
-    """
-
-    created_at: str
-    created_by: str
-    draining: bool
-    """
-    Whether the queue is draining: it receives no more copies, and is removed after the last
-    waiting one.
-    """
-    in_flight_max: NotRequired[int | None]
-    name: str
-    patterns: list[str]
-    """
-    The patterns of the events that are copied into the queue.
-    """
-    pull: NotRequired[Pull | None]
-    settings: NotRequired[list[FacetSettings] | None]
-    """
-    The canvases with settings of their own: the first 1,000. Only when a single queue is shown.
-    """
-    target: NotRequired[Target | None]
-    tenant_visible: NotRequired[bool]
-    """
-    Whether canvases see their copies, and hold them by their rules.
-    """
-    updated_at: str
-    """
-    When the queue was last changed.
-    """
-    updated_by: str
-    weight: int
-
-
-class ListQueue(TypedDict):
+class ListQuota(TypedDict):
     """
     A page of a list.
     """
 
-    items: list[Item12]
+    items: list[Quota]
+    """
+    The items of this page: at most `limit`, and possibly fewer although more follow.
+    """
+    next_cursor: NotRequired[str | None]
+    """
+    The cursor of the next page: the parameter `cursor` of the next request. Null on the last
+    page.
+    """
+
+
+class ListTombstone(TypedDict):
+    """
+    A page of a list.
+    """
+
+    items: list[Tombstone]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
@@ -2778,64 +2323,28 @@ class Leased(TypedDict):
     """
 
 
-class Item9(TypedDict):
-    """
-    A handler with all its modifiers: its events by state, and the rules in force.
-    """
-
-    dead: int
-    """
-    Dead events, which are kept.
-    """
-    delayed: int
-    """
-    Events that are not due yet.
-    """
-    halted: NotRequired[int]
-    """
-    Objects that are halted for the handler by a dead event.
-    """
-    module: str
-    """
-    The handler's module, its event space.
-    """
-    name: str
-    oldest_due: NotRequired[str | None]
-    """
-    Since when the oldest due event has been due.
-    """
-    paused: int
-    """
-    Events that are due and held by a pause or a block.
-    """
-    rules: list[Rule]
-    """
-    The rules in force, a block first.
-    """
-    running: int
-    """
-    Events that are running on a worker.
-    """
-    targets: list[Target]
-    """
-    The handler's HTTP targets, by modifier.
-    """
-    unknown_since: NotRequired[str | None]
-    """
-    Since when a worker has had events for the handler without knowing it.
-    """
-    waiting: int
-    """
-    Events that are due and free to run.
-    """
-
-
 class ListHandler(TypedDict):
     """
     A page of a list.
     """
 
-    items: list[Item9]
+    items: list[Handler]
+    """
+    The items of this page: at most `limit`, and possibly fewer although more follow.
+    """
+    next_cursor: NotRequired[str | None]
+    """
+    The cursor of the next page: the parameter `cursor` of the next request. Null on the last
+    page.
+    """
+
+
+class ListQueue(TypedDict):
+    """
+    A page of a list.
+    """
+
+    items: list[Queue]
     """
     The items of this page: at most `limit`, and possibly fewer although more follow.
     """
