@@ -17,6 +17,7 @@ mod children;
 mod chosen_ids;
 mod cli;
 mod cli_access;
+mod clients;
 mod consuming;
 mod container;
 mod control;

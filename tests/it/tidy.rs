@@ -256,7 +256,7 @@ fn sources_under(folder: &Path) -> Vec<Source> {
 }
 
 /// Written by programs: no one reads them to learn how the project works.
-const NOT_OURS: [&str; 2] = ["target", "generated"];
+const NOT_OURS: [&str; 3] = ["target", "generated", "node_modules"];
 
 /// Files of the repository in a stable order, without build output, generated code and hidden
 /// folders.

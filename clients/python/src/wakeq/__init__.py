@@ -1,0 +1,13 @@
+"""A client of wakeq's HTTP API, and the verification of its deliveries.
+
+    from wakeq import Client
+
+    client = Client("https://queue.example", key)
+    emitted = client.emit({"name": "greet", "value": "Ada"})
+"""
+
+from ._client import Client
+from ._errors import ApiError, TransportError, WakeqError
+from ._verify import Delivery, SignatureError, verify
+
+__all__ = ["ApiError", "Client", "Delivery", "SignatureError", "TransportError", "WakeqError", "verify"]

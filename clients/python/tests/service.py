@@ -1,0 +1,87 @@
+"""What the tests share: the service that the environment names, and small servers in front of it."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import threading
+import time
+import unittest
+import uuid
+from typing import Any, Callable, TypeVar
+
+from wakeq import Client
+
+URL = os.environ.get("WAKEQ_SERVER", "")
+KEY = os.environ.get("WAKEQ_KEY", "")
+OTHER_KEY = os.environ.get("WAKEQ_OTHER_KEY", "")
+OTHER_CANVAS = os.environ.get("WAKEQ_OTHER_CANVAS", "00000000-0000-0000-0000-000000000007")
+
+needs_service = unittest.skipUnless(
+    URL and KEY and OTHER_KEY, "WAKEQ_SERVER, WAKEQ_KEY and WAKEQ_OTHER_KEY name a service"
+)
+
+T = TypeVar("T")
+
+
+def client(**options: Any) -> Client:
+    return Client(options.pop("url", URL), options.pop("key", KEY), **options)
+
+
+def other() -> Client:
+    """Of another tenant."""
+    return client(key=OTHER_KEY, canvas=OTHER_CANVAS)
+
+
+def fresh_name() -> str:
+    """A handler of no other test."""
+    return f"client-{uuid.uuid4()}"
+
+
+def until(ask: Callable[[], T | None]) -> T:
+    """Asks until there is an answer."""
+    end_s = time.monotonic() + 60
+    while time.monotonic() < end_s:
+        answer = ask()
+        if answer is not None:
+            return answer
+        time.sleep(0.05)
+    raise AssertionError("it did not happen within a minute")
+
+
+class Request(http.server.BaseHTTPRequestHandler):
+    """A request to a server of a test, which passes it to a function."""
+
+    protocol_version = "HTTP/1.1"
+    answering: Callable[[Request], None]
+
+    def take(self) -> None:
+        type(self).answering(self)
+
+    do_GET = do_PUT = do_POST = do_DELETE = take
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("content-length", 0)))
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def serving(test: unittest.TestCase, answering: Callable[[Request], None]) -> str:
+    """The URL of a server that answers as it is told, until the test ends."""
+    handler = type("Answering", (Request,), {"answering": staticmethod(answering)})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    test.addCleanup(server.server_close)
+    test.addCleanup(server.shutdown)
+    return f"http://127.0.0.1:{server.server_port}"

@@ -1,0 +1,136 @@
+"""Each call against a real service, whose worker may call this machine: WAKEQ_SERVER, WAKEQ_KEY (on
+the nil canvas) and WAKEQ_OTHER_KEY (on the canvas of another tenant)."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any, Callable
+
+from wakeq import ApiError, verify
+from wakeq.schema import DeadEvent
+
+from .service import KEY, OTHER_KEY, Request, client, fresh_name, needs_service, other, serving, until
+
+NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953"
+HANDLER = "/v1/canvases/{canvas}/handlers/{module}/{name}"
+
+
+@needs_service
+class Calls(unittest.TestCase):
+    def setUp(self) -> None:
+        self.wakeq = client()
+        self.addCleanup(self.wakeq.close)
+
+    def fails(self, status: int, code: str, call: Callable[..., Any], *args: Any, **more: Any) -> None:
+        with self.assertRaises(ApiError) as caught:
+            call(*args, **more)
+        error = caught.exception
+        self.assertEqual((error.status, error.code), (status, code), error)
+        self.assertEqual(error.type, f"urn:wakeq:problem:{code}")
+        self.assertTrue(error.title and error.detail and error.request_id)
+        self.assertTrue(str(error.detail) in str(error) and str(error.request_id) in str(error))
+
+    def test_an_event_is_emitted_explained_read_and_cancelled(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        value = {"to": "Ada", "é": [1.5, None]}
+        emitted = wakeq.emit({"name": name, "value": value, "delay_s": 3600})
+        self.assertFalse(emitted["duplicate"])
+        id = emitted["id"]
+        explained = wakeq.explain(id)
+        self.assertEqual((explained["id"], explained["state"], explained["name"]), (id, "delayed", name))
+        self.assertTrue(explained["next"] and "value" not in explained)
+        self.assertEqual(wakeq.event(id)["value"], value)
+        self.assertEqual(wakeq.cancel(id), {"id": id})
+        for call in (wakeq.event, wakeq.explain, wakeq.cancel):
+            self.fails(404, "not-found", call, id)
+
+    def test_a_batch_is_emitted_all_or_none(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        emitted = wakeq.emit_all([{"name": name, "value": value, "delay_s": 3600} for value in (1, 2, 3)])
+        self.assertEqual(len({one["id"] for one in emitted}), 3)
+        self.assertEqual(wakeq.event(emitted[2]["id"])["value"], 3)
+        self.fails(400, "bad-request", wakeq.emit_all, [{"name": name}, {"name": "no blanks"}])
+        listed = wakeq.request("GET", "/v1/canvases/{canvas}/events", query={"name": name, "limit": 100})
+        self.assertEqual(len(listed["items"]), 3)
+        wakeq.request("POST", HANDLER + "/purge", path={"module": "WORKER", "name": name}, body={})
+
+    def test_a_handler_is_paused_on_its_canvas_only_and_unpaused(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        paused = wakeq.pause(name, reason="mail server down", for_s=600)
+        self.assertEqual((paused["new"], paused["rule"]["kind"]), (True, "pause"))
+        id = wakeq.emit({"name": name})["id"]
+        rule = wakeq.explain(id)["rule"]
+        self.assertEqual(rule and rule["reason"], "mail server down")
+        self.assertEqual([one["paused"] for one in wakeq.handlers() if one["name"] == name], [1])
+        self.assertNotIn(name, [one["name"] for one in other().handlers()])
+        self.assertFalse(other().unpause(name)["lifted"])
+        wakeq.cancel(id)
+        self.assertEqual([wakeq.unpause(name)["lifted"] for _ in range(2)], [True, False])
+
+    def test_deliveries_are_verified_and_a_dead_event_is_listed_and_redriven(self) -> None:
+        wakeq, name = self.wakeq, fresh_name()
+        secrets: list[str] = []
+        is_broken = [True]
+        values: list[Any] = []
+
+        def receive(request: Request) -> None:
+            delivery = verify(request.headers, request.body(), secrets)
+            values.append((delivery.id, delivery.name, delivery.canvas, delivery.value))
+            request.answer(500 if is_broken[0] else 204)
+
+        path = {"module": "WORKER", "name": name}
+        target = {"url": serving(self, receive), "policy": {"retries": 0}}
+        secrets.append(wakeq.request("PUT", HANDLER, path=path, body=target)["secret"])
+        ids = sorted(wakeq.emit({"name": name, "value": value})["id"] for value in (1, 2))
+
+        def both_are_dead() -> list[DeadEvent] | None:
+            items = wakeq.dead_events(name=name)["items"]
+            return items if len(items) == 2 else None
+
+        self.assertEqual(sorted(dead["id"] for dead in until(both_are_dead)), ids)
+        self.assertEqual(len(wakeq.dead_events(name=name, limit=1)["items"]), 1)
+        self.assertEqual(other().dead_events(name=name)["items"], [])
+        self.assertEqual(other().redrive({"name": name})["redriven"], 0)
+        self.fails(404, "not-found", other().redrive_one, ids[0])
+
+        is_broken[0] = False
+        self.assertEqual(wakeq.redrive({"name": name, "dry_run": True})["redriven"], 2)
+        self.assertEqual(wakeq.redrive_one(ids[0]), {"id": ids[0]})
+        redriven = wakeq.redrive({"name": name})
+        self.assertEqual((redriven["redriven"], redriven["more"]), (1, False))
+        until(lambda: values if len(values) == 4 else None)
+        canvas = "00000000-0000-0000-0000-000000000000"
+        self.assertEqual({of[1:3] for of in values}, {(name, canvas)})
+        self.assertEqual(sorted(of[3] for of in values), [1, 1, 2, 2])
+        wakeq.request("DELETE", HANDLER, path=path)
+
+    def test_nothing_crosses_canvases(self) -> None:
+        id = self.wakeq.emit({"name": fresh_name(), "delay_s": 3600})["id"]
+        for call in (other().event, other().explain, other().cancel):
+            self.fails(404, "not-found", call, id)
+        intruder = client(key=OTHER_KEY)
+        self.fails(404, "not-found", intruder.emit, {"name": fresh_name()})
+        self.fails(404, "not-found", intruder.redrive, {"all": True})
+        self.fails(404, "not-found", intruder.pause, "greet")
+        for call in (intruder.explain, intruder.cancel):
+            self.fails(404, "not-found", call, id)
+        for listing in (intruder.handlers, intruder.dead_events):
+            self.fails(404, "not-found", listing)
+        self.assertEqual(self.wakeq.explain(id)["state"], "delayed")
+        self.wakeq.cancel(id)
+
+    def test_what_the_service_refuses_is_told_apart(self) -> None:
+        wakeq = self.wakeq
+        wrong = KEY[:-1] + ("1" if KEY.endswith("0") else "0")
+        self.fails(401, "unauthenticated", client(key=wrong).handlers)
+        self.fails(401, "unauthenticated", client(key=lambda: "no-key-at-all").handlers)
+        self.fails(404, "not-found", wakeq.explain, NOBODY)
+        self.fails(404, "not-found", wakeq.redrive_one, NOBODY)
+        self.fails(400, "bad-request", wakeq.explain, "not a/uuid?")
+        self.fails(400, "bad-request", wakeq.emit, {"name": "no blanks"})
+        self.fails(400, "bad-request", wakeq.emit, {"name": "greet", "nmae": 1})
+        self.fails(413, "too-large", wakeq.emit, {"name": "greet", "value": "x" * 300_000})
+        self.fails(400, "bad-request", wakeq.emit_all, [])
+        self.fails(400, "bad-request", wakeq.redrive, {})
+        self.fails(400, "bad-request", wakeq.dead_events, limit=0)
+        self.fails(404, "not-found", wakeq.request, "GET", "/v2")

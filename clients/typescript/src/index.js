@@ -1,0 +1,11 @@
+/**
+ * @import * as types from "./types.js"
+ * @typedef {types.Schemas} Schemas
+ * @typedef {types.ClientOptions} ClientOptions
+ * @typedef {types.CallOptions} CallOptions
+ * @typedef {import("./verify.js").Delivery} Delivery
+ */
+
+export { Client } from "./client.js";
+export { ApiError, TransportError } from "./errors.js";
+export { SignatureError, verify } from "./verify.js";

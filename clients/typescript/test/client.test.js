@@ -1,0 +1,143 @@
+// Each call against a real service, whose worker may call this machine: WAKEQ_SERVER, WAKEQ_KEY (on
+// the nil canvas) and WAKEQ_OTHER_KEY (on the canvas of another tenant).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { ApiError, verify } from "wakeq";
+import { client, freshName, key, otherCanvas, otherKey, serving, skip, until } from "./service.js";
+
+const NOBODY = "01a1fa2a-7101-7382-922f-e03ca3c19953";
+
+/**
+ * @param {Promise<unknown> | (() => Promise<unknown>)} call
+ * @param {number} status
+ * @param {string} code
+ */
+async function fails(call, status, code) {
+  const called = typeof call === "function" ? call() : call;
+  const error = await called.then(() => assert.fail("it succeeded"), (error) => error);
+  assert.ok(error instanceof ApiError, String(error));
+  assert.deepEqual([error.status, error.code], [status, code], String(error));
+  assert.equal(error.type, `urn:wakeq:problem:${code}`);
+  assert.ok(error.title && error.detail && error.requestId);
+  assert.ok(error.message.includes(error.detail) && error.message.includes(error.requestId));
+  return error;
+}
+
+test("an event is emitted, explained, read and cancelled", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  const { id, duplicate } = await wakeq.emit({ name, value: { to: "Ada", é: [1.5, null] }, delay_s: 3600 });
+  assert.equal(duplicate, false);
+  const explained = await wakeq.explain(id);
+  assert.deepEqual([explained.id, explained.state, explained.name], [id, "delayed", name]);
+  assert.ok(explained.next && explained.value === undefined);
+  assert.deepEqual((await wakeq.event(id)).value, { to: "Ada", é: [1.5, null] });
+  assert.deepEqual(await wakeq.cancel(id), { id });
+  for (const call of [() => wakeq.event(id), () => wakeq.explain(id), () => wakeq.cancel(id)]) {
+    await fails(call, 404, "not-found");
+  }
+});
+
+test("a batch is emitted, all or none", { skip }, async () => {
+  const [wakeq, name] = [client(), freshName()];
+  const events = [1, 2, 3].map((value) => ({ name, value, delay_s: 3600 }));
+  const emitted = await wakeq.emitAll(events);
+  assert.equal(new Set(emitted.map(({ id }) => id)).size, 3);
+  assert.equal((await wakeq.event(/** @type {any} */ (emitted[2]).id)).value, 3);
+  await fails(wakeq.emitAll([...events, { name: "no blanks" }]), 400, "bad-request");
+  const listed = await wakeq.request("GET", "/v1/canvases/{canvas}/events", { query: { name, limit: 100 } });
+  assert.equal(listed.items.length, 3);
+  const purge = { path: { module: "WORKER", name }, body: {} };
+  await wakeq.request("POST", "/v1/canvases/{canvas}/handlers/{module}/{name}/purge", purge);
+});
+
+test("a handler is paused on its canvas only, and unpaused", { skip }, async () => {
+  const [wakeq, other, name] = [client(), client({ key: otherKey, canvas: otherCanvas }), freshName()];
+  const paused = await wakeq.pause(name, { reason: "mail server down", for_s: 600 });
+  assert.deepEqual([paused.new, paused.rule.kind, paused.rule.reason], [true, "pause", "mail server down"]);
+  const { id } = await wakeq.emit({ name });
+  assert.equal((await wakeq.explain(id)).rule?.reason, "mail server down");
+  const listed = (await wakeq.handlers()).find((handler) => handler.name === name);
+  assert.equal(listed?.paused, 1);
+  assert.equal((await other.handlers()).some((handler) => handler.name === name), false);
+  assert.equal((await other.unpause(name)).lifted, false);
+  await wakeq.cancel(id);
+  assert.deepEqual([(await wakeq.unpause(name)).lifted, (await wakeq.unpause(name)).lifted], [true, false]);
+});
+
+test("deliveries are verified; a dead event is listed and redriven", { skip }, async (context) => {
+  const [wakeq, name] = [client(), freshName()];
+  let [secret, isBroken] = ["", true];
+  /** @type {unknown[]} */
+  const values = [];
+  const url = await serving(context, async (request, response) => {
+    const body = Buffer.concat(await request.toArray());
+    const delivery = verify(request.headers, body, secret);
+    assert.deepEqual([delivery.name, delivery.canvas], [name, "00000000-0000-0000-0000-000000000000"]);
+    values.push([delivery.id, delivery.value]);
+    response.writeHead(isBroken ? 500 : 204).end();
+  });
+  const path = { module: "WORKER", name };
+  const target = { path, body: { url, policy: { retries: 0 } } };
+  const put = await wakeq.request("PUT", "/v1/canvases/{canvas}/handlers/{module}/{name}", target);
+  secret = put.secret ?? "";
+  const sent = await Promise.all([1, 2].map((value) => wakeq.emit({ name, value })));
+  const ids = sent.map(({ id }) => id).sort();
+
+  const dead = await until(async () => {
+    const { items } = await wakeq.deadEvents({ name });
+    return items.length === 2 ? items : undefined;
+  });
+  assert.deepEqual(dead.map(({ id }) => id).sort(), ids);
+  assert.equal((await wakeq.deadEvents({ name, limit: 1 })).items.length, 1);
+  const [first = ""] = ids;
+  const other = client({ key: otherKey, canvas: otherCanvas });
+  assert.deepEqual((await other.deadEvents({ name })).items, []);
+  assert.equal((await other.redrive({ name })).redriven, 0);
+  await fails(other.redriveOne(first), 404, "not-found");
+
+  isBroken = false;
+  assert.equal((await wakeq.redrive({ name, dry_run: true })).redriven, 2);
+  assert.deepEqual(await wakeq.redriveOne(first), { id: first });
+  assert.deepEqual(await wakeq.redrive({ name }).then(({ redriven, more }) => [redriven, more]), [1, false]);
+  await until(async () => (values.length === 4 ? values : undefined));
+  await wakeq.request("DELETE", "/v1/canvases/{canvas}/handlers/{module}/{name}", { path });
+});
+
+test("nothing crosses canvases", { skip }, async () => {
+  const [wakeq, other] = [client(), client({ key: otherKey, canvas: otherCanvas })];
+  const { id } = await wakeq.emit({ name: freshName(), delay_s: 3600 });
+  const intruder = client({ key: otherKey });
+  const calls = [
+    () => other.event(id),
+    () => other.explain(id),
+    () => other.cancel(id),
+    () => intruder.emit({ name: freshName() }),
+    () => intruder.explain(id),
+    () => intruder.cancel(id),
+    () => intruder.handlers(),
+    () => intruder.pause("greet"),
+    () => intruder.deadEvents(),
+    () => intruder.redrive({ all: true }),
+  ];
+  for (const call of calls) await fails(call, 404, "not-found");
+  assert.equal((await wakeq.explain(id)).state, "delayed");
+  await wakeq.cancel(id);
+});
+
+test("what the service refuses is told apart", { skip }, async () => {
+  const wakeq = client();
+  const wrong = key.replace(/.$/, (last) => (last === "0" ? "1" : "0"));
+  await fails(client({ key: wrong }).handlers(), 401, "unauthenticated");
+  await fails(client({ key: async () => "no-key-at-all" }).handlers(), 401, "unauthenticated");
+  await fails(wakeq.explain(NOBODY), 404, "not-found");
+  await fails(wakeq.redriveOne(NOBODY), 404, "not-found");
+  await fails(wakeq.explain("not a/uuid?"), 400, "bad-request");
+  await fails(wakeq.emit({ name: "no blanks" }), 400, "bad-request");
+  await fails(wakeq.emit(/** @type {any} */ ({ name: "greet", nmae: 1 })), 400, "bad-request");
+  await fails(wakeq.emit({ name: "greet", value: "x".repeat(300_000) }), 413, "too-large");
+  await fails(wakeq.emitAll([]), 400, "bad-request");
+  await fails(wakeq.redrive({}), 400, "bad-request");
+  await fails(wakeq.deadEvents({ limit: 0 }), 400, "bad-request");
+  await fails(wakeq.request("GET", /** @type {any} */ ("/v2")), 404, "not-found");
+});
