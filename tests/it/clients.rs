@@ -25,7 +25,7 @@ const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const WRONG_SECRET: &str = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD";
 
 /// Their tests wait for a worker, some of them with pauses between attempts.
-const TESTS_TIMEOUT: Duration = Duration::from_secs(180);
+const TESTS_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How to run a package's programs.
 struct Package {
