@@ -10,7 +10,7 @@ use async_nats::jetstream::message::Acker;
 use async_nats::jetstream::{AckKind, Message};
 use async_trait::async_trait;
 use futures_util::StreamExt;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -34,7 +34,7 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn open(notifier: NatsNotifier, max_outstanding: usize) -> NatsSubscription {
-    let (sender, deliveries) = unbounded_channel();
+    let (sender, deliveries) = channel(max_outstanding);
     let (closing, held) = (CancellationToken::new(), TaskTracker::new());
     let trouble = Arc::default();
     let reader = Reader {
@@ -51,8 +51,7 @@ pub(crate) fn open(notifier: NatsNotifier, max_outstanding: usize) -> NatsSubscr
 
 pub(crate) struct NatsSubscription {
     notifier: NatsNotifier,
-    /// Bounded by the places.
-    deliveries: UnboundedReceiver<Received>,
+    deliveries: Receiver<Received>,
     /// The reader, and a task for each unanswered message.
     held: TaskTracker,
     trouble: Arc<Mutex<Option<String>>>,
@@ -107,7 +106,7 @@ impl Subscription for NatsSubscription {
 struct Reader {
     notifier: NatsNotifier,
     places: Arc<Semaphore>,
-    deliveries: UnboundedSender<Received>,
+    deliveries: Sender<Received>,
     held: TaskTracker,
     trouble: Arc<Mutex<Option<String>>>,
     closing: CancellationToken,
@@ -170,8 +169,8 @@ impl Reader {
         let (message, acker) = message.split();
         let (answer, answered) = oneshot::channel();
         self.held.spawn(hold(acker, answered, extended_every, place));
-        // If nobody receives any more, it is put back.
-        let _ = self.deliveries.send(Received { body: message.payload.into(), answer });
+        // There is room, because it has a place. If nobody receives any more, it is put back.
+        let _ = self.deliveries.try_send(Received { body: message.payload.into(), answer });
     }
 
     /// Logs a change once, and not every repetition.
