@@ -156,19 +156,19 @@ async fn check_tests(package: &Package) {
 /// A running example, and the lines that it prints.
 struct Example {
     url: String,
-    lines: mpsc::UnboundedReceiver<String>,
+    lines: mpsc::Receiver<String>,
     child: ChildProcess,
     _guard: Guard,
 }
 
 impl Example {
     async fn start(package: &Package) -> Self {
-        let (sender, mut lines) = mpsc::unbounded_channel();
+        let (sender, mut lines) = mpsc::channel(1_000);
         let launch = package
             .launch(&[package.receiver])
             .environment("WEBHOOK_SECRET", SECRET)
             .environment("PORT", "0")
-            .on_line(move |line| drop(sender.send(line.to_owned())));
+            .on_line(move |line| drop(sender.try_send(line.to_owned())));
         let guard = Guard::new(None).unwrap();
         let child = guard.start(launch).unwrap();
         let line = says(&mut lines, &child, "listening on").await;
@@ -182,7 +182,7 @@ impl Example {
 }
 
 /// The next line that contains these words.
-async fn says(lines: &mut mpsc::UnboundedReceiver<String>, child: &ChildProcess, words: &str) -> String {
+async fn says(lines: &mut mpsc::Receiver<String>, child: &ChildProcess, words: &str) -> String {
     let found = async {
         loop {
             let line = lines.recv().await.unwrap_or_else(|| panic!("it ended:\n{}", child.last_lines()));
