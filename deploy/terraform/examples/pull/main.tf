@@ -39,6 +39,8 @@ module "database" {
   region  = var.region
   network = module.network.network
 
+  deletion_protection = var.database_deletion_protection
+
   clients = {
     api     = { account = module.accounts.api, role = "api" }
     worker  = { account = module.accounts.worker, role = "worker" }
@@ -82,6 +84,8 @@ module "service" {
   trusted_proxies = var.trusted_proxies
   env             = local.broadcast
   secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  deletion_protection = var.deletion_protection
 }
 
 module "workers" {
@@ -99,6 +103,8 @@ module "workers" {
   subnetwork   = module.network.subnetwork
   env          = local.broadcast
   secrets      = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  deletion_protection = var.deletion_protection
 }
 
 module "jobs" {

@@ -41,6 +41,8 @@ module "database" {
   region  = var.region
   network = module.network.network
 
+  deletion_protection = var.database_deletion_protection
+
   clients = {
     api     = { account = module.accounts.api, role = "api" }
     migrate = { account = module.accounts.migrate, role = "owner" }
@@ -62,6 +64,8 @@ module "service" {
   trusted_proxies = var.trusted_proxies
   env             = local.broadcast
   secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  deletion_protection = var.deletion_protection
 
   push = {
     account           = module.accounts.invoker

@@ -42,3 +42,15 @@ variable "broadcast" {
   type        = bool
   default     = false
 }
+
+variable "deletion_protection" {
+  description = "Whether Terraform refuses to delete the service. Apply false before you destroy or remove it."
+  type        = bool
+  default     = true
+}
+
+variable "database_deletion_protection" {
+  description = "Whether Terraform and Google refuse to delete the database. Apply false before you destroy it."
+  type        = bool
+  default     = true
+}
