@@ -1,4 +1,4 @@
 #!/bin/sh
-# The compiler of this workspace's packages under `cargo xtask prepare`, which says where the
-# descriptions of queries go: here each package gets a folder of its own.
+# A rustc wrapper for `cargo xtask prepare`: puts the query metadata of each package into a folder
+# of its own, below the one that the command has chosen.
 SQLX_OFFLINE_DIR="$SQLX_OFFLINE_DIR/$CARGO_PKG_NAME" exec "$@"

@@ -1,7 +1,7 @@
 // Peers in JavaScript for `cargo xtask bench --peers`: graphile-worker and pg-boss.
 //
-// The argument names one. It sets its tables up in the database of DATABASE_URL, says how long its
-// payloads are, and answers each line of its input by a line of JSON.
+// The argument names one. It sets its tables up in the database of DATABASE_URL, reports the
+// size of its payloads, and answers each line of its input with a line of JSON.
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";

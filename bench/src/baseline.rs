@@ -1,5 +1,5 @@
-//! Queues that poll: the handwritten one that everybody knows, `for update skip locked`, which is
-//! the baseline; and the loop that works such a queue, which pgmq shares.
+//! Queues that poll: the well-known handwritten one, `for update skip locked`, which is
+//! the baseline; and the loop that processes such a queue, which pgmq shares.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct Statements {
     /// Of at most `$2` events: their ids and payloads.
     pub(crate) read: &'static str,
     pub(crate) delete: &'static str,
-    /// Adds `$2` events; `None` if nothing is measured that needs it.
+    /// Adds `$2` events; `None` if no measured phase needs it.
     pub(crate) fill: Option<&'static str>,
 }
 
@@ -50,7 +50,7 @@ const HANDWRITTEN: Statements = Statements {
     ),
 };
 
-/// A queue that polls. To pause a handler is not to poll its queue.
+/// A queue that polls. Pausing a handler means not polling its queue.
 pub(crate) struct Polled {
     url: String,
     pool: PgPool,
@@ -93,7 +93,7 @@ impl Subject for Polled {
     }
 
     async fn park(&self, count: u64) -> Result<()> {
-        let fill = self.statements.fill.context("this queue is not filled")?;
+        let fill = self.statements.fill.context("this queue can't be filled")?;
         sqlx::query(fill).bind(PARKED).bind(count as i64).execute(&self.pool).await?;
         sqlx::raw_sql("vacuum analyze").execute(&self.pool).await?;
         Ok(())

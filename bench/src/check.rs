@@ -17,7 +17,7 @@ use crate::subject::Kind;
 
 /// By how much a ratio may be worse.
 const TOLERANCE: f64 = 0.10;
-/// The figures that are compared; only of the first is more better.
+/// The figures that are compared; higher is better only for the first.
 const COMPARED: [&str; 4] = ["per_second", "statements", "pg_cpu_us", "wal_bytes"];
 /// What is compared with the handwritten queue.
 const SUBJECTS: [Kind; 4] = [Kind::Statements, Kind::Memory, Kind::Postgres, Kind::Emulator];
@@ -31,7 +31,7 @@ impl Recorded {
     pub(crate) fn read(file: &Path) -> Result<Self> {
         let text = fs::read_to_string(file)
             .with_context(|| format!("{} can't be read: record the ratios first", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is not what was recorded", file.display()))
+        serde_json::from_str(&text).with_context(|| format!("{} has no valid ratios", file.display()))
     }
 
     pub(crate) fn write(&self, file: &Path) -> Result<()> {
@@ -52,7 +52,7 @@ impl Recorded {
     pub(crate) fn compare(&self, report: &Report) -> Result<()> {
         ensure!(!report.is_quick(), "a quick run can't be compared: leave `--quick` out");
         let now = Self::of(report);
-        ensure!(!now.0.is_empty(), "nothing that was run is compared: add a phase with events");
+        ensure!(!now.0.is_empty(), "no phase of this run is compared: add one with events");
         let ran = report.trials().into_iter().map(|(phase, _)| phase).collect();
         let regressions = [self.regressions(&now), self.missing(&now, &ran)].concat();
         if regressions.is_empty() {
@@ -78,7 +78,7 @@ impl Recorded {
         regressions
     }
 
-    /// What was recorded for a phase that was run, and was not measured now.
+    /// What was recorded for a phase that was run, but was not measured this time.
     fn missing(&self, now: &Self, ran: &BTreeSet<&str>) -> Vec<String> {
         let mut missing = Vec::new();
         for (trial, ratios) in &self.0 {

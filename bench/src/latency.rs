@@ -14,7 +14,7 @@ use crate::subject::{Seen, WARM};
 /// Closer starts share a moment: a thread that wakes more often would compete with Postgres.
 const SHORTEST: Duration = Duration::from_millis(1);
 
-/// Longest latency that is told apart from longer ones: ten minutes.
+/// Longer latencies are recorded as this one: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
 
 /// When events are intended to start: some at each tick.

@@ -71,7 +71,7 @@ fn live(part: &str) -> Result<String> {
             found.push(query);
         }
     }
-    ensure!(found.len() == 1, "{} statements contain `{part}`: say which one workers use", found.len());
+    ensure!(found.len() == 1, "{} statements contain `{part}`: name the one that workers use", found.len());
     Ok(found.remove(0))
 }
 

@@ -33,12 +33,12 @@ use subject::Kind;
 /// Measures the queue.
 #[derive(Parser)]
 struct Options {
-    /// Only the phases whose names begin with one of these words.
+    /// Run only the phases whose names begin with one of these words.
     phases: Vec<String>,
-    /// How often each phase is run for each subject; the medians count.
+    /// How many times each phase runs for each subject; medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// A tenth of the events and of the time, to try it out: its figures are worth little.
+    /// Run a tenth of the events and of the time, to try it out; the figures are not reliable.
     #[arg(long)]
     quick: bool,
     /// Where to write all figures as JSON.
@@ -61,7 +61,7 @@ struct Options {
 async fn main() -> Result<()> {
     let options = Options::parse();
     let phases = Phase::chosen(&options.phases);
-    ensure!(!phases.is_empty(), "no phase begins so: use {}", Phase::names());
+    ensure!(!phases.is_empty(), "no phase begins with these words: use {}", Phase::names());
     let recorded = options.check.as_deref().map(Recorded::read).transpose()?;
     let sizes = if options.quick { Sizes::quick() } else { Sizes::full() };
     let server = Server::start().await?;

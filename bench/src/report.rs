@@ -141,7 +141,7 @@ impl Report {
     }
 
     pub(crate) fn print(&self) {
-        println!("\nmedians of {} rounds; costs are for each event, or minute of `idle`", self.rounds);
+        println!("\nmedians of {} rounds; costs are per event, or per minute of `idle`", self.rounds);
         let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>14}")).collect();
         println!("{}{names}", " ".repeat(33));
         for (phase, subject) in self.trials() {

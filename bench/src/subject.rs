@@ -16,7 +16,7 @@ pub(crate) const LIVE: &str = "bench";
 pub(crate) const PARKED: &str = "parked";
 /// The number of events that only warm up.
 pub(crate) const WARM: u64 = u64::MAX;
-/// What makes a payload 126 bytes long.
+/// Padding that makes a payload 126 bytes long.
 const PADDING: &str = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 
 /// Called with the number of each event as its handler starts.
@@ -69,7 +69,7 @@ impl Received {
 /// How a worker works.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Most events in hand; of a queue that polls, the limit of a statement.
+    /// Maximum events in progress; for a queue that polls, the limit of a statement.
     pub(crate) capacity: usize,
     /// Connections and pause of a queue that polls.
     pub(crate) pollers: usize,
@@ -82,7 +82,7 @@ impl Load {
         Self { capacity, pollers: 2, pause: Duration::from_millis(1) }
     }
 
-    /// Traffic, and waiting for it: a worker that has nothing to do is set as one that has.
+    /// Traffic, and waiting for it: an idle worker is configured like a busy one.
     pub(crate) fn live() -> Self {
         Self { capacity: 64, pollers: 1, pause: Duration::from_millis(10) }
     }

@@ -1,9 +1,9 @@
-"""Makes `google.json`: what the resources in use look like, read from the last published bindings of the provider.
+"""Generates `google.json`: the schemas of the resources in use, read from the last published CDKTF bindings of the provider.
 
     npm install --ignore-scripts --legacy-peer-deps @cdktf/provider-google@16.12.1
     bindings.py node_modules/@cdktf/provider-google/lib google_pubsub_topic … > google.json
 
-Needed only when another resource is used: the result is in the tree.
+Run it only when the modules use another resource: the result is in the tree.
 """
 
 import json
@@ -29,7 +29,7 @@ ARGUMENT = re.compile(
 
 
 def braces(text, start):
-    """From the first brace after `start` to the one that closes it."""
+    """The text from the first brace after `start` to the one that closes it."""
     depth, first = 0, text.index("{", start)
     for end in range(first, len(text)):
         depth += {"{": 1, "}": -1}.get(text[end], 0)
@@ -44,7 +44,7 @@ def camel(name):
 
 
 def wanted(types, interface):
-    """What an interface says of each argument: whether it is required, and its type."""
+    """For each argument of an interface, whether it is required, and its type."""
     start = re.search(rf"export interface {interface}(?: extends [^{{]*)? \{{", types).start()
     found = re.findall(r"readonly (\w+)(\??): ([^;\n]*)", braces(types, start))
     return {name.lower(): (optional != "?", type_) for name, optional, type_ in found}

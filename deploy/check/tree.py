@@ -1,4 +1,4 @@
-"""Checks of deploy/ that no other tool makes: its names exist in the code, and its parts match each other.
+"""Checks of deploy/ that no other tool does: its names exist in the code, and its parts match each other.
 
     tree.py FOLDER-OF-RENDERED-MANIFESTS
 """
@@ -33,7 +33,7 @@ def complain(where, what):
 
 
 def names_in_code():
-    """All string literals of the packages, also with dots replaced as in Prometheus."""
+    """All string literals of the packages, as they are and with dots replaced as in Prometheus."""
     literals = set()
     for path in (path for folder in SOURCES for path in folder.rglob("*.rs")):
         literals |= set(re.findall(r'"([A-Za-z_][A-Za-z0-9_.]*)"', path.read_text()))
@@ -91,7 +91,7 @@ def check_shown(shown):
     for name in sorted(told - shown - NOT_SHOWN.keys()):
         complain("docs/telemetry.md", f"no panel or rule uses {name}")
     for name in sorted(NOT_SHOWN.keys() - (told - shown)):
-        complain("tree.py", f"{name} is used, or is not a metric: remove it from NOT_SHOWN")
+        complain("tree.py", f"{name} is used, or is not a documented metric: remove it from NOT_SHOWN")
     for name in sorted(shown - told):
         complain("docs/telemetry.md", f"it does not document {name}")
 
@@ -135,7 +135,7 @@ def check_pods(where, manifests):
         values = {each["name"]: each.get("value", "") for each in wakeq["env"]}
         grace = int(values.get("WAKEQ_SHUTDOWN_GRACE", "0s").removesuffix("s"))
         if grace and spec["terminationGracePeriodSeconds"] < grace + 2:
-            complain(where, f"{name}: it is killed before it has released its claims")
+            complain(where, f"{name}: Kubernetes would kill it before it has released its claims")
 
 
 def check_proxies(where, manifests):
@@ -161,14 +161,14 @@ def check_scaling(where, manifests):
     for scaler in (each for each in manifests if each["kind"] == "ScaledObject"):
         target = deployments.get(scaler["spec"]["scaleTargetRef"]["name"])
         if target is None or "replicas" in target["spec"]:
-            complain(where, "the scale target is missing, or sets its own number of replicas")
+            complain(where, "the scale target is missing, or has a fixed number of replicas")
         for trigger in scaler["spec"]["triggers"]:
             url = trigger["metadata"]["url"]
             host = re.match(r"http://([^.:/]+)[^/]*/v1/canvases/[0-9a-f-]{36}/depth(\?|$)", url)
             if not host or host.group(1) not in services:
-                complain(where, f"{url} is not the URL of a depth")
+                complain(where, f"{url} is not the URL of a `depth` route")
             if target and trigger["metadata"]["targetValue"] != capacity_of(target):
-                complain(where, f"targetValue is not the capacity of a worker, {capacity_of(target)}")
+                complain(where, f"targetValue must be the capacity of a worker, {capacity_of(target)}")
 
 
 def main():

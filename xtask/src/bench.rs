@@ -19,7 +19,7 @@ const PLOTS: &str = "docs/performance";
 /// Contains the SQL of pgmq.
 const PGMQ: &str = "pgmq==1.1.4";
 
-/// What is run beside the benchmark, and what becomes of its figures.
+/// What runs beside the benchmark, and what happens to its figures.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Compare with the recorded ratios to a handwritten queue, and fail on a regression.
@@ -85,7 +85,7 @@ fn node_peers(folder: &Path) -> Result<PathBuf> {
 }
 
 fn pgmq(folder: &Path) -> Result<PathBuf> {
-    // With the version, so that another one is installed anew.
+    // Named after the version, so that a new version is installed separately.
     let folder = folder.join(PGMQ.replace("==", "-"));
     let file = folder.join("pgmq/sql/pgmq.sql");
     if file.is_file() {

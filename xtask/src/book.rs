@@ -20,7 +20,8 @@ const COPIES: &str = "target/documents";
 
 pub(crate) fn run() -> Result<()> {
     let manifest = read_toml("Cargo.toml")?;
-    let repository = manifest["workspace"]["package"]["repository"].as_str().context("no `repository`")?;
+    let repository =
+        manifest["workspace"]["package"]["repository"].as_str().context("Cargo.toml has no `repository`")?;
     let summary = summary(&read(SUMMARY)?, &read(DECISIONS)?);
     let documents: BTreeSet<_> = links::targets(&summary).into_iter().collect();
     let copies = root().join(COPIES);

@@ -1,6 +1,6 @@
 //! `cargo xtask chaos`: the crash tests at full size, one after another, with their figures.
 //!
-//! It holds no tests itself: the same ones run small in `cargo test`.
+//! It holds no tests itself: the same ones run at a small size in `cargo test`.
 
 use anyhow::{Result, bail};
 
@@ -30,7 +30,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ),
     (
         "second-worker",
-        "600 events of 2 s, a second worker that comes later, and the first one killed",
+        "600 events of 2 s, a second worker that starts later, and the first one killed",
         "scaling_out::a_second_process_runs_at_capacity_within_a_second",
     ),
     (
@@ -139,7 +139,7 @@ pub(crate) fn names() -> String {
 /// Runs one of them, or all.
 pub(crate) fn run(name: Option<&str>) -> Result<()> {
     if name == Some(MILLION) {
-        println!("{MILLION}: the start with a million entities, in 60 s and 2 GiB, no statement over 1 s");
+        println!("{MILLION}: a start with a million entities, in 60 s and 2 GiB, no statement over 1 s");
         let bench = ["bench", "--package", "wakeq-service", "--bench", "entities", "--", MILLION];
         return succeed(cargo().args(bench));
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask deps`: checks the dependency tree against `deny.toml`.
 //!
 //! Duplicate and banned crates are looked up in the tree that cargo resolves here, so this part
-//! needs no network. Licences, advisories and sources are left to cargo-deny, which is run if it is
+//! needs no network. Licenses, advisories and sources are left to cargo-deny, which is run if it is
 //! installed and never installed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,13 +16,13 @@ type Versions = BTreeMap<String, BTreeSet<String>>;
 pub(crate) fn run() -> Result<()> {
     let rules = Rules::read(&read_toml("deny.toml")?)?;
     let versions = versions(&tree()?);
-    ensure!(versions.contains_key("tokio"), "`cargo tree` showed no tree");
+    ensure!(versions.contains_key("tokio"), "`cargo tree` printed no tree");
     for (name, found) in versions.iter().filter(|(_, found)| found.len() > 1) {
         println!("{name}: {}", found.iter().cloned().collect::<Vec<_>>().join(", "));
     }
     let complaints = rules.complaints(&versions);
     if !complaints.is_empty() {
-        bail!("the dependency tree is not what deny.toml says:\n{}", complaints.join("\n"));
+        bail!("the dependency tree violates deny.toml:\n{}", complaints.join("\n"));
     }
     println!(
         "{} crates; every duplicate is listed in deny.toml, and no banned crate is built",
@@ -34,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
 fn deny() -> Result<()> {
     if !cargo().args(["deny", "--version"]).output()?.status.success() {
         println!(
-            "licences, advisories and sources were not checked: `cargo install --locked cargo-deny` adds that"
+            "licenses, advisories and sources were not checked: that takes `cargo install --locked cargo-deny`"
         );
         return Ok(());
     }
@@ -74,7 +74,7 @@ impl Rules {
         let banned = crates(deny, "deny")?;
         let doubled = crates(deny, "skip")?.into_iter().map(|skipped| {
             let (name, version) =
-                skipped.split_once('@').with_context(|| format!("{skipped}: skip one version of it"))?;
+                skipped.split_once('@').with_context(|| format!("{skipped}: name one version of it"))?;
             Ok((name.to_owned(), version.to_owned()))
         });
         Ok(Self { banned, doubled: doubled.collect::<Result<_>>()? })

@@ -57,7 +57,7 @@ enum Verb {
     /// dashboard.
     Deploy,
     /// Check the dependency tree against deny.toml: duplicate and banned crates; with cargo-deny
-    /// also licences and advisories.
+    /// also licenses and advisories.
     Deps,
     /// Run the long tests of the HTTP API's edge and print figures: load, slow connections,
     /// requests generated from the document.

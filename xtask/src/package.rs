@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::{cargo, docker::said, links, root, succeed};
 
-/// What a package that is published has to bring, besides what it needs to compile.
+/// The files that a published package must have, besides those that it needs to compile.
 const NEEDED: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
 /// `quick` leaves out the builds.

@@ -1,4 +1,4 @@
-//! `cargo xtask tenants`: proves the tests with a second tenant: each condition on a canvas is
+//! `cargo xtask tenants`: checks the tests with a second tenant: each condition on a canvas is
 //! disabled in turn, and at least one of them has to fail.
 //!
 //! It holds no tests itself: they are in `tests/it/canvases`, and nothing is recompiled for a

@@ -1,5 +1,5 @@
-//! apalis with its Postgres storage. Traffic wakes it by LISTEN, with an interval behind it, as in
-//! its own example. A backlog has larger batches at a short interval: only insertions notify.
+//! apalis with its Postgres storage. Traffic wakes it by LISTEN, with an interval as a fallback,
+//! as in its own example. A backlog has larger batches at a short interval: only insertions notify.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

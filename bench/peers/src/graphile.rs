@@ -1,6 +1,6 @@
 //! graphile_worker with its local queue and batched completions, its documented way to throughput.
-//! For traffic the queue has the sizes and the delay of its guide: without the delay, a worker that
-//! has no job asks without end. A backlog has the settings of its own benchmark.
+//! For traffic the queue has the sizes and the delay of its guide: without the delay, an idle
+//! worker queries without pause. A backlog has the settings of its own benchmark.
 
 use std::sync::Arc;
 use std::time::Duration;

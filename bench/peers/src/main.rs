@@ -1,7 +1,7 @@
 //! Peers in Rust for `cargo xtask bench --peers`: graphile_worker, apalis and riverqueue.
 //!
-//! The argument names one. It sets its tables up in the database of `DATABASE_URL`, says how long
-//! its payloads are, and answers each line of its input by a line of JSON.
+//! The argument names one. It sets its tables up in the database of `DATABASE_URL`, reports the
+//! size of its payloads, and answers each line of its input by a line of JSON.
 
 mod apalis_peer;
 mod graphile;
@@ -33,7 +33,7 @@ const SETTLING: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What a worker is set for: jobs that wait, or traffic, of which having none is a part.
+/// What a worker is configured for: a backlog, or traffic, which includes idle periods.
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
     Backlog,
@@ -48,7 +48,7 @@ trait Peer: Send + Sync {
 
     async fn start(&self, mode: Mode) -> Result<Worker>;
 
-    /// The statement that asks whether there is a job that has not completed.
+    /// The statement that checks whether there is a job that has not completed.
     fn unfinished(&self) -> &'static str;
 }
 

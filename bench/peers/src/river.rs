@@ -1,5 +1,5 @@
-//! River for Rust, with a short cooldown: notifications wake it, and its default interval is behind
-//! them. A backlog has the interval and the number of workers of River's own benchmark.
+//! River for Rust, with a short cooldown: notifications wake it, with its default interval as a
+//! fallback. A backlog has the interval and the number of workers of River's own benchmark.
 
 use std::time::Duration;
 

@@ -13,7 +13,7 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 static STARTED: AtomicU64 = AtomicU64::new(0);
 static LATENCIES: LazyLock<Mutex<Option<Histogram<u64>>>> =
     LazyLock::new(|| Mutex::new(Histogram::new_with_max(LONGEST_US, 3).ok()));
-/// Longest latency that is told apart from longer ones: ten minutes.
+/// Longer latencies are recorded as this one: ten minutes.
 const LONGEST_US: u64 = 600_000_000;
 const PADDING: &str = "eighty bytes of an ordinary payload, such as a few ids, a name and an address...";
 

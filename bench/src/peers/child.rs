@@ -1,5 +1,5 @@
-//! A peer's program: it sets its tables up, says how long its payloads are, then answers each line
-//! of its input, such as `drain 1000`, by a line of JSON. It is killed at the end.
+//! A peer's program: it sets its tables up, reports the size of its payloads, then answers each
+//! line of its input, such as `drain 1000`, by a line of JSON. It is killed at the end.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
@@ -45,10 +45,10 @@ impl Child {
             .stdout(Stdio::piped())
             .spawn()
             .with_context(|| format!("{} can't be started", program.display()))?;
-        let requests = process.stdin.take().context("it has no input")?;
-        let replies = BufReader::new(process.stdout.take().context("it has no output")?).lines();
+        let requests = process.stdin.take().context("the program has no stdin")?;
+        let replies = BufReader::new(process.stdout.take().context("the program has no stdout")?).lines();
         let mut child = Self { process, requests, replies };
-        let Ready { payload_bytes } = child.reply().context("it is not ready")?;
+        let Ready { payload_bytes } = child.reply().context("the program did not become ready")?;
         let bytes = Payload::bytes()?;
         ensure!(payload_bytes == bytes, "its payloads have {payload_bytes} bytes, all others {bytes}");
         Ok(child)
@@ -75,8 +75,8 @@ impl Child {
                 }
             }
             let status = self.process.wait()?;
-            ensure!(status.success(), "it has failed ({status})");
-            anyhow::bail!("it has ended")
+            ensure!(status.success(), "the program failed ({status})");
+            anyhow::bail!("the program exited")
         })
     }
 }

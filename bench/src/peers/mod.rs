@@ -1,5 +1,5 @@
-//! Queues that one could use instead, in the same run and on the same Postgres, with the best
-//! settings that each documents. Programs of their own, except for pgmq, which is SQL.
+//! Other queues, in the same run and on the same Postgres, with the best settings that each
+//! documents. Programs of their own, except for pgmq, which is SQL.
 //!
 //! They are part neither of the gate nor of an ordinary build: `cargo xtask bench --peers` builds
 //! them.

@@ -42,9 +42,9 @@ pub(crate) enum Phase {
     EmitSingle,
     /// One caller, 1,000 events in each call.
     EmitBulk,
-    /// A backlog, worked off with this capacity.
+    /// A backlog, processed at this capacity.
     Drain(usize),
-    /// So many events a second.
+    /// This many events a second.
     Rate(u32),
     /// A worker without work.
     Idle,
@@ -253,12 +253,12 @@ pub(crate) async fn fill(subject: &dyn Subject, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a worker has ended so many events.
+/// Waits until a worker has ended this many events.
 pub(crate) async fn until_ended(working: &Working, count: u64, patience: Duration) -> Result<()> {
     let deadline = Instant::now() + patience;
     while (working.ended)() < count {
         if working.task.is_finished() {
-            bail!("the worker has ended");
+            bail!("the worker has stopped");
         }
         if deadline < Instant::now() {
             bail!("{} of {count} events have ended after {patience:?}", (working.ended)());

@@ -18,7 +18,7 @@ pub(super) async fn run(trial: &Trial, rate: u32, length: Duration) -> Result<Me
     Ok(measured)
 }
 
-/// Of traffic of this length.
+/// For traffic at this rate that lasts this long.
 pub(super) fn latencies(rate: u32, length: Duration) -> Result<Arc<Latencies>> {
     Latencies::new(u64::from(rate) * length.as_secs(), Pace::per_second(rate))
 }

@@ -212,7 +212,7 @@ pub(crate) struct Context {
     notifier: NotifierArgs,
     #[command(flatten)]
     pub(crate) canvas: CanvasArgs,
-    /// Actor to record; a server records the holder of the key instead
+    /// Actor in the audit log; a server names the holder of the key instead
     #[arg(long, env = "USER", default_value = "cli", hide_default_value = true, global = true)]
     actor: String,
     #[arg(skip)]
@@ -265,7 +265,7 @@ enum Command {
     Keys(keys::Keys),
     /// Allow Google service accounts to use the API
     Accounts(accounts::Accounts),
-    /// Show the record of changes and refusals
+    /// Show the audit log of changes and refusals
     Audit(audit::Audit),
     /// Count the events that are due and free to run
     Depth(depth::DepthOf),

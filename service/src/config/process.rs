@@ -41,7 +41,7 @@ pub(crate) struct WorkerArgs {
     /// How long chosen ids are recognized after their event was due (7days)
     #[arg(long, env = "WAKEQ_KEEP_IDS", value_parser = retention, hide_short_help = true)]
     keep_ids: Option<Duration>,
-    /// How long the record of changes and refusals is kept (90days)
+    /// How long the audit log is kept (90days)
     #[arg(long, env = "WAKEQ_KEEP_RECORD", value_parser = retention, hide_short_help = true)]
     keep_record: Option<Duration>,
     /// How long unused objects without a state, and unprocessed events of entities, are kept

@@ -63,7 +63,7 @@ pub(super) fn own_emulator(engine: &Engine) -> Result<&'static str> {
 /// Makes the image of Google's emulator with the installed Java; returns its reference.
 pub(super) fn google_emulator(engine: &Engine) -> Result<&'static str> {
     let found = find()?;
-    let java = found.java.canonicalize().context("the installed Java")?;
+    let java = found.java.canonicalize().context("can't resolve the installed Java")?;
     let home = java.ancestors().nth(2).context("the installed Java has no home")?;
     let mut files = Files::default();
     files.program(&java)?;

@@ -162,7 +162,7 @@ impl OwnEngine {
             .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
         ensure!(is_root(), "no engine answers, and only root may start one: start Docker, or use sudo");
         let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
-        std::fs::create_dir(&folder).with_context(|| format!("make {}", folder.display()))?;
+        std::fs::create_dir(&folder).with_context(|| format!("can't create {}", folder.display()))?;
         let host = address(&folder);
         let end = AtEnd::run("sh", ["-c".as_ref(), END_SCRIPT.as_ref(), host.as_ref(), folder.as_os_str()])?;
         let path_option = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());

@@ -76,7 +76,7 @@ impl Files {
     pub(crate) fn packages(&mut self, names: &[&str]) -> Result<()> {
         let mut ask = Command::new("apt-cache");
         ask.args(["depends", "--recurse", "--installed", "--important"]).args(names);
-        let words = said(&mut ask).context("the packages of this machine: this needs Debian or Ubuntu")?;
+        let words = said(&mut ask).context("can't list packages: this needs Debian or Ubuntu")?;
         let packages =
             words.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_alphanumeric()));
         let files = said(Command::new("dpkg-query").arg("--listfiles").args(packages))?;
@@ -104,7 +104,7 @@ pub(crate) fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        let entries = fs::read_dir(&folder).with_context(|| format!("read {}", folder.display()))?;
+        let entries = fs::read_dir(&folder).with_context(|| format!("can't read {}", folder.display()))?;
         for entry in entries {
             let path = entry?.path();
             if path.is_dir() {

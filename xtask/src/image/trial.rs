@@ -109,7 +109,7 @@ impl Trial<'_> {
 
     fn is_gone(&self, event: &str) -> Result<()> {
         let status = self.inside(&["events", "show", event]).output()?.status;
-        ensure!(status.code() == Some(NOT_FOUND), "`wakeq events show {event}` ends with {status}");
+        ensure!(status.code() == Some(NOT_FOUND), "`wakeq events show {event}` exited with {status}");
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Container<'_> {
                 Err(error) => error,
             };
             if let Some(status) = self.child.try_wait()? {
-                bail!("the container ended with {status}");
+                bail!("the container exited with {status}");
             }
             ensure!(began.elapsed() < TIMEOUT, "after {TIMEOUT:?}: {error:#}");
             tokio::time::sleep(BETWEEN_ATTEMPTS).await;
@@ -160,7 +160,7 @@ impl Container<'_> {
         let request = target.request_within(TIMEOUT)?;
         ensure!(
             request.id == id && request.body.contains("Ada"),
-            "{id} was emitted, {} came: {}",
+            "{id} was emitted, but {} was received: {}",
             request.id,
             request.body
         );
@@ -200,7 +200,7 @@ impl Container<'_> {
         let began = Instant::now();
         said(self.trial.engine.client().args(["stop", "--time", "30", &self.trial.name]))?;
         let status = self.child.wait()?;
-        ensure!(status.success(), "after SIGTERM it ended with {status}");
+        ensure!(status.success(), "after SIGTERM it exited with {status}");
         println!("after SIGTERM: exit code 0 after {:.1} s", began.elapsed().as_secs_f64());
         Ok(())
     }

@@ -1,12 +1,12 @@
-# Pull mode: a pool of workers with handlers of your own, and a Cloud Run service for the API.
+# Pull mode: a Cloud Run worker pool with your own handlers, and a Cloud Run service for the API.
 
 locals {
   services = ["compute", "iam", "pubsub", "run", "secretmanager", "servicenetworking", "sqladmin"]
 
-  # A text that stands in the tokens and in the service's configuration, and has to be the same in both.
+  # An arbitrary string, which must be the same in the tokens and in the service's configuration.
   api_audience = "${var.project}/wakeq"
 
-  # Every process that emits or listens has it.
+  # Set for every process that emits or listens.
   broadcast = var.broadcast ? { WAKEQ_BROADCAST = "1" } : {}
 }
 
@@ -39,6 +39,8 @@ module "database" {
   region  = var.region
   network = module.network.network
 
+  deletion_protection = var.database_deletion_protection
+
   clients = {
     api     = { account = module.accounts.api, role = "api" }
     worker  = { account = module.accounts.worker, role = "worker" }
@@ -46,7 +48,7 @@ module "database" {
   }
 }
 
-# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+# Encrypts the secrets that sign deliveries. People with access to the database's backups should not have access to it.
 module "secret_key" {
   source     = "../../modules/secret_key"
   project    = var.project
@@ -64,7 +66,7 @@ module "queue" {
   listeners   = { api = module.accounts.api }
 }
 
-# With Kubernetes, deploy/kubernetes has what the two modules below have.
+# With Kubernetes, deploy/kubernetes replaces the next two modules.
 
 module "service" {
   count = var.kubernetes_namespace == null ? 1 : 0
@@ -82,6 +84,8 @@ module "service" {
   trusted_proxies = var.trusted_proxies
   env             = local.broadcast
   secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  deletion_protection = var.deletion_protection
 }
 
 module "workers" {
@@ -99,6 +103,8 @@ module "workers" {
   subnetwork   = module.network.subnetwork
   env          = local.broadcast
   secrets      = { WAKEQ_SECRET_KEY = module.secret_key.secret }
+
+  deletion_protection = var.deletion_protection
 }
 
 module "jobs" {

@@ -31,13 +31,13 @@ variable "operators" {
 }
 
 variable "publishers" {
-  description = "Addresses of other service accounts that emit with the library, keyed by any name."
+  description = "Addresses of other service accounts that emit with the library, under keys of your choice."
   type        = map(string)
   default     = {}
 }
 
 variable "trusted_proxies" {
-  description = "Ranges of the proxies in front of the service whose X-Forwarded-For is trusted: Cloud Run's own, and those of a load balancer if there is one."
+  description = "Address ranges of the proxies in front of the service whose X-Forwarded-For is trusted: Cloud Run's, and those of a load balancer if there is one."
   type        = list(string)
   default     = ["169.254.0.0/16"]
 }
@@ -46,4 +46,16 @@ variable "broadcast" {
   description = "Whether every emitted event is also broadcast to listeners."
   type        = bool
   default     = false
+}
+
+variable "deletion_protection" {
+  description = "Whether Terraform refuses to delete the service and the worker pool. Apply false before you destroy or remove them."
+  type        = bool
+  default     = true
+}
+
+variable "database_deletion_protection" {
+  description = "Whether Terraform and Google refuse to delete the database. Apply false before you destroy it."
+  type        = bool
+  default     = true
 }

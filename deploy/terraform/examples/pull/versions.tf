@@ -12,7 +12,7 @@ terraform {
     }
   }
 
-  # Where the state is kept is yours to say, for example:
+  # Configure your own backend for the state, for example:
   # backend "gcs" {
   #   bucket = "my-terraform-state"
   #   prefix = "wakeq"

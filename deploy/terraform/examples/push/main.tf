@@ -1,15 +1,15 @@
-# Push mode: one Cloud Run service that takes events in, is called by Pub/Sub, and is gone while nothing happens.
-# Handlers are HTTP targets, registered at the API. Cloud Scheduler makes the minute's pass.
+# Push mode: one Cloud Run service that serves the API, is called by Pub/Sub, and scales to zero while nothing happens.
+# Handlers are HTTP targets, registered through the API. Cloud Scheduler requests the minute's pass.
 
 locals {
   services = ["cloudscheduler", "compute", "iam", "pubsub", "run", "secretmanager", "servicenetworking", "sqladmin"]
 
   name = "wakeq"
-  # Texts that stand in the tokens and in the service's configuration, and have to be the same in both.
+  # Arbitrary strings, which must be the same in the tokens and in the service's configuration.
   api_audience  = "${var.project}/${local.name}"
   push_audience = "${var.project}/${local.name}/push"
 
-  # Every process that emits or listens has it.
+  # Set for every process that emits or listens.
   broadcast = var.broadcast ? { WAKEQ_BROADCAST = "1" } : {}
 }
 
@@ -41,6 +41,8 @@ module "database" {
   region  = var.region
   network = module.network.network
 
+  deletion_protection = var.database_deletion_protection
+
   clients = {
     api     = { account = module.accounts.api, role = "api" }
     migrate = { account = module.accounts.migrate, role = "owner" }
@@ -63,6 +65,8 @@ module "service" {
   env             = local.broadcast
   secrets         = { WAKEQ_SECRET_KEY = module.secret_key.secret }
 
+  deletion_protection = var.deletion_protection
+
   push = {
     account           = module.accounts.invoker
     audience          = local.push_audience
@@ -70,7 +74,7 @@ module "service" {
   }
 }
 
-# What signs deliveries is encrypted with it; those that have the database's backups have no part in it.
+# Encrypts the secrets that sign deliveries. People with access to the database's backups should not have access to it.
 module "secret_key" {
   source     = "../../modules/secret_key"
   project    = var.project
@@ -103,12 +107,12 @@ module "jobs" {
   image           = var.image
   migrate_account = module.accounts.migrate
   doctor_account  = module.accounts.api
-  topic           = local.name # not the outputs: the jobs come first, and the queue needs the service's address
+  topic           = local.name # not an output: the jobs are created first, and the queue depends on the service's URL
   subscription    = local.name
   database        = { connection_name = module.database.connection_name, secret = module.database.secrets["owner"] }
   doctor_secret   = module.database.secrets["api"]
   doctor_secrets  = { WAKEQ_SECRET_KEY = module.secret_key.secret }
-  # The service serves the API, and runs what is pushed.
+  # The service both serves the API and runs the pushed events.
   api_roles    = [module.database.roles["api"]]
   worker_roles = [module.database.roles["api"]]
   network      = module.network.network

@@ -14,6 +14,6 @@ output "audience" {
 }
 
 output "operator" {
-  description = "The account to allow first: `wakeq accounts allow …`."
+  description = "The service account to give access to first: `wakeq accounts allow …`."
   value       = module.accounts.operator
 }

@@ -1,13 +1,14 @@
-# The accounts that processes run as. They have no rights here: each module gives what it owns to who needs it.
+# The service accounts that the processes run as. They have no rights here: each module grants access to the resources
+# it creates.
 
 locals {
   accounts = {
-    api     = "serves the HTTP API: publishes"
-    worker  = "runs handlers: receives and publishes"
-    migrate = "changes the schema before a release"
-    invoker = "whose tokens Pub/Sub and Cloud Scheduler show; has no rights anywhere"
-    # Let in by `wakeq accounts allow`; people show its tokens to the API.
-    operator = "looks after the queue over HTTP; has no rights anywhere"
+    api     = "serves the HTTP API; publishes"
+    worker  = "runs handlers; receives and publishes"
+    migrate = "migrates the schema before a release"
+    invoker = "Pub/Sub and Cloud Scheduler send its tokens; has no IAM roles"
+    # `wakeq accounts allow` gives it access to the API; operators send its tokens.
+    operator = "operates the queue over HTTP; has no IAM roles"
   }
 }
 
@@ -20,7 +21,7 @@ resource "google_service_account" "this" {
   description  = each.value
 }
 
-# GKE: a Kubernetes account of that name may act as the Google one.
+# GKE: the Kubernetes service account of the same name may act as the Google one.
 resource "google_service_account_iam_member" "workload" {
   for_each = var.kubernetes_namespace == null ? {} : { for name in ["api", "worker", "migrate"] : name => name }
 

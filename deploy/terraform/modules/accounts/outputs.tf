@@ -9,7 +9,7 @@ output "worker" {
 }
 
 output "migrate" {
-  description = "Address of the account that changes the schema."
+  description = "Address of the account that migrates the schema."
   value       = google_service_account.this["migrate"].email
 }
 

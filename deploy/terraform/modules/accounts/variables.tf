@@ -21,7 +21,7 @@ variable "operators" {
 }
 
 variable "kubernetes_namespace" {
-  description = "GKE: the namespace of deploy/kubernetes, whose accounts may act as these; null without GKE."
+  description = "GKE: the namespace of deploy/kubernetes, whose service accounts may act as these; null without GKE."
   type        = string
   default     = null
 }

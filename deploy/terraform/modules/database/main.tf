@@ -1,17 +1,18 @@
-# Cloud SQL for Postgres with a private address, and its URL as a secret for each role. The events are here and nowhere else.
+# Cloud SQL for Postgres with a private address, and a secret with its URL for each role. This is the only place where
+# events are stored.
 
 locals {
-  # What an installation may want to set in another way.
+  # Flags that a deployment may override.
   flags = merge({
-    # A session that forgot its transaction keeps vacuum from removing what has completed.
+    # A session that leaves its transaction open keeps vacuum from removing the rows of completed events.
     "idle_in_transaction_session_timeout" = "600000"
   }, var.flags)
 
-  # What sqlx connects to: the socket that Cloud Run's connector, and the proxy of deploy/kubernetes, make for the
-  # instance. No port is open, and no certificate has to be kept.
+  # What sqlx connects to: the Unix socket that Cloud Run's connector, or the proxy of deploy/kubernetes, creates for the
+  # instance. No port is open, and there is no certificate to keep.
   socket = "/cloudsql/${google_sql_database_instance.this.connection_name}"
 
-  # The owner of the schema migrates. The others get what they need from `wakeq migrate --api-role … --worker-role …`.
+  # The owner of the schema runs the migrations. The others get their rights from `wakeq migrate --api-role … --worker-role …`.
   users = {
     owner  = var.user
     api    = "${var.user}_api"
@@ -20,13 +21,13 @@ locals {
 }
 
 resource "google_sql_database_instance" "this" {
-  # checkov:skip=CKV_GCP_79:15 and newer will do; which one is the installation's choice
-  # checkov:skip=CKV_GCP_108:through the connector every host is the same
-  # checkov:skip=CKV2_GCP_13:log_duration logs a line per statement, several per event
-  # checkov:skip=CKV_GCP_55:`warning` is what Postgres itself thinks should be looked at
-  # checkov:skip=CKV_GCP_109:`error` is Postgres' own default
-  # checkov:skip=CKV_GCP_110:pgaudit would write the values of events into the log
-  # checkov:skip=CKV_GCP_111:`ddl` logs what changes the schema; `all` would log several statements per event
+  # checkov:skip=CKV_GCP_79:Postgres 15 or newer is enough; the deployment chooses the version
+  # checkov:skip=CKV_GCP_108:all connections come through the connector, so the host name says nothing
+  # checkov:skip=CKV2_GCP_13:log_duration logs a line per statement, which is several per event
+  # checkov:skip=CKV_GCP_55:`warning` is Postgres's own default
+  # checkov:skip=CKV_GCP_109:`error` is Postgres's own default
+  # checkov:skip=CKV_GCP_110:pgaudit would log the values of events
+  # checkov:skip=CKV_GCP_111:`ddl` logs schema changes; `all` would log several statements per event
   project             = var.project
   region              = var.region
   name                = var.name
@@ -41,7 +42,7 @@ resource "google_sql_database_instance" "this" {
     disk_autoresize             = true
     deletion_protection_enabled = var.deletion_protection
     retain_backups_on_delete    = true
-    # Only the connector gets in, which knows accounts: a password alone is not enough.
+    # Only the connector is admitted, and it checks IAM: a password alone is not enough.
     connector_enforcement = "REQUIRED"
 
     ip_configuration {
@@ -75,19 +76,19 @@ resource "google_sql_database_instance" "this" {
       record_client_address   = false
     }
 
-    # An acknowledged event must survive a crash: processes refuse to start on a server that is set otherwise.
+    # An acknowledged event must survive a crash: processes refuse to start if this is set otherwise.
     database_flags {
       name  = "synchronous_commit"
       value = "on"
     }
 
-    # Looked for when a batch waits: who held the row.
+    # Shows which session held a row when a batch waited for it.
     database_flags {
       name  = "log_lock_waits"
       value = "on"
     }
 
-    # Who connected, for how long, and what was changed in the schema: never values of events.
+    # Logs connections, their duration and schema changes, but never the values of events.
     database_flags {
       name  = "log_connections"
       value = "on"
@@ -131,7 +132,7 @@ resource "google_sql_database_instance" "this" {
   }
 
   lifecycle {
-    # The disk grows by itself.
+    # The disk grows automatically.
     ignore_changes = [settings[0].disk_size]
   }
 }
@@ -143,7 +144,7 @@ resource "google_sql_database" "this" {
   deletion_policy = "ABANDON"
 }
 
-# Made anew in each run, and taken only when `password_version` changes: the user and the secret then get the same one.
+# Generated in each run, and used only when `password_version` changes: the user and the secret then get the same one.
 ephemeral "random_password" "this" {
   for_each = local.users
 
@@ -194,7 +195,7 @@ resource "google_secret_manager_secret_iam_member" "reader" {
   member    = "serviceAccount:${each.value.account}"
 }
 
-# Of this instance only: the role stands on the project, where it would open every database.
+# The role is granted on the project, where it would admit to every instance; the condition limits it to this one.
 resource "google_project_iam_member" "client" {
   for_each = var.clients
 

@@ -9,7 +9,7 @@ output "roles" {
 }
 
 output "secrets" {
-  description = "Ids of the secrets with DATABASE_URL, by role (owner, api, worker); available once they have a version and their readers."
+  description = "Ids of the secrets with DATABASE_URL, by role (owner, api, worker); available once they have a version and their readers have access."
   value       = { for role, secret in google_secret_manager_secret.url : role => secret.secret_id }
   depends_on = [
     google_secret_manager_secret_version.url,

@@ -20,12 +20,12 @@ variable "network" {
 }
 
 variable "clients" {
-  description = "The service accounts that may connect, keyed by any name: their addresses, and the role of each (owner, api or worker)."
+  description = "The service accounts that may connect, under keys of your choice: the address of each and its role (owner, api or worker)."
   type        = map(object({ account = string, role = string }))
 
   validation {
     condition     = alltrue([for client in var.clients : contains(["owner", "api", "worker"], client.role)])
-    error_message = "a client connects as owner, api or worker"
+    error_message = "The role must be owner, api or worker."
   }
 }
 
@@ -47,13 +47,13 @@ variable "edition" {
 }
 
 variable "tier" {
-  description = "The machine tier. The load is writes, which need processors and disk."
+  description = "The machine tier. The load is mostly writes, which need CPU and disk throughput."
   type        = string
   default     = "db-custom-2-7680"
 }
 
 variable "availability_type" {
-  description = "REGIONAL has a synchronous standby in another zone: a failover loses no event. ZONAL costs half as much."
+  description = "REGIONAL has a synchronous standby in another zone, so a failover loses no event. ZONAL costs half as much."
   type        = string
   default     = "REGIONAL"
 }
@@ -65,13 +65,13 @@ variable "database" {
 }
 
 variable "user" {
-  description = "The role that owns the schema and runs migrations. The roles of the API and the workers have this name with _api and _worker."
+  description = "The role that owns the schema and runs migrations. The roles of the API and the workers are named after it, with the suffixes _api and _worker."
   type        = string
   default     = "wakeq"
 }
 
 variable "password_version" {
-  description = "Increment to change the passwords; then restart the processes."
+  description = "Increment it to change the passwords; then restart the processes."
   type        = number
   default     = 1
 }

@@ -1,4 +1,4 @@
-# What is run before a release, and when something is odd: `wakeq migrate` and `wakeq doctor`, as Cloud Run jobs.
+# Cloud Run jobs: `wakeq migrate`, to run before each release, and `wakeq doctor`, to run when something looks wrong.
 #
 #   gcloud run jobs execute wakeq-migrate --region=… --wait
 
@@ -9,7 +9,7 @@ locals {
     WAKEQ_SUBSCRIPTION   = var.subscription
   }, var.env)
 
-  # The doctor sees what the account that runs it sees: that of the processes it is about.
+  # The doctor runs as the account of the processes that it checks, and so has the same permissions.
   jobs = {
     migrate = {
       account = var.migrate_account
@@ -39,7 +39,8 @@ resource "google_cloud_run_v2_job" "this" {
 
     template {
       service_account = each.value.account
-      # Each migration is a transaction of its own, and is not begun twice: the next run goes on after it.
+      # Each migration is a transaction of its own, and a failed run is not retried: the next one continues after the last
+      # migration that succeeded.
       max_retries = 0
       timeout     = "1800s"
 

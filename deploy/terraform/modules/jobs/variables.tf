@@ -20,7 +20,7 @@ variable "image" {
 }
 
 variable "migrate_account" {
-  description = "Address of the account that changes the schema."
+  description = "Address of the account that migrates the schema."
   type        = string
 }
 
@@ -45,18 +45,18 @@ variable "database" {
 }
 
 variable "doctor_secret" {
-  description = "The secret of the processes that the doctor checks; its account must be able to read it."
+  description = "The database secret of the processes that the doctor checks; the doctor's account must be able to read it."
   type        = string
 }
 
 variable "api_roles" {
-  description = "Database roles that each migration grants the rights of the API."
+  description = "Database roles to which each migration grants the rights of the API."
   type        = list(string)
   default     = []
 }
 
 variable "worker_roles" {
-  description = "Database roles that each migration grants the rights of workers; in push mode those of the service."
+  description = "Database roles to which each migration grants the rights of workers; in push mode the role of the service."
   type        = list(string)
   default     = []
 }
@@ -72,7 +72,7 @@ variable "subnetwork" {
 }
 
 variable "env" {
-  description = "Additional variables; in push mode WAKEQ_HORIZON=0s, as for the service."
+  description = "Additional environment variables; in push mode WAKEQ_HORIZON=0s, as for the service."
   type        = map(string)
   default     = {}
 }
@@ -84,7 +84,7 @@ variable "deletion_protection" {
 }
 
 variable "doctor_secrets" {
-  description = "The doctor's variables from Secret Manager: variable name to secret id. Its account must be able to read the secret."
+  description = "The doctor's environment variables from Secret Manager: variable name to secret id. Its account must be able to read the secrets."
   type        = map(string)
   default     = {}
 }

@@ -1,8 +1,8 @@
-# A network for the database and what talks to it. Leave the module out where there is one already: the others take a
-# network, a subnetwork and a peering from anywhere.
+# A network for the database and its clients. If you have one already, leave this module out: the others take any network
+# and subnetwork with private services access.
 
 resource "google_compute_network" "this" {
-  # checkov:skip=CKV2_GCP_18:a network without rules of its own refuses all that comes in
+  # checkov:skip=CKV2_GCP_18:a network without firewall rules of its own denies all ingress
   project                 = var.project
   name                    = var.name
   auto_create_subnetworks = false
@@ -15,7 +15,7 @@ resource "google_compute_subnetwork" "this" {
   network       = google_compute_network.this.id
   ip_cidr_range = var.ip_cidr_range
 
-  # Pub/Sub and Secret Manager without a way to the internet.
+  # Reaches Pub/Sub and Secret Manager without internet access.
   private_ip_google_access = true
 
   log_config {
@@ -24,7 +24,7 @@ resource "google_compute_subnetwork" "this" {
   }
 }
 
-# Where Google puts the database: a range of our network, peered with Google's.
+# The address range for the database, in Google's network that is peered with this one.
 resource "google_compute_global_address" "services" {
   project       = var.project
   name          = "${var.name}-services"

@@ -1,8 +1,8 @@
 # The topic, and one subscription: pull, or push if an endpoint is given. The settings are those that
-# `wakeq topics check` compares; docs/operations.md says why each is what it is.
+# `wakeq topics check` compares; docs/operations.md gives the reason for each.
 
 resource "google_pubsub_topic" "this" {
-  # checkov:skip=CKV_GCP_83:a notification names a row and says nothing else; Google's own keys are enough for that
+  # checkov:skip=CKV_GCP_83:a notification contains only the id of a row; Google-managed keys are enough for that
   project = var.project
   name    = var.name
 
@@ -19,8 +19,8 @@ resource "google_pubsub_subscription" "this" {
   name    = var.name
   topic   = google_pubsub_topic.this.id
 
-  # Pull: as long as a lease, so that a dead worker's event and its notification become free together.
-  # Push: as long as a request may take; what takes longer is delivered again, and finds the event locked.
+  # Pull: as long as a lease, so that a dead worker's event and its notification become available at the same time.
+  # Push: as long as a request may take; after that it is delivered again, and finds the event locked.
   ack_deadline_seconds = var.push == null ? 60 : min(600, var.push.handler_timeout_s + 20)
 
   message_retention_duration   = "604800s"
@@ -28,19 +28,19 @@ resource "google_pubsub_subscription" "this" {
   enable_message_ordering      = false
   enable_exactly_once_delivery = false
 
-  # An idle subscription would vanish after 31 days.
+  # By default an idle subscription is deleted after 31 days.
   expiration_policy {
     ttl = ""
   }
 
-  # How long what was put back waits.
+  # The delay before a nacked message is delivered again.
   retry_policy {
     minimum_backoff = "10s"
     maximum_backoff = "600s"
   }
 
-  # No dead_letter_policy: Pub/Sub counts deliveries, and a lost race or a delay is not a failure. Retries and losses
-  # are counted in the event's row.
+  # No dead_letter_policy: Pub/Sub counts deliveries, and a lost race for an event or a delay is not a failure. Retries
+  # and lost workers are counted in the event's row.
 
   dynamic "push_config" {
     for_each = var.push == null ? [] : [var.push]
@@ -73,7 +73,7 @@ resource "google_pubsub_subscription_iam_member" "subscriber" {
   member       = "serviceAccount:${each.value}"
 }
 
-# For the look from the side every 15 s, which notices a broken stream, and for `wakeq doctor`.
+# For the check every 15 s that notices a broken stream, and for `wakeq doctor`.
 resource "google_pubsub_subscription_iam_member" "viewer" {
   for_each = merge(var.subscribers, var.viewers)
 
@@ -83,10 +83,10 @@ resource "google_pubsub_subscription_iam_member" "viewer" {
   member       = "serviceAccount:${each.value}"
 }
 
-# Broadcasts: a topic on which every emitted event is published again, for whoever listens. Nothing depends on it.
+# Broadcasts: a second topic to which every emitted event is published, for listeners. Nothing depends on it.
 
 resource "google_pubsub_topic" "broadcast" {
-  # checkov:skip=CKV_GCP_83:what is broadcast is kept for ten minutes at most, and encrypted with Google's keys like the database
+  # checkov:skip=CKV_GCP_83:broadcasts are kept for ten minutes at most, and encrypted with Google-managed keys like the database
   count = var.broadcast ? 1 : 0
 
   project = var.project
@@ -109,11 +109,11 @@ resource "google_pubsub_topic_iam_member" "broadcaster" {
   member  = "serviceAccount:${each.value}"
 }
 
-# Each process with listeners creates a subscription of its own, and deletes it at its end. Pub/Sub grants that in a project only, and
-# conditions of IAM don't know the names of subscriptions, so it is as few permissions as it can be; still, these accounts can read and
-# delete every subscription of the project, wakeq's own included. What that costs is bounded: messages have ids and no values, and a
-# subscription that is gone is made up for by the promises of the rows once `wakeq topics create` has made it again. Where the project has
-# other subscriptions, give wakeq a project of its own, or leave `listeners` empty.
+# Each process with listeners creates its own subscription, and deletes it when it ends. Pub/Sub can grant this only on the project, and
+# IAM conditions can't match the names of subscriptions. So the role has the fewest permissions possible, but these accounts can still
+# consume and delete every subscription of the project, including wakeq's own. The damage is limited: notifications contain ids but no
+# values, and if the subscription is deleted, `wakeq topics create` creates it again, and the minute's pass wakes what was missed. If the
+# project has other subscriptions, give wakeq a project of its own, or leave `listeners` empty.
 resource "google_project_iam_custom_role" "listener" {
   count = var.broadcast ? 1 : 0
 
@@ -137,7 +137,7 @@ resource "google_project_iam_member" "listener" {
   member  = "serviceAccount:${each.value}"
 }
 
-# On the topic it is the right to attach a subscription.
+# On a topic, this role is the right to attach subscriptions.
 resource "google_pubsub_topic_iam_member" "listener" {
   for_each = var.broadcast ? var.listeners : {}
 

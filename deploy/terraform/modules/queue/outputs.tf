@@ -1,11 +1,11 @@
 output "topic" {
-  description = "Name of the topic; available once its publishers may publish."
+  description = "Name of the topic; available once its publishers have their permissions."
   value       = google_pubsub_topic.this.name
   depends_on  = [google_pubsub_topic_iam_member.publisher]
 }
 
 output "subscription" {
-  description = "Name of the subscription; available once its subscribers may receive."
+  description = "Name of the subscription; available once its subscribers have their permissions."
   value       = google_pubsub_subscription.this.name
   depends_on = [
     google_pubsub_subscription_iam_member.subscriber,

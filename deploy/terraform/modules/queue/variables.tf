@@ -16,18 +16,18 @@ variable "regions" {
 }
 
 variable "publishers" {
-  description = "Addresses of the service accounts that emit, run handlers, or serve the API, keyed by any name."
+  description = "Addresses of the service accounts that emit, run handlers, or serve the API, under keys of your choice."
   type        = map(string)
 }
 
 variable "subscribers" {
-  description = "Addresses of the service accounts of workers in pull mode, keyed by any name."
+  description = "Addresses of the service accounts of workers in pull mode, under keys of your choice."
   type        = map(string)
   default     = {}
 }
 
 variable "viewers" {
-  description = "Addresses of the service accounts that only read the subscription, for `wakeq doctor` in push mode, keyed by any name."
+  description = "Addresses of the service accounts that only read the subscription, for `wakeq doctor` in push mode, under keys of your choice."
   type        = map(string)
   default     = {}
 }
@@ -39,13 +39,13 @@ variable "broadcast" {
 }
 
 variable "listeners" {
-  description = "Addresses of the service accounts that listen to broadcasts, keyed by any name: those that serve the API, and programs that subscribe."
+  description = "Addresses of the service accounts that listen to broadcasts, under keys of your choice: those that serve the API, and programs that subscribe."
   type        = map(string)
   default     = {}
 }
 
 variable "push" {
-  description = "Push mode: the URL that is called (…/v1/push), the account and audience of its token, and the timeout of the longest handler."
+  description = "Push mode: the URL that Pub/Sub calls (…/v1/push), the service account and audience of its token, and the timeout of the longest handler."
   type = object({
     endpoint          = string
     account           = string

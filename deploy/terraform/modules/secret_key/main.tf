@@ -1,7 +1,7 @@
-# The key under which the signing secrets of HTTP targets are encrypted in the database: WAKEQ_SECRET_KEY. A backup of the database
-# and this secret together are what signs deliveries, so that they belong into different hands.
+# WAKEQ_SECRET_KEY: the key that encrypts the signing secrets of HTTP targets in the database. Whoever has both a backup of the
+# database and this key can forge deliveries, so give access to them to different people.
 
-# 64 random letters and digits, hashed to the 32 bytes of a key; made anew in each run, and taken in the first one only.
+# 64 random letters and digits, hashed to the 32 bytes of a key. Generated in each run, but used only in the first one.
 ephemeral "random_password" "this" {
   length  = 64
   special = false
@@ -20,7 +20,7 @@ resource "google_secret_manager_secret" "this" {
   }
 }
 
-# A rotation adds versions by hand, NEW,OLD and then NEW (docs/running.md): Terraform never replaces the first one.
+# To rotate the key, add versions by hand (docs/running.md): Terraform never replaces the first one.
 resource "google_secret_manager_secret_version" "this" {
   secret                 = google_secret_manager_secret.this.id
   secret_data_wo         = sha256(ephemeral.random_password.this.result)

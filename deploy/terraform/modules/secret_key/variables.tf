@@ -9,12 +9,12 @@ variable "region" {
 }
 
 variable "name" {
-  description = "Prefix of its name."
+  description = "Prefix of the secret's name."
   type        = string
   default     = "wakeq"
 }
 
 variable "readers" {
-  description = "Addresses of the service accounts that register targets and sign deliveries, keyed by any name."
+  description = "Addresses of the service accounts that register targets and sign deliveries, under keys of your choice."
   type        = map(string)
 }

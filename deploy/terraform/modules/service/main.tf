@@ -1,9 +1,10 @@
-# `wakeq serve` on Cloud Run. With `push` it also runs what Pub/Sub delivers to it, and scales to zero between events.
+# `wakeq serve` on Cloud Run. With `push` it also runs the events that Pub/Sub pushes to it, and scales to zero between
+# them.
 
 locals {
   is_push = var.push != null
-  # Above the longest handler: up to 10 s in which an event may wait for its time in the request, and 10 s to write down
-  # what became of it.
+  # In addition to the longest handler: up to 10 s in which an event may wait in the request until it is due, and 10 s to
+  # store the outcome.
   timeout_s = local.is_push ? var.push.handler_timeout_s + 20 : 60
 
   env = merge(
@@ -14,7 +15,7 @@ locals {
     var.audience == null ? {} : { WAKEQ_AUDIENCE = var.audience },
     length(var.trusted_proxies) == 0 ? {} : { WAKEQ_TRUSTED_PROXIES = join(",", var.trusted_proxies) },
     local.is_push ? {
-      # There is nowhere to keep a notification between two requests.
+      # No notification can be kept in memory between two requests.
       WAKEQ_HORIZON       = "0s"
       WAKEQ_PUSH_AUDIENCE = var.push.audience
       WAKEQ_PUSH_ACCOUNTS = var.push.account
@@ -30,7 +31,7 @@ resource "google_cloud_run_v2_service" "this" {
   name                 = var.name
   ingress              = var.ingress
   deletion_protection  = var.deletion_protection
-  invoker_iam_disabled = true # Cloud Run's check would take the signature off the token that wakeq checks itself.
+  invoker_iam_disabled = true # Cloud Run's check would remove the signature from the token, which wakeq verifies itself.
 
   template {
     service_account                  = var.account
@@ -51,8 +52,8 @@ resource "google_cloud_run_v2_service" "this" {
       }
 
       resources {
-        # CPU during requests only. Nothing is lost between them: the minute's pass is made by the workers, or by
-        # Cloud Scheduler.
+        # CPU only during requests. Nothing is missed between them: the workers make the minute's pass, or Cloud Scheduler
+        # requests it.
         cpu_idle          = true
         startup_cpu_boost = true
         limits            = var.limits
@@ -132,7 +133,7 @@ resource "google_cloud_run_v2_service" "this" {
   }
 }
 
-# The minute's pass for a service that has no process between requests: what is overdue, resume jobs, cron.
+# Requests the minute's pass (overdue events, resume jobs, crons) from a service that has no process between requests.
 resource "google_cloud_scheduler_job" "wake" {
   count = local.is_push ? 1 : 0
 
@@ -144,7 +145,7 @@ resource "google_cloud_scheduler_job" "wake" {
   time_zone        = "Etc/UTC"
   attempt_deadline = "180s"
 
-  # The next minute is the next attempt.
+  # No retries: the next attempt is a minute later.
   retry_config {
     retry_count = 0
   }

@@ -25,17 +25,17 @@ variable "account" {
 }
 
 variable "topic" {
-  description = "Name of the topic: WAKEQ_TOPIC. In push mode give a literal, not an output of `queue`, which needs this service's address."
+  description = "Name of the topic: WAKEQ_TOPIC. In push mode set it to a literal: the outputs of `queue` depend on this service's URL."
   type        = string
 }
 
 variable "database" {
-  description = "The outputs of `database`."
+  description = "Connection name and secret of the database, from the outputs of `database`."
   type        = object({ connection_name = string, secret = string })
 }
 
 variable "secrets" {
-  description = "Variables from Secret Manager: variable name to secret id. The account must be able to read the secret."
+  description = "Environment variables from Secret Manager: variable name to secret id. The account must be able to read the secrets."
   type        = map(string)
   default     = {}
 }
@@ -51,13 +51,13 @@ variable "subnetwork" {
 }
 
 variable "audience" {
-  description = "Audience of the Google ID tokens that the API accepts (docs/access.md); null accepts only keys."
+  description = "Audience of the Google ID tokens that the API accepts (docs/access.md); with null it accepts only keys."
   type        = string
   default     = null
 }
 
 variable "push" {
-  description = "Push mode: the accounts and the audience of accepted tokens, and the timeout of the longest handler; null serves only the API."
+  description = "Push mode: the service account and the audience of accepted tokens, and the timeout of the longest handler; with null the service is only the API."
   type = object({
     account           = string
     audience          = string
@@ -67,7 +67,7 @@ variable "push" {
 
   validation {
     condition     = var.push == null || try(var.push.handler_timeout_s >= 1 && var.push.handler_timeout_s <= 600, false)
-    error_message = "Pub/Sub waits at most 600 s for an answer: run longer handlers in a worker pool."
+    error_message = "Pub/Sub waits at most 600 s for a response: run longer handlers in a worker pool."
   }
 }
 
@@ -102,24 +102,24 @@ variable "ingress" {
 }
 
 variable "egress" {
-  description = "PRIVATE_RANGES_ONLY reaches HTTP targets directly; ALL_TRAFFIC sends everything through the network, with an address of its NAT."
+  description = "PRIVATE_RANGES_ONLY reaches HTTP targets directly; ALL_TRAFFIC sends everything through the network, so that it leaves from its NAT's address."
   type        = string
   default     = "PRIVATE_RANGES_ONLY"
 }
 
 variable "trusted_proxies" {
-  description = "Ranges of the proxies whose X-Forwarded-For is trusted: WAKEQ_TRUSTED_PROXIES. The default is Cloud Run's own; behind a load balancer add its ranges, and the address of its forwarding rule as /32 (docs/operations.md)."
+  description = "Address ranges of the proxies whose X-Forwarded-For is trusted: WAKEQ_TRUSTED_PROXIES. The default is Cloud Run's; behind a load balancer add its ranges, and the address of its forwarding rule as /32 (docs/operations.md)."
   type        = list(string)
   default     = ["169.254.0.0/16"]
 
   validation {
     condition     = alltrue([for range in var.trusted_proxies : try(cidrhost(range, 0) == split("/", range)[0], false)])
-    error_message = "Each must be a range written with its first address, such as 130.211.0.0/22 or 203.0.113.7/32."
+    error_message = "Write each range with its first address, such as 130.211.0.0/22 or 203.0.113.7/32."
   }
 }
 
 variable "env" {
-  description = "Additional variables: docs/operations.md."
+  description = "Additional environment variables: docs/operations.md."
   type        = map(string)
   default     = {}
 }

@@ -1,4 +1,4 @@
-# Workers on Cloud Run: a pool of instances that pull, with an image of your own that has the handlers.
+# Workers on Cloud Run: a pool of instances that pull, from your own image with the handlers.
 
 locals {
   env = merge({
@@ -11,8 +11,8 @@ locals {
   secrets = merge({ DATABASE_URL = var.database.secret }, var.secrets)
 }
 
-# Cloud Run ends an instance ten seconds after it asked it to stop. wakeq knows where it runs and takes eight of them
-# for handlers, so WAKEQ_SHUTDOWN_GRACE stays unset.
+# Cloud Run kills an instance ten seconds after SIGTERM. wakeq detects Cloud Run and gives handlers eight of these seconds,
+# so WAKEQ_SHUTDOWN_GRACE stays unset.
 resource "google_cloud_run_v2_worker_pool" "this" {
   project             = var.project
   location            = var.region
@@ -80,7 +80,7 @@ resource "google_cloud_run_v2_worker_pool" "this" {
   }
 
   lifecycle {
-    # A scaler may change it between two runs.
+    # An autoscaler may change it between two runs.
     ignore_changes = [scaling[0].manual_instance_count]
   }
 }

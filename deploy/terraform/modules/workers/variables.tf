@@ -35,7 +35,7 @@ variable "subscription" {
 }
 
 variable "database" {
-  description = "The outputs of `database`."
+  description = "Connection name and secret of the database, from the outputs of `database`."
   type        = object({ connection_name = string, secret = string })
 }
 
@@ -50,7 +50,7 @@ variable "subnetwork" {
 }
 
 variable "instances" {
-  description = "Initial number of instances; change it later with `gcloud run worker-pools update` or a scaler. Use two or more, so that others take over when a worker dies."
+  description = "Initial number of instances; change it later with `gcloud run worker-pools update` or an autoscaler. Use two or more, so that others take over when a worker dies."
   type        = number
   default     = 2
 }
@@ -68,13 +68,13 @@ variable "limits" {
 }
 
 variable "env" {
-  description = "Additional variables: docs/operations.md, and those of the handlers."
+  description = "Additional environment variables: docs/operations.md, and those of the handlers."
   type        = map(string)
   default     = {}
 }
 
 variable "secrets" {
-  description = "Variables from Secret Manager: variable name to secret id. The account must be able to read the secret."
+  description = "Environment variables from Secret Manager: variable name to secret id. The account must be able to read the secrets."
   type        = map(string)
   default     = {}
 }

@@ -16,7 +16,7 @@ pub(crate) struct Audit {
 
 #[derive(Subcommand)]
 enum Verb {
-    /// List the record, newest first
+    /// List the audit log, newest first
     List(TableArgs),
 }
 

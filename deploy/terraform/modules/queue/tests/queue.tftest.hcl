@@ -1,4 +1,4 @@
-# What workers rely on, in a plan without a cloud.
+# What workers rely on, checked on plans without a cloud.
 
 mock_provider "google" {}
 
@@ -32,7 +32,7 @@ run "pull" {
   }
   assert {
     condition     = google_pubsub_subscription.this.ack_deadline_seconds == 60 && length(google_pubsub_subscription.this.push_config) == 0
-    error_message = "as long as a lease, and pull"
+    error_message = "the deadline must be as long as a lease, and the mode pull"
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.publisher : key => member.role } == { api = "roles/pubsub.publisher" }
@@ -40,7 +40,7 @@ run "pull" {
   }
   assert {
     condition     = length(google_pubsub_topic.broadcast) + length(google_project_iam_custom_role.listener) + length(google_pubsub_topic_iam_member.broadcaster) == 0
-    error_message = "nothing is broadcast unless enabled"
+    error_message = "nothing may be broadcast unless enabled"
   }
 }
 
@@ -54,11 +54,11 @@ run "broadcasts" {
 
   assert {
     condition     = google_pubsub_topic.broadcast[0].name == "wakeq-broadcast"
-    error_message = "the name that WAKEQ_BROADCAST_TOPIC has by default"
+    error_message = "the name must be the default of WAKEQ_BROADCAST_TOPIC"
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.broadcaster : key => member.role } == { api = "roles/pubsub.publisher" }
-    error_message = "accounts that emit may also broadcast"
+    error_message = "accounts that emit must be able to broadcast"
   }
   assert {
     condition     = !contains(google_project_iam_custom_role.listener[0].permissions, "pubsub.topics.publish") && length(google_project_iam_custom_role.listener[0].permissions) == 4
@@ -66,7 +66,7 @@ run "broadcasts" {
   }
   assert {
     condition     = { for key, member in google_pubsub_topic_iam_member.listener : key => member.role } == { api = "roles/pubsub.subscriber" }
-    error_message = "a listener may attach subscriptions"
+    error_message = "a listener must be able to attach subscriptions"
   }
 }
 
@@ -85,15 +85,15 @@ run "push" {
 
   assert {
     condition     = google_pubsub_subscription.this.push_config[0].push_endpoint == "https://wakeq.example/v1/push"
-    error_message = "the endpoint"
+    error_message = "Pub/Sub must call this endpoint"
   }
   assert {
     condition     = google_pubsub_subscription.this.push_config[0].oidc_token[0].audience == "my-project/wakeq/push"
-    error_message = "exactly the audience"
+    error_message = "the audience must be passed on unchanged"
   }
   assert {
     condition     = google_pubsub_subscription.this.ack_deadline_seconds == 320
-    error_message = "as long as the service may take"
+    error_message = "the deadline must be as long as the service may take"
   }
   assert {
     condition     = length(google_pubsub_subscription_iam_member.subscriber) == 0
@@ -101,7 +101,7 @@ run "push" {
   }
   assert {
     condition     = { for key, member in google_pubsub_subscription_iam_member.viewer : key => member.role } == { api = "roles/pubsub.viewer" }
-    error_message = "the doctor may read the subscription"
+    error_message = "the doctor must be able to read the subscription"
   }
 }
 

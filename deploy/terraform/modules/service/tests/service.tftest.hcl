@@ -1,4 +1,4 @@
-# What differs between push and pull, in a plan without a cloud.
+# What differs between push and pull, checked on plans without a cloud.
 
 mock_provider "google" {}
 
@@ -27,15 +27,15 @@ run "push" {
 
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].timeout == "320s"
-    error_message = "longer than the longest handler"
+    error_message = "the timeout must be longer than the longest handler"
   }
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].max_instance_request_concurrency == 40
-    error_message = "as many concurrent requests as handlers"
+    error_message = "an instance must take as many requests as it runs handlers"
   }
   assert {
     condition     = google_cloud_run_v2_service.this.template[0].scaling[0].min_instance_count == 0
-    error_message = "to zero"
+    error_message = "the service must scale to zero"
   }
   assert {
     condition = {
@@ -48,15 +48,15 @@ run "push" {
       WAKEQ_PUSH_ACCOUNTS   = "invoker@my-project.iam.gserviceaccount.com"
       WAKEQ_TRUSTED_PROXIES = "169.254.0.0/16"
     }
-    error_message = "the variables of push mode"
+    error_message = "the variables must be those of push mode"
   }
   assert {
     condition     = google_cloud_scheduler_job.wake[0].schedule == "* * * * *" && google_cloud_scheduler_job.wake[0].http_target[0].http_method == "POST"
-    error_message = "each minute"
+    error_message = "the minute's pass must be requested each minute"
   }
   assert {
     condition     = google_cloud_scheduler_job.wake[0].http_target[0].oidc_token[0].audience == "my-project/wakeq/push"
-    error_message = "the same audience as Pub/Sub's"
+    error_message = "the audience must be the same as Pub/Sub's"
   }
 }
 
@@ -65,11 +65,11 @@ run "pull" {
 
   assert {
     condition     = length(google_cloud_scheduler_job.wake) == 0
-    error_message = "the workers make the minute's pass"
+    error_message = "the workers make the minute's pass, not Cloud Scheduler"
   }
   assert {
     condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_HORIZON")
-    error_message = "the deployment's own horizon"
+    error_message = "the horizon must be left to the deployment's setting"
   }
 }
 
@@ -82,7 +82,7 @@ run "behind_a_load_balancer" {
 
   assert {
     condition     = contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.value], "169.254.0.0/16,35.191.0.0/16,130.211.0.0/22,203.0.113.7/32")
-    error_message = "as wakeq reads them"
+    error_message = "the ranges must be joined as wakeq parses them"
   }
 }
 
@@ -95,11 +95,11 @@ run "no_proxy_at_all" {
 
   assert {
     condition     = !contains([for env in google_cloud_run_v2_service.this.template[0].containers[0].env : env.name], "WAKEQ_TRUSTED_PROXIES")
-    error_message = "no proxy's header is trusted"
+    error_message = "no proxy may be trusted"
   }
 }
 
-run "a_range_that_is_none" {
+run "an_invalid_range" {
   command = plan
 
   variables {
@@ -109,7 +109,7 @@ run "a_range_that_is_none" {
   expect_failures = [var.trusted_proxies]
 }
 
-run "a_handler_beyond_what_pubsub_waits_for" {
+run "a_handler_longer_than_pubsub_waits" {
   command = plan
 
   variables {
