@@ -55,11 +55,11 @@ enum Format {
 }
 
 /// Starts logging: long-running processes log what they do, other commands only problems that their
-/// errors don't name, and no slow statements, unless `RUST_LOG` says otherwise.
+/// errors don't name, and nothing that was merely slow, unless `RUST_LOG` says otherwise.
 ///
 /// `traces` receives the spans in addition, which `RUST_LOG` does not filter.
 pub(super) fn start(arguments: LogArgs, is_long_running: bool, traces: Option<Traces>) {
-    let usual = if is_long_running { "info" } else { "warn,sqlx::query=error" };
+    let usual = if is_long_running { "info" } else { "warn,sqlx=error" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(usual));
     let filter = filter.and(filter_fn(|metadata| {
         let target = metadata.target();
