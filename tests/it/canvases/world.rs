@@ -120,6 +120,14 @@ impl World {
             return key.clone();
         }
         let key = self.service.key(&holder, tenant.canvas, scopes).await;
+        // Its first use is recorded in the background, sooner or later than it is listed.
+        let used = "update wakeq.access_keys set last_used_at = now() where canvas_id = $1 and holder = $2";
+        sqlx::query(used)
+            .bind(tenant.canvas.0)
+            .bind(&holder)
+            .execute(&self.service.stage.pool)
+            .await
+            .unwrap();
         keys.insert(name, key.clone());
         key
     }
