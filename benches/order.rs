@@ -310,7 +310,8 @@ async fn busy(cluster: &Cluster) {
     Store::migrate(&url, false).await.unwrap();
     let timing =
         Timing { lease: Duration::from_secs(3), horizon: Duration::from_secs(60), ..Timing::default() };
-    let store = Store::connect(&url, StoreConfig { timing, ..StoreConfig::default() }).await.unwrap();
+    let store =
+        Store::connect(&url, StoreConfig { timing: Some(timing), ..StoreConfig::default() }).await.unwrap();
     let notifier = Arc::new(MemoryNotifier::new());
     let queue = Queue::new(store.clone(), notifier.clone(), QueueConfig::default());
     for page in 0..BACKLOG / OBJECTS {

@@ -129,7 +129,7 @@ pub(crate) async fn explain(store: &Store, canvas: CanvasId, id: EventId) -> Res
 
 async fn live(store: &Store, id: EventId, event: LoadedEvent) -> Result<LiveEvent, StoreError> {
     let timing = store.timing();
-    let policy = Policy { lease: timing.lease, horizon: timing.horizon, losses_max: u32::MAX };
+    let policy = Policy::of(timing, u32::MAX);
     let schedule = event.schedule;
     let state = check_schedule(schedule, &policy);
     let rule = match schedule.rule {

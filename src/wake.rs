@@ -399,7 +399,8 @@ mod tests {
     #[tokio::test]
     async fn crons_tick_however_long_a_pass_takes() {
         let timing = crate::event::Timing { probe_period: Duration::from_millis(200), ..Default::default() };
-        let table = Table::with(crate::store::StoreConfig { timing, ..Default::default() }).await;
+        let table =
+            Table::with(crate::store::StoreConfig { timing: Some(timing), ..Default::default() }).await;
         table.add(1).await;
         table.add_cron("often").await;
         let stuck =

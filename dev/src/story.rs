@@ -44,7 +44,7 @@ pub(super) fn sentence(report: &RunReport) -> Option<String> {
         Outcome::ObjectHalted => Some("its object is halted: `objects skip`, or a redrive".to_owned()),
         Outcome::RulePaused => Some(format!("paused: waits in Postgres for `unpause {name}`")),
         Outcome::RuleBlocked => Some(format!("blocked by an admin: waits in Postgres for `unblock {name}`")),
-        Outcome::Deferred => Some("no handler of that name here: waits for a worker that has it".to_owned()),
+        Outcome::Deferred => Some(format!("NO HANDLER `{name}` HERE: offered again until there is one")),
         Outcome::LeaseLost => Some("its lease expired: another worker may run it".to_owned()),
         Outcome::Released if report.trail.contains(&Outcome::HandlerPaused) => {
             Some(format!("{error}: paused until `unpause {name}`"))

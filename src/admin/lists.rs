@@ -117,8 +117,7 @@ impl Admin {
         } else {
             boundary
         };
-        let lease = self.store.timing().lease;
-        let policy = Policy { lease, horizon: self.store.timing().horizon, losses_max: u32::MAX };
+        let policy = Policy::of(self.store.timing(), u32::MAX);
         let items = meant.into_iter().map(|event| summary(event, &policy)).collect();
         Page { items, next: next.map(|position| Cursor::of_event(&position)) }
     }

@@ -100,6 +100,9 @@ pub struct Timing {
     /// How long an event waits after a worker found no handler for it; doubled each time, up to
     /// twelve times this. Default 5 min.
     pub unknown_handler_wait: Duration,
+    /// The longest delay before a retry, even if the handler's own policy allows a longer one.
+    /// Default 365 days: the handler's policy alone applies.
+    pub retry_delay_max: Duration,
 }
 
 /// A duration that a queue can't work with.
@@ -116,6 +119,8 @@ pub struct InvalidTiming {
     pub most: Duration,
 }
 
+/// The longest duration allowed.
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The longest wait of an event without a known handler, as a multiple of the shortest.
 const DEFERS_MAX: u32 = 12;
 
@@ -143,11 +148,10 @@ impl Timing {
     /// ```
     pub fn check(&self) -> Result<(), InvalidTiming> {
         let tick = Duration::from_millis(100);
-        let year = Duration::from_secs(365 * 24 * 3600);
         for (name, value) in self.fields() {
             let least = if matches!(name, "horizon" | "grace") { Duration::ZERO } else { tick };
-            if !(least..=year).contains(&value) {
-                return Err(InvalidTiming { name, value, least, most: year });
+            if !(least..=YEAR).contains(&value) {
+                return Err(InvalidTiming { name, value, least, most: YEAR });
             }
         }
         Ok(())
@@ -155,7 +159,7 @@ impl Timing {
 
     /// Every duration with its name.
     #[doc(hidden)]
-    pub fn fields(&self) -> [(&'static str, Duration); 7] {
+    pub fn fields(&self) -> [(&'static str, Duration); 8] {
         [
             ("lease", self.lease),
             ("horizon", self.horizon),
@@ -164,6 +168,7 @@ impl Timing {
             ("probe_backoff", self.probe_backoff),
             ("probe_backoff_max", self.probe_backoff_max),
             ("unknown_handler_wait", self.unknown_handler_wait),
+            ("retry_delay_max", self.retry_delay_max),
         ]
     }
 
@@ -183,6 +188,7 @@ impl Timing {
             "probe_backoff" => self.probe_backoff = value,
             "probe_backoff_max" => self.probe_backoff_max = value,
             "unknown_handler_wait" => self.unknown_handler_wait = value,
+            "retry_delay_max" => self.retry_delay_max = value,
             _ => {}
         }
     }
@@ -209,6 +215,7 @@ impl Default for Timing {
             probe_backoff: minutes(10),
             probe_backoff_max: minutes(60),
             unknown_handler_wait: minutes(5),
+            retry_delay_max: YEAR,
         }
     }
 }

@@ -9,7 +9,8 @@
 //! use std::time::Duration;
 //! use wakeq::machine::{Answer, Effect, Input, Outcome, Policy, State};
 //!
-//! let policy = Policy { lease: Duration::from_secs(60), horizon: Duration::from_secs(600), losses_max: 5 };
+//! let minutes = |count: u64| Duration::from_secs(60 * count);
+//! let policy = Policy { lease: minutes(1), horizon: minutes(10), losses_max: 5, retry_delay_max: minutes(60) };
 //! let state = State::EventLoad;
 //! assert_eq!(state.effect(), Effect::LoadEvent);
 //! let transition = state.step(Input::Loaded(None), &policy).unwrap();

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::event::Timing;
+
 /// The durations and limits of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -11,6 +13,16 @@ pub struct Policy {
     pub horizon: Duration,
     /// The number of lost claims at which an event counts as poison.
     pub losses_max: u32,
+    /// The longest delay before a retry, even if the handler's own policy allows a longer one.
+    pub retry_delay_max: Duration,
+}
+
+impl Policy {
+    /// The policy of a deployment with these durations.
+    pub(crate) fn of(timing: &Timing, losses_max: u32) -> Self {
+        let Timing { lease, horizon, retry_delay_max, .. } = *timing;
+        Self { lease, horizon, losses_max, retry_delay_max }
+    }
 }
 
 /// When and how often a handler is retried after an operational error.
@@ -51,5 +63,10 @@ impl RetryPolicy {
     pub fn delay_after(&self, retries: u32) -> Duration {
         let factor = self.factor.saturating_pow(retries);
         self.delay.saturating_mul(factor).min(self.delay_max)
+    }
+
+    /// The same, without longer delays than this.
+    pub(super) fn at_most(self, delay_max: Duration) -> Self {
+        Self { delay_max: self.delay_max.min(delay_max), ..self }
     }
 }

@@ -281,7 +281,7 @@ impl State {
                 (Outcome::RuleNone, Self::HandlerCheck(schedule))
             }
             (Self::HandlerCheck(_), Input::Handler(Some(retry))) => {
-                (Outcome::HandlerKnown, Self::LockClaim(retry))
+                (Outcome::HandlerKnown, Self::LockClaim(retry.at_most(policy.retry_delay_max)))
             }
             (Self::HandlerCheck(_), Input::Handler(None)) => (Outcome::HandlerUnknown, Self::Defer),
             (Self::Defer, Input::Deferred) => (Outcome::Deferred, Self::End(Answer::Acknowledge)),

@@ -54,11 +54,11 @@ pub struct StoreConfig {
     /// Whether to connect to another host without verifying its certificate, that is without
     /// `sslmode=verify-full`, or `verify-ca` with an `sslrootcert`. Default false.
     pub allow_unverified_database: bool,
-    /// The durations that are written into rows. They must be the same in every process of a
-    /// deployment.
-    pub timing: Timing,
+    /// The durations that are written into rows, the same in every process of a deployment. Default
+    /// `None`: the deployment's, or [`Timing::default`] if it has none yet.
+    pub timing: Option<Timing>,
     /// How to treat the durations that the deployment already has. Default [`TimingMode::Agree`]:
-    /// refuse to connect if they differ.
+    /// refuse to connect if other ones are given.
     pub timing_mode: TimingMode,
     /// The keys that encrypt the signing secrets of targets. Default: no key, so that no target can
     /// be registered.
@@ -73,7 +73,7 @@ impl Default for StoreConfig {
             lock_timeout: Duration::from_millis(200),
             allow_unsafe_durability: false,
             allow_unverified_database: false,
-            timing: Timing::default(),
+            timing: None,
             timing_mode: TimingMode::default(),
             secret_keys: SecretKeys::default(),
         }
@@ -82,7 +82,9 @@ impl Default for StoreConfig {
 
 impl StoreConfig {
     fn check(&self) -> Result<(), StoreError> {
-        self.timing.check()?;
+        if let Some(timing) = &self.timing {
+            timing.check()?;
+        }
         let day = Duration::from_secs(24 * 3600);
         let within = |limit: Duration| (Duration::from_millis(1)..=day).contains(&limit);
         if !(1..=1000).contains(&self.max_connections) {
@@ -104,6 +106,7 @@ pub struct Store {
     notices: PgPool,
     permits: Arc<ConnectionPermits>,
     pub(super) config: Arc<StoreConfig>,
+    timing: Arc<Timing>,
     /// The worker in whose name claims are made.
     pub(super) worker: Option<Arc<Name>>,
     pub(super) probe: Arc<Probe>,
@@ -140,11 +143,10 @@ impl Store {
             store.check_durability().await?;
             store.settle_timing().await
         };
-        let timing = match settled.await {
-            Ok(timing) => timing,
+        match settled.await {
+            Ok(timing) => store.timing = Arc::new(timing),
             Err(error) => return Err(cause(error, &options).await),
-        };
-        store.config = Arc::new(StoreConfig { timing, ..(*store.config).clone() });
+        }
         Ok(store)
     }
 
@@ -192,7 +194,7 @@ impl Store {
     /// A store without a server, for the test kit's in-memory tables.
     #[cfg(feature = "testing")]
     pub(super) fn nowhere(timing: Timing) -> Self {
-        let config = StoreConfig { timing, ..StoreConfig::default() };
+        let config = StoreConfig { timing: Some(timing), ..StoreConfig::default() };
         Self::over(PgConnectOptions::new_without_pgpass(), config)
     }
 
@@ -205,6 +207,7 @@ impl Store {
             lookups: open(LOOKUPS),
             notices: open(NOTICES),
             permits: Arc::new(ConnectionPermits::new(config.max_connections)),
+            timing: Arc::new(config.timing.clone().unwrap_or_default()),
             config: Arc::new(config),
             worker: None,
             probe: Arc::default(),
@@ -237,7 +240,7 @@ impl Store {
 
     /// The durations that this store writes into rows.
     pub fn timing(&self) -> &Timing {
-        &self.config.timing
+        &self.timing
     }
 
     /// How long a statement waits for a lock.

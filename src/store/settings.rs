@@ -9,8 +9,8 @@ use crate::event::Timing;
 /// What a process does about the deployment's durations when it connects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TimingMode {
-    /// Writes its own if there are none yet, and fails to connect if the existing ones differ. For
-    /// every process that emits or works.
+    /// Writes its own if there are none yet, and fails to connect if it was given other ones than
+    /// the existing. For every process that emits or works.
     #[default]
     Agree,
     /// Uses the existing ones, or its own if there are none, and writes none. For tools that only
@@ -25,28 +25,32 @@ pub enum TimingMode {
 impl Store {
     /// Compares the configured durations with the deployment's, and returns those to use.
     pub(super) async fn settle_timing(&self) -> Result<Timing, StoreError> {
-        let ours = &self.config.timing;
         match self.config.timing_mode {
             TimingMode::Agree => {
                 let standing = match self.standing_timing().await? {
-                    Some(standing) => Some(standing),
+                    Some(standing) => standing,
                     None => {
                         self.write_timing(false).await?;
-                        self.standing_timing().await?
+                        self.standing_or_own().await?
                     }
                 };
-                match standing.and_then(|standing| ours.first_difference(&standing)) {
+                let ours = self.config.timing.as_ref();
+                match ours.and_then(|ours| ours.first_difference(&standing)) {
                     Some((name, ours, deployment)) => Err(StoreError::OtherTiming { name, ours, deployment }),
-                    None => Ok(ours.clone()),
+                    None => Ok(standing),
                 }
             }
-            TimingMode::Follow => Ok(self.standing_timing().await?.unwrap_or_else(|| ours.clone())),
-            TimingMode::Unchecked => Ok(ours.clone()),
+            TimingMode::Follow => self.standing_or_own().await,
+            TimingMode::Unchecked => Ok(self.timing().clone()),
             TimingMode::Replace => {
                 self.write_timing(true).await?;
-                Ok(ours.clone())
+                Ok(self.timing().clone())
             }
         }
+    }
+
+    async fn standing_or_own(&self) -> Result<Timing, StoreError> {
+        Ok(self.standing_timing().await?.unwrap_or_else(|| self.timing().clone()))
     }
 
     /// The deployment's durations, if they have been written.
@@ -67,7 +71,7 @@ impl Store {
     /// Writes all of them in one statement, and records a replacement in the audit log. The order
     /// is fixed, so that of two processes the second waits for the first.
     async fn write_timing(&self, replace: bool) -> Result<(), StoreError> {
-        let (names, values): (Vec<String>, Vec<i64>) = self.config.timing.named().into_iter().unzip();
+        let (names, values): (Vec<String>, Vec<i64>) = self.timing().named().into_iter().unzip();
         let first = sqlx::query!(
             "insert into wakeq.settings (name, value_us)
              select name, value_us from unnest($1::text[], $2::bigint[]) as new (name, value_us)

@@ -225,7 +225,7 @@ mod tests {
     #[tokio::test]
     async fn overdue_events_of_one_canvas_do_not_delay_another() {
         let timing = Timing { probe_period: Duration::from_secs(20), ..Timing::default() };
-        let table = Table::with(StoreConfig { timing, ..StoreConfig::default() }).await;
+        let table = Table::with(StoreConfig { timing: Some(timing), ..StoreConfig::default() }).await;
         table.crowd(2_400).await;
         let (waker, broker) = waker(&table, 20);
         let pass = waker.pass(None).await.unwrap();

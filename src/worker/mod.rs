@@ -368,7 +368,6 @@ impl QueueWorker {
 
     /// For so many runs at a time.
     fn runner(&self, leases: Arc<Leases>, at_once: usize) -> Runner {
-        let timing = self.store.timing();
         let share = self.config.target_share.unwrap_or_else(|| (self.config.capacity / 4).max(1));
         let values = Values::new(self.config.value_bytes_max, self.config.capacity);
         let alone = (self.config.suspect_losses, values.small_max());
@@ -378,11 +377,7 @@ impl QueueWorker {
             remote: self.remote.clone(),
             remote_share: share.min(LOT_MAX),
             leases,
-            policy: Policy {
-                lease: timing.lease,
-                horizon: timing.horizon,
-                losses_max: self.config.losses_max,
-            },
+            policy: Policy::of(self.store.timing(), self.config.losses_max),
             suspect_losses: self.config.suspect_losses,
             suspects: Arc::new(tokio::sync::Semaphore::new(1)),
             values,

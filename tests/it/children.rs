@@ -136,7 +136,7 @@ impl Services {
     }
 
     pub(crate) async fn store(&self) -> Store {
-        let config = StoreConfig { timing: self.timing.timing(), ..StoreConfig::default() };
+        let config = StoreConfig { timing: Some(self.timing.timing()), ..StoreConfig::default() };
         Store::connect(&self.database_url, fit(config)).await.unwrap()
     }
 

@@ -339,8 +339,11 @@ async fn waking_everything_and_new_durations_are_recorded() {
     let stage = service.stop().await;
     stage.admin.wake(true).await.unwrap();
     let timing = wakeq::Timing { grace: Duration::from_secs(77), ..wakeq::Timing::default() };
-    let replace =
-        StoreConfig { timing, timing_mode: wakeq::database::TimingMode::Replace, ..StoreConfig::default() };
+    let replace = StoreConfig {
+        timing: Some(timing),
+        timing_mode: wakeq::database::TimingMode::Replace,
+        ..StoreConfig::default()
+    };
     for _ in 0..2 {
         let store = wakeq::Store::connect(stage.database.url(), crate::support::fit(replace.clone())).await;
         store.unwrap().close().await;

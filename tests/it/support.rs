@@ -139,6 +139,7 @@ pub(crate) fn quick() -> Timing {
         probe_backoff: Duration::from_secs(1),
         probe_backoff_max: Duration::from_secs(4),
         unknown_handler_wait: Duration::from_secs(2),
+        ..Timing::default()
     }
 }
 
@@ -233,7 +234,8 @@ impl Stage {
     /// Another connection to its database, which waits for locks as long as a test does.
     pub(crate) async fn patient(&self, timing: Timing) -> Store {
         let (lock_timeout, statement_timeout) = (TIMEOUT, TIMEOUT);
-        let config = StoreConfig { timing, lock_timeout, statement_timeout, ..StoreConfig::default() };
+        let config =
+            StoreConfig { timing: Some(timing), lock_timeout, statement_timeout, ..StoreConfig::default() };
         Store::connect(self.database.url(), fit(config)).await.unwrap()
     }
 
@@ -309,7 +311,7 @@ pub(crate) async fn stop_all(workers: impl IntoIterator<Item = RunningWorker>) {
 }
 
 pub(crate) async fn connect(url: &str, timing: Timing) -> Store {
-    Store::connect(url, fit(StoreConfig { timing, ..StoreConfig::default() })).await.unwrap()
+    Store::connect(url, fit(StoreConfig { timing: Some(timing), ..StoreConfig::default() })).await.unwrap()
 }
 
 /// The configuration of a store for this run of the tests: with `TEST_POOL` connections, unless the

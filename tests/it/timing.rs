@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use wakeq::database::TimingMode;
-use wakeq::{Store, StoreConfig, StoreError, Timing};
+use wakeq::machine::Outcome;
+use wakeq::{
+    Execution, HandlerError, Handlers, RetryPolicy, Route, Store, StoreConfig, StoreError, Timing,
+    WorkerConfig,
+};
 
-use crate::support::{Statements, database, fit};
+use crate::support::{RunningWorker, Stage, Statements, database, fit, quick};
 
 fn with_lease(seconds: u64, timing_mode: TimingMode) -> StoreConfig {
     let timing = Timing { lease: Duration::from_secs(seconds), ..Timing::default() };
-    fit(StoreConfig { timing, timing_mode, ..StoreConfig::default() })
+    fit(StoreConfig { timing: Some(timing), timing_mode, ..StoreConfig::default() })
 }
 
 #[tokio::test]
@@ -29,6 +33,27 @@ async fn a_process_with_other_durations_is_refused() {
     connect(60, TimingMode::Replace).await.unwrap();
     connect(60, TimingMode::Agree).await.unwrap();
     assert!(connect(30, TimingMode::Agree).await.is_err());
+    let given_none = Store::connect(database.url(), fit(StoreConfig::default())).await.unwrap();
+    assert_eq!(given_none.timing().lease, Duration::from_secs(60), "the deployment's");
+}
+
+/// A deployment's longest delay before a retry applies to the policy of every handler, in a process
+/// that was given no durations as well.
+#[tokio::test]
+async fn retries_wait_no_longer_than_the_deployment_allows() {
+    let timing = Timing { retry_delay_max: Duration::from_millis(200), ..quick() };
+    let (stage, notifier) = Stage::memory_with(timing).await;
+    let follower = Store::connect(stage.database.url(), fit(StoreConfig::default())).await.unwrap();
+    let hourly = RetryPolicy { retries: 2, delay: Duration::from_secs(3600), ..RetryPolicy::default() };
+    let handler = async |event: Execution| match event.attempt {
+        1 | 2 => Err(HandlerError::operational("busy")),
+        _ => Ok(()),
+    };
+    let handlers = Handlers::new().on(Route::new("flaky").retry(hourly), handler);
+    let mut worker = RunningWorker::start(follower, notifier, handlers, WorkerConfig::default());
+    let id = stage.emit("flaky").await;
+    assert_eq!(worker.until(id, Outcome::Deleted).await.attempt, Some(3));
+    worker.stop().await;
 }
 
 /// If two first processes have different durations, one is refused, and the stored ones are all
@@ -46,13 +71,14 @@ async fn two_first_processes_do_not_mix_their_durations() {
             probe_backoff: all,
             probe_backoff_max: all,
             unknown_handler_wait: all,
+            retry_delay_max: all,
         };
-        fit(StoreConfig { timing, ..StoreConfig::default() })
+        fit(StoreConfig { timing: Some(timing), ..StoreConfig::default() })
     };
     let (one, other) =
         tokio::join!(Store::connect(database.url(), config(7)), Store::connect(database.url(), config(8)));
     assert!(one.is_ok() != other.is_ok(), "{one:?} {other:?}");
     let pool = sqlx::PgPool::connect(database.url()).await.unwrap();
     let kinds: (i64, i64) = pool.row("select count(*), count(distinct value_us) from wakeq.settings").await;
-    assert_eq!(kinds, (7, 1));
+    assert_eq!(kinds, (8, 1));
 }

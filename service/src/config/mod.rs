@@ -78,6 +78,10 @@ pub(crate) struct TimingArgs {
     #[arg(long, env = "WAKEQ_UNKNOWN_HANDLER_WAIT", value_parser = humantime::parse_duration, global = true,
           hide_short_help = true)]
     unknown_handler_wait: Option<Duration>,
+    /// Longest delay before a retry, also where a handler's policy allows a longer one (365days)
+    #[arg(long, env = "WAKEQ_RETRY_DELAY_MAX", value_parser = humantime::parse_duration, global = true,
+          hide_short_help = true)]
+    retry_delay_max: Option<Duration>,
 }
 
 /// The tenant that a command is about.
@@ -149,7 +153,7 @@ impl DatabaseArgs {
         let config = StoreConfig {
             allow_unsafe_durability: true,
             allow_unverified_database: self.allow_unverified_database,
-            timing: timing.over(&Timing::default()),
+            timing: Some(timing.over(&Timing::default())),
             timing_mode: TimingMode::Unchecked,
             secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
@@ -202,7 +206,7 @@ impl DatabaseArgs {
         let config = StoreConfig {
             allow_unsafe_durability: self.allow_unsafe_durability,
             allow_unverified_database: self.allow_unverified_database,
-            timing,
+            timing: Some(timing),
             timing_mode,
             secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
@@ -223,6 +227,7 @@ impl TimingArgs {
             probe_backoff: self.probe_backoff.unwrap_or(timing.probe_backoff),
             probe_backoff_max: self.probe_backoff_max.unwrap_or(timing.probe_backoff_max),
             unknown_handler_wait: self.unknown_handler_wait.unwrap_or(timing.unknown_handler_wait),
+            retry_delay_max: self.retry_delay_max.unwrap_or(timing.retry_delay_max),
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::machine::{Policy, RetryPolicy};
 
 const LEASE: Duration = Duration::from_secs(60);
 const HORIZON: Duration = Duration::from_secs(600);
-const POLICY: Policy = Policy { lease: LEASE, horizon: HORIZON, losses_max: 5 };
+const POLICY: Policy =
+    Policy { lease: LEASE, horizon: HORIZON, losses_max: 5, retry_delay_max: Duration::MAX };
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The database's clock in all these tests.

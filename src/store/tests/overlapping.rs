@@ -46,7 +46,7 @@ async fn overlapping_batches_never_deadlock() {
         max_connections: 8,
         lock_timeout: Duration::from_secs(20),
         statement_timeout: Duration::from_secs(25),
-        timing,
+        timing: Some(timing),
         ..StoreConfig::default()
     })
     .await;

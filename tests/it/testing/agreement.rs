@@ -39,6 +39,7 @@ fn timing() -> Timing {
         probe_backoff: KILO * 9 / 2,
         probe_backoff_max: KILO * 25 / 2,
         unknown_handler_wait: KILO * 11 / 2,
+        ..Timing::default()
     }
 }
 

@@ -153,7 +153,8 @@ impl World {
 
     /// The machine's settings in this world.
     pub(crate) fn policy(&self) -> Policy {
-        Policy { lease: self.timing.lease, horizon: self.timing.horizon, losses_max: self.losses_max }
+        let Timing { lease, horizon, retry_delay_max, .. } = self.timing;
+        Policy { lease, horizon, losses_max: self.losses_max, retry_delay_max }
     }
 
     /// The n-th event emitted here gets the id n.
