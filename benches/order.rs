@@ -1,10 +1,8 @@
 //! What ordering costs: `cargo bench --bench order`.
 //!
-//! First, events without an object: the statements that emit, claim and delete them, on the tables
-//! from before ordering and on today's, batch by batch in turns. Then events on one hot object, on
-//! many, and on none, through the queue and a worker, in interleaved rounds; the median round is
-//! printed. With `-- busy`, instead: a worker with a short lease and its whole backlog from the
-//! start, which may lose no claim, and how long the objects waited.
+//! Events on one hot object, on many, and on none, through the queue and a worker, in interleaved
+//! rounds; the median round is printed. With `-- busy`, instead: a worker with a short lease and its
+//! whole backlog from the start, which may lose no claim, and how long the objects waited.
 #![allow(
     clippy::print_stdout,
     clippy::unwrap_used,
@@ -15,9 +13,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
+use sqlx::PgPool;
 use tokio::sync::mpsc;
-use uuid::Uuid;
 use wakeq::machine::Outcome;
 use wakeq::notify::Notifier;
 use wakeq::testing::MemoryNotifier;
@@ -29,27 +26,9 @@ use wakeq_services::{Cluster, ClusterOptions};
 const ROUNDS: usize = 5;
 const CALLERS: usize = 32;
 const EMITTED: usize = 3_200;
-const BATCH: usize = 250;
-const BATCHES: usize = 400;
 /// Events and objects of the busy worker.
 const BACKLOG: usize = 100_000;
 const OBJECTS: usize = 1_000;
-
-const CLAIM_BEFORE: &str = "select id, claims from wakeq.claim($1, '{WORKER/bench/_}', '{}', '1 min', 5)";
-const CLAIM: &str = "select id, claims from wakeq.claim(
-    $1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/bench/_}', '{}', '1 min', 5)";
-/// As in `src/store/rows.rs`.
-const INSERT: &str = "insert into wakeq.events_v2
-        (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
-    select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
-           wakeq.wake_at(due.at, clock_timestamp(), '10 min', '30 s'), new.traceparent
-      from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                  $7::timestamptz[], $8::float8[], $9::text[])
-           as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
-           lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
- returning id, delay_until <= clock_timestamp() + interval '10 min'";
-const DELETE: &str = "delete from wakeq.events_v2
-  where id = any ($1) and claims = ($2::integer[])[array_position($1, id)] and locked_at is not null returning id";
 
 #[tokio::main]
 async fn main() {
@@ -61,103 +40,9 @@ async fn main() {
     if std::env::args().any(|argument| argument == "busy") {
         busy(&cluster).await;
     } else {
-        without_objects(&cluster).await;
         on_objects(&cluster).await;
     }
     cluster.stop().await.unwrap();
-}
-
-/// One set of tables with its connection and its claim statement.
-struct Side {
-    connection: PgConnection,
-    claim: &'static str,
-    /// Milliseconds of each batch: insert, claim, delete.
-    took: [Vec<f64>; 3],
-}
-
-/// Compares what an event without an object costs on the old tables and on today's.
-async fn without_objects(cluster: &Cluster) {
-    let mut before = Side::new(cluster, "before", CLAIM_BEFORE).await;
-    sqlx::raw_sql(include_str!("order/before.sql")).execute(&mut before.connection).await.unwrap();
-    let mut today = Side::new(cluster, "today", CLAIM).await;
-    Store::migrate(&cluster.url("today"), false).await.unwrap();
-    for batch in 0..BATCHES {
-        if batch % 2 == 0 {
-            before.batch().await;
-            today.batch().await;
-        } else {
-            today.batch().await;
-            before.batch().await;
-        }
-        if batch == BATCHES / 10 {
-            // The caches are warm.
-            [&mut before, &mut today].into_iter().flat_map(|side| &mut side.took).for_each(Vec::clear);
-        }
-    }
-    println!(
-        "events without an object, before there was order and today, median of {BATCHES} batches of {BATCH}"
-    );
-    for (at, what) in ["emit", "claim", "delete"].into_iter().enumerate() {
-        let (before, today) = (median(before.took[at].clone()), median(today.took[at].clone()));
-        println!("{what:<8} {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %", (today / before - 1.0) * 100.0);
-    }
-    let whole = |side: &Side| {
-        let sums = (0..side.took[0].len()).map(|at| side.took.iter().map(|took| took[at]).sum());
-        median(sums.collect())
-    };
-    let (before, today) = (whole(&before), whole(&today));
-    println!("together {before:>7.3} ms   {today:>7.3} ms   {:>+5.1} %\n", (today / before - 1.0) * 100.0);
-}
-
-impl Side {
-    async fn new(cluster: &Cluster, database: &str, claim: &'static str) -> Self {
-        let mut connection = PgConnection::connect(&cluster.url("postgres")).await.unwrap();
-        let create = format!("create database {database}");
-        sqlx::raw_sql(AssertSqlSafe(create)).execute(&mut connection).await.unwrap();
-        let mut connection = PgConnection::connect(&cluster.url(database)).await.unwrap();
-        // As in each session of the store.
-        for setting in ["enable_seqscan", "enable_bitmapscan", "enable_hashjoin", "enable_mergejoin"] {
-            let off = format!("set {setting} = off");
-            sqlx::raw_sql(AssertSqlSafe(off)).execute(&mut connection).await.unwrap();
-        }
-        sqlx::raw_sql("create schema if not exists wakeq").execute(&mut connection).await.unwrap();
-        Self { connection, claim, took: Default::default() }
-    }
-
-    async fn batch(&mut self) {
-        let ids: Vec<Uuid> = (0..BATCH).map(|_| Uuid::now_v7()).collect();
-        let text = |text: &str| vec![text.to_owned(); BATCH];
-        let trace = text("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
-        let started = Instant::now();
-        sqlx::query(INSERT)
-            .bind(&ids)
-            .bind(vec![Uuid::nil(); BATCH])
-            .bind(text("WORKER"))
-            .bind(text("bench"))
-            .bind(text("_"))
-            .bind(text("{}"))
-            .bind(vec![None::<chrono::DateTime<chrono::Utc>>; BATCH])
-            .bind(vec![0.0_f64; BATCH])
-            .bind(trace)
-            .fetch_all(&mut self.connection)
-            .await
-            .unwrap();
-        self.took[0].push(ms(started));
-        let started = Instant::now();
-        let claim = sqlx::query_as(self.claim).bind(&ids);
-        let claimed: Vec<(Uuid, i32)> = claim.fetch_all(&mut self.connection).await.unwrap();
-        self.took[1].push(ms(started));
-        assert_eq!(claimed.len(), BATCH);
-        let (ids, claims): (Vec<_>, Vec<_>) = claimed.into_iter().unzip();
-        let started = Instant::now();
-        let delete = sqlx::query(DELETE).bind(ids).bind(claims);
-        assert_eq!(delete.fetch_all(&mut self.connection).await.unwrap().len(), BATCH);
-        self.took[2].push(ms(started));
-    }
-}
-
-fn ms(since: Instant) -> f64 {
-    since.elapsed().as_secs_f64() * 1000.0
 }
 
 fn median(mut figures: Vec<f64>) -> f64 {

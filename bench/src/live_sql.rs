@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 2;
 
 const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx");
 /// What only the claim has.
-const CLAIM: &str = "from wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+const CLAIM: &str = "with gate as (insert into wakeq.claim_gate select where false)";
 /// What the completion begins with.
 const COMPLETE: &str = "delete from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])

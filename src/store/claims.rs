@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::load::{ClaimedEvent, ClaimedRow, claimed_rows};
+use super::load::{ClaimedEvent, ClaimedRow};
 use super::session::interval;
 use super::{Store, StoreError};
 use crate::event::{Claim, EventId, Notification};
@@ -46,7 +46,8 @@ pub(crate) struct Retry {
 
 impl Store {
     /// Claims what may run now by the database's clock; `None` for each event that may not, or that
-    /// is not on the canvas its notification names.
+    /// is not on the canvas its notification names: events outside queues have no other way to
+    /// start.
     pub(crate) async fn claim(
         &self,
         notifications: &[Notification],
@@ -57,22 +58,7 @@ impl Store {
             notifications.iter().map(|notification| (notification.id.0, notification.canvas.0)).collect();
         asked.sort_unstable();
         let (keys, canvases): (Vec<Uuid>, Vec<Uuid>) = asked.into_iter().unzip();
-        let mut session = self.session().await?;
-        let query = claimed_rows!(
-            r#"null::uuid as origin, false as "is_limited!", null::text as token"#,
-            "wakeq.claim($1, $2, $3, $4, $5, $6, $7, $8, $9)",
-            &keys,
-            &canvases,
-            shared(&canvases) as Option<Uuid>,
-            &limits.handlers,
-            &limits.canvas_handlers,
-            interval(self.timing().lease),
-            limits.losses_below,
-            limits.value_max,
-            self.worker() as _
-        );
-        let rows = session.limit(|connection| query.fetch_all(connection)).await;
-        let rows = session.answered("claim events", rows)?;
+        let rows = self.claim_rows((&keys, &canvases), limits).await?;
         let (mut events, left) = ClaimedRow::into_events(rows, None);
         if let Err(error) = self.add_long_values(&mut events, &left).await {
             let error: &dyn std::error::Error = &error;
@@ -90,6 +76,66 @@ impl Store {
             if canvas == notification.canvas { claimed.remove(&notification.id.0) } else { None }
         };
         Ok(notifications.iter().map(&mut taken).collect())
+    }
+
+    /// The statement, for events in the order of their ids and the canvas of each.
+    ///
+    /// It names the gate, which Postgres therefore locks before it takes the statement's snapshot:
+    /// a claim sees every rule whose maker has passed the gate. If there are no rules at all, none
+    /// is looked up. An event on an object runs when no earlier event of its lane is left and the
+    /// lane is not halted; the first event of each lane is looked up once, and only if some event
+    /// is on an object. What is earlier was committed earlier, so a claim that sees an event sees
+    /// all events before it.
+    async fn claim_rows(
+        &self,
+        (keys, canvases): (&[Uuid], &[Uuid]),
+        limits: &ClaimLimits,
+    ) -> Result<Vec<ClaimedRow>, StoreError> {
+        let mut session = self.session().await?;
+        let query = sqlx::query_as!(
+            ClaimedRow,
+            r#"with gate as (insert into wakeq.claim_gate select where false)
+               update wakeq.events_v2 e
+                  set locked_at = clock_timestamp(), worker = $9, claims = e.claims + 1,
+                      losses = e.losses + (e.locked_at is not null)::integer
+                where e.id = any ((select $1::uuid[])::uuid[])
+                  -- Not by "=", for which the index of handlers would do: batches have to visit rows
+                  -- in the order of their ids. The position is found by halves.
+                  and e.canvas_id is not distinct from
+                      coalesce($3::uuid, ($2::uuid[])[width_bucket(e.id, $1::uuid[])])
+                  and e.queue is null and e.delay_until <= clock_timestamp()
+                  and (e.locked_at is null or e.locked_at < clock_timestamp() - $6::interval)
+                  and e.losses + (e.locked_at is not null)::integer < $7
+                  and octet_length(e.value) <= $8
+                  and (   e.module || '/' || e.name || '/' || e.modifier = any ((select $4::text[])::text[])
+                       or e.canvas_id || '/' || e.module || '/' || e.name || '/' || e.modifier
+                          = any ((select $5::text[])::text[]))
+                  and ((select not exists (select from wakeq.scheduling_rules)) or not exists (
+                      select from wakeq.scheduling_rules r
+                       where r.canvas_id = e.canvas_id and r.event_space = e.module and r.handler_name = e.name
+                         and (r.until is null or r.until > clock_timestamp())))
+                  and (e.object is null or e.id = any (coalesce((select wakeq.firsts_of_lanes($1, true)), '{}')))
+            returning e.id, e.canvas_id, e.module::text as "module!", e.name::text as "name!",
+                      e.modifier::text as "modifier!",
+                      case when octet_length(e.value) <= 4096 then e.value::text end as value,
+                      e.retries, e.delay_until, e.enqueued_at, e.locked_at as "locked_at!", e.claims, e.losses,
+                      (e.losses > 0 and exists (
+                          select from wakeq.events_v2 before
+                           where before.id = e.id and before.locked_at is not null)) as "took_over!",
+                      e.traceparent::text as traceparent, e.object::text as object, e.seq, e.prev,
+                      null::uuid as origin, false as "is_limited!", null::text as token"#,
+            keys,
+            canvases,
+            shared(canvases) as Option<Uuid>,
+            &limits.handlers,
+            &limits.canvas_handlers,
+            interval(self.timing().lease),
+            limits.losses_below,
+            limits.value_max,
+            self.worker() as _
+        );
+        let rows = session.limit(|connection| query.fetch_all(connection)).await;
+        session.answered("claim events", rows)
     }
 
     /// Renews the leases of running claims, on a dedicated connection; `false` for each that was

@@ -89,7 +89,7 @@ async fn neither_role_can_do_more_than_its_work() {
     refused(&roles.api.0, NOBODYS).await;
     refused(&roles.worker.0, NOBODYS).await;
     let starts_nothing = [
-        "select wakeq.claim('{}', '{}', null, '{}', '{}', '1 min', 1)",
+        "with gate as (insert into wakeq.claim_gate select where false) update wakeq.events_v2 set locked_at = now()",
         "select wakeq.take_turns('emails', '{}', 1, false, '1 min', 1)",
         "select wakeq.drop_log_partition('1 day')",
         "select wakeq.erase_entity('00000000-0000-0000-0000-000000000000', 'account', 'ada', 1, 0, 1000)",
@@ -231,7 +231,7 @@ async fn each_statement_is_permitted_to_the_processes_that_send_it() {
     assert_eq!(unknown(&both, &owners), [""; 0], "neither may, and somebody does");
     let api = refused_to(&stage, &[RoleKind::Api]).await;
     let workers =
-        ["function claim", "function drop_log_partition", "function erase_entity", "function take_turns"];
+        ["function drop_log_partition", "function erase_entity", "function take_turns", "table claim_gate"];
     assert_eq!(unknown(&api, &[&owners[..], &workers].concat()), [""; 0], "is it only a worker's?");
     assert!(workers.iter().all(|object| api.contains(*object)), "{api:?}");
     let worker = refused_to(&stage, &[RoleKind::Worker]).await;

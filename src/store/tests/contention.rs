@@ -34,6 +34,35 @@ async fn a_rule_waits_for_slow_claims() {
     assert!(adding.await.unwrap().unwrap().new);
 }
 
+/// A claim that waits at the gate sees the rule that was committed meanwhile: its snapshot is taken
+/// after the gate, however often the statement was prepared and planned before.
+#[tokio::test]
+async fn a_claim_that_waited_at_the_gate_sees_the_rule() {
+    let config =
+        StoreConfig { max_connections: 1, lock_timeout: Duration::from_secs(20), ..StoreConfig::default() };
+    let Some(table) = Table::with(config).await.beside_transactions() else { return };
+    for planned_before in [0, 20] {
+        for _ in 0..planned_before {
+            let ids = table.add(1).await;
+            assert_eq!(table.claim(&ids).await.len(), 1);
+        }
+        let ids = table.add(3).await;
+        let mut gate = table.pool.begin().await.unwrap();
+        sqlx::query("lock table wakeq.claim_gate in share mode").execute(&mut *gate).await.unwrap();
+        let (asked, limits) = (told(&ids), limits());
+        let (claimed, ()) = tokio::join!(table.store.claim(&asked, &limits), async {
+            table.until_waiting(1).await;
+            let rule = "insert into wakeq.scheduling_rules (canvas_id, event_space, handler_name, rule_type)
+                        values ('00000000-0000-0000-0000-000000000000', 'WORKER', 'known', 'pause')";
+            table.run(rule).await;
+            gate.rollback().await.unwrap();
+        });
+        assert!(claimed.unwrap().iter().all(Option::is_none), "the rule was not seen");
+        table.run("delete from wakeq.scheduling_rules").await;
+        assert_eq!(table.claim(&ids).await.len(), 3);
+    }
+}
+
 /// A row lock held by another session costs a statement 200 ms.
 #[tokio::test]
 async fn a_wait_for_a_lock_ends() {

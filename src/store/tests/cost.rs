@@ -17,6 +17,9 @@ impl Table {
     }
 }
 
+/// Part of the claiming statement.
+pub(super) const CLAIM: &str = "insert into wakeq.claim_gate";
+
 const MINUTE: Duration = Duration::from_secs(60);
 
 macro_rules! updates {
@@ -62,7 +65,7 @@ pub(super) fn array(ids: &[EventId]) -> String {
 /// As long as the names of pods.
 const WORKER: &str = "orders-6d4cf9b7c8-x7k2p-1f0c5a9e";
 
-fn claim_arguments(ids: &[EventId]) -> String {
+pub(super) fn claim_arguments(ids: &[EventId]) -> String {
     let (ids, canvas) = (array(ids), CanvasId::DEFAULT);
     format!("{ids}, '{{}}', '{canvas}', '{{WORKER/known/_}}', '{{}}', '1 min', 5, 2147483647, '{WORKER}'")
 }
@@ -229,7 +232,7 @@ async fn a_claim_costs_the_same_in_a_long_queue() {
     let table = Table::of_one_connection().await;
     let ids = table.add(1000).await;
     table.claim(&ids[..1]).await;
-    let few = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&ids[100..200])).await, "");
+    let few = buffers(&plan(&table.store, CLAIM, &claim_arguments(&ids[100..200])).await, "");
     table
         .run(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
@@ -241,8 +244,8 @@ async fn a_claim_costs_the_same_in_a_long_queue() {
     let parked = sqlx::query_scalar("select id from wakeq.events_v2 where notify_at is null limit 50");
     let parked: Vec<_> = parked.fetch_all(&table.pool).await.unwrap().into_iter().map(EventId).collect();
     let chosen = [&ids[200..250], &parked].concat();
-    plan(&table.store, "from wakeq.claim", &claim_arguments(&ids[300..400])).await;
-    let many = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&chosen)).await, "");
+    plan(&table.store, CLAIM, &claim_arguments(&ids[300..400])).await;
+    let many = buffers(&plan(&table.store, CLAIM, &claim_arguments(&chosen)).await, "");
     println!("pages for 100 claims: {few} among 1,000 events, {many} among 101,000");
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 301);
     // A later Postgres reads fewer pages of the short queue: then what counts is that it stays at
@@ -269,7 +272,7 @@ async fn a_claim_on_an_object_reads_its_lane() {
     table.claim(&ids[..1]).await;
     for (those, claimed) in [(&ids[100..200], 100), (&ids[30_000..30_100], 0)] {
         let before = table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await;
-        let pages = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(those)).await, "");
+        let pages = buffers(&plan(&table.store, CLAIM, &claim_arguments(those)).await, "");
         let after = table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await;
         println!("pages for 100 claims on objects, of which {claimed} succeed: {pages} among 40,000 events");
         assert_eq!(after - before, claimed);
@@ -311,12 +314,12 @@ async fn a_batch_reads_the_dead_of_a_lane_once() {
     table.claim(&innocent).await;
     table.store.load(&ids[..1]).await.unwrap();
     table.run("update wakeq.events_v2 set locked_at = null, worker = null").await;
-    let claimed = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&batch)).await, "");
+    let claimed = buffers(&plan(&table.store, CLAIM, &claim_arguments(&batch)).await, "");
     assert_eq!(table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await, 2);
     let arguments = format!("{}, '1 min'", array(&batch));
     let loaded = plan(&table.store, "from wakeq.events_v2 e where e.id = any", &arguments).await;
     let loaded = buffers(&loaded, "");
-    let alone = buffers(&plan(&table.store, "from wakeq.claim", &claim_arguments(&innocent)).await, "");
+    let alone = buffers(&plan(&table.store, CLAIM, &claim_arguments(&innocent)).await, "");
     println!(
         "pages beside 20,000 dead of a lane: {claimed} for 101 claims, {loaded} for their load, {alone} for one elsewhere"
     );

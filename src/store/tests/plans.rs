@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::cost::buffers;
-use super::{Table, is_skipped};
+use super::Table;
+use super::cost::{CLAIM, buffers, claim_arguments, plan};
+use crate::event::EventId;
 use crate::store::Retry;
 
 /// However few events it is about, a statement is soon planned no more.
@@ -27,7 +28,7 @@ async fn workers_statements_are_not_planned_at_each_call() {
     let mut session = table.store.session().await.unwrap();
     let planned = sqlx::query_as::<_, (String, i64, i64)>(
         "select statement, custom_plans, generic_plans from pg_prepared_statements
-          where statement ~ 'wakeq.(events_v2|claim)' and statement !~ 'pg_prepared'",
+          where statement ~ 'wakeq.events_v2' and statement !~ 'pg_prepared'",
     );
     let planned = session.limit(|connection| planned.fetch_all(connection)).await;
     let planned = session.answered("list statements", planned).unwrap();
@@ -37,18 +38,11 @@ async fn workers_statements_are_not_planned_at_each_call() {
     }
 }
 
-/// A session of any program, whose plan for claims was made while the table was empty, reads a few
-/// pages for each event after the table has grown.
+/// A plan for claims that was made while the table was empty reads a few pages for each event after
+/// the table has grown.
 #[tokio::test]
 async fn a_plan_for_an_empty_table_claims_from_a_full_one() {
-    let table = Table::new().await;
-    if is_skipped("two sessions at a time") {
-        return;
-    }
-    let mut connection = table.pool.acquire().await.unwrap();
-    let claim = "explain (analyze, buffers, timing off)
-                 select * from wakeq.claim($1, '{}', '00000000-0000-0000-0000-000000000000', '{WORKER/known/_}', '{}',
-                                           '1 min', 5)";
+    let table = Table::of_one_connection().await;
     let emit = async |from: i64, to: i64| {
         sqlx::query(
             "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, object, seq, prev)
@@ -61,18 +55,17 @@ async fn a_plan_for_an_empty_table_claims_from_a_full_one() {
         .await
         .unwrap();
     };
-    let mut pages = async || {
-        let ids = "select array_agg(id order by id) from (select id from wakeq.events_v2 where locked_at is null limit 64) e";
-        let ids: Vec<Uuid> = sqlx::query_scalar(ids).fetch_one(&table.pool).await.unwrap();
-        let lines: Vec<String> =
-            sqlx::query_scalar(claim).bind(&ids).fetch_all(&mut *connection).await.unwrap();
-        buffers(&lines.join("\n"), "")
+    let next = async || -> Vec<EventId> {
+        let ids = "select id from wakeq.events_v2 where locked_at is null order by id limit 64";
+        let ids: Vec<Uuid> = sqlx::query_scalar(ids).fetch_all(&table.pool).await.unwrap();
+        ids.into_iter().map(EventId).collect()
     };
     for event in 1..=8 {
         emit(event, event).await;
-        pages().await;
+        assert_eq!(table.claim(&next().await).await.len(), 1);
     }
     emit(9, 40_000).await;
+    let pages = async || buffers(&plan(&table.store, CLAIM, &claim_arguments(&next().await)).await, "");
     let (first, again) = (pages().await, pages().await);
     let claimed = table.number("select count(*) from wakeq.events_v2 where locked_at is not null").await;
     println!("pages for 64 claims among 40,000 events: {first}, {again}");
