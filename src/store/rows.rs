@@ -54,19 +54,24 @@ pub(super) async fn insert_rows(
     chosen: bool,
     emission: Emission<'_>,
 ) -> Result<Vec<InsertOutcome>, sqlx::Error> {
-    let new = Columns::of(events.iter().copied());
     let mut registered = emission.registered();
     for _ in 0..STALE_TRIES {
+        let is_plain = !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues);
         let mut rows = Placements::default();
-        let answers = if !chosen && registered.is_empty() && !events.iter().any(|event| event.only_queues) {
-            insert_uncopied(&mut *connection, &new, &registered, emission).await?
+        let answers = if let ([event], true) = (events, is_plain) {
+            insert_alone(&mut *connection, event, &registered, emission).await?
         } else {
-            rows = Placements::of(events, &registered);
-            let insert = (&new, &rows, &*registered);
-            if chosen {
-                insert_chosen(&mut *connection, insert, emission).await?
+            let new = Columns::of(events.iter().copied());
+            if is_plain {
+                insert_uncopied(&mut *connection, &new, &registered, emission).await?
             } else {
-                insert_copied(&mut *connection, insert, emission).await?
+                rows = Placements::of(events, &registered);
+                let insert = (&new, &rows, &*registered);
+                if chosen {
+                    insert_chosen(&mut *connection, insert, emission).await?
+                } else {
+                    insert_copied(&mut *connection, insert, emission).await?
+                }
             }
         };
         match answers {
@@ -75,6 +80,41 @@ pub(super) async fn insert_rows(
         }
     }
     Err(too_busy())
+}
+
+/// As [`insert_uncopied`], for one event, which costs Postgres a third less without arrays.
+async fn insert_alone(
+    connection: &mut PgConnection,
+    event: &NewEvent,
+    registered: &QueueRegistry,
+    emission: Emission<'_>,
+) -> Answer {
+    let HandlerAddress { scope, modifier } = &event.address;
+    let due_soon = sqlx::query_scalar!(
+        r#"insert into wakeq.events_v2
+               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
+           select $1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::text, due.at,
+                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), $9::text
+             from wakeq.queue_registry,
+                  lateral (select coalesce($7::timestamptz, now() + $8::float8 * interval '1 second')) as due (at)
+            where version = $12
+        returning delay_until <= clock_timestamp() + $10 as "due_soon!""#,
+        event.id.0,
+        scope.canvas.0,
+        scope.module.as_str(),
+        scope.name.as_str(),
+        modifier.as_str(),
+        event.value,
+        moment(event.due),
+        delay_s(event.due),
+        event.metadata.traceparent.as_ref().map(ToString::to_string),
+        interval(emission.timing.horizon),
+        interval(emission.timing.grace),
+        registered.version,
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(due_soon.map(|due_soon| [(1, (due_soon, None))].into()))
 }
 
 /// Inserts events while no queue is registered.
