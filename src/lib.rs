@@ -200,8 +200,8 @@ pub mod control {
     pub use crate::event::{InvalidQuota, Quota, QuotaExceeded, RuleKind};
     pub use crate::explain::{Explanation, LiveEvent};
     pub use crate::store::{
-        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, QuotaUse, Refusal, Rule,
-        Tombstone,
+        AuditEntry, AuditOutcome, DeadEvent, DeadFilter, Depth, HandlerCounts, HandlerDepth, QuotaUse,
+        Refusal, Rule, Tombstone,
     };
     pub use crate::wake::{Pass, WakeError};
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use wakeq::internals::HandlerDepth;
+use wakeq::control::HandlerDepth;
 use wakeq::internals::telemetry::{self, HandlerGauge, QueueGauge};
 use wakeq::log::LogAppender;
 use wakeq::queues::QueueDepth;
@@ -111,8 +111,8 @@ impl Poller {
         let age = snapshot.at.map(|at| at.elapsed()).unwrap_or_default();
         let gauge = |depth: &HandlerDepth| HandlerGauge {
             scope: depth.scope.clone(),
-            depth: depth.depth,
-            oldest: depth.oldest.map(|oldest| oldest + age),
+            depth: depth.depth.depth,
+            oldest: depth.depth.oldest_age().map(|oldest| oldest + age),
         };
         snapshot.depths.iter().map(gauge).collect()
     }

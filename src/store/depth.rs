@@ -24,13 +24,19 @@ pub struct Depth {
     /// Events that are due, on no worker, under no rule, and first among those of their object. An
     /// event whose worker's lease expired counts.
     pub depth: u64,
-    /// Whether there may be more: at most 10,000 events are counted, of at most 10,000 handlers,
-    /// and at most 10,000 due ones are read of each handler.
+    /// Whether there may be more than was counted.
     pub capped: bool,
     /// Since when the oldest of them has been due.
     pub oldest_due: Option<Timestamp>,
     /// The database's clock.
     pub now: Timestamp,
+}
+
+impl Depth {
+    /// For how long the oldest event has been due.
+    pub fn oldest_age(&self) -> Option<Duration> {
+        self.oldest_due.map(|due| (self.now - due).to_std().unwrap_or_default())
+    }
 }
 
 impl Store {
@@ -99,10 +105,9 @@ impl Store {
         Ok(Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now })
     }
 
-    /// What is due and free to run of every handler, over all canvases: its address, how many, and
-    /// for how long the oldest has been due. Read as by [`Store::depth`], for at most 1,000
-    /// handlers, and of each its share of 20,000 due events, at least 100 and at most 10,000: a
-    /// count that reaches that limit may be too low. A handler whose events are not due, or that is
+    /// What is due and free to run of every handler, over all canvases. Read as by
+    /// [`Store::depth`], for at most 1,000 handlers of a canvas, and of each its share of 20,000
+    /// due events, at least 100 and at most 10,000. A handler whose events are not due, or that is
     /// under a rule, has none; copies in queues do not count.
     #[doc(hidden)]
     pub async fn depths(&self) -> Result<Vec<HandlerDepth>, StoreError> {
@@ -126,9 +131,11 @@ impl Store {
                    select least(greatest($3 / greatest(count(*), 1), $4), $5) as rows from unruled where not ruled
                )
                select h.module as "module!", h.name as "name!", sum(found.depth)::bigint as "depth!",
-                      extract(epoch from now() - min(found.oldest))::float8 as oldest_s
+                      min(found.oldest) as oldest_due, now() as "now!",
+                      bool_or(found.due >= (select rows from share)) or (select count(*) from handlers) >= $2 as "capped!"
                  from unruled h, lateral (
-                     select count(*) filter (where free) as depth, min(delay_until) filter (where free) as oldest from (
+                     select count(*) as due, count(*) filter (where free) as depth,
+                            min(delay_until) filter (where free) as oldest from (
                          select e.delay_until,
                                 e.queue is null and (e.locked_at is null or e.locked_at < now() - $1::interval)
                                 and (e.object is null
@@ -148,8 +155,9 @@ impl Store {
         let rows = self.session().await?.all("count the events that can run, by handler", query).await?;
         let depths = rows.into_iter().filter_map(|row| {
             let scope = super::load::address(CanvasId::DEFAULT.0, &row.module, &row.name, "_").ok()?.scope;
-            let oldest = row.oldest_s.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-            Some(HandlerDepth { scope, depth: row.depth.cast_unsigned(), oldest })
+            let depth = row.depth.cast_unsigned();
+            let depth = Depth { depth, capped: row.capped, oldest_due: row.oldest_due, now: row.now };
+            Some(HandlerDepth { scope, depth })
         });
         Ok(depths.collect())
     }
@@ -182,11 +190,10 @@ impl Store {
 
 /// What a handler has to run, over all canvases.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct HandlerDepth {
     /// Its module and name; the canvas is meaningless.
     pub scope: HandlerScope,
-    /// Events that are due, on no worker, under no rule, and first among those of their object.
-    pub depth: u64,
-    /// For how long the oldest of them has been due.
-    pub oldest: Option<Duration>,
+    /// What is due and free to run.
+    pub depth: Depth,
 }

@@ -141,6 +141,28 @@ async fn the_depth_is_what_is_free_to_run() {
     assert_eq!(of("none").await.oldest_due, None);
 }
 
+/// Over all canvases, by handler.
+#[tokio::test]
+async fn the_depths_are_those_of_all_canvases() {
+    let (stage, _) = Stage::memory().await;
+    varied(&stage).await;
+    let sql = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until)
+               select gen_random_uuid(), $1, 'WORKER', case when n > 100 then 'free' else 'paused' end, '_', '1',
+                      now() - interval '1 day'
+                 from generate_series(1, 10100) n";
+    sqlx::query(sql).bind(OTHER.0).execute(&stage.pool).await.unwrap();
+    let depths = stage.admin.depths().await.unwrap();
+    let of = |name| depths.iter().find(|found| found.scope == scope(name)).unwrap().depth;
+    // In the other canvas, which has four more, it is not paused.
+    assert_eq!((of("paused").depth, of("paused").capped), (104, false));
+    let free = of("free");
+    assert!(
+        (4..10_004).contains(&free.depth) && free.capped,
+        "the share of a handler is exhausted: {free:?}"
+    );
+    assert!(free.oldest_age() > Some(std::time::Duration::from_secs(86_000)));
+}
+
 /// Running events of one handler do not hide free ones of another.
 #[tokio::test]
 async fn many_running_events_do_not_hide_what_is_free() {

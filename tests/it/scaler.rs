@@ -252,6 +252,18 @@ async fn workers_follow_the_depth_up_once_and_down_once() {
         let body: Value = serde_json::from_str(&answer.text).unwrap();
         assert_eq!((answer.status, body["depth"].as_u64()), (status, depth));
     }
+    let of_all = deployment.service.wide_key("keda", &[Scope::Read]).await;
+    for (key, query, status, depth) in [
+        (&of_all, "", StatusCode::OK, Some(50)),
+        (&of_all, "?name=elsewhere", StatusCode::OK, Some(50)),
+        (&of_all, "?name=greet", StatusCode::OK, Some(0)),
+        (&others, "", StatusCode::FORBIDDEN, None),
+    ] {
+        let answer =
+            deployment.service.ask(key, Method::GET, &format!("/admin/depth{query}"), Value::Null).await;
+        let body: Value = serde_json::from_str(&answer.text).unwrap();
+        assert_eq!((answer.status, body["depth"].as_u64()), (status, depth), "{}", answer.text);
+    }
 
     for _ in 0..2 {
         deployment.look(false).await;

@@ -41,7 +41,8 @@ const BODY_OPTIONAL: [&str; 6] =
     ["pause_handler", "block_handler", "purge_handler", "pause_cron", "set_facet", "lease_copies"];
 
 /// Operations for every canvas that never answer 404, even if what they name does not exist.
-const ALWAYS_THERE: [&str; 8] = [
+const ALWAYS_THERE: [&str; 9] = [
+    "total_depth",
     "put_queue",
     "list_queues",
     "list_groups",

@@ -203,6 +203,7 @@ fn of_the_platform(guarded: GuardedRoutes) -> GuardedRoutes {
         .everywhere([Scope::Read], routes!(queues::list))
         .everywhere([Scope::Read], routes!(queues::one))
         .everywhere([Scope::Operate], routes!(queues::delete))
+        .everywhere([Scope::Read], routes!(handlers::total_depth))
         .everywhere([Scope::Read], routes!(queues::depth))
         .everywhere([Scope::Read], routes!(queues::facets))
         .everywhere([Scope::Operate], routes!(queues::set_facet))

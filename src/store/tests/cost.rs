@@ -8,7 +8,7 @@ use sqlx::AssertSqlSafe;
 
 use super::{Table, scope, tester};
 use crate::event::{CanvasId, EventId, HandlerScope};
-use crate::store::{Store, StoreConfig};
+use crate::store::{Depth, HandlerDepth, Store, StoreConfig};
 
 impl Table {
     /// With one connection, so that the statements it has prepared can be examined.
@@ -426,10 +426,14 @@ async fn the_gauges_do_not_read_what_waits() {
         .await;
     table.run("vacuum analyze wakeq.events_v2").await;
     let depths = table.store.depths().await.unwrap();
-    let shown: Vec<_> =
-        depths.iter().map(|depth| (depth.scope.name.as_str(), depth.depth, depth.oldest.is_some())).collect();
-    assert_eq!(shown, [("known", 250, true), ("later", 0, false), ("paused", 0, false)]);
-    assert!(depths[0].oldest.unwrap() >= Duration::from_secs(3600));
+    let shown = |found: &HandlerDepth| {
+        let Depth { depth, capped, oldest_due, .. } = found.depth;
+        (found.scope.name.to_string(), depth, capped, oldest_due.is_some())
+    };
+    let expected = [("known", 250, false, true), ("later", 0, false, false), ("paused", 0, false, false)];
+    let expected = expected.map(|(name, depth, capped, due)| (name.to_owned(), depth, capped, due));
+    assert_eq!(depths.iter().map(shown).collect::<Vec<_>>(), expected);
+    assert!(depths[0].depth.oldest_age().unwrap() >= Duration::from_secs(3600));
     let arguments = "'1 min', 1000, 20000, 100, 10000";
     let quiet =
         plan(&table.store, "), unruled as materialized (\n                   select canvas_id", arguments)
@@ -441,7 +445,7 @@ async fn the_gauges_do_not_read_what_waits() {
     table.run("vacuum analyze wakeq.events_v2").await;
     let depths = table.store.depths().await.unwrap();
     let of = |name: &str| depths.iter().find(|depth| depth.scope.name.as_str() == name).unwrap().depth;
-    assert_eq!(of("busy"), 20_000 / 53, "its share of what is read");
+    assert_eq!((of("busy").depth, of("busy").capped), (20_000 / 53, true), "its share of what is read");
     let busy =
         plan(&table.store, "), unruled as materialized (\n                   select canvas_id", arguments)
             .await;

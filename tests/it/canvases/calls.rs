@@ -35,7 +35,7 @@ const QUEUES: Coverage = OfThePlatform("queues belong to the platform");
 const GROUPS: Coverage = OfThePlatform("groups read the log of every canvas");
 
 /// Type, call, and how it is tested.
-const CALLS: [(&str, &str, Coverage); 98] = [
+const CALLS: [(&str, &str, Coverage); 99] = [
     ("Admin", "put_cron", By("put_cron")),
     ("Admin", "cron", By("show_cron")),
     ("Admin", "crons", By("list_crons")),
@@ -99,6 +99,7 @@ const CALLS: [(&str, &str, Coverage); 98] = [
     ("Admin", "rules", Here),
     ("Admin", "stats", Here),
     ("Admin", "depth", By("depth")),
+    ("Admin", "depths", OfThePlatform("counts of all canvases")),
     ("Admin", "put_target", By("put_target")),
     ("Admin", "target", By("show_target")),
     ("Admin", "targets", Here),

@@ -63,9 +63,15 @@ pub(crate) async fn operations(service: &Service) -> Vec<Operation> {
                 id: id.to_owned(),
                 method,
                 path: path.clone(),
-                everywhere: ["/v1/admin/queues", "/v1/admin/groups", "/v1/admin/nodes", "/v1/admin/quotas"]
-                    .iter()
-                    .any(|prefix| path.starts_with(prefix)),
+                everywhere: [
+                    "/v1/admin/depth",
+                    "/v1/admin/queues",
+                    "/v1/admin/groups",
+                    "/v1/admin/nodes",
+                    "/v1/admin/quotas",
+                ]
+                .iter()
+                .any(|prefix| path.starts_with(prefix)),
                 statuses: statuses.filter_map(|status| status.parse().ok()).collect(),
                 scopes,
                 pushed: described["security"][0]["push"].is_array(),
@@ -361,7 +367,7 @@ const OF_GROUPS: [&str; 6] =
 
 const WITHOUT_BODY: &str =
     "livez wake readyz list_events show_event cancel_event run_event_now list_handlers show_handler show_target
-     delete_target delete_target_of_modifier unpause_handler depth list_dead_events list_halted_objects show_object
+     delete_target delete_target_of_modifier unpause_handler depth total_depth list_dead_events list_halted_objects show_object
      list_tombstones read_log list_queues show_queue delete_queue queue_depth list_facets list_crons show_cron
      unpause_cron delete_cron redrive_dead_event unblock_handler list_audit list_keys list_quotas unset_quota
      revoke_key listen";

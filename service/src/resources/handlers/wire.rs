@@ -79,10 +79,11 @@ impl Handler {
 /// How many events of a canvas or a handler could run now with more workers.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 pub(crate) struct Depth {
-    /// Events that are due and free to run: not running, and not held by a rule. At most 10,000.
-    #[schema(minimum = 0, maximum = 10_000)]
+    /// Events that are due and free to run: not running, and not held by a rule.
+    #[schema(minimum = 0)]
     pub(crate) depth: u64,
-    /// Whether there may be more.
+    /// Whether there may be more: at most 10,000 events of a canvas are counted, and about 20,000
+    /// of all canvases.
     pub(crate) capped: bool,
     /// How long the oldest of them has been due, in seconds.
     #[schema(minimum = 0)]
@@ -126,8 +127,19 @@ pub(crate) struct Purged {
 
 impl From<wakeq::control::Depth> for Depth {
     fn from(depth: wakeq::control::Depth) -> Self {
-        let age = |due: DateTime<Utc>| (depth.now - due).to_std().unwrap_or_default().as_secs_f64();
-        Self { depth: depth.depth, capped: depth.capped, oldest_age_s: depth.oldest_due.map(age) }
+        let oldest_age_s = depth.oldest_age().map(|age| age.as_secs_f64());
+        Self { depth: depth.depth, capped: depth.capped, oldest_age_s }
+    }
+}
+
+impl FromIterator<Self> for Depth {
+    /// Of several handlers together.
+    fn from_iter<T: IntoIterator<Item = Self>>(depths: T) -> Self {
+        depths.into_iter().fold(Self { depth: 0, capped: false, oldest_age_s: None }, |all, one| Self {
+            depth: all.depth + one.depth,
+            capped: all.capped || one.capped,
+            oldest_age_s: [all.oldest_age_s, one.oldest_age_s].into_iter().flatten().reduce(f64::max),
+        })
     }
 }
 

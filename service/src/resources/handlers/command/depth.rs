@@ -17,6 +17,9 @@ pub(crate) struct DepthOf {
     /// Only this registered queue, over all canvases
     #[arg(long, conflicts_with = "handler")]
     queue: Option<Name>,
+    /// Over all canvases
+    #[arg(long, conflicts_with = "queue")]
+    all_canvases: bool,
     #[command(flatten)]
     json: JsonArg,
 }
@@ -28,7 +31,8 @@ impl DepthOf {
             return self.json.print(&depth, |depth| show::line(words_of_queue(depth)));
         }
         let handler = self.handler.as_ref();
-        let request = Request::get(&["depth"])
+        let request = Request::get(&["depth"]);
+        let request = if self.all_canvases { request.everywhere() } else { request }
             .query("module", handler.map(|handler| &handler.module))
             .query("name", handler.map(|handler| &handler.name));
         self.json.print(&context.call(request).await?, |depth| show::line(words(depth)))
