@@ -17,7 +17,7 @@ mod image;
 mod links;
 mod package;
 mod prepare;
-mod pubsub_python;
+mod pubsub;
 mod requirements;
 mod sdk;
 mod tenants;
@@ -81,6 +81,13 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Run our script with the official Node client against the emulator; installs the client into
+    /// emulator/tests/node.
+    PubsubNode {
+        /// Run against Google's emulator instead of ours.
+        #[arg(long)]
+        google: bool,
+    },
     /// Run the official Python client's system tests and our script with it against the emulator;
     /// installs both into target/pubsub-python.
     PubsubPython {
@@ -114,7 +121,8 @@ fn main() -> ExitCode {
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),
         Verb::Prepare { check } => prepare::run(check),
-        Verb::PubsubPython { google } => pubsub_python::run(google),
+        Verb::PubsubNode { google } => pubsub::node(google),
+        Verb::PubsubPython { google } => pubsub::python(google),
         Verb::Requirements => requirements::run(),
         Verb::Sdk => sdk::run(),
         Verb::Tenants { place } => tenants::run(place.as_deref()),

@@ -10,11 +10,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
-use tokio::sync::oneshot;
-use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
+use anyhow::{Result, bail, ensure};
 
-use crate::{cargo, install_python, root, succeed};
+use crate::{install_python, root, succeed};
 
 const CLIENT: &str = "google-cloud-pubsub==2.44.0";
 const SOURCE: &str = "google_cloud_pubsub-2.44.0";
@@ -25,16 +23,7 @@ const SCRIPT_TESTS: u32 = 6;
 /// Runs everything against our emulator, or against Google's to see what passes there.
 pub(crate) fn run(google: bool) -> Result<()> {
     let python = Python::install()?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    let passed = runtime.block_on(async {
-        if google {
-            let emulator = GoogleEmulator::start(None).await?;
-            python.test(&emulator.host())
-        } else {
-            let (_running, host) = ours().await?;
-            python.test(&host)
-        }
-    })?;
+    let passed = super::with_emulator(google, |host| python.test(host))?;
     let expected = [SYSTEM_TESTS, SCRIPT_TESTS];
     println!(
         "system tests: {} of {} passed; own script: {} of {}",
@@ -42,25 +31,6 @@ pub(crate) fn run(google: bool) -> Result<()> {
     );
     ensure!(google || passed == expected, "not all tests passed");
     Ok(())
-}
-
-/// Starts the binary of this tree on a free port.
-async fn ours() -> Result<(ChildProcess, String)> {
-    succeed(cargo().args(["build", "--quiet", "--bin", "pubsub-emulator"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let (sender, said) = oneshot::channel();
-    let mut sender = Some(sender);
-    let launch =
-        Launch::new(target.join("debug/pubsub-emulator")).arguments(["--port", "0"]).on_line(move |line| {
-            let host = line.rsplit_once("PUBSUB_EMULATOR_HOST=").map(|(_, host)| host.to_owned());
-            if let Some((host, sender)) = host.and_then(|host| Some((host, sender.take()?))) {
-                // The receiver may have given up.
-                let _unheard = sender.send(host);
-            }
-        });
-    let emulator = Guard::new(None)?.start(launch)?;
-    let host = said.await.with_context(|| format!("it did not start:\n{}", emulator.last_lines()))?;
-    Ok((emulator, host))
 }
 
 /// The client, in a virtual environment of its own.
