@@ -147,8 +147,11 @@ pub(crate) async fn total_depth(
     let is_meant = |found: &HandlerScope| {
         only.as_ref().is_none_or(|only| (&only.module, &only.name) == (&found.module, &found.name))
     };
-    let depths = api.admin.depths().await?.into_iter().filter(|found| is_meant(&found.scope));
-    Ok(Json(depths.map(|found| Depth::from(found.depth)).collect()))
+    let depths = api.admin.depths().await?;
+    // Also what was left out may be meant.
+    let capped = depths.iter().any(|found| found.depth.capped);
+    let meant = depths.into_iter().filter(|found| is_meant(&found.scope));
+    Ok(Json(Depth { capped, ..meant.map(|found| Depth::from(found.depth)).collect() }))
 }
 
 /// The handler that a query or a body names, if any.
