@@ -7,6 +7,7 @@
 
 mod baseline;
 mod check;
+mod growth;
 mod latency;
 mod live_sql;
 mod meter;
@@ -35,7 +36,7 @@ use subject::Kind;
 struct Options {
     /// Run only the phases whose names begin with one of these words.
     phases: Vec<String>,
-    /// How many times each phase runs for each subject; medians are reported.
+    /// How many times each phase but `idle` runs for each subject; medians are reported.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Run a tenth of the events and of the time, to try it out; the figures are not reliable.
@@ -68,7 +69,7 @@ async fn main() -> Result<()> {
     println!("{server}");
     let mut rows = Vec::new();
     for round in 1..=options.rounds {
-        for phase in &phases {
+        for phase in phases.iter().filter(|phase| round == 1 || phase.varies()) {
             rows.extend(trials(&server, *phase, &sizes, &options.peers, round).await?);
         }
     }

@@ -65,6 +65,28 @@ impl Own {
         Ok(Store::connect(url, StoreConfig::default()).await?)
     }
 
+    /// Another process: a store of its own, on the same notifier.
+    pub(crate) async fn beside(&self, url: &str) -> Result<Self> {
+        Self::connect(url, Arc::clone(&self.notifier)).await
+    }
+
+    pub(crate) fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    pub(crate) fn admin(&self) -> &Admin {
+        &self.admin
+    }
+
+    /// Starts a worker.
+    pub(crate) fn start(&self, handlers: Handlers, capacity: usize) -> Result<Working> {
+        let config = WorkerConfig { capacity, ..WorkerConfig::default() };
+        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
+        let (stop, counters) = (worker.stop_token(), worker.counters());
+        let task = tokio::spawn(async move { Ok(worker.run().await?) });
+        Ok(Working { stop, task, ended: Box::new(move || counters.outcome(Outcome::Deleted)) })
+    }
+
     async fn on(url: &str, store: Store, notifier: Arc<dyn Notifier>) -> Result<Self> {
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let admin = Admin::new(store.clone(), Arc::clone(&notifier));
@@ -116,10 +138,6 @@ impl Subject for Own {
             }
         };
         let handlers = Handlers::new().on(LIVE, handler.clone()).on(PARKED, handler);
-        let config = WorkerConfig { capacity: load.capacity, ..WorkerConfig::default() };
-        let worker = QueueWorker::new(self.store.clone(), Arc::clone(&self.notifier), handlers, config)?;
-        let (stop, counters) = (worker.stop_token(), worker.counters());
-        let task = tokio::spawn(async move { Ok(worker.run().await?) });
-        Ok(Working { stop, task, ended: Box::new(move || counters.outcome(Outcome::Deleted)) })
+        self.start(handlers, load.capacity)
     }
 }

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::report::{COLUMNS, Report};
+use crate::growth::Growth;
+use crate::report::{COLUMNS, Figures, Report};
 use crate::subject::Kind;
 
 const ROW: usize = 24;
@@ -43,14 +44,32 @@ const CHARTS: [Chart; 8] = [
 pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder).with_context(|| format!("{} can't be made", folder.display()))?;
     for chart in CHARTS {
-        let bars = chart.bars(report);
-        if !bars.is_empty() {
-            let file = folder.join(format!("{}-{}.svg", chart.phase, chart.figure));
-            fs::write(&file, svg(chart.title, &bars))
-                .with_context(|| format!("{} can't be written", file.display()))?;
-        }
+        let file = folder.join(format!("{}-{}.svg", chart.phase, chart.figure));
+        draw(&file, chart.title, &chart.bars(report))?;
+    }
+    for growth in Growth::ALL {
+        let file = folder.join(format!("grow-{}.svg", growth.name()));
+        draw(&file, growth.title(), &grown(report, growth))?;
     }
     Ok(())
+}
+
+fn draw(file: &Path, title: &str, bars: &[(&str, f64)]) -> Result<()> {
+    if bars.is_empty() {
+        return Ok(());
+    }
+    fs::write(file, svg(title, bars)).with_context(|| format!("{} can't be written", file.display()))
+}
+
+/// A bar for each size: what an event costs Postgres.
+fn grown(report: &Report, growth: Growth) -> Vec<(&str, f64)> {
+    let prefix = format!("grow-{}-", growth.name());
+    let cost = |figures: &Figures| Some(figures.pg_cpu_us);
+    let sizes = report.trials().into_iter().filter_map(|(phase, subject)| {
+        let size = phase.strip_prefix(prefix.as_str())?;
+        Some((size, report.median_of(phase, subject, cost)?))
+    });
+    sizes.collect()
 }
 
 impl Chart {
@@ -70,7 +89,8 @@ fn svg(title: &str, bars: &[(&str, f64)]) -> String {
     let height = TOP + ROW * bars.len() + 8;
     let rows = bars.iter().enumerate().map(|(index, (subject, value))| {
         let (top, width) = (TOP + ROW * index, value / most * BARS as f64);
-        let is_own = [Kind::Memory, Kind::Postgres, Kind::Emulator].map(Kind::name).contains(subject);
+        let is_own = subject.parse::<u64>().is_ok()
+            || [Kind::Memory, Kind::Postgres, Kind::Emulator].map(Kind::name).contains(subject);
         let (color, text) = (if is_own { OWN } else { OTHER }, top + 13);
         format!(
             "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{subject}</text>\n\

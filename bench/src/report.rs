@@ -143,7 +143,7 @@ impl Report {
     pub(crate) fn print(&self) {
         println!("\nmedians of {} rounds; costs are per event, or per minute of `idle`", self.rounds);
         let names: String = COLUMNS.iter().map(|(name, _)| format!(" {name:>14}")).collect();
-        println!("{}{names}", " ".repeat(33));
+        println!("{}{names}", " ".repeat(42));
         for (phase, subject) in self.trials() {
             let values = COLUMNS.map(|(_, figure)| self.median_of(phase, subject, figure));
             println!("{}", line(phase, subject, &values));
@@ -166,7 +166,7 @@ pub(crate) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
 
 fn line(phase: &str, subject: &str, values: &[Option<f64>]) -> String {
     let values: String = values.iter().map(|value| format!(" {:>14}", shown(*value))).collect();
-    format!("{phase:<12} {subject:<20}{values}")
+    format!("{phase:<21} {subject:<20}{values}")
 }
 
 /// Three digits, or all before the point.

@@ -14,7 +14,7 @@ use crate::{cargo, root, succeed};
 
 /// The recorded ratios.
 const RECORDED: &str = "bench/recorded.json";
-/// The charts of a recorded run with all peers.
+/// The charts of a recorded run with all peers, and of growth.
 const PLOTS: &str = "docs/performance";
 /// Contains the SQL of pgmq.
 const PGMQ: &str = "pgmq==1.1.4";
@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Run other queues as well.
     #[arg(long)]
     peers: bool,
+    /// Run the phases of growth only, and record their charts.
+    #[arg(long, conflicts_with_all = ["check", "record", "peers"])]
+    growth: bool,
     /// Phases, and options of the benchmark after `--`; `-- --help` lists them.
     arguments: Vec<String>,
 }
@@ -42,8 +45,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut bench = Command::new(target.join("release/wakeq-bench"));
     bench.current_dir(root()).args(&options.arguments);
     let folder = target.join("bench");
-    let plots = if options.record && options.peers { root().join(PLOTS) } else { folder.clone() };
+    let draws = options.growth || options.record && options.peers;
+    let plots = if draws { root().join(PLOTS) } else { folder.clone() };
     bench.arg("--json").arg(folder.join("figures.json")).arg("--plots").arg(plots);
+    if options.growth {
+        bench.arg("grow");
+    }
     if options.check {
         bench.args(["--check", RECORDED]);
     }

@@ -11,7 +11,7 @@ pub(super) async fn run(trial: &Trial, count: u64, capacity: usize) -> Result<Me
     let seen = Latencies::new(0, Pace::AT_ONCE)?.seen();
     let running = trial.meter.start().await?;
     let working = trial.subject.work(Load::drain(capacity), seen).await?;
-    until_ended(&working, count, PATIENCE).await?;
+    until_ended([&working], count, PATIENCE).await?;
     let usage = running.stop().await?;
     working.stop().await?;
     Ok(Measured::events(count, usage, None))

@@ -18,6 +18,7 @@ use anyhow::{Result, bail};
 use futures_util::future::try_join_all;
 
 use crate::baseline::Polled;
+use crate::growth::Growth;
 use crate::latency::{Latencies, Percentiles};
 use crate::meter::{Meter, Usage};
 use crate::own::Own;
@@ -30,7 +31,7 @@ pub(crate) const CALL: u64 = 1_000;
 /// How many events warm up a worker, or a phase that emits one by one.
 pub(crate) const WARMING: u64 = 256;
 /// How long after the last intended start all events have to be done.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// How often a worker is asked how far it is: as often as peers ask theirs, and so seldom that it
 /// hardly counts as processor time.
 const LOOK: Duration = Duration::from_millis(5);
@@ -56,6 +57,8 @@ pub(crate) enum Phase {
     Noisy,
     /// A pause of 100,000 events is lifted.
     Unpause,
+    /// A backlog is emitted and drained while there is much of one thing.
+    Grow(Growth, u64),
 }
 
 /// How much of everything.
@@ -105,7 +108,8 @@ impl Measured {
 }
 
 impl Phase {
-    const ALL: [Self; 13] = [
+    /// What runs if nothing is chosen.
+    const USUAL: [Self; 13] = [
         Self::EmitSingle,
         Self::EmitBulk,
         Self::Drain(64),
@@ -121,14 +125,19 @@ impl Phase {
         Self::Unpause,
     ];
 
-    /// All, or those whose names begin with one of the words.
+    fn all() -> impl Iterator<Item = Self> {
+        let grown = |growth: Growth| growth.sizes().iter().map(move |size| Self::Grow(growth, *size));
+        Self::USUAL.into_iter().chain(Growth::ALL.into_iter().flat_map(grown))
+    }
+
+    /// The usual ones, or of all those whose names begin with one of the words.
     pub(crate) fn chosen(words: &[String]) -> Vec<Self> {
         let is_chosen = |phase: &Self| words.iter().any(|word| phase.name().starts_with(word.as_str()));
-        Self::ALL.into_iter().filter(|phase| words.is_empty() || is_chosen(phase)).collect()
+        if words.is_empty() { Self::USUAL.to_vec() } else { Self::all().filter(is_chosen).collect() }
     }
 
     pub(crate) fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
+        Self::all().map(Self::name).collect::<Vec<_>>().join(", ")
     }
 
     pub(crate) fn name(self) -> String {
@@ -142,13 +151,20 @@ impl Phase {
             Self::Snapshot => "snapshot".to_owned(),
             Self::Noisy => "noisy".to_owned(),
             Self::Unpause => "unpause".to_owned(),
+            Self::Grow(growth, size) => format!("grow-{}-{size}", growth.name()),
         }
     }
 
-    /// Bare statements only drain, and at one size. Postgres as the notifier keeps nothing for a
-    /// worker that comes later, as that of a drain does.
+    /// Whether a second round can tell more: what an idle worker sends, it sends by a timer.
+    pub(crate) fn varies(self) -> bool {
+        self != Self::Idle
+    }
+
+    /// Growth is that of the queue in memory. Bare statements only drain, and at one size. Postgres
+    /// as the notifier keeps nothing for a worker that comes later, as that of a drain does.
     pub(crate) fn has(self, kind: Kind) -> bool {
         match kind {
+            _ if matches!(self, Self::Grow(..)) => kind == Kind::Memory,
             Kind::Statements => self == Self::Drain(1_000),
             Kind::Postgres => matches!(self, Self::Rate(_) | Self::Idle),
             Kind::Handwritten | Kind::Memory | Kind::Emulator => true,
@@ -163,6 +179,10 @@ impl Phase {
         sizes: &Sizes,
     ) -> Result<Measured> {
         let url = server.url(database);
+        if let Self::Grow(growth, size) = self {
+            let (count, usage) = growth.run(size, &url, &Meter::new(server, database), sizes).await?;
+            return Ok(Measured::events(count, usage, None));
+        }
         let subject: Arc<dyn Subject> = match kind {
             Kind::Handwritten => Arc::new(Polled::handwritten(&url).await?),
             Kind::Memory => Arc::new(Own::in_memory(&url).await?),
@@ -197,6 +217,7 @@ impl Phase {
             Self::Snapshot => snapshot::run(&trial, sizes).await,
             Self::Noisy => noisy::run(&trial, sizes.length).await,
             Self::Unpause => unpause::run(&trial, sizes.events).await,
+            Self::Grow(..) => bail!("only the queue itself grows"),
         }
     }
 }
@@ -206,7 +227,7 @@ impl Trial {
     async fn warm_up(&self, working: &Working) -> Result<()> {
         let before = (working.ended)();
         try_join_all((0..WARMING).map(|_| self.subject.emit(Job::warm()))).await?;
-        until_ended(working, before + WARMING, PATIENCE).await
+        until_ended([working], before + WARMING, PATIENCE).await
     }
 
     /// Emits each event at its moment, each for its canvas, and measures until all have ended.
@@ -238,7 +259,7 @@ impl Trial {
             }
             tokio::time::sleep(LOOK).await;
         }
-        until_ended(working, ended + latencies.count(), PATIENCE).await?;
+        until_ended([working], ended + latencies.count(), PATIENCE).await?;
         let count = (working.ended)() - ended;
         Ok(Measured::events(count, running.stop().await?, Some(latencies.percentiles())))
     }
@@ -253,15 +274,20 @@ pub(crate) async fn fill(subject: &dyn Subject, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Waits until a worker has ended this many events.
-pub(crate) async fn until_ended(working: &Working, count: u64, patience: Duration) -> Result<()> {
+/// Waits until workers have ended this many events together.
+pub(crate) async fn until_ended<'a>(
+    workers: impl IntoIterator<Item = &'a Working> + Clone,
+    count: u64,
+    patience: Duration,
+) -> Result<()> {
+    let ended = || workers.clone().into_iter().map(|working| (working.ended)()).sum::<u64>();
     let deadline = Instant::now() + patience;
-    while (working.ended)() < count {
-        if working.task.is_finished() {
-            bail!("the worker has stopped");
+    while ended() < count {
+        if workers.clone().into_iter().any(|working| working.task.is_finished()) {
+            bail!("a worker has stopped");
         }
         if deadline < Instant::now() {
-            bail!("{} of {count} events have ended after {patience:?}", (working.ended)());
+            bail!("{} of {count} events have ended after {patience:?}", ended());
         }
         tokio::time::sleep(LOOK).await;
     }

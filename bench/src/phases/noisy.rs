@@ -23,7 +23,7 @@ pub(super) async fn run(trial: &Trial, length: Duration) -> Result<Measured> {
     let stop = CancellationToken::new();
     let noise = make_noise(Arc::clone(&trial.subject), Arc::clone(&working), stop.clone());
     let noise = tokio::spawn(noise);
-    until_ended(&working, BACKLOG / 2, PATIENCE).await?;
+    until_ended([&*working], BACKLOG / 2, PATIENCE).await?;
     let measured = trial.live(&working, &latencies, |number| u128::from(1 + number % QUIET)).await;
     stop.cancel();
     noise.await??;

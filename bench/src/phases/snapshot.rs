@@ -17,7 +17,7 @@ pub(super) async fn run(trial: &Trial, sizes: &Sizes) -> Result<Measured> {
     let seen = Latencies::new(0, Pace::AT_ONCE)?.seen();
     let working = trial.subject.work(Load::drain(1_000), seen).await?;
     fill(trial.subject.as_ref(), sizes.dead).await?;
-    until_ended(&working, sizes.dead, PATIENCE).await?;
+    until_ended([&working], sizes.dead, PATIENCE).await?;
     working.stop().await?;
     let measured = rate::run(trial, RATE, sizes.length).await?;
     sqlx::raw_sql("rollback").execute(&mut holder).await?;

@@ -15,7 +15,7 @@ pub(super) async fn run(trial: &Trial, count: u64) -> Result<Measured> {
     let running = trial.meter.start().await?;
     latencies.begin();
     trial.subject.unpark().await?;
-    until_ended(&working, ended + count, PATIENCE).await?;
+    until_ended([&working], ended + count, PATIENCE).await?;
     let usage = running.stop().await?;
     working.stop().await?;
     Ok(Measured::events(count, usage, Some(latencies.percentiles())))

@@ -1,0 +1,214 @@
+//! What an event costs as one thing grows and all others stay small.
+//!
+//! Events are emitted in calls of 1,000, or of 4 MiB if that is less, and drained; both is
+//! measured.
+
+use anyhow::Result;
+use futures_util::stream::{self, StreamExt, TryStreamExt};
+use serde_json::json;
+use uuid::Uuid;
+use wakeq::crons::{CronSchedule, NewCron};
+use wakeq::queues::NewQueue;
+use wakeq::{Actor, CanvasId, Event, HandlerScope, Handlers, Stop};
+
+use crate::meter::{Meter, Usage};
+use crate::own::Own;
+use crate::phases::{CALL, PATIENCE, Sizes, until_ended};
+use crate::subject::{LIVE, PARKED, Subject};
+
+/// Most bytes of the values in a call.
+const CALL_BYTES: u64 = 4 << 20;
+/// Most bytes of all values, so that large ones are fewer.
+const BYTES: u64 = 1 << 30;
+/// Of the worker, or of all workers together.
+const CAPACITY: usize = 1_000;
+/// Rules are made by this many callers.
+const CALLERS: usize = 32;
+
+/// What grows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// Other events, which wait under a pause.
+    Depth,
+    /// Handlers of the worker, which share the events.
+    Handlers,
+    /// Rules on other handlers of the same canvas.
+    Rules,
+    /// Canvases that share the events.
+    Canvases,
+    /// Workers with a pool each, which share the capacity.
+    Workers,
+    /// Bytes of a value.
+    Payload,
+    /// 1 if the deployment also has a rule, events on objects, a queue and a cron.
+    Features,
+}
+
+impl Growth {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Depth,
+        Self::Handlers,
+        Self::Rules,
+        Self::Canvases,
+        Self::Workers,
+        Self::Payload,
+        Self::Features,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Depth => "depth",
+            Self::Handlers => "handlers",
+            Self::Rules => "rules",
+            Self::Canvases => "canvases",
+            Self::Workers => "workers",
+            Self::Payload => "payload",
+            Self::Features => "features",
+        }
+    }
+
+    /// Of a chart.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Depth => "Waiting events, and Postgres CPU of others: µs/event",
+            Self::Handlers => "Handlers, and Postgres CPU: µs/event",
+            Self::Rules => "Rules on other handlers, and Postgres CPU: µs/event",
+            Self::Canvases => "Canvases, and Postgres CPU: µs/event",
+            Self::Workers => "Workers, and Postgres CPU: µs/event",
+            Self::Payload => "Bytes of a value, and Postgres CPU: µs/event",
+            Self::Features => "Features that others use: none, all; Postgres CPU, µs/event",
+        }
+    }
+
+    pub(crate) fn sizes(self) -> &'static [u64] {
+        match self {
+            Self::Depth => &[1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+            Self::Handlers => &[1, 10, 100, 1_000, 10_000],
+            Self::Rules => &[0, 1, 100, 10_000],
+            Self::Canvases => &[1, 100, 10_000, 100_000],
+            Self::Workers => &[1, 2, 4, 8],
+            Self::Payload => &[100, 1_024, 16_384, 262_144],
+            Self::Features => &[0, 1],
+        }
+    }
+
+    /// Measures how many events, and what they cost.
+    pub(crate) async fn run(
+        self,
+        size: u64,
+        url: &str,
+        meter: &Meter,
+        sizes: &Sizes,
+    ) -> Result<(u64, Usage)> {
+        let own = Own::in_memory(url).await?;
+        let traffic = Traffic::of(self, size, sizes.events);
+        match self {
+            Self::Depth => own.park(size).await?,
+            Self::Rules => add_rules(&own, size).await?,
+            Self::Features if size > 0 => add_features(&own).await?,
+            Self::Features | Self::Handlers | Self::Canvases | Self::Workers | Self::Payload => {}
+        }
+        let running = meter.start().await?;
+        traffic.emit(&own).await?;
+        let mut processes = vec![own];
+        while (processes.len() as u64) < traffic.workers {
+            processes.push(processes[0].beside(url).await?);
+        }
+        let capacity = CAPACITY / processes.len();
+        let mut workers = Vec::new();
+        for process in &processes {
+            workers.push(process.start(traffic.handlers(), capacity)?);
+        }
+        until_ended(&workers, traffic.events, PATIENCE).await?;
+        let usage = running.stop().await?;
+        for working in workers {
+            working.stop().await?;
+        }
+        Ok((traffic.events, usage))
+    }
+}
+
+/// The events of a trial, and the workers that run them.
+struct Traffic {
+    events: u64,
+    /// Bytes of each value.
+    bytes: u64,
+    handlers: u64,
+    canvases: u64,
+    workers: u64,
+}
+
+impl Traffic {
+    fn of(growth: Growth, size: u64, events: u64) -> Self {
+        let small = Self { events, bytes: 100, handlers: 1, canvases: 1, workers: 1 };
+        match growth {
+            Growth::Handlers => Self { handlers: size, ..small },
+            Growth::Canvases => Self { canvases: size, ..small },
+            Growth::Workers => Self { workers: size, ..small },
+            Growth::Payload => Self { events: events.min(BYTES / size), bytes: size, ..small },
+            Growth::Depth | Growth::Rules | Growth::Features => small,
+        }
+    }
+
+    async fn emit(&self, own: &Own) -> Result<()> {
+        let call = CALL.min(CALL_BYTES / self.bytes);
+        let value = json!("x".repeat(self.bytes as usize - 2)).to_string();
+        for from in (0..self.events).step_by(call as usize) {
+            let numbers = from..self.events.min(from + call);
+            let events = numbers.map(|number| self.event(number, &value)).collect::<Result<_>>()?;
+            own.queue().emit_all(events).await?;
+        }
+        Ok(())
+    }
+
+    fn event(&self, number: u64, value: &str) -> Result<Event> {
+        let canvas = Uuid::from_u128(u128::from(number % self.canvases));
+        Ok(Event::from_json(&name(number % self.handlers), value)?.canvas(CanvasId(canvas)))
+    }
+
+    fn handlers(&self) -> Handlers {
+        (0..self.handlers)
+            .fold(Handlers::new(), |handlers, number| handlers.on(name(number).as_str(), async |_| Ok(())))
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{LIVE}_{number}")
+}
+
+fn actor() -> Actor {
+    Actor::user("bench")
+}
+
+async fn add_rules(own: &Own, count: u64) -> Result<()> {
+    let pause = async |number: u64| -> Result<()> {
+        let scope = HandlerScope::worker(CanvasId::DEFAULT, &format!("{PARKED}_{number}"))?;
+        own.admin().pause(&scope, &actor(), &Stop::default()).await?;
+        Ok(())
+    };
+    stream::iter(0..count).map(pause).buffer_unordered(CALLERS).try_collect().await
+}
+
+async fn add_features(own: &Own) -> Result<()> {
+    own.park(0).await?;
+    for object in 0..CALL {
+        own.queue().emit(Event::new(PARKED, &())?.on(&format!("object:{object}"))?).await?;
+    }
+    let queue = NewQueue { patterns: vec![".*:MAIL:.*".parse()?], ..NewQueue::default() };
+    own.admin().put_queue(&"mails".parse()?, &queue, &actor()).await?;
+    let cron = NewCron::new("yearly", CronSchedule::new("0 0 1 1 *", "UTC")?, &())?;
+    own.admin().put_cron(CanvasId::DEFAULT, &cron, &actor()).await?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_values_are_fewer() {
+        assert_eq!(Traffic::of(Growth::Payload, 262_144, 100_000).events, 4_096);
+        assert_eq!(Traffic::of(Growth::Payload, 1_024, 100_000).events, 100_000);
+        assert_eq!(Traffic::of(Growth::Handlers, 10_000, 100_000).events, 100_000);
+    }
+}
