@@ -3,6 +3,8 @@
 //!
 //! They run with nothing installed but Node and Python; this never asks another host.
 
+mod rust;
+
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

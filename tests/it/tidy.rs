@@ -21,11 +21,12 @@ use std::sync::LazyLock;
 use crate::tree::root;
 use source::Source;
 
-const FOLDERS: [&str; 11] = [
+const FOLDERS: [&str; 12] = [
     "src",
     "streams",
     "service",
     "nats",
+    "clients/rust",
     "emulator",
     "services",
     "embedded-postgres",

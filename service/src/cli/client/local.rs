@@ -4,8 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use url::{Position, Url};
-
 use super::request::{Request, Wakes};
 use crate::cli::failure::Failure;
 use crate::config::NotifierArgs;
@@ -39,9 +37,8 @@ impl Local {
         };
         let deliverer = self.delivery.clone().map(Deliverer::new).transpose()?;
         let api = LocalApi::new(self.store.clone(), notifier, patience, deliverer, &self.actor)?;
-        let url = request.url(&Url::parse("http://localhost")?, canvas);
-        let path = &url[Position::BeforePath..];
-        api.call(request.method.clone(), path, request.body.clone()).await.map_err(|error| match error {
+        let path = request.about(canvas).path_and_query(canvas.0)?;
+        api.call(request.method.clone(), &path, request.body.clone()).await.map_err(|error| match error {
             CallError::Error(error) => error.into(),
             CallError::Refused(status, words) => Failure::of_status(status, words).into(),
         })

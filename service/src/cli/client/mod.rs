@@ -35,10 +35,10 @@ impl Client {
     /// Sends a request, and parses its answer.
     pub(crate) async fn call<T: DeserializeOwned>(&self, request: Request) -> anyhow::Result<T> {
         let body = self.send(request).await?;
-        serde_json::from_slice(&body).map_err(|error| match &self.transport {
-            Transport::Local(_) => error.into(),
-            Transport::Server(server) => server.unreadable(&error).into(),
-        })
+        match &self.transport {
+            Transport::Local(_) => Ok(serde_json::from_slice(&body)?),
+            Transport::Server(server) => Ok(server.parse(&body)?),
+        }
     }
 
     /// The same, for an answer without a body or one that is not used.

@@ -2,11 +2,15 @@
 
 use std::fmt::Display;
 
-use reqwest::{Method, Url};
 use serde::Serialize;
+use uuid::Uuid;
+use wakeq_client::Method;
 
 use crate::cli::arguments::Page;
 use wakeq::CanvasId;
+
+/// How often a request with an idempotency key is sent again.
+const RETRIES: u32 = 3;
 
 /// A request to be sent.
 #[derive(Clone)]
@@ -17,9 +21,8 @@ pub(crate) struct Request {
     path: Vec<String>,
     query: Vec<(&'static str, String)>,
     pub(crate) body: Option<Vec<u8>>,
-    /// Whether it may be sent again if its answer is lost, with an idempotency key. Requests that
-    /// only read always may.
-    pub(crate) repeatable: bool,
+    /// Whether it may be sent again if its answer is lost, with an idempotency key.
+    repeatable: bool,
     pub(crate) wakes: Wakes,
 }
 
@@ -96,8 +99,9 @@ impl Request {
         Self { repeatable: true, ..self }
     }
 
-    /// Its URL below that of a server, about this canvas.
-    pub(crate) fn url(&self, base: &Url, canvas: CanvasId) -> Url {
+    /// As it is sent about a canvas: repeated only if it has an idempotency key, which is then the
+    /// same in each attempt.
+    pub(crate) fn about(&self, canvas: CanvasId) -> wakeq_client::Request {
         let canvas = canvas.to_string();
         let mut path = vec!["v1"];
         path.extend(self.admin.then_some("admin"));
@@ -105,19 +109,19 @@ impl Request {
             path.extend(["canvases", &canvas]);
         }
         path.extend(self.path.iter().map(String::as_str));
-        let mut url = below(base, path);
-        if !self.query.is_empty() {
-            url.query_pairs_mut().extend_pairs(&self.query);
+        let mut request = wakeq_client::Request::new(self.method.clone(), "").retries(0);
+        for part in path {
+            request = request.segment(part);
         }
-        url
+        for (name, value) in &self.query {
+            request = request.query(name, value);
+        }
+        if let Some(body) = &self.body {
+            request = request.body(body.clone());
+        }
+        if self.repeatable {
+            request = request.idempotency_key(Uuid::new_v4().to_string()).retries(RETRIES);
+        }
+        request
     }
-}
-
-/// The URL with these segments after its path.
-pub(crate) fn below<'s>(base: &Url, path: impl IntoIterator<Item = &'s str>) -> Url {
-    let mut url = base.clone();
-    if let Ok(mut segments) = url.path_segments_mut() {
-        segments.pop_if_empty().extend(path);
-    }
-    url
 }

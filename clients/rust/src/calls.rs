@@ -1,0 +1,189 @@
+//! One method per call.
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    Client, DeadEvent, DeadFilter, Emitted, Error, EventDetail, Handler, Lifted, Method, NewEvent, Page,
+    Pause, Redriven, Request, Stopped,
+};
+
+const EVENTS: &str = "/v1/canvases/{canvas}/events";
+const HANDLER: &str = "/v1/canvases/{canvas}/handlers/{module}/{name}";
+const DEAD: &str = "/v1/canvases/{canvas}/dead-events";
+
+#[derive(Serialize)]
+struct Batch<'a> {
+    events: &'a [NewEvent],
+}
+
+#[derive(Deserialize)]
+struct EmittedBatch {
+    events: Vec<Emitted>,
+}
+
+#[derive(Deserialize)]
+struct TheEvent {
+    id: Uuid,
+}
+
+/// What a bulk request is about: a filter, or all.
+#[derive(Serialize)]
+struct Bulk<'a> {
+    #[serde(flatten)]
+    filter: &'a DeadFilter,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    all: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dry_run: bool,
+}
+
+impl Client {
+    /// Emits an event; returns once it is committed. Attempts after a lost answer emit nothing
+    /// twice.
+    pub async fn emit(&self, event: &NewEvent) -> Result<Emitted, Error> {
+        self.emit_once(event, &fresh_key()).await
+    }
+
+    /// The same; within 24 hours, so do further calls with the same idempotency key: 1 to 255
+    /// visible ASCII characters.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// let event = wakeq_client::NewEvent::new("invoice", &17)?;
+    /// wakeq.emit_once(&event, "order-17").await?;
+    /// wakeq.emit_once(&event, "order-17").await?; // adds nothing
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_once(&self, event: &NewEvent, idempotency_key: &str) -> Result<Emitted, Error> {
+        let request = Request::new(Method::POST, EVENTS).json(event)?;
+        self.request(&request.idempotency_key(idempotency_key)).await
+    }
+
+    /// Emits up to 1,000 events, all or none; answers in their order.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::NewEvent;
+    ///
+    /// let emitted = wakeq.emit_all(&[NewEvent::new("greet", "Ada")?, NewEvent::new("greet", "Bob")?]).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn emit_all(&self, events: &[NewEvent]) -> Result<Vec<Emitted>, Error> {
+        let request = Request::new(Method::POST, &format!("{EVENTS}:batch")).json(&Batch { events })?;
+        let answer: EmittedBatch = self.request(&request.idempotency_key(fresh_key())).await?;
+        Ok(answer.events)
+    }
+
+    /// An event with its value. One that has ended is a problem with the code `not-found`.
+    pub async fn event(&self, id: Uuid) -> Result<EventDetail, Error> {
+        self.request(&of_event(Method::GET, "", id).query("view", "full")).await
+    }
+
+    /// Why an event is not running, and what happens next; without its value.
+    pub async fn explain(&self, id: Uuid) -> Result<EventDetail, Error> {
+        self.request(&of_event(Method::GET, "", id)).await
+    }
+
+    /// Deletes an event that is not running, and returns its id; for a running one the code is
+    /// `not-waiting`.
+    pub async fn cancel(&self, id: Uuid) -> Result<Uuid, Error> {
+        Ok(self.request::<TheEvent>(&of_event(Method::POST, "/cancel", id)).await?.id)
+    }
+
+    /// The handlers of the canvas that have events, rules or targets.
+    pub async fn handlers(&self) -> Result<Vec<Handler>, Error> {
+        let request = Request::new(Method::GET, "/v1/canvases/{canvas}/handlers");
+        Ok(self.request::<Page<Handler>>(&request).await?.items)
+    }
+
+    /// Pauses a handler on this canvas: when it returns, no worker claims an event of it anymore.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::Pause;
+    ///
+    /// wakeq.pause("WORKER", "send-email", &Pause::default().reason("mail server down")).await?;
+    /// wakeq.unpause("WORKER", "send-email").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn pause(&self, module: &str, name: &str, pause: &Pause) -> Result<Stopped, Error> {
+        let request = of_handler(Method::PUT, module, name).json(pause)?;
+        self.request(&request.repeatable()).await
+    }
+
+    /// Lifts the pause, and wakes what waited.
+    pub async fn unpause(&self, module: &str, name: &str) -> Result<Lifted, Error> {
+        self.request(&of_handler(Method::DELETE, module, name)).await
+    }
+
+    /// A page of dead events, oldest first: pass its `next_cursor`, with the same filter, for the
+    /// next one.
+    ///
+    /// ```no_run
+    /// # async fn example(wakeq: wakeq_client::Client) -> Result<(), wakeq_client::Error> {
+    /// use wakeq_client::DeadFilter;
+    ///
+    /// let filter = DeadFilter { name: Some("send-email".into()), ..DeadFilter::default() };
+    /// let page = wakeq.dead_events(&filter, 100, None).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn dead_events(
+        &self,
+        filter: &DeadFilter,
+        limit: u32,
+        cursor: Option<&str>,
+    ) -> Result<Page<DeadEvent>, Error> {
+        let request = Request::new(Method::GET, DEAD).query("limit", limit);
+        let times = [("since", filter.since), ("before", filter.before)];
+        let times = times.into_iter().filter_map(|(name, time)| Some((name, time?.to_rfc3339())));
+        let texts =
+            [("module", filter.module.as_deref()), ("name", filter.name.as_deref()), ("cursor", cursor)];
+        let texts = texts.into_iter().filter_map(|(name, text)| Some((name, text?.to_owned())));
+        let request = times.chain(texts).fold(request, |request, (name, value)| request.query(name, value));
+        self.request(&request).await
+    }
+
+    /// Emits dead events again, up to 10,000: those of a filter, which is not empty. On `more`,
+    /// repeat it with the answer's `before`.
+    pub async fn redrive(&self, filter: &DeadFilter) -> Result<Redriven, Error> {
+        self.bulk(&Bulk { filter, all: false, dry_run: false }).await
+    }
+
+    /// The number of events that [`Client::redrive`] would emit, up to 10,000.
+    pub async fn count_redrive(&self, filter: &DeadFilter) -> Result<u64, Error> {
+        Ok(self.bulk(&Bulk { filter, all: false, dry_run: true }).await?.redriven)
+    }
+
+    /// Emits all dead events of the canvas again, up to 10,000. On `more`, go on with
+    /// [`Client::redrive`] and the answer's `before`.
+    pub async fn redrive_all(&self) -> Result<Redriven, Error> {
+        self.bulk(&Bulk { filter: &DeadFilter::default(), all: true, dry_run: false }).await
+    }
+
+    async fn bulk(&self, bulk: &Bulk<'_>) -> Result<Redriven, Error> {
+        self.request(&Request::new(Method::POST, &format!("{DEAD}/redrive")).json(bulk)?).await
+    }
+
+    /// Emits one dead event again, and returns its id.
+    pub async fn redrive_one(&self, id: Uuid) -> Result<Uuid, Error> {
+        let request = Request::new(Method::POST, &format!("{DEAD}/{{id}}/redrive")).path("id", id);
+        Ok(self.request::<TheEvent>(&request).await?.id)
+    }
+}
+
+fn of_event(method: Method, action: &str, id: Uuid) -> Request {
+    Request::new(method, &format!("{EVENTS}/{{id}}{action}")).path("id", id)
+}
+
+fn of_handler(method: Method, module: &str, name: &str) -> Request {
+    Request::new(method, &format!("{HANDLER}/pause")).path("module", module).path("name", name)
+}
+
+fn fresh_key() -> String {
+    Uuid::new_v4().to_string()
+}

@@ -1,0 +1,41 @@
+//! A client of the HTTP API of [wakeq](https://github.com/OWNER/wakeq), a durable event queue: emit
+//! events, see why they are not running, cancel, pause, redrive, listen; and verify what wakeq
+//! delivers to HTTP targets.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use wakeq_client::{Client, NewEvent};
+//!
+//! let wakeq = Client::new("https://queue.example", &std::env::var("WAKEQ_KEY")?)?;
+//! let event = NewEvent::new("greet", &"Ada")?.delay(Duration::from_secs(30));
+//! let id = wakeq.emit(&event).await?.id;
+//! println!("{}", wakeq.explain(id).await?.next);
+//! wakeq.cancel(id).await?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Client`] is for one canvas, which is a tenant; the key decides what it may do. Every other
+//! route is a [`Request`]. What can go wrong is an [`Error`], which tells whether the same request
+//! may succeed later.
+//!
+//! A service that receives deliveries checks each of them with a [`Verifier`].
+
+mod calls;
+mod client;
+mod error;
+mod listen;
+mod request;
+mod types;
+mod verify;
+
+pub use client::Client;
+pub use error::{Error, Problem};
+pub use listen::{Heard, Listening};
+pub use request::{Method, Request};
+pub use types::{
+    DeadEvent, DeadFilter, Emitted, EventDetail, EventState, Handler, Lifted, NewEvent, Page, Pause,
+    Redriven, Rule, Stopped,
+};
+pub use verify::{Delivery, SignatureError, Verifier};

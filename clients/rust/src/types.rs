@@ -1,0 +1,338 @@
+//! What requests say and answers tell. Fields that a newer service adds are ignored.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use crate::Error;
+
+/// An event to be emitted.
+///
+/// ```
+/// # fn example() -> Result<(), wakeq_client::Error> {
+/// use std::time::Duration;
+/// use wakeq_client::NewEvent;
+///
+/// let event = NewEvent::new("send-email", &["ada@example.com"])?
+///     .on("user:1")
+///     .delay(Duration::from_secs(60));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, Serialize)]
+pub struct NewEvent {
+    name: String,
+    value: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    module: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modifier: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_until: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delay_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    object: Option<String>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    only_queues: bool,
+}
+
+impl NewEvent {
+    /// An event for the handler with this name, in the module `WORKER`.
+    ///
+    /// Errors: [`Error::Invalid`] for a value that is not JSON, such as a map with other keys than
+    /// strings.
+    pub fn new(name: &str, value: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
+        let value = serde_json::value::to_raw_value(value);
+        let value = value.map_err(|error| Error::Invalid(format!("the value can't be written: {error}")))?;
+        Ok(Self {
+            name: name.to_owned(),
+            value,
+            module: None,
+            modifier: None,
+            id: None,
+            delay_until: None,
+            delay_s: None,
+            object: None,
+            only_queues: false,
+        })
+    }
+
+    /// Sets the handler's module.
+    pub fn module(self, module: &str) -> Self {
+        Self { module: Some(module.to_owned()), ..self }
+    }
+
+    /// Sets the handler's modifier. Default `_`.
+    pub fn modifier(self, modifier: &str) -> Self {
+        Self { modifier: Some(modifier.to_owned()), ..self }
+    }
+
+    /// Sets an id of your choice, unique on the canvas: emitting it again within 7 days adds
+    /// nothing. The event's own id is in the answer.
+    pub fn id(self, id: Uuid) -> Self {
+        Self { id: Some(id), ..self }
+    }
+
+    /// Sets the time before which the event does not run.
+    pub fn at(self, moment: DateTime<Utc>) -> Self {
+        Self { delay_until: Some(moment), delay_s: None, ..self }
+    }
+
+    /// Sets how long the event does not run, on the database's clock.
+    pub fn delay(self, delay: Duration) -> Self {
+        Self { delay_s: Some(delay.as_secs_f64()), delay_until: None, ..self }
+    }
+
+    /// Sets the object: the event runs after all earlier ones on it for the same handler.
+    pub fn on(self, object: &str) -> Self {
+        Self { object: Some(object.to_owned()), ..self }
+    }
+
+    /// Only the registered queues that match receive it.
+    pub fn only_to_queues(self) -> Self {
+        Self { only_queues: true, ..self }
+    }
+}
+
+/// An emitted event, whose row is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[non_exhaustive]
+pub struct Emitted {
+    /// The event's id.
+    pub id: Uuid,
+    /// Whether the chosen id had been emitted before, so that nothing was added.
+    pub duplicate: bool,
+    /// Number of registered queues that received a copy.
+    #[serde(default)]
+    pub copies: u32,
+}
+
+/// What an event waits for, or how it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum EventState {
+    /// Due, and free to run.
+    Ready,
+    /// Waiting for an earlier event of its object to end.
+    Behind,
+    /// Its object is halted by a dead event.
+    Halted,
+    /// Its canvas receives nothing from the queue now.
+    Held,
+    /// Not due yet.
+    Delayed,
+    /// Running on a worker.
+    Running,
+    /// Due, and held by a pause.
+    Paused,
+    /// Due, and held by a block.
+    Blocked,
+    /// No longer retried, and kept.
+    Dead,
+    /// Completed, cancelled or purged; known because its chosen id is remembered.
+    Gone,
+    /// One that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// An event, and why it is not running.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct EventDetail {
+    /// The event's id.
+    pub id: Uuid,
+    /// What it waits for.
+    pub state: EventState,
+    /// What happens next, as a sentence.
+    pub next: String,
+    /// Since when it has been in this state.
+    pub since: Option<DateTime<Utc>>,
+    /// Until when it stays in this state, if known.
+    pub until: Option<DateTime<Utc>>,
+    /// The handler's module.
+    pub module: Option<String>,
+    /// The handler's name.
+    pub name: Option<String>,
+    /// The handler's modifier.
+    pub modifier: Option<String>,
+    /// When it was emitted.
+    pub enqueued_at: DateTime<Utc>,
+    /// When it is due.
+    pub delay_until: Option<DateTime<Utc>>,
+    /// The rule that holds it.
+    pub rule: Option<Rule>,
+    /// Failed attempts.
+    pub retries: i32,
+    /// Claims that were lost because a worker died or stalled.
+    pub losses: i32,
+    /// The last error of its handler.
+    pub last_error: Option<String>,
+    /// The value that was emitted, as JSON; only of [`Client::event`](crate::Client::event).
+    pub value: Option<Box<RawValue>>,
+}
+
+/// A pause by a user, or a block by an admin.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Rule {
+    /// `pause` or `block`.
+    pub kind: String,
+    /// The reason.
+    pub reason: Option<String>,
+    /// When it ends by itself.
+    pub until: Option<DateTime<Utc>>,
+    /// Its maker, such as `key:billing`.
+    pub created_by: String,
+    /// Since when it has been in force.
+    pub created_at: DateTime<Utc>,
+}
+
+/// A handler with its counts, which are cut off at 10,000.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Handler {
+    /// Its module.
+    pub module: String,
+    /// Its name.
+    pub name: String,
+    /// Events that are due and free to run.
+    pub waiting: i64,
+    /// Events that are not due yet.
+    pub delayed: i64,
+    /// Events that are due and held by a pause or a block.
+    pub paused: i64,
+    /// Events that are running on a worker.
+    pub running: i64,
+    /// Dead events, which are kept.
+    pub dead: i64,
+    /// Since when the oldest due event has been due.
+    pub oldest_due: Option<DateTime<Utc>>,
+    /// The rules in force, a block first.
+    pub rules: Vec<Rule>,
+}
+
+/// Why a handler is paused, and for how long.
+///
+/// ```
+/// use std::time::Duration;
+/// use wakeq_client::Pause;
+///
+/// let pause = Pause::default().reason("mail server down").lasting(Duration::from_secs(3600));
+/// ```
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Pause {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<DateTime<Utc>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    for_s: Option<f64>,
+}
+
+impl Pause {
+    /// Sets the reason, which others see.
+    pub fn reason(self, reason: &str) -> Self {
+        Self { reason: Some(reason.to_owned()), ..self }
+    }
+
+    /// Sets when it ends by itself, within a minute. Default: never.
+    pub fn until(self, moment: DateTime<Utc>) -> Self {
+        Self { until: Some(moment), for_s: None, ..self }
+    }
+
+    /// Sets after how long it ends by itself, on the database's clock.
+    pub fn lasting(self, length: Duration) -> Self {
+        Self { for_s: Some(length.as_secs_f64()), until: None, ..self }
+    }
+}
+
+/// The result of a pause.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Stopped {
+    /// Whether it was not in force before.
+    pub new: bool,
+    /// The pause.
+    pub rule: Rule,
+}
+
+/// The result of lifting a pause.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Lifted {
+    /// Whether one was in force.
+    pub lifted: bool,
+}
+
+/// A page of a list.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Page<T> {
+    /// Its items, possibly fewer than asked for although more follow.
+    pub items: Vec<T>,
+    /// The cursor of the next page; `None` on the last one.
+    pub next_cursor: Option<String>,
+}
+
+/// A dead event, which is no longer retried.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct DeadEvent {
+    /// Its id, which a redrive keeps.
+    pub id: Uuid,
+    /// The handler's module.
+    pub module: String,
+    /// The handler's name.
+    pub name: String,
+    /// The handler's modifier.
+    pub modifier: String,
+    /// Why it died: `retries`, or `poison` if its workers died or stalled too often.
+    pub cause: String,
+    /// Failed attempts before the last one.
+    pub retries: i32,
+    /// Claims that were lost because a worker died or stalled.
+    pub losses: i32,
+    /// The last error of its handler.
+    pub last_error: Option<String>,
+    /// When it was emitted.
+    pub enqueued_at: DateTime<Utc>,
+    /// When it died.
+    pub died_at: DateTime<Utc>,
+}
+
+/// Which dead events are meant: those that match all that is set.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DeadFilter {
+    /// The handler's module; requires `name`. Default `WORKER`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// The handler's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Died at or after this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<DateTime<Utc>>,
+    /// Died before this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<DateTime<Utc>>,
+}
+
+/// The result of a redrive.
+#[derive(Clone, Debug, Deserialize)]
+#[non_exhaustive]
+pub struct Redriven {
+    /// Number of events that were emitted again, at most 10,000.
+    pub redriven: u64,
+    /// Whether there are more: repeat it with `before`.
+    pub more: bool,
+    /// Before which time all of these had died.
+    pub before: Option<DateTime<Utc>>,
+}

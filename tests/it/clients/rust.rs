@@ -1,0 +1,233 @@
+//! The crate `wakeq-client`: each call, for two tenants.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wakeq::{CanvasId, Handlers, WorkerConfig};
+use wakeq_client::{
+    Client, DeadFilter, Error, EventState, Heard, Method, NewEvent, Pause, Request, Verifier,
+};
+use wakeq_service::access::Scope;
+use wakeq_service::http::HttpConfig;
+use wiremock::ResponseTemplate;
+
+use super::service;
+use crate::receiver::{Receiver, answering, calling};
+use crate::service::Service;
+use crate::support::{OTHER, wait_while};
+
+const SCOPES: [Scope; 3] = [Scope::Emit, Scope::Read, Scope::Operate];
+
+/// Clients of two tenants, and one that asks for the canvas of the first with the other's key.
+struct Tenants {
+    mine: Client,
+    other: Client,
+    intruder: Client,
+}
+
+impl Tenants {
+    async fn of(service: &Service) -> Self {
+        let url = format!("http://{}", service.address);
+        let (key, other_key) = (
+            service.key("client", CanvasId::DEFAULT, &SCOPES).await,
+            service.key("other-client", OTHER, &SCOPES).await,
+        );
+        let intruder = Client::new(&url, &other_key).unwrap();
+        Self { mine: Client::new(&url, &key).unwrap(), other: intruder.clone().canvas(OTHER.0), intruder }
+    }
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, status: u16, code: &str) {
+    let error = result.unwrap_err();
+    let Error::Refused(problem) = error else { panic!("{error:?}") };
+    assert_eq!((problem.status, problem.code()), (status, code), "{problem}");
+    assert!(!problem.detail.is_empty() && !problem.request_id.is_empty());
+}
+
+fn later(name: &str) -> NewEvent {
+    NewEvent::new(name, &json!({"to": "Ada"})).unwrap().delay(Duration::from_secs(3600))
+}
+
+#[tokio::test]
+async fn an_event_is_emitted_explained_read_and_cancelled() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let id = mine.emit(&later("greet")).await.unwrap().id;
+    let explained = mine.explain(id).await.unwrap();
+    assert_eq!((explained.id, explained.state), (id, EventState::Delayed));
+    assert!(explained.value.is_none() && !explained.next.is_empty());
+    assert_eq!(mine.event(id).await.unwrap().value.unwrap().get(), r#"{"to":"Ada"}"#);
+    for stranger in [&other, &intruder] {
+        refused(stranger.event(id).await, 404, "not-found");
+        refused(stranger.explain(id).await, 404, "not-found");
+        refused(stranger.cancel(id).await, 404, "not-found");
+    }
+    refused(intruder.emit(&later("greet")).await, 404, "not-found");
+    assert_eq!(mine.cancel(id).await.unwrap(), id);
+    refused(mine.cancel(id).await, 404, "not-found");
+
+    let chosen = Uuid::now_v7();
+    let answers = [mine.emit(&later("greet").id(chosen)).await, mine.emit(&later("greet").id(chosen)).await];
+    assert_eq!(answers.map(|answer| answer.unwrap().duplicate), [false, true]);
+    let once = [mine.emit_once(&later("greet"), "a").await, mine.emit_once(&later("greet"), "a").await];
+    let [first, second] = once.map(|answer| answer.unwrap().id);
+    assert_eq!(first, second);
+    assert_ne!(other.emit_once(&later("greet"), "a").await.unwrap().id, first, "a key is the canvas's own");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_is_emitted_all_or_none() {
+    let service = service().await;
+    let Tenants { mine, .. } = Tenants::of(&service).await;
+    let emitted = mine.emit_all(&[later("a"), later("b")]).await.unwrap();
+    assert_eq!(mine.explain(emitted[1].id).await.unwrap().name.as_deref(), Some("b"));
+    refused(mine.emit_all(&[later("c"), later("no blanks")]).await, 400, "bad-request");
+    refused(mine.emit_all(&[]).await, 400, "bad-request");
+    refused(mine.emit(&NewEvent::new("a", &"x".repeat(300_000)).unwrap()).await, 413, "too-large");
+    assert_eq!(service.stage.rows().await, 2);
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_handler_is_paused_on_its_canvas_only() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let pause = Pause::default().reason("mail server down").lasting(Duration::from_secs(600));
+    let paused = mine.pause("WORKER", "greet", &pause).await.unwrap();
+    assert!(paused.new && paused.rule.until.is_some());
+    let id = mine.emit(&NewEvent::new("greet", &1).unwrap()).await.unwrap().id;
+    let rule = mine.explain(id).await.unwrap().rule.unwrap();
+    assert_eq!((rule.kind.as_str(), rule.reason.as_deref()), ("pause", Some("mail server down")));
+    let handlers = mine.handlers().await.unwrap();
+    assert_eq!(
+        handlers.iter().map(|handler| (&*handler.name, handler.paused)).collect::<Vec<_>>(),
+        [("greet", 1)]
+    );
+    assert!(other.handlers().await.unwrap().is_empty());
+    assert!(!other.unpause("WORKER", "greet").await.unwrap().lifted);
+    refused(intruder.unpause("WORKER", "greet").await, 404, "not-found");
+    refused(intruder.handlers().await, 404, "not-found");
+    assert!(mine.unpause("WORKER", "greet").await.unwrap().lifted);
+    assert!(!mine.unpause("WORKER", "greet").await.unwrap().lifted);
+    service.stop().await;
+}
+
+/// A value in a path stays there, whatever it contains.
+#[tokio::test]
+async fn any_other_route_is_a_request() {
+    let service = service().await;
+    let Tenants { mine, intruder, .. } = Tenants::of(&service).await;
+    mine.emit(&later("greet")).await.unwrap();
+    let depth = Request::new(Method::GET, "/v1/canvases/{canvas}/events").query("name", "greet");
+    assert_eq!(mine.request::<Value>(&depth).await.unwrap()["items"].as_array().unwrap().len(), 1);
+    refused(intruder.request::<Value>(&depth).await, 404, "not-found");
+    let event = Request::new(Method::GET, "/v1/canvases/{canvas}/events/{id}");
+    for id in ["../handlers", "a/b", "x?view=full"] {
+        refused(mine.request::<Value>(&event.clone().path("id", id)).await, 400, "bad-request");
+    }
+    let unfilled = mine.request::<Value>(&event).await.unwrap_err();
+    assert_eq!(unfilled.to_string(), "the path needs `id`");
+    let strange = mine.request::<Vec<Value>>(&depth).await.unwrap_err();
+    assert!(matches!(strange, Error::Unreadable { .. }), "{strange}");
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn a_delivery_is_verified_and_a_dead_event_is_redriven() {
+    let service = service().await;
+    let Tenants { mine, other, intruder } = Tenants::of(&service).await;
+    let worker = calling(&service.stage.store, &service.stage, Handlers::new(), WorkerConfig::default());
+    let mut receiver = Receiver::start().await;
+    let handler = Request::new(Method::PUT, "/v1/canvases/{canvas}/handlers/WORKER/greet");
+    let target = json!({"url": receiver.url, "policy": {"retries": 0}}).to_string();
+    let target: Value = mine.request(&handler.body(target)).await.unwrap();
+    let verifier = Verifier::new(&[target["secret"].as_str().unwrap()]).unwrap();
+    let mut ids = Vec::new();
+    for value in [1, 2] {
+        ids.push(mine.emit(&NewEvent::new("greet", &value).unwrap()).await.unwrap().id);
+    }
+    for _ in 0..2 {
+        let request = receiver.next().await;
+        let header = |name: &str| request.headers.get(name).map(String::as_str);
+        let delivery = verifier.verify(header, request.body.as_bytes()).unwrap();
+        assert!(ids.iter().any(|id| id.to_string() == delivery.id));
+        assert_eq!(delivery.canvas, Some(CanvasId::DEFAULT.to_string()));
+        assert!((1..=2).contains(&delivery.value::<i64>().unwrap()));
+        assert!(verifier.verify(header, b"3").is_err());
+        request.answer("500 Internal Server Error", &[]);
+    }
+    let dead = "select count(*) from wakeq.dead_events";
+    wait_while!(service.stage.count(dead).await < 2, "the events do not die");
+    let greet = DeadFilter { name: Some("greet".into()), ..DeadFilter::default() };
+    let first = mine.dead_events(&greet, 1, None).await.unwrap();
+    let second = mine.dead_events(&greet, 1, first.next_cursor.as_deref()).await.unwrap();
+    assert_eq!([first.items[0].id, second.items[0].id].map(|id| ids.contains(&id)), [true, true]);
+    assert_ne!(first.items[0].id, second.items[0].id);
+    assert!(other.dead_events(&greet, 10, None).await.unwrap().items.is_empty());
+    assert_eq!(other.redrive(&greet).await.unwrap().redriven, 0);
+    assert_eq!(other.redrive_all().await.unwrap().redriven, 0);
+    refused(other.redrive_one(ids[0]).await, 404, "not-found");
+    refused(intruder.redrive_all().await, 404, "not-found");
+    refused(mine.redrive(&DeadFilter::default()).await, 400, "bad-request");
+    assert_eq!(mine.count_redrive(&greet).await.unwrap(), 2);
+    assert_eq!(mine.redrive_one(ids[0]).await.unwrap(), ids[0]);
+    let redriven = mine.redrive(&greet).await.unwrap();
+    assert_eq!((redriven.redriven, redriven.more), (1, false));
+    worker.stop().await;
+    service.stop().await;
+}
+
+#[tokio::test]
+async fn emitted_events_are_heard_on_the_canvases_of_the_key() {
+    let service = Service::broadcasting(HttpConfig::default()).await;
+    let Tenants { mine, other, .. } = Tenants::of(&service).await;
+    let mut listening = mine.listen("*:greet").await.unwrap();
+    other.emit(&NewEvent::new("greet", &"theirs").unwrap()).await.unwrap();
+    mine.emit(&NewEvent::new("other", &"another").unwrap()).await.unwrap();
+    mine.emit(&NewEvent::new("greet", &"mine").unwrap()).await.unwrap();
+    let heard = tokio::time::timeout(crate::support::TIMEOUT, listening.next()).await.unwrap().unwrap();
+    let Some(Heard::Event(json)) = heard else { panic!("{heard:?}") };
+    assert_eq!(serde_json::from_str::<Value>(json.get()).unwrap()["value"], "mine");
+    service.stop().await;
+}
+
+/// Temporary errors are repeated, if that is safe, with the same idempotency key; others are not.
+#[tokio::test]
+async fn only_what_is_safe_is_sent_again() {
+    let answer = |status: u16, code: &str| {
+        let problem = json!({"type": format!("urn:wakeq:problem:{code}"), "title": "t", "status": status,
+                             "detail": "d", "request_id": "r"});
+        ResponseTemplate::new(status).set_body_raw(problem.to_string(), "application/problem+json")
+    };
+    let done = ResponseTemplate::new(202).set_body_json(json!({"id": Uuid::nil(), "duplicate": false}));
+    let (away, busy) = (answer(503, "unavailable"), answer(429, "too-many-requests"));
+    let (gone, proxy) = (answer(404, "not-found"), ResponseTemplate::new(502));
+    let event = NewEvent::new("greet", &1).unwrap();
+    for (answers, sent, succeeds) in [
+        (vec![away.clone(), proxy.clone(), done.clone()], 3, true),
+        (vec![away.clone(), away.clone(), away.clone(), done.clone()], 3, false),
+        (vec![gone, done.clone()], 1, false),
+    ] {
+        let server = answering(answers).await;
+        let client = Client::new(&server.uri(), "wakeq_5ecre7").unwrap();
+        let result = client.emit(&event).await;
+        assert_eq!(result.is_ok(), succeeds, "{result:?}");
+        let requests = server.received_requests().await.unwrap();
+        let keys: Vec<_> = requests.iter().map(|request| &request.headers["idempotency-key"]).collect();
+        assert_eq!(keys.len(), sent);
+        assert!(keys.iter().all(|key| *key == keys[0]), "{keys:?}");
+    }
+    for (first, sent) in [(away, 1), (proxy, 1), (busy, 2)] {
+        let server = answering([first, done.clone()]).await;
+        let client = Client::new(&server.uri(), "wakeq_5ecre7").unwrap();
+        let _ = client.cancel(Uuid::nil()).await;
+        assert_eq!(server.received_requests().await.unwrap().len(), sent);
+    }
+    let elsewhere =
+        answering([ResponseTemplate::new(302).insert_header("location", "http://127.0.0.1:1/")]).await;
+    let redirected = Client::new(&elsewhere.uri(), "wakeq_5ecre7").unwrap().handlers().await.unwrap_err();
+    assert!(matches!(redirected, Error::Unexpected { status: 302, .. }), "{redirected}");
+}
