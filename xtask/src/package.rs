@@ -75,7 +75,7 @@ fn link_complaints(
     let complaint = |link: String| {
         let path =
             link.strip_prefix(repository).map(|rest| rest.strip_prefix("/blob/main/").unwrap_or_default());
-        match path {
+        match path.map(|path| path.split_once('#').map_or(path, |(file, _)| file)) {
             Some(path) if exists(path) => None,
             Some(_) => Some(format!("nothing is at {link}")),
             None if link.starts_with('#') => None,
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn links_that_break_on_a_package_s_page_are_found() {
-        let readme = "[a](docs/a.md) [b](#b) [c](https://x.example/ada/y/blob/main/c.md)\n\
+        let readme = "[a](docs/a.md) [b](#b) [c](https://x.example/ada/y/blob/main/c.md#d)\n\
                       [d](https://x.example/ada/y/blob/main/d.md) [e](https://x.example/ada/y)\n\
                       [f](https://x.example/OWNER/y) [g](https://z.example/crates/y)";
         let found = |is_root| {
