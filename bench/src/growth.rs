@@ -22,8 +22,16 @@ const CALL_BYTES: u64 = 4 << 20;
 const BYTES: u64 = 1 << 30;
 /// Of the worker, or of all workers together.
 const CAPACITY: usize = 1_000;
+/// A handler that no worker here has.
+const ELSEWHERE: &str = "elsewhere";
+/// Events that are emitted and drained first: connections are open then, statements prepared, and
+/// the quotas measured, which are measured seldom.
+const WARMING: u64 = 4_000;
 /// Rules are made by this many callers.
 const CALLERS: usize = 32;
+
+/// What a deployment may have: nothing, one of these, or all of them.
+const FEATURES: [&str; 6] = ["none", "rule", "objects", "queue", "cron", "all"];
 
 /// What grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +48,7 @@ pub(crate) enum Growth {
     Workers,
     /// Bytes of a value.
     Payload,
-    /// 1 if the deployment also has a rule, events on objects, a queue and a cron.
+    /// What else the deployment has, of [`FEATURES`].
     Features,
 }
 
@@ -76,7 +84,7 @@ impl Growth {
             Self::Canvases => "Canvases, and Postgres CPU: µs/event",
             Self::Workers => "Workers, and Postgres CPU: µs/event",
             Self::Payload => "Bytes of a value, and Postgres CPU: µs/event",
-            Self::Features => "Features that others use: none, all; Postgres CPU, µs/event",
+            Self::Features => "What other events use, and Postgres CPU: µs/event",
         }
     }
 
@@ -88,8 +96,14 @@ impl Growth {
             Self::Canvases => &[1, 100, 10_000, 100_000],
             Self::Workers => &[1, 2, 4, 8],
             Self::Payload => &[100, 1_024, 16_384, 262_144],
-            Self::Features => &[0, 1],
+            Self::Features => &[0, 1, 2, 3, 4, 5],
         }
+    }
+
+    /// A size in words.
+    pub(crate) fn label(self, size: u64) -> String {
+        let feature = FEATURES.get(size as usize).filter(|_| self == Self::Features);
+        feature.map_or_else(|| size.to_string(), |feature| (*feature).to_owned())
     }
 
     /// Measures how many events, and what they cost.
@@ -105,26 +119,17 @@ impl Growth {
         match self {
             Self::Depth => own.park(size).await?,
             Self::Rules => add_rules(&own, size).await?,
-            Self::Features if size > 0 => add_features(&own).await?,
-            Self::Features | Self::Handlers | Self::Canvases | Self::Workers | Self::Payload => {}
+            Self::Features => add_feature(&own, FEATURES[size as usize]).await?,
+            Self::Handlers | Self::Canvases | Self::Workers | Self::Payload => {}
         }
-        let running = meter.start().await?;
-        traffic.emit(&own).await?;
         let mut processes = vec![own];
         while (processes.len() as u64) < traffic.workers {
             processes.push(processes[0].beside(url).await?);
         }
-        let capacity = CAPACITY / processes.len();
-        let mut workers = Vec::new();
-        for process in &processes {
-            workers.push(process.start(traffic.handlers(), capacity)?);
-        }
-        until_ended(&workers, traffic.events, PATIENCE).await?;
-        let usage = running.stop().await?;
-        for working in workers {
-            working.stop().await?;
-        }
-        Ok((traffic.events, usage))
+        traffic.pass(&processes, WARMING).await?;
+        let running = meter.start().await?;
+        traffic.pass(&processes, traffic.events).await?;
+        Ok((traffic.events, running.stop().await?))
     }
 }
 
@@ -150,11 +155,24 @@ impl Traffic {
         }
     }
 
-    async fn emit(&self, own: &Own) -> Result<()> {
+    /// Emits this many events, and drains them.
+    async fn pass(&self, processes: &[Own], count: u64) -> Result<()> {
+        self.emit(&processes[0], count).await?;
+        let capacity = CAPACITY / processes.len();
+        let workers = processes.iter().map(|process| process.start(self.handlers(), capacity));
+        let workers = workers.collect::<Result<Vec<_>>>()?;
+        until_ended(&workers, count, PATIENCE).await?;
+        for working in workers {
+            working.stop().await?;
+        }
+        Ok(())
+    }
+
+    async fn emit(&self, own: &Own, count: u64) -> Result<()> {
         let call = CALL.min(CALL_BYTES / self.bytes);
         let value = json!("x".repeat(self.bytes as usize - 2)).to_string();
-        for from in (0..self.events).step_by(call as usize) {
-            let numbers = from..self.events.min(from + call);
+        for from in (0..count).step_by(call as usize) {
+            let numbers = from..count.min(from + call);
             let events = numbers.map(|number| self.event(number, &value)).collect::<Result<_>>()?;
             own.queue().emit_all(events).await?;
         }
@@ -189,15 +207,24 @@ async fn add_rules(own: &Own, count: u64) -> Result<()> {
     stream::iter(0..count).map(pause).buffer_unordered(CALLERS).try_collect().await
 }
 
-async fn add_features(own: &Own) -> Result<()> {
-    own.park(0).await?;
-    for object in 0..CALL {
-        own.queue().emit(Event::new(PARKED, &())?.on(&format!("object:{object}"))?).await?;
+async fn add_feature(own: &Own, feature: &str) -> Result<()> {
+    let has = |name| feature == name || feature == "all";
+    if has("rule") {
+        own.park(0).await?;
     }
-    let queue = NewQueue { patterns: vec![".*:MAIL:.*".parse()?], ..NewQueue::default() };
-    own.admin().put_queue(&"mails".parse()?, &queue, &actor()).await?;
-    let cron = NewCron::new("yearly", CronSchedule::new("0 0 1 1 *", "UTC")?, &())?;
-    own.admin().put_cron(CanvasId::DEFAULT, &cron, &actor()).await?;
+    if has("objects") {
+        for object in 0..CALL {
+            own.queue().emit(Event::new(ELSEWHERE, &())?.on(&format!("object:{object}"))?).await?;
+        }
+    }
+    if has("queue") {
+        let queue = NewQueue { patterns: vec![".*:MAIL:.*".parse()?], ..NewQueue::default() };
+        own.admin().put_queue(&"mails".parse()?, &queue, &actor()).await?;
+    }
+    if has("cron") {
+        let cron = NewCron::new("yearly", CronSchedule::new("0 0 1 1 *", "UTC")?, &())?;
+        own.admin().put_cron(CanvasId::DEFAULT, &cron, &actor()).await?;
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use anyhow::Result;
 use async_trait::async_trait;
 use sqlx::PgPool;
 use uuid::Uuid;
+use wakeq::control::Quota;
 use wakeq::machine::Outcome;
 use wakeq::notify::{LocalNotifier, Notifier, PostgresNotifier, PubSub, PubSubConfig, create_topics};
 use wakeq::{
@@ -15,6 +16,9 @@ use wakeq::{
 
 use crate::server::connect;
 use crate::subject::{Job, LIVE, Load, PARKED, Payload, Received, Seen, Subject, Working};
+
+/// Of a canvas: more than any trial needs.
+const NO_LIMIT: u64 = 1_000_000_000_000;
 
 /// Rows as they are once workers have parked them; their ids grow, as those of emitted events do.
 const PARK: &str = r#"insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
@@ -90,6 +94,9 @@ impl Own {
     async fn on(url: &str, store: Store, notifier: Arc<dyn Notifier>) -> Result<Self> {
         let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
         let admin = Admin::new(store.clone(), Arc::clone(&notifier));
+        for quota in [Quota::Events, Quota::EventBytes] {
+            admin.set_quota(CanvasId::DEFAULT, quota, NO_LIMIT, &Actor::user("bench")).await?;
+        }
         Ok(Self { store, queue, admin, notifier, pool: connect(url, 1).await? })
     }
 }

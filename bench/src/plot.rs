@@ -18,6 +18,13 @@ const WIDTH: usize = 720;
 const OWN: &str = "#1f6feb";
 const OTHER: &str = "#8c959f";
 
+struct Bar<'a> {
+    label: &'a str,
+    value: f64,
+    /// Of the queue itself.
+    is_own: bool,
+}
+
 /// A figure of a phase, for all its subjects.
 struct Chart {
     phase: &'static str,
@@ -54,7 +61,7 @@ pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-fn draw(file: &Path, title: &str, bars: &[(&str, f64)]) -> Result<()> {
+fn draw(file: &Path, title: &str, bars: &[Bar<'_>]) -> Result<()> {
     if bars.is_empty() {
         return Ok(());
     }
@@ -62,38 +69,39 @@ fn draw(file: &Path, title: &str, bars: &[(&str, f64)]) -> Result<()> {
 }
 
 /// A bar for each size: what an event costs Postgres.
-fn grown(report: &Report, growth: Growth) -> Vec<(&str, f64)> {
+fn grown(report: &Report, growth: Growth) -> Vec<Bar<'_>> {
     let prefix = format!("grow-{}-", growth.name());
     let cost = |figures: &Figures| Some(figures.pg_cpu_us);
     let sizes = report.trials().into_iter().filter_map(|(phase, subject)| {
-        let size = phase.strip_prefix(prefix.as_str())?;
-        Some((size, report.median_of(phase, subject, cost)?))
+        let label = phase.strip_prefix(prefix.as_str())?;
+        Some(Bar { label, value: report.median_of(phase, subject, cost)?, is_own: true })
     });
     sizes.collect()
 }
 
 impl Chart {
     /// Without bare statements, which are not a queue.
-    fn bars<'a>(&self, report: &'a Report) -> Vec<(&'a str, f64)> {
+    fn bars<'a>(&self, report: &'a Report) -> Vec<Bar<'a>> {
         let is_queue = |subject: &str| subject != Kind::Statements.name();
         let subjects =
             report.trials().into_iter().filter(|(phase, subject)| *phase == self.phase && is_queue(subject));
         let figure = COLUMNS.into_iter().find(|(name, _)| *name == self.figure);
         let value = |subject| report.median_of(self.phase, subject, figure?.1);
-        subjects.filter_map(|(_, subject)| Some((subject, value(subject)?))).collect()
+        let is_own =
+            |subject| [Kind::Memory, Kind::Postgres, Kind::Emulator].map(Kind::name).contains(&subject);
+        let bar = |label| Some(Bar { label, value: value(label)?, is_own: is_own(label) });
+        subjects.filter_map(|(_, subject)| bar(subject)).collect()
     }
 }
 
-fn svg(title: &str, bars: &[(&str, f64)]) -> String {
-    let most = bars.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
+fn svg(title: &str, bars: &[Bar<'_>]) -> String {
+    let most = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
     let height = TOP + ROW * bars.len() + 8;
-    let rows = bars.iter().enumerate().map(|(index, (subject, value))| {
+    let rows = bars.iter().enumerate().map(|(index, Bar { label, value, is_own })| {
         let (top, width) = (TOP + ROW * index, value / most * BARS as f64);
-        let is_own = subject.parse::<u64>().is_ok()
-            || [Kind::Memory, Kind::Postgres, Kind::Emulator].map(Kind::name).contains(subject);
-        let (color, text) = (if is_own { OWN } else { OTHER }, top + 13);
+        let (color, text) = (if *is_own { OWN } else { OTHER }, top + 13);
         format!(
-            "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{subject}</text>\n\
+            "<text x=\"{}\" y=\"{text}\" text-anchor=\"end\">{label}</text>\n\
              <rect x=\"{LEFT}\" y=\"{top}\" width=\"{width:.1}\" height=\"18\" fill=\"{color}\"/>\n\
              <text x=\"{:.1}\" y=\"{text}\">{}</text>\n",
             LEFT - 8,
@@ -116,7 +124,8 @@ mod tests {
 
     #[test]
     fn the_longest_bar_has_the_full_width_and_the_others_their_share() {
-        let svg = svg("Title", &[("memory", 2000.0), ("handwritten", 500.0)]);
+        let bar = |label, value, is_own| Bar { label, value, is_own };
+        let svg = svg("Title", &[bar("memory", 2000.0, true), bar("handwritten", 500.0, false)]);
         assert!(svg.contains("width=\"430.0\" height=\"18\" fill=\"#1f6feb\""), "{svg}");
         assert!(svg.contains("width=\"107.5\" height=\"18\" fill=\"#8c959f\""), "{svg}");
         assert!(svg.contains(">2000</text>"), "{svg}");

@@ -151,7 +151,7 @@ impl Phase {
             Self::Snapshot => "snapshot".to_owned(),
             Self::Noisy => "noisy".to_owned(),
             Self::Unpause => "unpause".to_owned(),
-            Self::Grow(growth, size) => format!("grow-{}-{size}", growth.name()),
+            Self::Grow(growth, size) => format!("grow-{}-{}", growth.name(), growth.label(size)),
         }
     }
 
