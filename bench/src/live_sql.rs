@@ -24,6 +24,9 @@ const CONNECTIONS: usize = 2;
 const DESCRIPTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../.sqlx");
 /// What only the claim has.
 const CLAIM: &str = "with gate as (insert into wakeq.claim_gate select where false)";
+/// The columns of it that are read.
+const ID: &str = "id";
+const CLAIMS: &str = "claims";
 /// What the completion begins with.
 const COMPLETE: &str = "delete from wakeq.events_v2
               where id = any ((select $1::uuid[])::uuid[])
@@ -35,11 +38,31 @@ const SESSION: &str = "set enable_seqscan = off; set enable_bitmapscan = off; se
 #[derive(Deserialize)]
 struct Description {
     query: String,
+    describe: Described,
+}
+
+#[derive(Deserialize)]
+struct Described {
+    columns: Vec<Column>,
+}
+
+#[derive(Deserialize)]
+struct Column {
+    name: String,
+}
+
+impl Description {
+    /// Whether these columns are among its own.
+    fn has(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.describe.columns.iter().any(|column| column.name == *name))
+    }
 }
 
 /// Drains events by these statements.
 pub(crate) async fn drain(own: &Own, url: &str, meter: &Meter, count: u64) -> Result<Usage> {
-    let (claim, complete) = (live(CLAIM)?, live(COMPLETE)?);
+    let (claim, complete) = (live(CLAIM)?, live(COMPLETE)?.query);
+    ensure!(claim.has(&[ID, CLAIMS]), "the claim returns other columns than `{ID}` and `{CLAIMS}`");
+    let claim = claim.query;
     fill(own, count).await?;
     let mut first = PgConnection::connect(url).await?;
     let ids: Vec<Uuid> =
@@ -61,14 +84,14 @@ pub(crate) async fn drain(own: &Own, url: &str, meter: &Meter, count: u64) -> Re
     Ok(usage)
 }
 
-/// The text of the one statement that contains this.
-fn live(part: &str) -> Result<String> {
+/// The one statement that contains this.
+fn live(part: &str) -> Result<Description> {
     let mut found = Vec::new();
     for entry in fs::read_dir(DESCRIPTIONS).with_context(|| format!("{DESCRIPTIONS} can't be read"))? {
         let text = fs::read_to_string(entry?.path())?;
-        let Description { query } = serde_json::from_str(&text)?;
-        if query.contains(part) {
-            found.push(query);
+        let description: Description = serde_json::from_str(&text)?;
+        if description.query.contains(part) {
+            found.push(description);
         }
     }
     ensure!(found.len() == 1, "{} statements contain `{part}`: name the one that workers use", found.len());
@@ -92,8 +115,8 @@ async fn work(mut connection: PgConnection, ids: &[Uuid], claim: &str, complete:
             .bind("bench");
         let (mut ids, mut claims) = (Vec::<Uuid>::new(), Vec::<i32>::new());
         for row in claim.fetch_all(&mut connection).await? {
-            ids.push(row.try_get("id!")?);
-            claims.push(row.try_get("claims!")?);
+            ids.push(row.try_get(ID)?);
+            claims.push(row.try_get(CLAIMS)?);
         }
         let shared = claims.first().copied().filter(|first| claims.iter().all(|claims| claims == first));
         let complete = sqlx::query(AssertSqlSafe(complete.to_owned())).bind(ids).bind(claims).bind(shared);
@@ -109,8 +132,7 @@ mod tests {
 
     #[test]
     fn the_statements_of_workers_are_found() {
-        for part in [CLAIM, COMPLETE] {
-            live(part).unwrap();
-        }
+        live(COMPLETE).unwrap();
+        assert!(live(CLAIM).unwrap().has(&[ID, CLAIMS]));
     }
 }
