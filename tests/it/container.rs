@@ -74,7 +74,9 @@ fn the_whole_workspace_is_sent_to_the_build() {
     let folder = folder.join(format!("wakeq-sent-{}", uuid::Uuid::new_v4()));
     fs::create_dir(&folder).unwrap();
     for name in sent() {
-        std::os::unix::fs::symlink(root().join(&name), folder.join(&name)).unwrap();
+        let link = folder.join(&name);
+        fs::create_dir_all(link.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(root().join(&name), link).unwrap();
     }
     let sent = targets(&folder);
     fs::remove_dir_all(&folder).unwrap();
