@@ -126,6 +126,7 @@ impl Client {
     /// The same, for an answer without a body or one that is not parsed: its bytes.
     pub async fn send(&self, request: &Request) -> Result<Vec<u8>, Error> {
         let url = request.url(&self.service, self.canvas)?;
+        request.check()?;
         let retries = request.retries.unwrap_or(self.retries);
         let mut attempt = 0;
         loop {

@@ -118,6 +118,16 @@ impl Request {
         Ok(self.url(&anywhere, canvas)?[Position::BeforePath..].to_owned())
     }
 
+    /// Whether its idempotency key is one: anything else can't be sent.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let is_key =
+            |key: &String| (1..=255).contains(&key.len()) && key.bytes().all(|byte| byte.is_ascii_graphic());
+        if self.idempotency_key.as_ref().is_none_or(is_key) {
+            return Ok(());
+        }
+        Err(Error::Invalid("an idempotency key is 1 to 255 visible ASCII characters".to_owned()))
+    }
+
     /// Its URL below that of the service.
     pub(crate) fn url(&self, service: &Url, canvas: Uuid) -> Result<Url, Error> {
         let mut url = service.clone();
@@ -171,6 +181,15 @@ mod tests {
         }
         let other = event.path("canvas", 7).path("id", 8);
         assert_eq!(url(&other).unwrap(), "https://queue.example/base/v1/canvases/7/events/8");
+    }
+
+    #[test]
+    fn a_key_that_can_t_be_sent_is_refused() {
+        let keyed = |key: &str| Request::new(Method::POST, "/v1").idempotency_key(key).check();
+        assert!(keyed("order-17").is_ok() && keyed(&"x".repeat(255)).is_ok());
+        for key in ["", "a b", "a\n", "é", &"x".repeat(256)] {
+            assert!(matches!(keyed(key), Err(Error::Invalid(_))), "{key:?}");
+        }
     }
 
     #[test]
