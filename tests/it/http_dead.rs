@@ -107,6 +107,8 @@ async fn many_are_brought_back_or_deleted_by_what_they_have_in_common() {
         json!({"name": "a b"}),
         json!({"handler": "a"}),
         json!({"since": "today"}),
+        json!({"all": true, "count_up_to": 0}),
+        json!({"all": true, "count_up_to": 1_000_001, "dry_run": true}),
     ] {
         for what in ["redrive", "delete"] {
             assert_eq!(post(what, body.clone()).await.problem(), (400, "bad-request".into()), "{body}");

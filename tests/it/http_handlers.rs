@@ -298,8 +298,11 @@ async fn a_purge_can_be_tried_first() {
     assert_eq!(purge(json!({})).await, json!({"purged": 1, "more": false}));
     assert_eq!(purge(json!({})).await, json!({"purged": 0, "more": false}));
     assert_eq!(service.stage.rows().await, 2, "what runs and what is another's");
-    let bad = service.post("/handlers/WORKER/greet/purge", json!({"dry-run": true})).await;
-    assert_eq!(bad.problem(), (400, "bad-request".into()));
+    for body in [json!({"dry-run": true}), json!({"count_up_to": 0}), json!({"count_up_to": 1_000_001})] {
+        let bad = service.post("/handlers/WORKER/greet/purge", body).await;
+        assert_eq!(bad.problem(), (400, "bad-request".into()));
+    }
+    assert_eq!(service.stage.rows().await, 2);
     service.stop().await;
 }
 

@@ -83,8 +83,9 @@ pub(crate) async fn redrive(
     body::Json(request): body::Json<BulkRequest>,
 ) -> Answer<Redriven> {
     let filter = filter(&caller, &request)?;
+    let counted = handlers::only_counted(request.dry_run, request.count_up_to)?;
     let admin = caller.admin(&api, Scope::Operate);
-    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
+    Ok(Json(admin.redrive_until_now(&filter, &caller.actor(), counted).await?.into()))
 }
 
 /// Delete dead events
@@ -98,8 +99,9 @@ pub(crate) async fn delete(
     body::Json(request): body::Json<BulkRequest>,
 ) -> Answer<Deleted> {
     let filter = filter(&caller, &request)?;
+    let counted = handlers::only_counted(request.dry_run, request.count_up_to)?;
     let admin = caller.admin(&api, Scope::Operate);
-    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), request.only_counted()).await?.into()))
+    Ok(Json(admin.delete_dead_until_now(&filter, &caller.actor(), counted).await?.into()))
 }
 
 /// An empty body must not mean everything.

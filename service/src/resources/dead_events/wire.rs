@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::resources::objects::wire::Place;
 use crate::resources::queues::wire::Copied;
 use crate::resources::wire::wire_from;
-use wakeq::control::{BULK_MAX, Bulk};
+use wakeq::control::Bulk;
 
 /// A dead event, which is no longer retried.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -71,13 +71,6 @@ pub(crate) struct BulkRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub(crate) count_up_to: Option<u64>,
-}
-
-impl BulkRequest {
-    /// Up to which number to count instead of changing anything; `None` without `dry_run`.
-    pub(crate) fn only_counted(&self) -> Option<u64> {
-        self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
-    }
 }
 
 /// The result of a redrive.

@@ -10,6 +10,7 @@ use crate::http::problem::{Answer, Problem};
 use crate::resources::dead_events::routes::storable;
 use crate::resources::handlers::wire::{Depth, Handler, Lifted, PurgeRequest, Purged, StopRequest, Stopped};
 use crate::resources::wire::List;
+use wakeq::control::{BULK_MAX, COUNT_MAX};
 use wakeq::{HandlerScope, Name};
 
 /// List the handlers of a canvas
@@ -99,9 +100,19 @@ pub(crate) async fn purge(
     handler: HandlerPath,
     body::Json(request): body::Json<PurgeRequest>,
 ) -> Answer<Purged> {
-    let (before, counted) = (request.before.map(storable).transpose()?, request.only_counted());
+    let before = request.before.map(storable).transpose()?;
+    let counted = only_counted(request.dry_run, request.count_up_to)?;
     let purged = api.admin.purge_before(&caller.scope(handler), before, &caller.actor(), counted).await?;
     Ok(Json(purged.into()))
+}
+
+/// Up to which number to count instead of changing anything; `None` without `dry_run`.
+pub(crate) fn only_counted(dry_run: bool, count_up_to: Option<u64>) -> Result<Option<u64>, Problem> {
+    let max = count_up_to.unwrap_or(BULK_MAX);
+    if !(1..=COUNT_MAX).contains(&max) {
+        return Err(Problem::bad_request(format!("`count_up_to` must be from 1 to {COUNT_MAX}")));
+    }
+    Ok(dry_run.then_some(max))
 }
 
 /// Which events to count.

@@ -10,7 +10,7 @@ use crate::resources::targets::wire::Target;
 use crate::resources::wire::wire_from;
 pub(crate) use rules::{Lifted, Rule, RuleKind, StopRequest, Stopped};
 use wakeq::HandlerScope;
-use wakeq::control::{BULK_MAX, Bulk, HandlerStats};
+use wakeq::control::{Bulk, HandlerStats};
 
 /// A handler with all its modifiers: its events by state, and the rules in force.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -102,13 +102,6 @@ pub(crate) struct PurgeRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 1_000_000)]
     pub(crate) count_up_to: Option<u64>,
-}
-
-impl PurgeRequest {
-    /// Up to which number to count instead of changing anything; `None` without `dry_run`.
-    pub(crate) fn only_counted(&self) -> Option<u64> {
-        self.dry_run.then(|| self.count_up_to.unwrap_or(BULK_MAX))
-    }
 }
 
 /// The result of a purge.
