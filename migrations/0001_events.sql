@@ -239,14 +239,11 @@ create index emitted_ids_age on wakeq.emitted_ids (due_at);
 create index idempotency_keys_age on wakeq.idempotency_keys (created_at);
 create index scheduling_rules_until on wakeq.scheduling_rules (until) where until is not null;
 
--- The time at which an event has to be woken: the one definition, for every writer. It is not in
--- SQL: what adds an interval to a time is never inlined as immutable, so each row started a query.
+-- The time at which an event has to be woken: the one definition, for every writer. Statements
+-- inline it, as long as its arguments are not volatile: the clock is statement_timestamp().
 create function wakeq.wake_at(due timestamptz, clock timestamptz, horizon interval, wait interval)
-returns timestamptz language plpgsql immutable parallel safe as $$
-begin
-    return case when due > clock + horizon then due - horizon else greatest(due, clock) + wait end;
-end
-$$;
+returns timestamptz language sql stable parallel safe
+return case when due > clock + horizon then due - horizon else greatest(due, clock) + wait end;
 
 -- How long an event whose handler is unknown waits for its next look: twice as long after each look
 -- that the probe made, up to twelve times as long.

@@ -254,7 +254,7 @@ begin
     insert into wakeq.events_v2
         (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev)
     values (event_id, emit.canvas, emit.module, emit.handler, emit.modifier, emit.value, moment,
-            wakeq.wake_at(moment, clock_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'), grace),
+            wakeq.wake_at(moment, statement_timestamp(), wakeq.duration_of('horizon', interval '10 minutes'), grace),
             emit.traceparent, emit.object, link, previous);
 end
 $$;

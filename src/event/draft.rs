@@ -25,6 +25,17 @@ pub enum Due {
     At(Timestamp),
 }
 
+impl Due {
+    /// The moment, if the event is emitted now.
+    pub(crate) fn at(self, now: Timestamp) -> Timestamp {
+        match self {
+            Self::Now => now,
+            Self::After(delay) => now + delay,
+            Self::At(moment) => moment,
+        }
+    }
+}
+
 /// An event to be emitted: a value for a handler.
 ///
 /// ```

@@ -227,14 +227,16 @@ async fn remember_chosen(
     let new = sqlx::query_scalar!(
         "insert into wakeq.emitted_ids (id, canvas_id, due_at)
          select new.id, new.canvas_id, greatest(now(), coalesce(new.moment, now() + new.delay_s * interval '1 second'))
-           from (select distinct on (id) * from unnest($1::uuid[], $2::uuid[], $3::timestamptz[], $4::float8[])
-                     as new (id, canvas_id, moment, delay_s) order by id) as new
+           from (select distinct on (id) *, ($3::uuid[])[handler] as canvas_id
+                   from unnest($1::uuid[], $2::integer[], $4::timestamptz[], $5::float8[])
+                        as new (id, handler, moment, delay_s) order by id) as new
           where not exists (select from wakeq.events_v2 e where e.id = new.id and e.canvas_id = new.canvas_id)
             and not exists (select from wakeq.dead_events d where d.canvas_id = new.canvas_id and d.id = new.id)
           order by new.id
              on conflict do nothing
       returning id",
         &by_choice.ids,
+        &by_choice.handlers,
         &by_choice.canvases,
         by_choice.moments.as_slice() as &[Option<Timestamp>],
         &by_choice.delays_s,

@@ -1,17 +1,18 @@
 //! Turns single requests into batches: whatever waits while the previous statement is in flight
 //! becomes the next one.
 //!
-//! At low load a request goes out at once, alone; at high load hundreds share a statement. Only
-//! requests that nothing waits for may linger for others.
+//! At low load a request goes out at once, alone, also beside another; at high load hundreds share
+//! a statement. Only requests that nothing waits for may linger for others.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::sync::{Mutex, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit, mpsc, oneshot};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Store, StoreError};
 
@@ -26,6 +27,11 @@ const WAITING_MAX: usize = 20_000;
 const TOO_LONG_MAX: u32 = 8;
 /// How often a single request that meets a lock is tried.
 const CONTENTION_TRIES: u32 = 5;
+
+/// How long a statement waits for another, to get all its requests: it may have met a lock.
+const TOGETHER_WAIT: Duration = Duration::from_millis(5);
+/// How often a task lets others run after a statement of several requests.
+const YIELDS: usize = 4;
 
 type Waiting<Q, A> = (Q, oneshot::Sender<Result<A, StoreError>>);
 
@@ -98,8 +104,10 @@ where
         let (queue, waiting) = mpsc::channel(WAITING_MAX);
         let waiting = Arc::new(Mutex::new(waiting));
         let (statement, batch) = (Arc::new(statement), Arc::new(batch));
+        let flights = Arc::new(Flights::new(in_flight));
         for _ in 0..in_flight {
-            tokio::spawn(serve(Arc::clone(&waiting), Arc::clone(&statement), Arc::clone(&batch)));
+            let flights = Arc::clone(&flights);
+            tokio::spawn(serve(Arc::clone(&waiting), Arc::clone(&statement), Arc::clone(&batch), flights));
         }
         Self { queue }
     }
@@ -132,6 +140,7 @@ async fn serve<Q, A, S, F>(
     waiting: Arc<Mutex<mpsc::Receiver<Waiting<Q, A>>>>,
     statement: Arc<S>,
     batch: Arc<Batch<Q>>,
+    flights: Arc<Flights>,
 ) where
     Q: Clone,
     S: Fn(Vec<Q>) -> F,
@@ -139,33 +148,72 @@ async fn serve<Q, A, S, F>(
 {
     let mut requests = Vec::new();
     loop {
-        batch.fill(&mut requests, &mut *waiting.lock().await).await;
-        if requests.is_empty() {
-            return;
-        }
+        let mut queue = waiting.lock().await;
+        let Some(first) = queue.recv().await else { return };
+        let flight = flights.begin(1 + queue.len(), batch.count_max).await;
+        requests.push(first);
+        batch.fill(&mut requests, &mut queue).await;
+        drop(queue);
         // Requests whose callers have left get no statement.
         requests.retain(|(_, sender)| !sender.is_closed());
+        let shared = requests.len();
         answer(std::mem::take(&mut requests), statement.as_ref()).await;
+        flights.end(shared).await;
+        drop(flight);
+    }
+}
+
+/// Which statements are in flight together: those of one request, and full ones. If requests wait
+/// for each other anyway, one statement of all of them costs less than several.
+struct Flights {
+    permits: Semaphore,
+    all: u32,
+    /// Whether the last statement was of several requests.
+    shared: AtomicBool,
+}
+
+impl Flights {
+    fn new(in_flight: usize) -> Self {
+        Self { permits: Semaphore::new(in_flight), all: in_flight as u32, shared: AtomicBool::new(false) }
+    }
+
+    /// Waits until a statement of so many requests may begin, as far as is known.
+    async fn begin(&self, requests: usize, full: usize) -> Option<SemaphorePermit<'_>> {
+        let is_alone = requests == 1 && !self.shared.load(Ordering::Relaxed);
+        if !is_alone && requests < full {
+            let all = self.permits.acquire_many(self.all);
+            if let Ok(all) = timeout(TOGETHER_WAIT, all).await {
+                return all.ok();
+            }
+        }
+        self.permits.acquire().await.ok()
+    }
+
+    /// A statement of so many requests was answered. Those callers may have another request at
+    /// once, which then shares the next statement.
+    async fn end(&self, requests: usize) {
+        self.shared.store(requests > 1, Ordering::Relaxed);
+        if requests > 1 {
+            for _ in 0..YIELDS {
+                tokio::task::yield_now().await;
+            }
+        }
     }
 }
 
 impl<Q> Batch<Q> {
-    /// Takes what waits, or waits for a request if nothing does. Leaves `requests` empty once no
-    /// caller is left.
+    /// Adds what waits to the first request, and what comes while it may linger.
     async fn fill<A>(&self, requests: &mut Vec<Waiting<Q, A>>, waiting: &mut mpsc::Receiver<Waiting<Q, A>>) {
-        if self.bytes_max == usize::MAX {
-            waiting.recv_many(requests, self.count_max).await;
-            if !self.linger.is_zero() && !requests.is_empty() {
-                self.linger(requests, waiting).await;
-            }
-            return;
+        let mut bytes: usize = requests.iter().map(|(request, _)| (self.bytes)(request)).sum();
+        while requests.len() < self.count_max
+            && bytes < self.bytes_max
+            && let Ok(next) = waiting.try_recv()
+        {
+            bytes = bytes.saturating_add((self.bytes)(&next.0));
+            requests.push(next);
         }
-        let (mut next, mut bytes) = (waiting.recv().await, 0_usize);
-        while let Some(request) = next {
-            bytes = bytes.saturating_add((self.bytes)(&request.0));
-            requests.push(request);
-            let is_full = requests.len() >= self.count_max || bytes >= self.bytes_max;
-            next = if is_full { None } else { waiting.try_recv().ok() };
+        if !self.linger.is_zero() {
+            self.linger(requests, waiting).await;
         }
     }
 

@@ -53,7 +53,7 @@ impl Store {
                    select canvas_id, $4, 'cancel', module, name, id, 'done', $5, $6 from gone
                ), armed as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $7, $8), probes = 0
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $7, $8), probes = 0
                     where e.id = any (array(
                         select x.id from wakeq.events_v2 x
                          where x.id = any (array(
@@ -170,7 +170,7 @@ impl Store {
                    select $1, $6, 'purge', $2::text, $3::text, 'done', count(*), $7, $8 from gone having count(*) > 0
                ), armed as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $9, $10), probes = 0
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $9, $10), probes = 0
                     where e.id = any (array(
                         select x.id from wakeq.events_v2 x
                          where x.id = any (array(

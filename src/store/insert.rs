@@ -83,9 +83,12 @@ impl Store {
     /// Inserts events with generated ids and without objects, all or none, in one statement.
     pub(crate) async fn insert(&self, events: &[Arc<NewEvent>]) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert(events.iter().map(AsRef::as_ref)));
+        self.insert_page(events.iter().map(AsRef::as_ref).collect()).await
+    }
+
+    async fn insert_page(&self, rows: Vec<&NewEvent>) -> Result<Vec<InsertOutcome>, StoreError> {
         let mut session = self.session().await?;
-        let (emission, rows): (_, Vec<&NewEvent>) =
-            (self.emission(), events.iter().map(AsRef::as_ref).collect());
+        let emission = self.emission();
         let answer = session.limit(|connection| insert_rows(connection, &rows, false, emission)).await;
         session.answered("insert events", answer)
     }
@@ -95,13 +98,19 @@ impl Store {
         self.insert(std::slice::from_ref(event)).await.map(only)
     }
 
-    /// Inserts events in one transaction; `chosen` says which ids the caller chose.
+    /// Inserts events, all or none; `chosen` says which ids the caller chose. If one statement is
+    /// enough, it needs no transaction around it.
     pub(crate) async fn insert_all(
         &self,
         events: &[NewEvent],
         chosen: &[bool],
     ) -> Result<Vec<InsertOutcome>, StoreError> {
         in_memory!(self, insert_all(events, chosen));
+        let is_plain = |event: &NewEvent| event.object.is_none() && event.logged.is_none();
+        let together: Vec<usize> = (0..events.len()).collect();
+        if events.iter().all(is_plain) && !chosen.contains(&true) && pages(&together, events).len() == 1 {
+            return self.insert_page(events.iter().collect()).await;
+        }
         let insert = || self.insert_together("insert events in one transaction", events, chosen, None);
         let inserted = insert().await;
         if !inserted.as_ref().is_err_and(lacks_partition) {

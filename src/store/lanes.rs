@@ -59,7 +59,7 @@ impl Store {
               returning id, canvas_id, object, queue, module, name, seq
              ), armed as (
                  update wakeq.events_v2 e
-                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                    set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
                   where e.id = any (array(
                       select x.id from wakeq.events_v2 x
                        where x.id = any (array(
@@ -117,7 +117,7 @@ impl Store {
         let columns = Columns::of(lanes);
         let query = sqlx::query!(
             r#"update wakeq.events_v2 e
-                  set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $5, $6), probes = 0
+                  set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $5, $6), probes = 0
                 where e.id = any (array(
                           select wakeq.first_of_lane(lane.canvas_id, lane.object, lane.queue, lane.module, lane.name)
                             from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $8::text[])
@@ -280,7 +280,7 @@ impl Store {
              select $1, $5, 'skip', $3, $4, event_id, 'done', $6, $7 from gone
              ), armed as (
                  update wakeq.events_v2 e
-                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $9, $10), probes = 0
+                    set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $9, $10), probes = 0
                   where e.id = any (array(
                       select x.id from wakeq.events_v2 x
                        where x.id = any (array(select wakeq.first_of_lane($1, $2, queue, $3, $4) from gone))

@@ -76,7 +76,7 @@ impl Store {
                    select id from parked union all select id from deferred
                ), woken as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
                      from held where e.id = held.id
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (
@@ -134,7 +134,7 @@ impl Store {
                    select id, delay_until from parked union all select id, delay_until from deferred
                ), woken as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
                      from page where e.id = page.id
                 returning e.id, e.canvas_id, e.delay_until
                ), moved as (

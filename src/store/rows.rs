@@ -11,7 +11,7 @@ use super::session::interval;
 use super::{DeadFilter, InsertOutcome, Store, StoreError};
 use crate::event::{
     Actor, CanvasId, Cause, Claim, Due, EventId, HandlerAddress, Link, NewEvent, Notification, Timestamp,
-    Timing,
+    Timing, Traceparent,
 };
 
 /// By the position of an event, from 1: whether it is due soon, and its link.
@@ -26,14 +26,15 @@ macro_rules! query_rows {
         sqlx::query!(
             $text,
             &$new.ids,
+            &$new.handlers,
             &$new.canvases,
-            &$new.modules,
-            &$new.names,
-            &$new.modifiers,
-            &$new.values,
+            $new.modules.as_slice() as &[&str],
+            $new.names.as_slice() as &[&str],
+            $new.modifiers.as_slice() as &[&str],
+            $new.values.as_slice() as &[&str],
             $new.moments.as_slice() as &[Option<Timestamp>],
             &$new.delays_s,
-            $new.traces.as_slice() as &[Option<String>],
+            $new.traces.as_slice() as &[Option<&str>],
             interval($emission.timing.horizon),
             interval($emission.timing.grace),
             $($more),+
@@ -60,18 +61,15 @@ pub(super) async fn insert_rows(
         let mut rows = Placements::default();
         let answers = if let ([event], true) = (events, is_plain) {
             insert_alone(&mut *connection, event, &registered, emission).await?
+        } else if is_plain {
+            insert_uncopied(&mut *connection, events, &registered, emission).await?
         } else {
-            let new = Columns::of(events.iter().copied());
-            if is_plain {
-                insert_uncopied(&mut *connection, &new, &registered, emission).await?
+            rows = Placements::of(events, &registered);
+            let insert = (&Columns::of(events.iter().copied()), &rows, &*registered);
+            if chosen {
+                insert_chosen(&mut *connection, insert, emission).await?
             } else {
-                rows = Placements::of(events, &registered);
-                let insert = (&new, &rows, &*registered);
-                if chosen {
-                    insert_chosen(&mut *connection, insert, emission).await?
-                } else {
-                    insert_copied(&mut *connection, insert, emission).await?
-                }
+                insert_copied(&mut *connection, insert, emission).await?
             }
         };
         match answers {
@@ -94,7 +92,7 @@ async fn insert_alone(
         r#"insert into wakeq.events_v2
                (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
            select $1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::text, due.at,
-                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), $9::text
+                  wakeq.wake_at(due.at, statement_timestamp(), $10, $11), $9::text
              from wakeq.queue_registry,
                   lateral (select coalesce($7::timestamptz, now() + $8::float8 * interval '1 second')) as due (at)
             where version = $12
@@ -120,62 +118,68 @@ async fn insert_alone(
 /// Inserts events while no queue is registered.
 async fn insert_uncopied(
     connection: &mut PgConnection,
-    new: &Columns,
+    events: &[&NewEvent],
     registered: &QueueRegistry,
     emission: Emission<'_>,
 ) -> Answer {
-    let rows = query_rows!(
+    let new = Columns::of(events.iter().copied());
+    let inserted = query_rows!(
         new,
         emission,
-        r#"insert into wakeq.events_v2
-               (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
-           select new.id, new.canvas_id, new.module, new.name, new.modifier, new.value, due.at,
-                  wakeq.wake_at(due.at, clock_timestamp(), $10, $11), new.traceparent
-             from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                         $7::timestamptz[], $8::float8[], $9::text[])
-                  as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent),
-                  lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
-            where (select version from wakeq.queue_registry) = $12
-        returning id, delay_until <= clock_timestamp() + $10 as "due_soon!""#,
+        r#"with registry as (
+               select version from wakeq.queue_registry where version = $13
+           ), written as (
+               insert into wakeq.events_v2
+                   (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent)
+               select new.id, ($3::uuid[])[handler], (select $4::text[]::wakeq.name[])[handler],
+                      (select $5::text[]::wakeq.name[])[handler], (select $6::text[]::wakeq.name[])[handler],
+                      new.value, due.at, wakeq.wake_at(due.at, statement_timestamp(), $11, $12), new.traceparent
+                 from registry,
+                      (select unnest($1::uuid[]) as id, unnest($2::integer[]) as handler, unnest($7::text[]) as value,
+                              unnest($8::timestamptz[]) as moment, unnest($9::float8[]) as delay_s,
+                              unnest($10::text[]) as traceparent) as new,
+                      lateral (select coalesce(new.moment, now() + new.delay_s * interval '1 second')) as due (at)
+           )
+           select now() as "now!", clock_timestamp() + $11 as "horizon!" from registry"#,
         registered.version,
     )
-    .fetch_all(connection)
+    .fetch_optional(connection)
     .await?;
-    if rows.is_empty() && !new.ids.is_empty() {
-        return Ok(None);
-    }
-    let due_soon: HashMap<_, _> = rows.into_iter().map(|row| (row.id, row.due_soon)).collect();
-    let answer = |id: &Uuid| (due_soon.get(id).copied().unwrap_or(true), None);
-    Ok(Some((1..).zip(new.ids.iter().map(answer)).collect()))
+    Ok(inserted.map(|inserted| {
+        let due_soon = |event: &&NewEvent| event.due.at(inserted.now) <= inserted.horizon;
+        (1..).zip(events.iter().map(|event| (due_soon(event), None))).collect()
+    }))
 }
 
 /// Inserts events and their copies.
 async fn insert_copied(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns, &Placements, &QueueRegistry),
+    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
 ) -> Answer {
     let answers = query_rows!(
         new,
         emission,
         r#"with registry as (
-               select version from wakeq.queue_registry where version = $12
+               select version from wakeq.queue_registry where version = $13
            ), new as (
-               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
-                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
-                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
-                              position),
+               select new.*, ($3::uuid[])[handler] as canvas_id, (select $4::text[]::wakeq.name[])[handler] as module,
+                      (select $5::text[]::wakeq.name[])[handler] as name,
+                      (select $6::text[]::wakeq.name[])[handler] as modifier,
+                      coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
+                             $14::text[], $15::text[]) with ordinality
+                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, position),
                       registry
            ), written as (
                insert into wakeq.events_v2
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
-                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      wakeq.wake_at(new.due, statement_timestamp(), $11, $12), new.traceparent, r.queue,
                       case when r.queue is not null then new.id end
                  from new, unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
-           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!" from new"#,
+           select position as "position!", due <= clock_timestamp() + $11 as "due_soon!" from new"#,
         registered.version,
         &rows.ids,
         &rows.queues,
@@ -191,20 +195,22 @@ async fn insert_copied(
 /// Inserts those events whose chosen ids are new, with their copies.
 async fn insert_chosen(
     connection: &mut PgConnection,
-    (new, rows, registered): (&Columns, &Placements, &QueueRegistry),
+    (new, rows, registered): (&Columns<'_>, &Placements, &QueueRegistry),
     emission: Emission<'_>,
 ) -> Answer {
     let answers = query_rows!(
         new,
         emission,
         r#"with registry as (
-               select version from wakeq.queue_registry where version = $12
+               select version from wakeq.queue_registry where version = $13
            ), new as (
-               select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
-                 from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                             $7::timestamptz[], $8::float8[], $9::text[], $13::text[], $14::text[]) with ordinality
-                      as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, ids, queues,
-                              position),
+               select new.*, ($3::uuid[])[handler] as canvas_id, (select $4::text[]::wakeq.name[])[handler] as module,
+                      (select $5::text[]::wakeq.name[])[handler] as name,
+                      (select $6::text[]::wakeq.name[])[handler] as modifier,
+                      coalesce(moment, now() + delay_s * interval '1 second') as due
+                 from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
+                             $14::text[], $15::text[]) with ordinality
+                      as new (id, handler, value, moment, delay_s, traceparent, ids, queues, position),
                       registry
            ), known as (
                insert into wakeq.emitted_ids (id, canvas_id, due_at)
@@ -217,12 +223,12 @@ async fn insert_chosen(
                insert into wakeq.events_v2
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, queue, origin)
                select r.id, new.canvas_id, new.module, new.name, new.modifier, new.value, new.due,
-                      wakeq.wake_at(new.due, clock_timestamp(), $10, $11), new.traceparent, r.queue,
+                      wakeq.wake_at(new.due, statement_timestamp(), $11, $12), new.traceparent, r.queue,
                       case when r.queue is not null then new.id end
                  from new join known on known.id = new.id,
                       unnest(new.ids::uuid[], new.queues::text[]) as r (id, queue)
            )
-           select new.position, new.due <= clock_timestamp() + $10 as due_soon
+           select new.position, new.due <= clock_timestamp() + $11 as due_soon
              from registry left join (new join known on known.id = new.id) on true"#,
         registered.version,
         &rows.ids,
@@ -252,14 +258,16 @@ pub(super) async fn insert_linked_rows(
         emission,
         r#"with numbered as materialized (
                select new.*, nextval('wakeq.event_seq') as seq
-                 from (select new.*, coalesce(moment, now() + delay_s * interval '1 second') as due
-                         from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[],
-                                     $7::timestamptz[], $8::float8[], $9::text[], $12::text[], $14::text[],
-                                     $15::text[]) with ordinality
-                              as new (id, canvas_id, module, name, modifier, value, moment, delay_s, traceparent, object,
-                                      ids, queues, position),
+                 from (select new.*, ($3::uuid[])[handler] as canvas_id,
+                              (select $4::text[]::wakeq.name[])[handler] as module,
+                              (select $5::text[]::wakeq.name[])[handler] as name,
+                              (select $6::text[]::wakeq.name[])[handler] as modifier,
+                              coalesce(moment, now() + delay_s * interval '1 second') as due
+                         from unnest($1::uuid[], $2::integer[], $7::text[], $8::timestamptz[], $9::float8[], $10::text[],
+                                     $13::text[], $15::text[], $16::text[]) with ordinality
+                              as new (id, handler, value, moment, delay_s, traceparent, object, ids, queues, position),
                               wakeq.queue_registry
-                        where version = $13
+                        where version = $14
                         order by position) as new
            ), linked as (
                select n.*, coalesce(lag(n.seq) over (partition by n.canvas_id, n.object order by n.position),
@@ -274,11 +282,11 @@ pub(super) async fn insert_linked_rows(
                    (id, canvas_id, module, name, modifier, value, delay_until, notify_at, traceparent, object, seq, prev,
                     queue, origin)
                select r.id, l.canvas_id, l.module, l.name, l.modifier, l.value, l.due,
-                      wakeq.wake_at(l.due, clock_timestamp(), $10, $11), l.traceparent, l.object, l.seq, l.prev, r.queue,
+                      wakeq.wake_at(l.due, statement_timestamp(), $11, $12), l.traceparent, l.object, l.seq, l.prev, r.queue,
                       case when r.queue is not null then l.id end
                  from linked l, unnest(l.ids::uuid[], l.queues::text[]) as r (id, queue)
            )
-           select position as "position!", due <= clock_timestamp() + $10 as "due_soon!", seq as "seq!", prev as "prev!"
+           select position as "position!", due <= clock_timestamp() + $11 as "due_soon!", seq as "seq!", prev as "prev!"
              from linked"#,
         &objects,
         registered.version,
@@ -324,7 +332,7 @@ impl Store {
                      on conflict do nothing
              ), armed as (
                  update wakeq.events_v2 e
-                    set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $6, $7), probes = 0
+                    set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $6, $7), probes = 0
                   where e.id = any (array(
                       select x.id from wakeq.events_v2 x
                        where x.id = any (array(
@@ -423,36 +431,45 @@ pub(super) async fn bring_back(
     Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
 }
 
-/// Events as columns, for `unnest`.
+/// Events as columns, for `unnest`; their handlers stand in columns of their own, each once.
+/// Checking a name costs Postgres as much as writing it, and most calls emit for few handlers.
 #[derive(Default)]
-pub(super) struct Columns {
+pub(super) struct Columns<'a> {
     pub(super) ids: Vec<Uuid>,
+    /// The position of each event's handler, from 1.
+    pub(super) handlers: Vec<i32>,
     pub(super) canvases: Vec<Uuid>,
-    pub(super) modules: Vec<String>,
-    pub(super) names: Vec<String>,
-    pub(super) modifiers: Vec<String>,
-    pub(super) values: Vec<String>,
+    modules: Vec<&'a str>,
+    names: Vec<&'a str>,
+    modifiers: Vec<&'a str>,
+    values: Vec<&'a str>,
     pub(super) moments: Vec<Option<Timestamp>>,
     pub(super) delays_s: Vec<f64>,
-    pub(super) traces: Vec<Option<String>>,
+    traces: Vec<Option<&'a str>>,
 }
 
-impl Columns {
-    pub(super) fn of<'a>(events: impl Iterator<Item = &'a NewEvent>) -> Self {
-        let mut columns = Self::default();
+impl<'a> Columns<'a> {
+    pub(super) fn of(events: impl Iterator<Item = &'a NewEvent>) -> Self {
+        let (mut columns, mut known) = (Self::default(), HashMap::new());
         for event in events {
-            let HandlerAddress { scope, modifier } = &event.address;
+            let handler = *known.entry(&event.address).or_insert_with(|| columns.handler(&event.address));
+            columns.handlers.push(handler);
             columns.ids.push(event.id.0);
-            columns.canvases.push(scope.canvas.0);
-            columns.modules.push(scope.module.to_string());
-            columns.names.push(scope.name.to_string());
-            columns.modifiers.push(modifier.to_string());
-            columns.values.push(event.value.clone());
+            columns.values.push(&event.value);
             columns.moments.push(moment(event.due));
             columns.delays_s.push(delay_s(event.due));
-            columns.traces.push(event.metadata.traceparent.as_ref().map(ToString::to_string));
+            columns.traces.push(event.metadata.traceparent.as_ref().map(Traceparent::as_str));
         }
         columns
+    }
+
+    /// Adds a handler.
+    fn handler(&mut self, address: &'a HandlerAddress) -> i32 {
+        self.canvases.push(address.scope.canvas.0);
+        self.modules.push(address.scope.module.as_str());
+        self.names.push(address.scope.name.as_str());
+        self.modifiers.push(address.modifier.as_str());
+        self.canvases.len() as i32
     }
 }
 

@@ -1,7 +1,7 @@
 //! Emit: rows, ids that callers chose, idempotency keys.
 
 use super::{ChosenId, EVENTS_MAX, Key, Row, Tables};
-use crate::event::{Due, NewEvent, Timestamp};
+use crate::event::NewEvent;
 use crate::store::{IdempotencyOutcome, InsertOutcome, NewKey, NewState, StoreError, chores};
 
 impl Tables {
@@ -22,7 +22,7 @@ impl Tables {
         if event.only_queues {
             return InsertOutcome::new(false);
         }
-        let delay_until = self.due(event);
+        let delay_until = event.due.at(self.now);
         let link = event.object.as_ref().map(|object| self.next_link(event.address.scope.canvas, object));
         let row = Row {
             event: event.clone(),
@@ -41,14 +41,6 @@ impl Tables {
         let due_soon = self.is_due_soon(&row);
         self.events.insert(event.id, row);
         InsertOutcome::New { due_soon, link, copies: Vec::new(), pulled: Vec::new() }
-    }
-
-    fn due(&self, event: &NewEvent) -> Timestamp {
-        match event.due {
-            Due::Now => self.now,
-            Due::After(delay) => self.now + delay,
-            Due::At(moment) => moment,
-        }
     }
 
     pub(in crate::store) fn insert_chosen(&mut self, event: &NewEvent) -> Result<InsertOutcome, StoreError> {

@@ -94,7 +94,7 @@ impl Store {
                     order by canvas_id, delay_until, id limit $5
                ), woken as (
                    update wakeq.events_v2 e
-                      set notify_at = wakeq.wake_at(e.delay_until, clock_timestamp(), $3, $4), probes = 0
+                      set notify_at = wakeq.wake_at(e.delay_until, statement_timestamp(), $3, $4), probes = 0
                     where e.id = any (array(
                         select x.id from wakeq.events_v2 x where x.id = any (array(select id from page)) for update skip locked))
                 returning e.id, e.canvas_id

@@ -55,8 +55,16 @@ type Seen = Arc<Mutex<Vec<Vec<u32>>>>;
 
 /// One statement at a time, which waits for a permit and then returns what `answer` does.
 fn gated(answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>) -> (Coalescer<u32, u32>, Arc<Semaphore>, Seen) {
+    gates(1, answer)
+}
+
+/// As [`gated`], but so many at a time.
+fn gates(
+    in_flight: usize,
+    answer: fn(&[u32]) -> Result<Vec<u32>, StoreError>,
+) -> (Coalescer<u32, u32>, Arc<Semaphore>, Seen) {
     let (gate, seen) = (Arc::new(Semaphore::new(0)), Seen::default());
-    let coalescer = Coalescer::new(100, 1, {
+    let coalescer = Coalescer::new(100, in_flight, {
         let (gate, seen) = (Arc::clone(&gate), Arc::clone(&seen));
         move |requests: Vec<u32>| {
             let (gate, seen) = (Arc::clone(&gate), Arc::clone(&seen));
@@ -110,6 +118,52 @@ async fn waiting_requests_form_the_next_batch() {
     assert_eq!(answers, (0..=150).map(|request| request * 2).collect::<Vec<_>>(), "each its own answer");
     let sizes: Vec<usize> = seen.lock().unwrap().iter().map(Vec::len).collect();
     assert_eq!(sizes, [1, 100, 50]);
+}
+
+/// Of two statements that may be in flight, the second is alone or full, or waits: for the end of
+/// the first, or at most 5 ms.
+#[tokio::test(start_paused = true)]
+async fn several_requests_wait_for_the_statement_in_flight() {
+    for (waiting, first_ends, (begins_ms, sizes)) in [
+        (1, None, (0, vec![1, 1])),
+        (2, None, (5, vec![1, 2])),
+        (2, Some(3), (3, vec![1, 3])),
+        (100, None, (0, vec![1, 100])),
+    ] {
+        let (coalescer, gate, seen) = gates(2, doubled);
+        let sizes_seen = || seen.lock().unwrap().iter().map(Vec::len).collect::<Vec<_>>();
+        let call = |request| {
+            let coalescer = coalescer.clone();
+            tokio::spawn(async move { coalescer.call(request).await })
+        };
+        let mut calls = vec![call(0)];
+        while sizes_seen().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let began = Instant::now();
+        // All of them wait before the next statement is made: there is only this thread.
+        calls.extend((1..=waiting).map(call));
+        if let Some(after_ms) = first_ends {
+            tokio::time::sleep(Duration::from_millis(after_ms)).await;
+            calls.push(call(7));
+            tokio::task::yield_now().await;
+            gate.add_permits(1);
+        }
+        while sizes_seen().len() < 2 {
+            tokio::time::sleep(Duration::from_micros(100)).await;
+        }
+        let took = began.elapsed();
+        let expected = Duration::from_millis(begins_ms);
+        assert!(
+            (expected..expected + Duration::from_millis(2)).contains(&took),
+            "{took:?}, not {expected:?}"
+        );
+        assert_eq!(sizes_seen(), sizes);
+        gate.add_permits(1000);
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+    }
 }
 
 /// A row that the server refuses ends up alone; the others of its batch pass.
