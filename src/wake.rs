@@ -4,6 +4,7 @@
 //! The store moves a promise before anything is published: a process that dies there loses nothing.
 
 mod backlog;
+mod idle;
 mod pace;
 mod queues;
 mod ticks;
@@ -53,6 +54,7 @@ pub struct Waker {
     until: Option<Instant>,
     pace: Arc<Pace>,
     metrics: WakeMetrics,
+    lets_sleep: bool,
 }
 
 /// What one minute's pass did.
@@ -96,7 +98,14 @@ impl Waker {
     #[doc(hidden)]
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
-        Self { store, notifier, passes: Arc::default(), until: None, pace, metrics: WakeMetrics::new() }
+        let metrics = WakeMetrics::new();
+        Self { store, notifier, passes: Arc::default(), until: None, pace, metrics, lets_sleep: false }
+    }
+
+    /// With `true`, the periodic work pauses while this process is idle and nothing needs a pass.
+    #[doc(hidden)]
+    pub fn letting_sleep(self, lets_sleep: bool) -> Self {
+        Self { lets_sleep, ..self }
     }
 
     /// Sets how many events of one canvas are woken per second.
@@ -110,8 +119,11 @@ impl Waker {
     #[doc(hidden)]
     pub async fn run(self, period: Duration, retention: Option<Retention>) {
         loop {
-            match self.pass(retention).await {
-                Ok(pass) if pass == Pass::default() => {}
+            let pass = self.pass(retention).await;
+            let uses = self.store.uses().count();
+            let was_idle = matches!(pass, Ok(pass) if pass == Pass::default());
+            match pass {
+                Ok(_) if was_idle => {}
                 Ok(pass) => tracing::info!(
                     woken = pass.woken,
                     jobs = pass.jobs,
@@ -126,6 +138,9 @@ impl Waker {
                 }
             }
             tokio::time::sleep(jittered(period)).await;
+            if self.lets_sleep && was_idle && self.store.uses().count() == uses {
+                self.let_sleep(period).await;
+            }
         }
     }
 

@@ -191,6 +191,26 @@ impl Store {
         Ok(row.into_minute())
     }
 
+    /// How long nothing needs a pass, as far as is known now; `None` if nothing ever does. Promises
+    /// are what passes wake; so rules that end, ticks, and what passes carry on.
+    pub(crate) async fn until_next_pass(&self) -> Result<Option<Duration>, StoreError> {
+        let query = sqlx::query_scalar!(
+            r#"select extract(epoch from least(
+                          (select notify_at from wakeq.events_v2
+                            where notify_at >= (select low_water from wakeq.chores where name || '' = 'minute')
+                            order by notify_at limit 1),
+                          (select min(until) from wakeq.scheduling_rules),
+                          (select min(next_at) from wakeq.cron_records) - $1::interval,
+                          case when exists (select from wakeq.resume_jobs) or exists (select from wakeq.queue_wakes)
+                                 or exists (select from wakeq.queues where draining)
+                                 or exists (select from wakeq.facets where running <> '{}' or was_full)
+                               then now() end) - now())::float8"#,
+            interval(self.cron_ahead())
+        );
+        let seconds = self.session().await?.one("look for what needs a pass", query).await?;
+        Ok(seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX)))
+    }
+
     /// Makes the next pass of the minute's statement due now, if it would be due within this time
     /// anyway.
     pub(crate) async fn hasten_minute(&self, within: Duration) -> Result<(), StoreError> {

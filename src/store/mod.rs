@@ -61,6 +61,7 @@ pub(crate) mod tests;
 mod ticks;
 mod tombstones;
 mod unknown_handlers;
+mod uses;
 
 pub use audit::{AuditEntry, AuditLine, AuditOutcome, Refusal};
 pub(crate) use chains::NewState;

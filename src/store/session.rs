@@ -16,6 +16,7 @@ use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::quotas::Quotas;
 use super::route::DatabaseRoute;
+use super::uses::Uses;
 use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
@@ -112,6 +113,7 @@ pub struct Store {
     pub(super) probe: Arc<Probe>,
     pub(super) registry: Arc<RegistryCache>,
     pub(super) quotas: Arc<Quotas>,
+    uses: Arc<Uses>,
     #[cfg(feature = "testing")]
     kit: Option<Arc<Kit>>,
 }
@@ -213,6 +215,7 @@ impl Store {
             probe: Arc::default(),
             registry: Arc::default(),
             quotas: Arc::default(),
+            uses: Arc::default(),
             #[cfg(feature = "testing")]
             kit: None,
         }
@@ -271,10 +274,16 @@ impl Store {
                 "a store in memory does not support this: give the test kit a database",
             ));
         }
+        self.uses.add();
         let permit = self.permits.take().await;
         let mut session = Session::of(&self.pool, self.config.statement_timeout).await?;
         session.permit = permit;
         Ok(session)
+    }
+
+    /// How often this store and its clones have used the database, without renewals and lookups.
+    pub(crate) fn uses(&self) -> &Uses {
+        &self.uses
     }
 
     /// The pool of all statements except lease renewals and credential lookups.

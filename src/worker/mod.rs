@@ -101,6 +101,10 @@ pub struct WorkerConfig {
     /// The number of lost claims from which on an event is a suspect: a worker runs one suspect at
     /// a time. Default 2.
     pub suspect_losses: u32,
+    /// Whether the worker sends nothing to the database while its process is idle and nothing is
+    /// due, so that a serverless Postgres may suspend. An event whose notification was lost then
+    /// waits until something else happens. Default false: a statement a minute looks for them.
+    pub lets_database_sleep: bool,
     /// How long data is kept that is removed by age, such as dead events.
     pub retention: Retention,
 }
@@ -118,6 +122,7 @@ impl Default for WorkerConfig {
             shutdown_grace: Duration::from_secs(28),
             losses_max: 5,
             suspect_losses: 2,
+            lets_database_sleep: false,
             retention: Retention::default(),
         }
     }
@@ -285,8 +290,9 @@ impl QueueWorker {
             tracing::info!(handlers = registered, "events were waiting for handlers that this worker has");
         }
         let leases = Arc::new(Leases::new(self.store.timing().lease));
-        let waker =
-            Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.config.canvas_event_rate);
+        let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
+            .paced(self.config.canvas_event_rate)
+            .letting_sleep(self.config.lets_database_sleep);
         let period = self.store.timing().probe_period;
         let chores = AbortOnDropHandle::new(tokio::spawn(waker.run(period, Some(self.config.retention))));
         let [renewing, watching] = self.keep(&leases);

@@ -1,12 +1,16 @@
 //! What an idle queue costs: the minute's statement, and nothing else.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::Connection;
+use wakeq::notify::NoNotifier;
+use wakeq::{Event, Handlers, Queue, QueueConfig, Timing, WorkerConfig};
 use wakeq_services::Cluster;
 
 use crate::children::{Durations, WORK};
-use crate::support::{TIMEOUT, cluster};
+use crate::door::answering;
+use crate::support::{OTHER, Stage, TIMEOUT, cluster, connect, is_skipped, once, quick};
 use crate::theatre::{Theatre, figure, is_full, size};
 
 /// With only paused events there is at most one statement per period and process, which reads few
@@ -133,4 +137,59 @@ impl Window {
         assert!(passed > 0, "nobody runs the pass");
         assert!((1..=allowed).contains(&calls), "{calls} statements, {allowed} allowed: {statements:?}");
     }
+}
+
+/// Many passes of a worker that does not sleep.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Returns once no other session has sent anything for [`SILENCE`].
+pub(crate) async fn until_silent(observer: &mut sqlx::PgConnection) {
+    let silence =
+        "select extract(epoch from clock_timestamp() - max(state_change))::float8 from pg_stat_activity
+                    where datname = current_database() and pid <> pg_backend_pid()";
+    let deadline = Instant::now() + TIMEOUT;
+    while sqlx::query_scalar::<_, Option<f64>>(silence)
+        .fetch_one(&mut *observer)
+        .await
+        .unwrap()
+        .is_some_and(|silent_s| silent_s < SILENCE.as_secs_f64())
+    {
+        assert!(Instant::now() < deadline, "something is sent all the time");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// An idle worker that lets the database sleep sends nothing; it is back with an event's
+/// notification, and when something is due that it knows of. What it can't know waits until then:
+/// here the event of another tenant, whose notification was lost.
+#[tokio::test]
+async fn an_idle_worker_lets_the_database_sleep() {
+    if is_skipped("sessions beside that of a worker") {
+        return;
+    }
+    let (horizon, probe_period) = (Duration::from_secs(1), Duration::from_millis(200));
+    let timing = Timing { horizon, probe_period, ..quick() };
+    let (stage, _notifier) = Stage::memory_with(timing.clone()).await;
+    let mut observer = sqlx::PgConnection::connect(stage.database.url()).await.unwrap();
+    let (handler, mut seen) = answering(|_| Ok(()));
+    let config = WorkerConfig { lets_database_sleep: true, ..WorkerConfig::default() };
+    let worker = stage.worker_with(Handlers::new().on(once("greet"), handler), config);
+
+    until_silent(&mut observer).await;
+    let first = stage.emit("greet").await;
+    assert_eq!(seen.next().await.id, first);
+
+    let (began, delay) = (Instant::now(), Duration::from_secs(10));
+    let late = stage.queue.emit(Event::new("greet", "late").unwrap().after(delay).unwrap()).await.unwrap();
+    let elsewhere = connect(stage.database.url(), timing).await;
+    let silent = Queue::new(elsewhere, Arc::new(NoNotifier), QueueConfig::default());
+    until_silent(&mut observer).await;
+    let lost = silent.emit(Event::new("greet", "lost").unwrap().canvas(OTHER)).await.unwrap();
+    let mut ids = vec![seen.next().await.id];
+    assert!(began.elapsed() >= delay - horizon, "something was sent, although nothing was due");
+    ids.push(seen.next().await.id);
+    ids.sort();
+    assert_eq!(ids, [late.id, lost.id]);
+    until_silent(&mut observer).await;
+    worker.stop().await;
 }

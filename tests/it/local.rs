@@ -4,12 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+use sqlx::Connection;
 use wakeq::notify::NoNotifier;
 use wakeq::{CanvasId, Event};
 use wakeq_service::access::{Access, AccessConfig, Reach, Scope};
 use wakeq_services::TestDatabase;
 
 use crate::cli::Terminal;
+use crate::idle::until_silent;
 use crate::processes::{LOCK, Process};
 use crate::service::make_key;
 use crate::support::{Stage, Statements, TIMEOUT, connect, database, is_skipped, quick};
@@ -100,6 +102,27 @@ async fn one_process_is_a_whole_queue_and_forgets_nothing() {
     }
     assert_eq!(process.stop().await, Some(0));
     assert_eq!(stage.rows().await, 0);
+}
+
+/// A process that lets the database sleep sends nothing while it is idle, neither its API nor its
+/// worker, and takes the next request as before.
+#[tokio::test]
+async fn one_process_lets_the_database_sleep() {
+    if is_skipped("sessions beside those of a process") {
+        return;
+    }
+    let stage = Stage::with(Arc::new(NoNotifier), quick()).await;
+    let mut observer = sqlx::PgConnection::connect(stage.database.url()).await.unwrap();
+    let sleeping = [LOCAL.as_slice(), &[("WAKEQ_LET_DATABASE_SLEEP", "1")]].concat();
+    let mut process = Process::own("all", stage.database.url(), None, &sleeping);
+    let client = Client::of(&mut process, &stage.database).await;
+    for _ in 0..2 {
+        until_silent(&mut observer).await;
+        let id = client.emit(json!({})).await;
+        process.says(&format!("begun {id}")).await;
+        deleted(&mut process, 1).await;
+    }
+    assert_eq!(process.stop().await, Some(0));
 }
 
 /// Another process wakes no worker. Events that it takes in, or whose rule it lifts, are found by

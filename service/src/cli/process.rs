@@ -40,7 +40,7 @@ pub(crate) struct Serve {
     http: ServeArgs,
     #[command(flatten)]
     push: PushArgs,
-    /// Counts in push mode only.
+    /// Counts in push mode only, but for sleep.
     #[command(flatten)]
     worker: WorkerArgs,
     #[command(flatten)]
@@ -90,7 +90,7 @@ impl Serve {
                  promises"
             );
         }
-        let waking = process.wake(None).await?;
+        let waking = process.wake(None, self.worker.config().lets_database_sleep).await?;
         process.together(vec![serving, waking]).await
     }
 
@@ -130,7 +130,7 @@ impl Serve {
         };
         parts.push(ProcessPart { name: "the push runner", running: Box::pin(running) });
         if !on_cloud_run() {
-            parts.push(process.wake(Some(config.retention)).await?);
+            parts.push(process.wake(Some(config.retention), config.lets_database_sleep).await?);
         }
         process.together(parts).await
     }
@@ -288,7 +288,7 @@ impl Process {
     ) -> anyhow::Result<ProcessPart> {
         let canvas_event_rate = self.rates.canvas_event_rate;
         let config = WorkerConfig { canvas_event_rate, ..lot.with(arguments.config()) };
-        let retention = config.retention;
+        let (retention, lets_sleep) = (config.retention, config.lets_database_sleep);
         let Some(worker) = self.worker(handlers, &arguments, config, delivery).await? else {
             anyhow::ensure!(
                 !self.is_local,
@@ -300,7 +300,7 @@ impl Process {
                 "this program has no handlers, so it receives no notifications; it wakes overdue \
                  events, continues resume jobs and deletes expired rows"
             );
-            return self.wake(Some(retention)).await;
+            return self.wake(Some(retention), lets_sleep).await;
         };
         let waking = self.wake_what_waited();
         let (stop, halt) = (self.stop.clone(), worker.stop_token());
@@ -339,9 +339,10 @@ impl Process {
 
     /// The part that only makes the minute's pass. Fails at once if the schema is missing, which
     /// waiting would not change.
-    async fn wake(&self, retention: Option<Retention>) -> anyhow::Result<ProcessPart> {
-        let waker =
-            Waker::new(self.store.clone(), Arc::clone(&self.notifier)).paced(self.rates.canvas_event_rate);
+    async fn wake(&self, retention: Option<Retention>, lets_sleep: bool) -> anyhow::Result<ProcessPart> {
+        let waker = Waker::new(self.store.clone(), Arc::clone(&self.notifier))
+            .paced(self.rates.canvas_event_rate)
+            .letting_sleep(lets_sleep);
         let period = self.store.timing().probe_period;
         match waker.pass(retention).await {
             Err(WakeError::Store(error @ StoreError::NotMigrated(_))) => return Err(error.into()),

@@ -35,6 +35,10 @@ pub(crate) struct WorkerArgs {
     #[arg(long, env = "WAKEQ_NO_TARGETS", num_args = 0..=1, default_missing_value = "1", default_value = "0",
           value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
     pub(crate) no_targets: bool,
+    /// Send nothing to the database while idle, so that a serverless Postgres may suspend
+    #[arg(long, env = "WAKEQ_LET_DATABASE_SLEEP", num_args = 0..=1, default_missing_value = "1", default_value = "0",
+          value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true, hide_possible_values = true)]
+    let_database_sleep: bool,
     /// How long dead events are kept (30days)
     #[arg(long, env = "WAKEQ_KEEP_DEAD_EVENTS", value_parser = retention, hide_short_help = true)]
     keep_dead_events: Option<Duration>,
@@ -240,6 +244,7 @@ impl WorkerArgs {
             target_share: self.target_share,
             value_bytes_max: self.value_bytes_max,
             shutdown_grace: self.shutdown_grace.unwrap_or(usual),
+            lets_database_sleep: self.let_database_sleep,
             retention: Retention {
                 emitted_ids: self.keep_ids.unwrap_or(defaults.retention.emitted_ids),
                 dead_events: self.keep_dead_events.unwrap_or(defaults.retention.dead_events),
@@ -308,6 +313,7 @@ mod tests {
             value_bytes_max: 1024 * 1024,
             shutdown_grace,
             no_targets: false,
+            let_database_sleep: false,
             keep_dead_events: Some(Duration::from_secs(7200)),
             keep_ids: None,
             keep_record: None,

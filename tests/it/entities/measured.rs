@@ -114,8 +114,7 @@ async fn decisions_memory_and_stalls_are_counted() {
     LazyLock::force(&REGISTRY);
     let bank = Bank::open().await;
     let limits = EntityConfig { actors: 1, memory_limit_bytes: 4096, ..config() };
-    let processor =
-        bank.processor_of::<Counted>(EntityConfig { stall: Duration::from_secs(1), ..limits });
+    let processor = bank.processor_of::<Counted>(EntityConfig { stall: Duration::from_secs(1), ..limits });
     accept(&processor, 1).await;
     let send = async |canvas, name: &str, change: Change| {
         bank.sent_to(&of(canvas, "counted", name), EntityEvent::of(&change).unwrap()).await
