@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
+use futures_util::FutureExt;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::republisher::{self, RepublishSender};
@@ -56,7 +57,14 @@ impl PrefetchStream {
             (Stream::Open(stream), false) => {
                 _ = self.closing.spawn(republisher::close(stream, sender, ANSWERED))
             }
-            (stream @ (Stream::Opening(_) | Stream::Open(_)), true) => self.stream = stream,
+            (Stream::Opening(mut opening), true) => {
+                // Nobody waits for it as long as the first stream brings enough.
+                self.stream = match (&mut opening).now_or_never() {
+                    Some(opened) => opened_stream(opened),
+                    None => Stream::Opening(opening),
+                };
+            }
+            (stream @ Stream::Open(_), true) => self.stream = stream,
             (Stream::Closed | Stream::Opening(_), false) => {}
         }
     }
@@ -67,18 +75,7 @@ impl PrefetchStream {
             match &mut self.stream {
                 Stream::Closed => std::future::pending().await,
                 Stream::Opening(opening) => {
-                    self.stream = match opening.await {
-                        Ok(Ok(stream)) => Stream::Open(stream),
-                        // The next look tries again.
-                        Ok(Err(error)) => {
-                            tracing::warn!(
-                                error = &error as &dyn std::error::Error,
-                                "no second stream can be opened; this worker prefetches less"
-                            );
-                            Stream::Closed
-                        }
-                        Err(_) => Stream::Closed,
-                    };
+                    self.stream = opened_stream(opening.await);
                 }
                 Stream::Open(stream) => match stream.next().await {
                     Some(delivery) => return delivery,
@@ -92,5 +89,20 @@ impl PrefetchStream {
     pub(super) fn close(&mut self, sender: RepublishSender) -> JoinSet<()> {
         self.keep_open(false, sender);
         std::mem::take(&mut self.closing)
+    }
+}
+
+/// What has become of opening it; after a failure, the next look tries again.
+fn opened_stream(opened: Result<OpenResult, JoinError>) -> Stream {
+    match opened {
+        Ok(Ok(stream)) => Stream::Open(stream),
+        Ok(Err(error)) => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "no second stream can be opened; this worker prefetches less"
+            );
+            Stream::Closed
+        }
+        Err(_) => Stream::Closed,
     }
 }

@@ -145,6 +145,9 @@ impl<R: NotificationRunner> Intake<R> {
                     self.pace.ran(Instant::now(), self.running.len() + 1);
                     self.pace.ended();
                     self.ended(ended);
+                    if self.ahead.extra() == 0 && self.pace.has_seen_enough() {
+                        self.look_ahead();
+                    }
                 }
                 Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
@@ -190,7 +193,8 @@ impl<R: NotificationRunner> Intake<R> {
     }
 
     /// Takes more notifications ahead while runs are quick: canvases then take turns among
-    /// everything held, and nothing waits for long. Once runs are slow, what exceeds the limit is
+    /// everything held, and nothing waits for long. A client that sends its acknowledgements every
+    /// 100 ms, as Google's does, needs it as well: the usual prefetch is used up after a few. Once runs are slow, what exceeds the limit is
     /// left to other workers.
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());

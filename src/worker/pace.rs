@@ -9,6 +9,8 @@ use tokio::time::Instant;
 /// slow.
 const SOON: Duration = Duration::from_secs(10);
 const LATE: Duration = Duration::from_secs(30);
+/// How often each slot has to be used for a look before its time.
+const ENOUGH: usize = 4;
 /// Consecutive looks that must find runs quick before they count as quick.
 const SURE: u32 = 3;
 
@@ -46,6 +48,11 @@ impl Pace {
 
     pub(super) fn ended(&mut self) {
         self.ended = self.ended.saturating_add(1);
+    }
+
+    /// Whether so many runs have ended since the last look that another need not wait for its time.
+    pub(super) fn has_seen_enough(&self) -> bool {
+        self.ended as usize >= ENOUGH * self.capacity
     }
 
     /// Whether `count` runs would be done soon, judging by the runs since the last look; unchanged

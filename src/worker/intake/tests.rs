@@ -145,7 +145,7 @@ async fn a_worker_with_quick_handlers_takes_more_ahead() {
         let notifier: Arc<dyn Notifier> = Arc::new(LocalNotifier::new());
         notifier.publish(first).await.unwrap();
         let work = Work::start(scene.clone().bench(), &notifier, 4, prefetch).await;
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
         assert!(TestBench::lock(&work.bench.starts).len() >= FLOOD / 2);
         let waited_for = ahead_of_another(&scene, &work, &notifier, second).await;
         assert_eq!(waited_for <= 2 * 4, prefetch.is_none(), "{waited_for} of the flood went before it");
