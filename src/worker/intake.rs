@@ -194,8 +194,8 @@ impl<R: NotificationRunner> Intake<R> {
 
     /// Takes more notifications ahead while runs are quick: canvases then take turns among
     /// everything held, and nothing waits for long. A client that acknowledges every 100 ms, as
-    /// Google's does, needs it as well: the usual prefetch is used up after a few milliseconds. Once
-    /// runs are slow, what exceeds the limit is left to other workers.
+    /// Google's does, needs it as well: the usual prefetch is used up after a few milliseconds.
+    /// Once runs are slow, what exceeds the limit is left to other workers.
     fn look_ahead(&mut self) {
         self.pace.ran(Instant::now(), self.running.len());
         let is_quick = self.pace.is_quick(self.ahead.size());
