@@ -155,6 +155,7 @@ pub(crate) async fn until_silent(observer: &mut sqlx::PgConnection) {
         .is_some_and(|silent_s| silent_s < SILENCE.as_secs_f64())
     {
         assert!(Instant::now() < deadline, "something is sent all the time");
+        // Silence gives no signal.
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
