@@ -431,8 +431,8 @@ pub(super) async fn bring_back(
     Ok(back.map(|row| Notification { id: EventId(row.id), canvas: CanvasId(row.canvas_id) }).collect())
 }
 
-/// Events as columns, for `unnest`; their handlers stand in columns of their own, each once, so that
-/// Postgres checks their names once.
+/// Events as columns, for `unnest`. Their handlers stand in columns of their own, each once, so
+/// that Postgres checks their names once.
 #[derive(Default)]
 pub(super) struct Columns<'a> {
     pub(super) ids: Vec<Uuid>,
