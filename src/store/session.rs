@@ -302,7 +302,7 @@ impl Store {
     pub async fn reach(&self) -> Result<Session, StoreError> {
         match self.session().await {
             Ok(session) => Ok(session),
-            Err(error) => Err(cause(error, &self.pool.connect_options()).await),
+            Err(error) => Err(Box::pin(cause(error, &self.pool.connect_options())).await),
         }
     }
 
@@ -432,8 +432,10 @@ pub(super) type Bounded<T> = Option<Result<T, sqlx::Error>>;
 
 impl Session {
     async fn of(pool: &PgPool, statement_timeout: Duration) -> Result<Self, StoreError> {
+        // Boxed, as it has 15 KB, which every future with a statement in it would have as well.
+        let connection = Box::pin(pool.acquire()).await;
         // Whatever the server's reason to refuse a connection, to the caller it is unavailable.
-        let connection = pool.acquire().await.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
+        let connection = connection.map_err(|error| StoreError::Unavailable(Arc::new(error)))?;
         Ok(Self { connection: Some(connection), permit: None, limit: answer_limit(statement_timeout) })
     }
 

@@ -20,7 +20,7 @@ pub(super) struct Labels(RwLock<HashMap<String, StringValue>>);
 impl Labels {
     /// `MODULE/name`, without the canvas.
     pub(super) fn of(&self, scope: &HandlerScope) -> StringValue {
-        self.named(format!("{}/{}", scope.module, scope.name))
+        self.named(label(scope))
     }
 
     /// The name of a queue.
@@ -30,8 +30,7 @@ impl Labels {
 
     /// Whether the handler has a name of its own.
     pub(super) fn knows(&self, scope: &HandlerScope) -> bool {
-        let name = format!("{}/{}", scope.module, scope.name);
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&name)
+        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(&label(scope))
     }
 
     fn named(&self, name: String) -> StringValue {
@@ -44,6 +43,10 @@ impl Labels {
         }
         names.entry(name).or_insert_with_key(|name| name.clone().into()).clone()
     }
+}
+
+fn label(scope: &HandlerScope) -> String {
+    [scope.module.as_str(), "/", scope.name.as_str()].concat()
 }
 
 #[cfg(test)]

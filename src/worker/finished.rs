@@ -26,7 +26,7 @@ pub(super) struct FinishedRun {
     pub(super) end: RunEnd,
     /// The permits that it held and may need again.
     pub(super) permits: Permits,
-    pub(super) report: RunReport,
+    pub(super) report: Box<RunReport>,
     /// What went wrong with the handler, as one word for metrics.
     pub(super) fault: Option<&'static str>,
     /// The next event of the same lane, and those of the same facet that a freed slot lets run.
@@ -51,13 +51,13 @@ impl RunEnd {
 impl FinishedRun {
     pub(super) fn log(&self) {
         let report = &self.report;
-        let trail = report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");
+        let trail = || report.trail.iter().map(|outcome| outcome.as_str()).collect::<Vec<_>>().join(" ");
         match (&report.verdict, &report.error) {
             (Verdict::Failed(error), _) => {
-                tracing::warn!(trail, error, "run cut short; its notification runs again")
+                tracing::warn!(trail = trail(), error, "run cut short; its notification runs again")
             }
-            (_, Some(error)) => tracing::warn!(trail, error, took = ?report.took, "handler failed"),
-            (_, None) => tracing::debug!(trail, took = ?report.took, "run ended"),
+            (_, Some(error)) => tracing::warn!(trail = trail(), error, took = ?report.took, "handler failed"),
+            (_, None) => tracing::debug!(trail = trail(), took = ?report.took, "run ended"),
         }
     }
 }

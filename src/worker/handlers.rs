@@ -1,6 +1,6 @@
 //! Registration of handlers: an explicit list of routes, each with its policy.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -277,28 +277,31 @@ impl Handlers {
     }
 
     pub(super) fn registry(self) -> Result<Registry, InvalidRoute> {
-        let mut handlers = HashMap::new();
+        let mut registry = Registry::default();
         for (route, run) in self.routes {
             for part in [&route.module, &route.name, &route.modifier] {
                 part.parse::<Name>()?;
             }
-            let key = key(route.canvas, &route.module, &route.name, &route.modifier);
-            let of_one_canvas = route.canvas.is_some();
-            let handler = handler(&key, route, run)?;
-            if handlers.insert(key.clone(), (of_one_canvas, Arc::new(handler))).is_some() {
-                return Err(InvalidRoute::Twice(key));
+            let (canvas, key) = (route.canvas, key(&route.module, &route.name, &route.modifier));
+            let called = canvas.map_or_else(|| key.clone(), |canvas| format!("{canvas}/{key}"));
+            let handler = Arc::new(handler(&called, route, run)?);
+            let routes = match canvas {
+                Some(canvas) => registry.of_canvas.entry(canvas).or_default(),
+                None => &mut registry.of_all,
+            };
+            if routes.insert(key, handler).is_some() {
+                return Err(InvalidRoute::Twice(called));
             }
         }
-        let mut queues = HashMap::new();
         for (route, run) in self.queues {
             let queue: Name = route.name.parse()?;
             let called = format!("queue {queue}");
             let handler = handler(&called, route, run)?;
-            if queues.insert(queue, Arc::new(handler)).is_some() {
+            if registry.queues.insert(queue, Arc::new(handler)).is_some() {
                 return Err(InvalidRoute::Twice(called));
             }
         }
-        Ok(Registry { handlers, queues })
+        Ok(registry)
     }
 }
 
@@ -331,17 +334,19 @@ pub(super) struct Handler {
 }
 
 /// The handlers by key.
+#[derive(Default)]
 pub(super) struct Registry {
-    handlers: HashMap<String, (bool, Arc<Handler>)>,
+    of_all: HashMap<String, Arc<Handler>>,
+    of_canvas: HashMap<CanvasId, HashMap<String, Arc<Handler>>>,
     queues: HashMap<Name, Arc<Handler>>,
 }
 
 impl Registry {
     pub(super) fn find(&self, address: &HandlerAddress) -> Option<&Arc<Handler>> {
         let scope = &address.scope;
-        let key = |canvas| key(canvas, scope.module.as_str(), scope.name.as_str(), address.modifier.as_str());
-        let found = self.handlers.get(&key(Some(scope.canvas))).or_else(|| self.handlers.get(&key(None)));
-        found.map(|(_, handler)| handler)
+        let key = key(scope.module.as_str(), scope.name.as_str(), address.modifier.as_str());
+        let of_canvas = self.of_canvas.get(&scope.canvas).and_then(|handlers| handlers.get(&key));
+        of_canvas.or_else(|| self.of_all.get(&key))
     }
 
     /// The handler for a registered queue.
@@ -351,39 +356,40 @@ impl Registry {
 
     /// The longest timeout of all handlers that have one.
     pub(super) fn longest_timeout(&self) -> Option<Duration> {
-        let all = self.handlers.values().map(|(_, handler)| handler).chain(self.queues.values());
+        let of_canvas = self.of_canvas.values().flat_map(HashMap::values);
+        let all = self.of_all.values().chain(of_canvas).chain(self.queues.values());
         all.filter_map(|handler| handler.timeout).max()
     }
 
     /// Keys of the handlers for every canvas.
     pub(super) fn any_canvas(&self) -> Vec<String> {
-        self.keys(|of_one_canvas, _| !of_one_canvas)
+        self.of_all.keys().cloned().collect()
     }
 
     /// Keys of the handlers for one canvas.
     pub(super) fn one_canvas(&self) -> Vec<String> {
-        self.keys(|of_one_canvas, _| of_one_canvas)
+        self.routes_of_canvases().map(|(canvas, key, _)| format!("{canvas}/{key}")).collect()
     }
 
     /// Keys of the handlers without a concurrency limit, for every canvas and for one: their events
     /// may be claimed before they are loaded. A handler for every canvas is left out if a limited
     /// one replaces it on some canvas.
     pub(super) fn unlimited(&self) -> (Vec<String>, Vec<String>) {
-        let limited: Vec<String> =
-            self.keys(|of_one_canvas, handler| of_one_canvas && handler.concurrency.is_some());
-        let replaced = |key: &str| {
-            limited.iter().any(|limited| limited.split_once('/').is_some_and(|(_, rest)| rest == key))
-        };
-        let mut any_canvas =
-            self.keys(|of_one_canvas, handler| !of_one_canvas && handler.concurrency.is_none());
-        any_canvas.retain(|key| !replaced(key));
-        (any_canvas, self.keys(|of_one_canvas, handler| of_one_canvas && handler.concurrency.is_none()))
+        let limited = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_some());
+        let replaced: HashSet<&str> = limited.map(|(_, key, _)| key).collect();
+        let of_all = self.of_all.iter().filter(|(_, handler)| handler.concurrency.is_none());
+        let of_all = of_all.filter(|(key, _)| !replaced.contains(key.as_str()));
+        let of_canvas = self.routes_of_canvases().filter(|(.., handler)| handler.concurrency.is_none());
+        (
+            of_all.map(|(key, _)| key.clone()).collect(),
+            of_canvas.map(|(canvas, key, _)| format!("{canvas}/{key}")).collect(),
+        )
     }
 
-    fn keys(&self, wanted: impl Fn(bool, &Handler) -> bool) -> Vec<String> {
-        let entries =
-            self.handlers.iter().filter(|(_, (of_one_canvas, handler))| wanted(*of_one_canvas, handler));
-        entries.map(|(key, _)| key.clone()).collect()
+    fn routes_of_canvases(&self) -> impl Iterator<Item = (CanvasId, &str, &Handler)> {
+        self.of_canvas.iter().flat_map(|(canvas, handlers)| {
+            handlers.iter().map(|(key, handler)| (*canvas, key.as_str(), handler.as_ref()))
+        })
     }
 }
 
@@ -392,12 +398,9 @@ pub(super) fn canvas_key(address: &HandlerAddress) -> String {
     format!("{}/{address}", address.scope.canvas)
 }
 
-/// A handler's key, as the claim compares it.
-fn key(canvas: Option<CanvasId>, module: &str, name: &str, modifier: &str) -> String {
-    match canvas {
-        Some(canvas) => format!("{canvas}/{module}/{name}/{modifier}"),
-        None => format!("{module}/{name}/{modifier}"),
-    }
+/// A handler's key on every canvas, as the claim compares it.
+fn key(module: &str, name: &str, modifier: &str) -> String {
+    [module, "/", name, "/", modifier].concat()
 }
 
 #[cfg(test)]

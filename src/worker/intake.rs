@@ -140,18 +140,10 @@ impl<R: NotificationRunner> Intake<R> {
                     self.offer();
                     self.look_ahead();
                 }
-                Some(ended) = self.running.join_next() => {
-                    // The run that ended was running until now.
-                    self.pace.ran(Instant::now(), self.running.len() + 1);
-                    self.pace.ended();
-                    self.ended(ended);
-                    if self.ahead.extra() == 0 && self.pace.has_seen_enough() {
-                        self.look_ahead();
-                    }
-                }
+                Some(ended) = self.running.join_next() => self.all_ended(ended),
                 Some(acquired) = self.acquiring.join_next() => self.acquired(acquired),
                 (id, delivery) = self.lot.due() => self.due(id, delivery),
-                () = std::future::ready(()), if starts => self.start_next(),
+                () = std::future::ready(()), if starts => self.start_all(),
                 delivery = subscription.next(), if holds_more => match delivery {
                     Some(delivery) => self.receive(delivery),
                     None => break,
@@ -256,6 +248,13 @@ impl<R: NotificationRunner> Intake<R> {
         self.running.spawn(async move { (delivery, runner.run(notification, permits).await) });
     }
 
+    /// Starts as many as there are slots.
+    fn start_all(&mut self) {
+        while self.running.len() < self.capacity && !self.waiting.is_empty() {
+            self.start_next();
+        }
+    }
+
     fn start_next(&mut self) {
         let Some(pending) = self.waiting.pop() else { return };
         // If the event waits for its time, it is run all the same: it may have become due
@@ -281,6 +280,21 @@ impl<R: NotificationRunner> Intake<R> {
         if let Some(delivery) = self.lot.take(notification.id) {
             self.waiting.push_first(notification.canvas, PendingRun { notification, delivery, permits });
             self.shed();
+        }
+    }
+
+    /// Ends this run, and the others that have ended by now.
+    fn all_ended(&mut self, first: Result<(Delivery, FinishedRun), tokio::task::JoinError>) {
+        let mut next = Some(first);
+        while let Some(ended) = next {
+            // The run that ended was running until now.
+            self.pace.ran(Instant::now(), self.running.len() + 1);
+            self.pace.ended();
+            self.ended(ended);
+            next = self.running.try_join_next();
+        }
+        if self.ahead.extra() == 0 && self.pace.has_seen_enough() {
+            self.look_ahead();
         }
     }
 
@@ -327,7 +341,7 @@ impl<R: NotificationRunner> Intake<R> {
         }
         if let Some(reports) = &self.reports {
             // A slow reader misses reports; runs do not wait for it.
-            let _ = reports.try_send(report);
+            let _ = reports.try_send(*report);
         }
     }
 

@@ -409,6 +409,6 @@ impl Driver {
         for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
             republisher::publish(self.notifier.as_ref(), *next).await;
         }
-        finished.report
+        *finished.report
     }
 }

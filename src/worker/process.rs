@@ -39,13 +39,13 @@ impl HandlerReport {
 /// Runs the handler until it ends, its lease is lost, or `kill` cuts it off.
 pub(super) async fn process(
     handler: &Handler,
-    mut execution: Execution,
+    mut execution: Box<Execution>,
     held: &HeldClaim,
     kill: &CancellationToken,
 ) -> HandlerReport {
     let trace = execution.metadata.traceparent.get_or_insert_with(Traceparent::root).clone();
     // Created inside, so that a panic before the first await is caught as well.
-    let run = async { (handler.run)(execution).await };
+    let run = async { (handler.run)(*execution).await };
     let run = telemetry::in_trace(trace, AssertUnwindSafe(run).catch_unwind());
     tokio::select! {
         biased;

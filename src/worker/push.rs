@@ -202,7 +202,7 @@ impl Inner {
             self.show();
             self.counters.count(&finished.report, finished.fault);
             let ran = finished.report.notification.id;
-            self.report(finished.report);
+            self.report(*finished.report);
             for next in finished.next.iter().chain(&finished.again).filter(|_| self.notifier.wakes()) {
                 republisher::publish(self.notifier.as_ref(), *next).await;
             }

@@ -107,7 +107,7 @@ impl Runner {
         let freed = run.room_in_facet(&stage).await;
         let Summary { address, queue, turn, attempt, next } = stage.summary();
         let ran = turn.unwrap_or(notification);
-        let mut report = RunReport {
+        let mut report = Box::new(RunReport {
             notification: ran,
             address,
             queue,
@@ -116,7 +116,7 @@ impl Runner {
             error: None,
             took: None,
             verdict: end.verdict(),
-        };
+        });
         let mut fault = None;
         if let Some(attempt) = attempt {
             (report.attempt, report.took) = (Some(attempt.number), Some(attempt.took));
@@ -210,7 +210,8 @@ impl Run<'_> {
                 let removed = self.die(claim, Cause::Poison, Some(POISON), &ready.owner).await;
                 self.after_removal(ready.into_ending(), removed).await
             }
-            (Stage::HandOver(HandOver { lane, ending }), Effect::HandOver) => {
+            (Stage::HandOver(hand_over), Effect::HandOver) => {
+                let HandOver { lane, ending } = *hand_over;
                 (Stage::Ending(ending.after(self.next(lane).await)), Ok(Input::HandedOver))
             }
             (stage, effect) => {
@@ -326,7 +327,7 @@ impl Run<'_> {
 
     fn hold(&self, event: ClaimedEvent, sent: Instant) -> HeldEvent {
         let held_claim = self.runner.leases.hold(event.claim, sent);
-        HeldEvent { subject: Subject::of(&event), held_claim, event }
+        HeldEvent { subject: Box::new(Subject::of(&event)), held_claim, event: Box::new(event) }
     }
 
     async fn process(&self, ready: ReadyEvent) -> (Attempt, HandlerEnd) {
@@ -353,7 +354,7 @@ impl Run<'_> {
             emitted_by: event.metadata.traceparent.as_ref(),
         });
         let waited = (event.locked_at - event.enqueued_at).to_std().unwrap_or_default();
-        let mut execution = Execution::of(event, attempt);
+        let mut execution = Box::new(Execution::of(*event, attempt));
         if let Some(trace) = telemetry::span_trace(&processing) {
             execution.metadata.traceparent = Some(trace);
         }

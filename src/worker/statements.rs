@@ -1,4 +1,5 @@
-//! The statements of runs, batched over all runs that request them at the same time.
+//! The statements of runs, batched over all runs that request them at the same time. Those that are
+//! not batched are boxed: otherwise each run would have room for the largest of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,7 +158,7 @@ impl Statements {
         alone: SoloClaim,
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         if alone.suspect || alone.large {
-            return self.claim_alone(notification, key, alone).await;
+            return Box::pin(self.claim_alone(notification, key, alone)).await;
         }
         match key {
             Some(key) => self.claims_elsewhere.call((notification, key)).await,
@@ -174,7 +175,7 @@ impl Statements {
     ) -> Result<Option<ClaimedEvent>, StoreError> {
         if alone.suspect || alone.large {
             let (losses_below, value_max) = alone.bounds((self.every.losses_below, self.every.value_max));
-            self.store.take_alone(queue, asks, losses_below, value_max).await
+            Box::pin(self.store.take_alone(queue, asks, losses_below, value_max)).await
         } else {
             self.turns.call(TurnRequest { queue: queue.clone(), asks }).await?
         }
@@ -202,7 +203,7 @@ impl Statements {
         revision: Option<Uuid>,
         reason: &str,
     ) -> Result<bool, StoreError> {
-        self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR)).await
+        Box::pin(self.store.pause_gone(address, revision, reason, &Actor::user(GONE_ACTOR))).await
     }
 
     /// Moves an event to the dead events. Rare, so not batched.
@@ -213,7 +214,7 @@ impl Statements {
         error: Option<&str>,
         halts: bool,
     ) -> Result<bool, StoreError> {
-        self.store.die(claim, cause, error, halts).await
+        Box::pin(self.store.die(claim, cause, error, halts)).await
     }
 
     /// Wait before a write that got no answer is repeated.

@@ -81,7 +81,9 @@ impl Run<'_> {
     /// The step after a removal.
     pub(super) async fn after_removal(&self, ending: Ending, removed: bool) -> Step {
         match (removed, ending.lane()) {
-            (true, Some(lane)) => (Stage::HandOver(HandOver { lane, ending }), Ok(Input::LinkRemoved)),
+            (true, Some(lane)) => {
+                (Stage::HandOver(Box::new(HandOver { lane, ending })), Ok(Input::LinkRemoved))
+            }
             (false, Some(lane)) => {
                 // The removal may have happened all the same, and then no one else would wake the
                 // next event.

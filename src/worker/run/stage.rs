@@ -13,11 +13,13 @@ use crate::worker::handlers::{Handler, canvas_key};
 use crate::worker::leases::HeldClaim;
 
 /// How far a round has come. A claim is renewed for as long as a stage has it.
+///
+/// It is moved often, between futures as well, so what is large in it is boxed.
 pub(super) enum Stage {
     /// `EventLoad`: only the notification is known. A missing row adds nothing to that.
     Arrival,
     /// The checks and `Defer`: the row was read, and no claim made.
-    Row(Row),
+    Row(Box<Row>),
     /// `LockClaim`: the row can be claimed.
     Candidate(Candidate),
     /// The checks, if the event was claimed before the machine asked.
@@ -27,7 +29,7 @@ pub(super) enum Stage {
     /// `Pause`, `RetryCheck`, `Postpone`, `Release`, `Delete`: the handler has ended.
     Attempt(Attempt),
     /// `HandOver`: the event was removed from a lane.
-    HandOver(HandOver),
+    HandOver(Box<HandOver>),
     /// After the last write, whatever its result.
     Ending(Ending),
 }
@@ -46,35 +48,35 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn of(event: LoadedEvent) -> Self {
+    pub(super) fn of(event: LoadedEvent) -> Box<Self> {
         let losses = u32::try_from(event.losses).unwrap_or(0) + u32::from(event.schedule.locked_at.is_some());
-        Self {
+        Box::new(Self {
             address: event.address,
             queue: event.copy_of.map(|copy| copy.queue),
             is_pulled: event.pulled,
             losses,
             value_bytes: event.value_bytes,
-        }
+        })
     }
 }
 
 /// A row whose handler is known here.
 pub(super) struct Candidate {
-    pub(super) row: Row,
+    pub(super) row: Box<Row>,
     pub(super) handler: Arc<Handler>,
 }
 
 /// A claimed event.
 pub(super) struct HeldEvent {
-    pub(super) subject: Subject,
+    pub(super) subject: Box<Subject>,
     pub(super) held_claim: HeldClaim,
-    pub(super) event: ClaimedEvent,
+    pub(super) event: Box<ClaimedEvent>,
 }
 
 /// A claimed event whose handler is known and has not started.
 pub(super) struct ReadyEvent {
     pub(super) owner: Owner,
-    pub(super) event: ClaimedEvent,
+    pub(super) event: Box<ClaimedEvent>,
 }
 
 /// A handler that has ended, and the claim under which it ran.
@@ -91,7 +93,7 @@ pub(super) struct HandOver {
 
 /// What is left of an event that this run no longer has.
 pub(super) struct Ending {
-    subject: Subject,
+    subject: Box<Subject>,
     /// `None` if no handler was started.
     attempt: Option<AttemptReport>,
     /// `None` unless this run removed the event from a lane, or tried to.
@@ -100,7 +102,7 @@ pub(super) struct Ending {
 
 /// What the last writes of a claimed event need.
 pub(super) struct Owner {
-    pub(super) subject: Subject,
+    pub(super) subject: Box<Subject>,
     pub(super) held_claim: HeldClaim,
     pub(super) handler: Arc<Handler>,
 }
@@ -206,7 +208,7 @@ impl Stage {
 
 impl Row {
     /// The stage after the look for the handler.
-    pub(super) fn with(self, handler: Option<Arc<Handler>>) -> Stage {
+    pub(super) fn with(self: Box<Self>, handler: Option<Arc<Handler>>) -> Stage {
         match handler {
             Some(handler) => Stage::Candidate(Candidate { row: self, handler }),
             None => Stage::Row(self),
@@ -265,13 +267,13 @@ impl Attempt {
 }
 
 impl Ending {
-    fn of(subject: Subject, attempt: Option<AttemptReport>) -> Self {
+    fn of(subject: Box<Subject>, attempt: Option<AttemptReport>) -> Self {
         Self { subject, attempt, look: None }
     }
 
     /// The lane that the event was in, if it was on an object.
     pub(super) fn lane(&self) -> Option<Lane> {
-        let Subject { address, place, copy: _ } = &self.subject;
+        let Subject { address, place, copy: _ } = self.subject.as_ref();
         let queue = self.subject.queue().cloned();
         place.as_ref().map(|place| Lane { scope: address.scope.clone(), object: place.object.clone(), queue })
     }
@@ -281,7 +283,7 @@ impl Ending {
     }
 
     fn summary(self) -> Summary {
-        let Subject { address, place: _, copy } = self.subject;
+        let Subject { address, place: _, copy } = *self.subject;
         let (queue, turn) = copy.map(|copy| (copy.queue, copy.turn)).unzip();
         let next = self.look.and_then(|look| look.next);
         Summary { address: Some(address), queue, turn, attempt: self.attempt, next }

@@ -16,15 +16,24 @@ fn runner(worker: &QueueWorker) -> Runner {
     worker.runner(Arc::new(Leases::new(Duration::from_secs(60))), 1)
 }
 
-fn row() -> Row {
+fn row() -> Box<Row> {
     let [module, name, modifier] = ["WORKER", "export", "_"].map(|part| part.parse().unwrap());
     let scope = HandlerScope { canvas: CanvasId::DEFAULT, module, name };
     let address = HandlerAddress { scope, modifier };
-    Row { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 }
+    Box::new(Row { address, queue: None, is_pulled: false, losses: 0, value_bytes: 2 })
 }
 
 fn notification() -> Notification {
     Notification { id: EventId::new(), canvas: CanvasId::DEFAULT }
+}
+
+/// A run is moved into its task, and each worker holds thousands: what is rare in it is boxed.
+#[tokio::test]
+async fn a_run_is_small() {
+    let runner = runner(&worker());
+    let run = runner.run(notification(), Permits::default());
+    let bytes = size_of_val(&run);
+    assert!(bytes < 4096, "{bytes} bytes: box the statement that was added");
 }
 
 #[tokio::test]

@@ -178,7 +178,7 @@ impl NotificationRunner for TestBench {
             // Its turn comes now.
             Self::lock(&self.plans).get_mut(&next.id).unwrap().due = self.began.elapsed();
         }
-        let report = RunReport {
+        let report = Box::new(RunReport {
             notification: ran,
             address: None,
             queue: None,
@@ -187,7 +187,7 @@ impl NotificationRunner for TestBench {
             error: None,
             took: None,
             verdict: end.verdict(),
-        };
+        });
         let again = (ran != notification).then_some(notification);
         FinishedRun { end, permits, report, fault: None, next: next.into_iter().collect(), again }
     }
