@@ -5,6 +5,7 @@
 //! same noise. It must never use a server that it did not start.
 #![allow(clippy::print_stdout, reason = "a benchmark prints")]
 
+mod api;
 mod baseline;
 mod check;
 mod growth;
@@ -24,6 +25,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
+use api::Program;
 use check::Recorded;
 use peers::Peers;
 use phases::{Phase, Sizes};
@@ -55,13 +57,25 @@ struct Options {
     #[arg(long, value_name = "FOLDER")]
     plots: Option<PathBuf>,
     #[command(flatten)]
+    others: Others,
+}
+
+// Not a doc comment: clap would take it for what the command does.
+#[derive(clap::Args)]
+struct Others {
+    #[command(flatten)]
+    api: Program,
+    #[command(flatten)]
     peers: Peers,
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = Options::parse();
-    let phases = Phase::chosen(&options.phases);
+    let mut phases = Phase::chosen(&options.phases);
+    if options.phases.is_empty() {
+        phases.retain(|phase| *phase != Phase::EmitHttp || options.others.api.is_given());
+    }
     ensure!(!phases.is_empty(), "no phase begins with these words: use {}", Phase::names());
     let recorded = options.check.as_deref().map(Recorded::read).transpose()?;
     let sizes = if options.quick { Sizes::quick() } else { Sizes::full() };
@@ -70,7 +84,7 @@ async fn main() -> Result<()> {
     let mut rows = Vec::new();
     for round in 1..=options.rounds {
         for phase in phases.iter().filter(|phase| round == 1 || phase.varies()) {
-            rows.extend(trials(&server, *phase, &sizes, &options.peers, round).await?);
+            rows.extend(trials(&server, *phase, &sizes, &options.others, round).await?);
         }
     }
     let report = Report::new(&server, options.rounds, options.quick, rows);
@@ -87,16 +101,26 @@ async fn main() -> Result<()> {
 }
 
 /// One round of a phase: all subjects, one after the other.
-async fn trials(server: &Server, phase: Phase, sizes: &Sizes, peers: &Peers, round: u32) -> Result<Vec<Row>> {
+async fn trials(
+    server: &Server,
+    phase: Phase,
+    sizes: &Sizes,
+    others: &Others,
+    round: u32,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for kind in Kind::ALL.into_iter().filter(|kind| phase.has(*kind)) {
         let database = server.database().await?;
-        let measured = phase.run(server, &database, kind, sizes).await;
+        let measured = if phase == Phase::EmitHttp {
+            others.api.trial(server, &database, kind, sizes.singles).await
+        } else {
+            phase.run(server, &database, kind, sizes).await
+        };
         let measured = measured.with_context(|| format!("{} of {}", phase.name(), kind.name()))?;
         rows.push(Row::new(phase, kind.name(), round, measured));
         server.drop_database(&database).await?;
     }
-    rows.extend(peers.trials(server, phase, sizes, round).await?);
+    rows.extend(others.peers.trials(server, phase, sizes, round).await?);
     rows.iter().for_each(|row| println!("round {round}: {row}"));
     Ok(rows)
 }

@@ -40,9 +40,13 @@ pub(crate) struct Options {
 
 /// Builds and runs it.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    succeed(cargo().args(["build", "--release", "--bin", "wakeq-bench"]))?;
     let target = target();
+    // Apart: together they would be built with each other's features.
+    for program in ["wakeq-bench", "wakeq"] {
+        succeed(cargo().args(["build", "--release", "--bin", program]))?;
+    }
     let mut bench = Command::new(target.join("release/wakeq-bench"));
+    bench.arg("--api").arg(target.join("release/wakeq"));
     bench.current_dir(root()).args(&options.arguments);
     let folder = target.join("bench");
     let draws = options.growth || options.record && options.peers;

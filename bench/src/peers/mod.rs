@@ -138,7 +138,12 @@ async fn program_trial(
             holder.close().await?;
             (500 * secs, measured)
         }
-        Phase::Rate(_) | Phase::Paused | Phase::Noisy | Phase::Unpause | Phase::Grow(..) => {
+        Phase::EmitHttp
+        | Phase::Rate(_)
+        | Phase::Paused
+        | Phase::Noisy
+        | Phase::Unpause
+        | Phase::Grow(..) => {
             child.ask("start")?;
             (500 * secs, measure(&meter, &mut child, &rate).await?)
         }

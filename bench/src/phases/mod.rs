@@ -43,6 +43,8 @@ pub(crate) enum Phase {
     EmitSingle,
     /// One caller, 1,000 events in each call.
     EmitBulk,
+    /// 32 connections to the API, one event each at a time.
+    EmitHttp,
     /// A backlog, processed at this capacity.
     Drain(usize),
     /// This many events a second.
@@ -109,9 +111,10 @@ impl Measured {
 
 impl Phase {
     /// What runs if nothing is chosen.
-    const USUAL: [Self; 13] = [
+    const USUAL: [Self; 14] = [
         Self::EmitSingle,
         Self::EmitBulk,
+        Self::EmitHttp,
         Self::Drain(64),
         Self::Drain(1_000),
         Self::Rate(100),
@@ -144,6 +147,7 @@ impl Phase {
         match self {
             Self::EmitSingle => "emit-single".to_owned(),
             Self::EmitBulk => "emit-bulk".to_owned(),
+            Self::EmitHttp => "emit-http".to_owned(),
             Self::Drain(capacity) => format!("drain-{capacity}"),
             Self::Rate(rate) => format!("rate-{rate}"),
             Self::Idle => "idle".to_owned(),
@@ -160,10 +164,12 @@ impl Phase {
         self != Self::Idle
     }
 
-    /// Growth is that of the queue in memory. Bare statements only drain, and at one size. Postgres
-    /// as the notifier keeps nothing for a worker that comes later, as that of a drain does.
+    /// The API is a process of its own, growth that of the queue in memory. Bare statements only
+    /// drain, and at one size. Postgres as the notifier keeps nothing for a worker that comes
+    /// later, as that of a drain does.
     pub(crate) fn has(self, kind: Kind) -> bool {
         match kind {
+            _ if self == Self::EmitHttp => matches!(kind, Kind::Postgres | Kind::Emulator),
             _ if matches!(self, Self::Grow(..)) => kind == Kind::Memory,
             Kind::Statements => self == Self::Drain(1_000),
             Kind::Postgres => matches!(self, Self::Rate(_) | Self::Idle),
@@ -217,7 +223,7 @@ impl Phase {
             Self::Snapshot => snapshot::run(&trial, sizes).await,
             Self::Noisy => noisy::run(&trial, sizes.length).await,
             Self::Unpause => unpause::run(&trial, sizes.events).await,
-            Self::Grow(..) => bail!("only the queue itself grows"),
+            Self::EmitHttp | Self::Grow(..) => bail!("{} is of the queue itself", self.name()),
         }
     }
 }
