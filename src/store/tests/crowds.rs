@@ -41,7 +41,12 @@ impl Table {
 
     /// Makes the next pass due, and all promises that were put off.
     pub(crate) async fn all_due(&self) {
-        self.run("update wakeq.events_v2 set notify_at = now() where probes = 0").await;
+        // In the order of a pass, whose last statement may still run after the pass was aborted.
+        self.run(
+            "with own as (select id from wakeq.events_v2 where probes = 0 order by id for update)
+             update wakeq.events_v2 e set notify_at = now() from own where e.id = own.id",
+        )
+        .await;
         self.run("update wakeq.chores set next_at = now()").await;
     }
 }
