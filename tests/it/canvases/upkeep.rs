@@ -93,6 +93,7 @@ pub(super) async fn findings(world: &World) -> Findings {
     let passed = "(select min(next_at) > now() from wakeq.chores) and $1::uuid is not null";
     let all = async {
         while !is_so(passed).await {
+            // A pass sends no signal when it ends: only its row shows it.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
