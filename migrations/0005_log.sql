@@ -70,7 +70,9 @@ create table wakeq.log_pins (
 
 -- One row, locked by the session that makes partitions.
 create table wakeq.log_partitioning (
-    one boolean not null default true primary key check (one)
+    one     boolean not null default true primary key check (one),
+    -- All numbers below it that are still to come have a partition.
+    made_to bigint not null default 0
 );
 insert into wakeq.log_partitioning default values;
 
@@ -121,11 +123,6 @@ alter table wakeq.log enable always trigger log_never_changes;
 create function wakeq.log_partition_of(seq bigint) returns bigint language sql immutable parallel safe
 return log_partition_of.seq / 5000000;
 
--- Whether it is time to make partitions: not all of the next five million numbers have one.
-create function wakeq.log_lacks_partitions() returns boolean language sql volatile
-return to_regclass(
-    'wakeq.log_' || wakeq.log_partition_of(coalesce(pg_sequence_last_value('wakeq.log_seq'), 0) + 5000000)) is null;
-
 -- Makes the partitions for this many numbers ahead, unless another session is making some; returns
 -- how many it made. It runs with the rights of the schema's owner, since roles that append may not
 -- create tables. Appenders are not locked out of the parent.
@@ -151,6 +148,7 @@ begin
         execute format('alter table wakeq.%I enable always trigger log_never_changes', part);
         execute format('alter table wakeq.log attach partition wakeq.%I for values from (%s) to (%s)',
                        part, number * 5000000, (number + 1) * 5000000);
+        update wakeq.log_partitioning set made_to = greatest(made_to, (number + 1) * 5000000);
         made := made + 1;
     end loop;
     return made;

@@ -296,7 +296,7 @@ language sql immutable set search_path = pg_catalog, pg_temp as $$
         ('log',                  'select, insert',                 'select, insert'),
         ('log_appenders',        'select',                         'select'),
         ('log_gate',             'insert',                         'insert'),
-        ('log_partitioning',     null,                             null),
+        ('log_partitioning',     'select',                         'select'),
         ('log_pins',             'select, insert, delete',        'select, insert, delete'),
         ('log_streams',          'select, insert, update',         'select, insert, update'),
         ('nodes',                'select, insert, update, delete', 'select, insert, update, delete'),
@@ -330,7 +330,7 @@ language sql stable set search_path = pg_catalog, pg_temp as $$
       from wakeq.table_rights() as r
       join pg_class c on c.relnamespace = 'wakeq'::regnamespace and c.relname = r.name
     union all
-    select 'sequence', format('wakeq.%I', c.relname), 'usage'
+    select 'sequence', format('wakeq.%I', c.relname), unnest(array['usage', 'select'])
       from pg_class c where c.relnamespace = 'wakeq'::regnamespace and c.relkind = 'S'
     union all
     -- A function that is listed is for the kind beside it; both kinds have the others.

@@ -167,7 +167,7 @@ impl Store {
                       not $1 and exists (select from gate)
                           and (exists (select from wakeq.queues where draining) or exists (select from wakeq.facets where running <> '{}' or was_full) or exists (select from wakeq.queue_wakes)
                                or (select passes % 10 = 0 from gate) and exists (select from wakeq.queue_registry where version > 0)) as "queues!",
-                      case when not $1 and (select passes % 10 = 0 from gate) then wakeq.log_lacks_partitions() else false end as "log!",
+                      case when not $1 and (select passes % 10 = 0 from gate) then (select last_value + 5000000 >= made_to from wakeq.log_seq, wakeq.log_partitioning) else false end as "log!",
                       (select count(*) from moved where publish and due) as "recovered!", exists (select from gate) as "open!",
                       (select count(*) from found) >= 1000 as "full!", exists (select from expired) as "lifted!",
                       (select count(*) from overdue) < (select count(*) from found) and (select passes % 10 <> 0 from gate) as "passed_over!",
