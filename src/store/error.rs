@@ -51,6 +51,15 @@ pub enum StoreError {
         /// Its value.
         value: String,
     },
+    /// Behind a pooler in transaction mode, the role has to have settings that it lacks.
+    #[error(
+        "behind a pooler in transaction mode the role needs settings that it lacks. Run these statements, as this \
+         role or an administrator, and let the pooler open new connections (pgbouncer: RECONNECT): {statements}"
+    )]
+    RoleSettings {
+        /// One for each setting.
+        statements: String,
+    },
     /// A configured duration is invalid.
     #[error(transparent)]
     Timing(#[from] InvalidTiming),
@@ -103,6 +112,11 @@ impl StoreError {
             Some(code) if ["57P01", "57P02", "57P03", "53300", "25006", "25P03"].contains(&code.as_str()) => {
                 Self::Unavailable(source)
             }
+            // a prepared statement exists already, or does not exist
+            Some(code) if ["42P05", "26000"].contains(&code.as_str()) => Self::Config(
+                "the pooler before Postgres mixes up prepared statements: use pgbouncer 1.21 or newer with \
+                 max_prepared_statements above 0, or session mode, or connect directly",
+            ),
             Some(_) => Self::Refused { statement, source },
             None => Self::Unavailable(source),
         }
@@ -124,6 +138,7 @@ impl StoreError {
             Self::TimedOut { .. }
             | Self::Migration(_)
             | Self::UnsafeDurability { .. }
+            | Self::RoleSettings { .. }
             | Self::Timing(_)
             | Self::OtherTiming { .. }
             | Self::Overloaded
@@ -143,6 +158,7 @@ impl StoreError {
             Self::Overloaded => "overloaded",
             Self::Quota(_) => "quota",
             Self::UnsafeDurability { .. }
+            | Self::RoleSettings { .. }
             | Self::Timing(_)
             | Self::OtherTiming { .. }
             | Self::Config(_)

@@ -25,8 +25,20 @@ impl Store {
         Ok(())
     }
 
+    /// Fails if no connection of this store could listen.
+    #[doc(hidden)]
+    pub fn can_listen(&self) -> Result<(), StoreError> {
+        match self.config.transaction_pooler {
+            true => Err(StoreError::Config(
+                "a pooler in transaction mode does not let a process LISTEN: connect directly, or use another notifier",
+            )),
+            false => Ok(()),
+        }
+    }
+
     /// Listens on a channel, with a connection of its own.
     pub(crate) async fn listen(&self, channel: &str) -> Result<Listening, StoreError> {
+        self.can_listen()?;
         let failed = |error| StoreError::Unavailable(Arc::new(error));
         let mut listener = PgListener::connect_with(self.pool_of_notices()).await.map_err(failed)?;
         listener.eager_reconnect(false);

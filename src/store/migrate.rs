@@ -75,13 +75,19 @@ impl Store {
         Self::migrate_with(url, dry_run, &StoreConfig::default()).await
     }
 
-    /// As [`Store::migrate`]; of `config` only [`StoreConfig::allow_unverified_database`] is used.
+    /// As [`Store::migrate`]; of `config` only [`StoreConfig::allow_unverified_database`] is used,
+    /// and [`StoreConfig::transaction_pooler`], through which nothing can be migrated.
     pub async fn migrate_with(
         url: &str,
         dry_run: bool,
         config: &StoreConfig,
     ) -> Result<Vec<MigrationState>, StoreError> {
         let refused = |error| StoreError::from_sqlx("migrate", error);
+        if config.transaction_pooler {
+            return Err(StoreError::Config(
+                "a pooler in transaction mode can't migrate: connect directly for this",
+            ));
+        }
         let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
         DatabaseRoute::check(&options, config.allow_unverified_database)?;
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;

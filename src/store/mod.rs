@@ -51,6 +51,7 @@ mod route;
 mod rows;
 mod rules;
 mod session;
+mod session_settings;
 mod settings;
 #[cfg(feature = "testing")]
 mod shift;

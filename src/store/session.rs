@@ -16,6 +16,7 @@ use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::quotas::Quotas;
 use super::route::DatabaseRoute;
+use super::session_settings::SessionSettings;
 use super::uses::Uses;
 use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
@@ -55,6 +56,12 @@ pub struct StoreConfig {
     /// Whether to connect to another host without verifying its certificate, that is without
     /// `sslmode=verify-full`, or `verify-ca` with an `sslrootcert`. Default false.
     pub allow_unverified_database: bool,
+    /// Whether a pooler in transaction mode stands before the server. It has to keep prepared
+    /// statements (pgbouncer 1.21 or newer, with `max_prepared_statements`). Settings are not made
+    /// on connecting then, since the next transaction may get another session: they must be those
+    /// of the role, and connecting fails with the statements that give it what it lacks. Default
+    /// false.
+    pub transaction_pooler: bool,
     /// The durations that are written into rows, the same in every process of a deployment. Default
     /// `None`: the deployment's, or [`Timing::default`] if it has none yet.
     pub timing: Option<Timing>,
@@ -74,6 +81,7 @@ impl Default for StoreConfig {
             lock_timeout: Duration::from_millis(200),
             allow_unsafe_durability: false,
             allow_unverified_database: false,
+            transaction_pooler: false,
             timing: None,
             timing_mode: TimingMode::default(),
             secret_keys: SecretKeys::default(),
@@ -127,7 +135,8 @@ impl Store {
     /// Errors: [`StoreError::Unavailable`]; [`StoreError::UnsafeDurability`];
     /// [`StoreError::Timing`] for durations that no queue can work with,
     /// [`StoreError::OtherTiming`] for durations that differ from the deployment's;
-    /// [`StoreError::NotMigrated`]; [`StoreError::Config`] for limits out of range and, before
+    /// [`StoreError::NotMigrated`]; [`StoreError::RoleSettings`], behind a pooler;
+    /// [`StoreError::Config`] for limits out of range and, before
     /// anything is sent, for another host whose certificate would not be verified.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         let options = url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
@@ -142,6 +151,7 @@ impl Store {
         let options = checked(options, &config)?;
         let mut store = Self::over(options.clone(), config);
         let settled = async {
+            store.check_settings().await?;
             store.check_durability().await?;
             store.settle_timing().await
         };
@@ -345,7 +355,8 @@ impl Store {
 /// The options to connect with, if they are allowed.
 fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
     DatabaseRoute::check(&options, config.allow_unverified_database)?;
-    Ok(options.application_name("wakeq"))
+    // The server's own default is as exact, and poolers refuse this parameter.
+    Ok(options.application_name("wakeq").extra_float_digits(None))
 }
 
 /// The database that a connection is to: the one named after the user, unless another is given.
@@ -364,17 +375,10 @@ async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
     }
 }
 
-/// Sequential and bitmap scans are off because batches over `id = any (..)` deadlock when two of
-/// them visit the rows in different orders; index scans visit them in the order of the ids. Hash
-/// and merge joins are off because a plan made while the table was small would keep reading all of
-/// it after it has grown.
-///
-/// A process that is stopped or cut off in the middle of a transaction keeps its locks for at most
-/// a second longer than a statement may take.
+/// A pool whose connections have the settings that statements rely on; behind a pooler in
+/// transaction mode, the role has them.
 fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
-    let statement_timeout = config.statement_timeout.as_millis().to_string();
-    let silence = answer_limit(config.statement_timeout).as_millis().to_string();
-    let lock_timeout = config.lock_timeout.as_millis().to_string();
+    let settings = (!config.transaction_pooler).then(|| SessionSettings::of(config));
     PgPoolOptions::new()
         .max_connections(max_connections)
         .acquire_timeout(config.statement_timeout)
@@ -390,31 +394,18 @@ fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
             })
         })
         .after_connect(move |connection, _| {
-            let (statement_timeout, lock_timeout, silence) =
-                (statement_timeout.clone(), lock_timeout.clone(), silence.clone());
+            let settings = settings.clone();
             Box::pin(async move {
-                sqlx::query(
-                    "select set_config('statement_timeout', $1, false), set_config('lock_timeout', $2, false),
-                            set_config('idle_in_transaction_session_timeout', $3, false),
-                            set_config('tcp_user_timeout', $3, false),
-                            set_config('enable_seqscan', 'off', false), set_config('enable_bitmapscan', 'off', false),
-                            set_config('enable_hashjoin', 'off', false), set_config('enable_mergejoin', 'off', false),
-                            set_config('jit', 'off', false), set_config('TimeZone', 'UTC', false),
-                            set_config('default_transaction_isolation', 'read committed', false),
-                            set_config('default_transaction_read_only', 'off', false)",
-                )
-                .bind(statement_timeout)
-                .bind(lock_timeout)
-                .bind(silence)
-                .execute(connection)
-                .await?;
-                Ok(())
+                match settings {
+                    Some(settings) => settings.make(connection).await,
+                    None => Ok(()),
+                }
             })
         })
 }
 
 /// How long each side waits for the other: a second longer than the server lets a statement run.
-fn answer_limit(statement_timeout: Duration) -> Duration {
+pub(super) fn answer_limit(statement_timeout: Duration) -> Duration {
     statement_timeout + Duration::from_secs(1)
 }
 

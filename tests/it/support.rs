@@ -106,10 +106,18 @@ pub(crate) async fn login(database: &TestDatabase, name: &str) -> (String, Strin
     (role, url.into())
 }
 
-/// The URL by which a stage's store connects: the owner's, or, if `TEST_ROLE` names kinds of
-/// processes (`api`, `worker`, `api,worker`), that of a login with exactly their rights.
+/// The port of a pooler in transaction mode, through which stores connect.
+const POOLER: &str = "TEST_POOLER";
+
+/// The URL by which a stage's store connects: the owner's, by the pooler at the port `TEST_POOLER`
+/// if it is set; or, if `TEST_ROLE` names kinds of processes (`api`, `worker`, `api,worker`), that
+/// of a login with exactly their rights.
 async fn url_of_the_store(database: &TestDatabase) -> String {
-    let Ok(kinds) = std::env::var("TEST_ROLE") else { return database.url().to_owned() };
+    let Ok(kinds) = std::env::var("TEST_ROLE") else {
+        let options: PgConnectOptions = database.url().parse().unwrap();
+        let pooler = std::env::var(POOLER).ok().map(|port| port.parse().expect("TEST_POOLER is a port"));
+        return options.clone().port(pooler.unwrap_or(options.get_port())).to_url_lossy().into();
+    };
     let (role, url) = login(database, "role").await;
     for kind in kinds.split(',') {
         let kind = match kind {
@@ -322,6 +330,7 @@ pub(crate) fn fit(config: StoreConfig) -> StoreConfig {
     StoreConfig {
         max_connections: asked.filter(|_| is_usual).unwrap_or(config.max_connections),
         allow_unsafe_durability: config.allow_unsafe_durability || ALLOWED == durability().1,
+        transaction_pooler: config.transaction_pooler || std::env::var_os(POOLER).is_some(),
         secret_keys: if config.secret_keys.ids().is_empty() { secret_keys() } else { config.secret_keys },
         ..config
     }

@@ -75,7 +75,10 @@ impl Doctor {
         findings.push(doctor::route(&store.route()));
         findings.push(doctor::clock(server.clock, before, after));
         let backends = store.backends().await;
-        findings.push(judged("pooler", backends, |both| doctor::pooler(both, server.settings_kept)));
+        let is_announced = context.database.has_transaction_pooler();
+        findings.push(judged("pooler", backends, |both| {
+            doctor::pooler(both, server.settings_kept, is_announced)
+        }));
         match store.settings().await {
             Ok(settings) => {
                 findings.extend(doctor::settings(&settings, context.database.allows_unsafe_durability()));
@@ -135,7 +138,8 @@ async fn missing_rights(store: &ServiceStore) -> Result<Vec<(RoleKind, Vec<Right
 
 async fn pubsub(context: &Context, horizon: Option<Duration>) -> Vec<Finding> {
     if context.notifier.is_without_topics() {
-        return vec![doctor::without_topics(context.notifier.is_local())];
+        let has_pooler = context.database.has_transaction_pooler();
+        return vec![doctor::without_topics(context.notifier.is_local(), has_pooler)];
     }
     let config = match context.notifier.pubsub().config() {
         Ok(config) => config,
@@ -171,6 +175,7 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
         StoreError::Refused { .. }
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
+        | StoreError::RoleSettings { .. }
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded

@@ -217,6 +217,7 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::NotMigrated(_)
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
+        | StoreError::RoleSettings { .. }
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)

@@ -41,6 +41,11 @@ pub(crate) struct DatabaseArgs {
           default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
           hide_possible_values = true)]
     allow_unverified_database: bool,
+    /// A pooler in transaction mode stands before the server, and the role has the settings
+    #[arg(long, env = "WAKEQ_TRANSACTION_POOLER", global = true, num_args = 0..=1, default_missing_value = "1",
+          default_value = "0", value_parser = clap::builder::BoolishValueParser::new(), hide_default_value = true,
+          hide_possible_values = true, hide_short_help = true)]
+    transaction_pooler: bool,
     #[command(flatten)]
     secrets: SecretArgs,
 }
@@ -145,7 +150,16 @@ impl DatabaseArgs {
 
     /// For connections that only migrate and grant.
     pub(crate) fn to_migrate(&self) -> StoreConfig {
-        StoreConfig { allow_unverified_database: self.allow_unverified_database, ..StoreConfig::default() }
+        StoreConfig {
+            allow_unverified_database: self.allow_unverified_database,
+            transaction_pooler: self.transaction_pooler,
+            ..StoreConfig::default()
+        }
+    }
+
+    /// Whether a pooler in transaction mode was announced.
+    pub(crate) fn has_transaction_pooler(&self) -> bool {
+        self.transaction_pooler
     }
 
     /// For commands that only inspect whatever there is: does not contact the server yet.
@@ -153,6 +167,7 @@ impl DatabaseArgs {
         let config = StoreConfig {
             allow_unsafe_durability: true,
             allow_unverified_database: self.allow_unverified_database,
+            transaction_pooler: self.transaction_pooler,
             timing: Some(timing.over(&Timing::default())),
             timing_mode: TimingMode::Unchecked,
             secret_keys: self.secrets.keys()?,
@@ -206,6 +221,7 @@ impl DatabaseArgs {
         let config = StoreConfig {
             allow_unsafe_durability: self.allow_unsafe_durability,
             allow_unverified_database: self.allow_unverified_database,
+            transaction_pooler: self.transaction_pooler,
             timing: Some(timing),
             timing_mode,
             secret_keys: self.secrets.keys()?,

@@ -83,16 +83,17 @@ impl NotifierArgs {
         let notifier = match self.notifier {
             NotifierKind::Local => return Ok(None),
             NotifierKind::Pubsub => self.pubsub.connect().await?,
-            NotifierKind::Postgres => self.on_postgres(&store().await?),
+            NotifierKind::Postgres => self.on_postgres(&store().await?)?,
         };
         Ok(self.remembered(notifier).broadcasts())
     }
 
-    fn on_postgres(&self, store: &Store) -> Arc<dyn Notifier> {
-        Arc::new(match self.pubsub.broadcast {
+    fn on_postgres(&self, store: &Store) -> anyhow::Result<Arc<dyn Notifier>> {
+        store.can_listen()?;
+        Ok(Arc::new(match self.pubsub.broadcast {
             true => PostgresNotifier::broadcasting(store),
             false => PostgresNotifier::new(store),
-        })
+        }))
     }
 
     fn remembered(&self, notifier: Arc<dyn Notifier>) -> Arc<dyn Notifier> {
@@ -112,7 +113,7 @@ impl NotifierArgs {
     pub(crate) async fn connect_to_work(&self, store: &Store) -> anyhow::Result<Arc<dyn Notifier>> {
         match self.notifier {
             NotifierKind::Pubsub => Ok(self.remembered(self.pubsub.connect().await?)),
-            NotifierKind::Postgres => Ok(self.remembered(self.on_postgres(store))),
+            NotifierKind::Postgres => Ok(self.remembered(self.on_postgres(store)?)),
             NotifierKind::Local if self.pubsub.broadcast => Ok(Arc::new(LocalNotifier::broadcasting())),
             NotifierKind::Local => Ok(Arc::new(LocalNotifier::new())),
         }

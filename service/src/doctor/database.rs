@@ -117,18 +117,28 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
     }
 }
 
-/// Whether a pooler gives each connection a server process of its own, with that connection's
-/// settings.
-pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
-    let advice = "connect directly, or set the pooler to session mode (pgbouncer: pool_mode = session)";
-    if backends.0 == backends.1 {
+/// Whether each connection has a server process of its own, with that connection's settings; or, as
+/// announced, shares some through a pooler, and the role has them.
+pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool, is_announced: bool) -> Finding {
+    let what = "pooler";
+    let shares = backends.0 == backends.1;
+    if is_announced {
+        let how = if shares { "share a server process" } else { "have a server process each" };
+        return Finding::ok(
+            what,
+            format!("in transaction mode: two connections {how}, with the role's settings"),
+        );
+    }
+    let advice = "connect directly, set the pooler to session mode (pgbouncer: pool_mode = session), \
+                  or say what it is with WAKEQ_TRANSACTION_POOLER=1";
+    if shares {
         let found = "two connections share a server process: a pooler in transaction or statement mode";
-        return Finding::fail("pooler", found, advice);
+        return Finding::fail(what, found, advice);
     }
     if !settings_kept {
-        return Finding::fail("pooler", "the settings made when connecting are no longer in force", advice);
+        return Finding::fail(what, "the settings made when connecting are no longer in force", advice);
     }
-    Finding::ok("pooler", "each connection has a server process of its own")
+    Finding::ok(what, "each connection has a server process of its own")
 }
 
 /// Whether the schema is the one that this program needs.
@@ -258,9 +268,10 @@ mod tests {
 
     #[test]
     fn a_pooler_that_shares_is_found() {
-        assert_eq!(pooler((7, 8), true).level, Level::Ok);
-        assert_eq!(pooler((7, 7), true).level, Level::Fail);
-        assert_eq!(pooler((7, 8), false).level, Level::Fail);
+        assert_eq!(pooler((7, 8), true, false).level, Level::Ok);
+        assert_eq!(pooler((7, 7), true, false).level, Level::Fail);
+        assert_eq!(pooler((7, 8), false, false).level, Level::Fail);
+        assert_eq!(pooler((7, 7), true, true).level, Level::Ok);
     }
 
     #[test]

@@ -34,7 +34,11 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
 }
 
 /// Without Pub/Sub.
-pub(crate) fn without_topics(is_local: bool) -> Finding {
+pub(crate) fn without_topics(is_local: bool, has_transaction_pooler: bool) -> Finding {
+    if !is_local && has_transaction_pooler {
+        let found = "postgres: workers LISTEN, which the pooler in transaction mode does not let them";
+        return Finding::fail("notifier", found, "connect directly (DATABASE_URL), or use Pub/Sub");
+    }
     let found = match is_local {
         true => "local: a process wakes only itself, so run a single worker process; Pub/Sub is not needed",
         false => "postgres: NOTIFY wakes a handful of worker processes; Pub/Sub is not needed",

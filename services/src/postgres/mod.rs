@@ -11,6 +11,7 @@ mod error;
 mod installed;
 mod keeper;
 mod kept;
+mod pgbouncer;
 mod scratch;
 
 use std::fmt;
@@ -24,6 +25,7 @@ pub use embedded::EmbeddedPostgres;
 pub use error::PostgresError;
 pub use installed::installed_postgres;
 pub use kept::remove_data_folder;
+pub use pgbouncer::{PgBouncer, PgBouncerError, PgBouncerOptions};
 
 const URL_VARIABLE: &str = "DATABASE_URL";
 /// Selects the Postgres for tests.

@@ -162,6 +162,7 @@ impl Notifier for PostgresNotifier {
     }
 
     async fn subscribe(&self, max_outstanding: usize) -> Result<Box<dyn Subscription>, NotifyError> {
+        self.shared.store.can_listen().map_err(failed)?;
         let inner = self.shared.mailbox.subscribe(max_outstanding)?;
         let working = self.shared.work().await;
         Ok(Box::new(PostgresSubscription { inner, working: Some(working), shared: Arc::clone(&self.shared) }))

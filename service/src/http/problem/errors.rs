@@ -29,6 +29,7 @@ impl Problem {
             StoreError::Refused { .. }
             | StoreError::Migration(_)
             | StoreError::UnsafeDurability { .. }
+            | StoreError::RoleSettings { .. }
             | StoreError::Timing(_)
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
