@@ -24,8 +24,9 @@ const SERVERS: &str = "servers";
 /// exec.
 const PREDECESSOR_GONE_WITHIN: Duration = Duration::from_secs(3);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(10);
-const EMBEDDED: &str = "embedded";
 const POSTGRES: &str = "postgres";
+/// Beside it, of the Postgres that is downloaded and of the embedded one.
+const OTHERS: [&str; 2] = ["downloaded", "embedded"];
 const KEY: &str = "key";
 const SECRET_KEY: &str = "secret-key";
 
@@ -123,7 +124,9 @@ impl DevFolder {
             }
         }
         let mut removed = remove_data_folder(&self.postgres()).await?;
-        removed.extend(remove_data_folder(&self.folder.join(EMBEDDED)).await?);
+        for other in OTHERS {
+            removed.extend(remove_data_folder(&self.folder.join(other)).await?);
+        }
         let entries =
             fs::read_dir(&self.folder).with_context(|| format!("read {}", self.folder.display()))?;
         for entry in entries {

@@ -34,14 +34,15 @@ use kept::{DevFolder, OtherProcess};
 /// Run Postgres, a Pub/Sub emulator, the API, a worker and sample events, and report what happens.
 /// Stop with Ctrl-C.
 ///
-/// Postgres is the one at DATABASE_URL, else an installed one (data in .dev/postgres), else an
-/// embedded one (data in .dev/embedded), built from crates.io on first use. The emulator is the one
-/// at PUBSUB_EMULATOR_HOST, else one in this process.
+/// Postgres is the one at DATABASE_URL, else an installed one (data in .dev/postgres), else one
+/// that is downloaded on first use (data in .dev/downloaded), else an embedded one (data in
+/// .dev/embedded), built from crates.io. The emulator is the one at PUBSUB_EMULATOR_HOST, else one
+/// in this process.
 #[derive(Parser)]
 #[command(name = "cargo dev", max_term_width = 110)]
 struct Arguments {
-    /// Which Postgres: env (DATABASE_URL), installed, or embedded (nothing to install)
-    #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "embedded"])]
+    /// Which Postgres: env (DATABASE_URL), installed, downloaded, or embedded (crates.io)
+    #[arg(long, value_name = "WHICH", value_parser = ["env", "installed", "downloaded", "embedded"])]
     postgres: Option<String>,
     /// Which Pub/Sub emulator: env (PUBSUB_EMULATOR_HOST), google, or own
     #[arg(long, value_name = "WHICH", value_parser = ["env", "google", "own"])]

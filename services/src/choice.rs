@@ -28,7 +28,9 @@ pub enum PostgresChoice {
     Environment,
     /// `installed`: a cluster of the installed programs.
     Installed,
-    /// `embedded`: the one that needs no installation.
+    /// `downloaded`: a cluster of programs that are downloaded once.
+    Downloaded,
+    /// `embedded`: the one that is built from crates.io, for where nothing can be downloaded.
     Embedded,
     /// `container`: one from an image.
     Container,
@@ -38,6 +40,7 @@ impl Choice for PostgresChoice {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("env", Self::Environment),
         ("installed", Self::Installed),
+        ("downloaded", Self::Downloaded),
         ("embedded", Self::Embedded),
         ("container", Self::Container),
     ];
@@ -154,7 +157,7 @@ mod tests {
         let unknown = Requested::<PostgresChoice>::by_option("--postgres", "ENV").unwrap_err();
         assert_eq!(
             unknown.to_string(),
-            "--postgres ENV is not a valid choice: use env, installed, embedded or container"
+            "--postgres ENV is not a valid choice: use env, installed, downloaded, embedded or container"
         );
     }
 

@@ -16,8 +16,8 @@ pub use choice::{Choice, ChosenService, PostgresChoice, PubSubChoice, Requested,
 pub use containers::{Container, ContainerError};
 pub use nats::{NatsError, NatsServer};
 pub use postgres::{
-    Cluster, ClusterOptions, DatabaseError, EmbeddedPostgres, Folder, PgBouncer, PgBouncerError,
-    PgBouncerOptions, Postgres, PostgresError, TestDatabase, installed_postgres, is_skipped,
+    Cluster, ClusterOptions, DatabaseError, DownloadError, EmbeddedPostgres, Folder, PgBouncer,
+    PgBouncerError, PgBouncerOptions, Postgres, PostgresError, TestDatabase, installed_postgres, is_skipped,
     remove_data_folder,
 };
 pub use process::{

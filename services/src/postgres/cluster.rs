@@ -76,7 +76,11 @@ impl Cluster {
     /// Creates the data folder if it is missing, starts the server and waits until it accepts
     /// connections.
     pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
-        let setup = ClusterSetup::prepare(&options).await?;
+        Self::start_of(Binaries::find()?, options).await
+    }
+
+    pub(super) async fn start_of(binaries: Binaries, options: ClusterOptions) -> Result<Self, PostgresError> {
+        let setup = ClusterSetup::prepare(binaries, &options).await?;
         let mut attempt = 1;
         loop {
             let port = options.port.map_or_else(free_port, Ok).map_err(at(&setup.data))?;
@@ -177,8 +181,7 @@ struct ClusterSetup {
 }
 
 impl ClusterSetup {
-    async fn prepare(options: &ClusterOptions) -> Result<Self, PostgresError> {
-        let binaries = Binaries::find()?;
+    async fn prepare(binaries: Binaries, options: &ClusterOptions) -> Result<Self, PostgresError> {
         let run_as = unprivileged()?;
         let scratch = scratch::path(matches!(options.folder, Folder::Memory));
         let guard = Guard::new(Some(&scratch))?; // before the folder, so that it is always removed

@@ -5,6 +5,7 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::download::DownloadError;
 use crate::choice::UnknownChoice;
 use crate::containers::ContainerError;
 use crate::process::ProcessError;
@@ -30,6 +31,9 @@ pub enum PostgresError {
          DATABASE_URL. Its last output:\n{0}"
     )]
     NotBuilt(String),
+    /// None could be downloaded.
+    #[error(transparent)]
+    Download(#[from] DownloadError),
     /// There is no container.
     #[error(transparent)]
     Container(#[from] ContainerError),

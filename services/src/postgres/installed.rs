@@ -45,18 +45,24 @@ impl Binaries {
 
     fn first_of(folders: Vec<PathBuf>) -> Result<Self, PostgresError> {
         let mut too_old = None;
-        for folder in folders {
-            if !["initdb", "postgres"].iter().all(|program| folder.join(program).is_file()) {
-                continue;
+        for binaries in folders.into_iter().filter_map(Self::of) {
+            if binaries.major().parse().is_ok_and(|major: u32| major >= OLDEST) {
+                return Ok(binaries);
             }
-            let Some(version) = version(&folder) else { continue };
-            if major(&version).parse().is_ok_and(|major: u32| major >= OLDEST) {
-                let has_stat_statements = has_library(&folder, "pg_stat_statements");
-                return Ok(Self { folder, version, has_stat_statements });
-            }
+            let Self { folder, version, .. } = binaries;
             too_old.get_or_insert(PostgresError::TooOld { version, folder, needed: OLDEST });
         }
         Err(too_old.unwrap_or(PostgresError::NotInstalled))
+    }
+
+    /// Those of a folder, if they run.
+    pub(crate) fn of(folder: PathBuf) -> Option<Self> {
+        if !["initdb", "postgres"].iter().all(|program| folder.join(program).is_file()) {
+            return None;
+        }
+        let version = version(&folder)?;
+        let has_stat_statements = has_library(&folder, "pg_stat_statements");
+        Some(Self { folder, version, has_stat_statements })
     }
 
     pub(crate) fn program(&self, name: &str) -> PathBuf {

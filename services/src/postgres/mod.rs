@@ -1,11 +1,12 @@
 //! Chooses the Postgres: the requested one, else the one of `DATABASE_URL`, else a cluster of the
-//! installed programs, else the embedded one.
+//! installed programs, else of downloaded ones, else the embedded one.
 //!
 //! It must never choose silently (the choice can be printed in one line), and never stop or change
 //! a server that it was given.
 
 mod cluster;
 mod database;
+mod download;
 mod embedded;
 mod error;
 mod installed;
@@ -16,11 +17,12 @@ mod scratch;
 
 use std::fmt;
 
-use crate::choice::{ChosenService, PostgresChoice, Requested, env_value};
+use crate::choice::{ChosenService, PostgresChoice, Requested, env_value, say};
 use crate::containers::Container;
 
 pub use cluster::{Cluster, ClusterOptions, Folder};
 pub use database::{DatabaseError, TestDatabase, is_skipped};
+pub use download::DownloadError;
 pub use embedded::EmbeddedPostgres;
 pub use error::PostgresError;
 pub use installed::installed_postgres;
@@ -46,7 +48,7 @@ const CHOICE_VARIABLE: &str = "TEST_POSTGRES";
 pub enum Postgres {
     /// The one that `DATABASE_URL` names.
     Environment(String),
-    /// A cluster of the installed programs; it ends with this value and with this process.
+    /// A cluster of installed or downloaded programs; ends with this value and with this process.
     Installed(Cluster),
     /// The embedded one; it ends with this value and with this process.
     Embedded(EmbeddedPostgres),
@@ -56,9 +58,9 @@ pub enum Postgres {
 
 impl Postgres {
     /// Starts the requested Postgres. Without a request, uses the server of `DATABASE_URL`, else
-    /// starts a cluster of the installed programs, else the embedded one, which is first built if
-    /// it never was. If the cluster's folder is kept, the embedded one uses a folder beside it,
-    /// `embedded`.
+    /// starts a cluster of the installed programs, else of downloaded ones, else the embedded one.
+    /// What is missing is downloaded or built first, and said. If the cluster's folder is kept, the
+    /// last two use a folder beside it, `downloaded` and `embedded`.
     pub async fn choose(
         options: ClusterOptions,
         requested: Option<Requested<PostgresChoice>>,
@@ -70,6 +72,7 @@ impl Postgres {
                 None => return Err(PostgresError::NoUrl { by }),
             },
             PostgresChoice::Installed => Self::Installed(Cluster::start(options).await?),
+            PostgresChoice::Downloaded => Self::downloaded(options).await?,
             PostgresChoice::Embedded => Self::embedded(options).await?,
             PostgresChoice::Container => Self::Container(Container::postgres().await?),
         };
@@ -88,11 +91,11 @@ impl Postgres {
             None => match Cluster::start(options.clone()).await {
                 Err(PostgresError::NotInstalled) => {
                     let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
-                    (Self::embedded(options).await?, reason)
+                    (Self::without_installed(options).await?, reason)
                 }
                 Err(PostgresError::TooOld { version, folder, needed }) => {
                     let old = format!("{version} in {} is too old ({needed} is needed)", folder.display());
-                    (Self::embedded(options).await?, format!("{URL_VARIABLE} is not set, and {old}"))
+                    (Self::without_installed(options).await?, format!("{URL_VARIABLE} is not set, and {old}"))
                 }
                 cluster => (Self::Installed(cluster?), format!("{URL_VARIABLE} is not set")),
             },
@@ -100,11 +103,25 @@ impl Postgres {
         Ok(ChosenService { service, reason })
     }
 
+    /// One that is downloaded or, if that is not possible, built.
+    async fn without_installed(options: ClusterOptions) -> Result<Self, PostgresError> {
+        match Self::downloaded(options.clone()).await {
+            Err(PostgresError::Download(error)) => {
+                say(&format!("Postgres: {error}; the embedded one is used instead"));
+                Self::embedded(options).await
+            }
+            downloaded => downloaded,
+        }
+    }
+
+    async fn downloaded(options: ClusterOptions) -> Result<Self, PostgresError> {
+        let binaries = download::binaries().await?;
+        let folder = beside(options.folder, "downloaded");
+        Ok(Self::Installed(Cluster::start_of(binaries, ClusterOptions { folder, ..options }).await?))
+    }
+
     async fn embedded(options: ClusterOptions) -> Result<Self, PostgresError> {
-        let folder = match options.folder {
-            Folder::Persistent(folder) => Folder::Persistent(folder.with_file_name("embedded")),
-            folder @ (Folder::Temporary | Folder::Memory) => folder,
-        };
+        let folder = beside(options.folder, "embedded");
         Ok(Self::Embedded(EmbeddedPostgres::start(&folder).await?))
     }
 
@@ -173,6 +190,14 @@ impl fmt::Display for Postgres {
             Self::Embedded(embedded) => embedded.fmt(formatter),
             Self::Container(container) => write!(formatter, "Postgres: {container}"),
         }
+    }
+}
+
+/// A folder of this name beside the one that is kept for the installed version.
+fn beside(folder: Folder, name: &str) -> Folder {
+    match folder {
+        Folder::Persistent(folder) => Folder::Persistent(folder.with_file_name(name)),
+        folder @ (Folder::Temporary | Folder::Memory) => folder,
     }
 }
 
