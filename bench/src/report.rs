@@ -110,6 +110,11 @@ impl Report {
         Self { postgres: server.version().to_owned(), processors, rounds, quick, rows }
     }
 
+    #[cfg(test)]
+    pub(crate) fn of(rows: Vec<Row>) -> Self {
+        Self { postgres: String::new(), processors: 1, rounds: 1, quick: false, rows }
+    }
+
     pub(crate) fn is_quick(&self) -> bool {
         self.quick
     }
