@@ -81,6 +81,12 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Run our tests with the official Go client, as Debian has it, against the emulator.
+    PubsubGo {
+        /// Run against Google's emulator instead of ours.
+        #[arg(long)]
+        google: bool,
+    },
     /// Run our script with the official Node client against the emulator; installs the client into
     /// emulator/tests/node.
     PubsubNode {
@@ -121,6 +127,7 @@ fn main() -> ExitCode {
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),
         Verb::Prepare { check } => prepare::run(check),
+        Verb::PubsubGo { google } => pubsub::go(google),
         Verb::PubsubNode { google } => pubsub::node(google),
         Verb::PubsubPython { google } => pubsub::python(google),
         Verb::Requirements => requirements::run(),

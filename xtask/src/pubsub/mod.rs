@@ -1,5 +1,6 @@
 //! `cargo xtask pubsub-…`: official clients, against our emulator or Google's.
 
+mod go;
 mod node;
 mod python;
 
@@ -11,6 +12,7 @@ use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
 
 use crate::{cargo, root, succeed};
 
+pub(crate) use self::go::run as go;
 pub(crate) use self::node::run as node;
 pub(crate) use self::python::run as python;
 
