@@ -1,8 +1,9 @@
 //! `cargo xtask deploy`: checks `deploy/`, as far as that is possible without a cloud.
 //!
 //! Python's packages are pinned in `deploy/check/requirements.txt` and installed only into
-//! `target/deploy`. Terraform, kubectl or kustomize, and promtool are used if they are installed,
-//! and never installed; the end of the output names the missing ones, whose checks were skipped.
+//! `target/deploy`. Terraform, kubectl or kustomize, Helm or Go, and promtool are used if they are
+//! installed, and never installed; the end of the output names the missing ones, whose checks were
+//! skipped.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,15 @@ const KUBERNETES: &str = "1.33";
 const MANIFESTS: [&str; 4] = ["base", "migrate", "overlays/gke", "overlays/gke/migrate"];
 /// The sets that are applied as they are, in a namespace of their own.
 const APPLIED: [&str; 2] = ["overlays/gke", "overlays/gke/migrate"];
+/// The chart's renderings: their names, values beside the defaults, and the sets that describe the
+/// same objects.
+const CHARTS: [(&str, Option<&str>, [&str; 2]); 2] = [
+    ("helm", None, ["base", "migrate"]),
+    ("helm-gke", Some("helm/gke.yaml"), ["overlays/gke", "overlays/gke/migrate"]),
+];
+const CHART: &str = "helm/wakeq";
+/// The sources of Go packages, as Debian installs them, for a machine without Helm.
+const GO_SOURCES: &str = "/usr/share/gocode";
 /// The examples, which use every module, and the modules that have tests.
 const TERRAFORM: [&str; 5] =
     ["examples/pull", "examples/push", "modules/database", "modules/queue", "modules/service"];
@@ -35,7 +45,13 @@ pub(crate) fn run() -> Result<()> {
     let manifests = python.folder.join("manifests");
     empty(&manifests)?;
     match renderer() {
-        Some((program, verb)) => kubernetes(&program, verb, &python, &manifests)?,
+        Some((program, verb)) => {
+            kubernetes(&program, verb, &python, &manifests)?;
+            match ChartRenderer::find(&python.folder)? {
+                Some(renderer) => charts(&renderer, &python, &manifests)?,
+                None => missing.push("helm, or Go with sprig"),
+            }
+        }
         None => missing.push("kubectl or kustomize"),
     }
     match program_on_path("promtool") {
@@ -83,6 +99,64 @@ fn kubernetes(program: &Path, verb: &str, python: &Python, manifests: &Path) -> 
         checkov.arg("--file").arg(rendered(manifests, name));
     }
     succeed(&mut checkov)
+}
+
+/// Renders the chart and checks it against Kubernetes's schemas, and that it describes what the
+/// Kustomize sets do.
+fn charts(renderer: &ChartRenderer, python: &Python, manifests: &Path) -> Result<()> {
+    for (name, values, sets) in CHARTS {
+        let path = rendered(manifests, name);
+        let output = File::create(&path).with_context(|| format!("{} can't be written", path.display()))?;
+        succeed(renderer.render(values).stdout(output))?;
+        let strictly = ["--quiet", "--strict", "-k", KUBERNETES];
+        succeed(python.program("kubernetes-validate").args(strictly).arg(&path))?;
+        let mut compare = python.script("chart.py");
+        compare.arg(&path).args(sets.map(|set| rendered(manifests, set)));
+        succeed(&mut compare)?;
+    }
+    Ok(())
+}
+
+/// What renders the chart.
+enum ChartRenderer {
+    Helm(PathBuf),
+    /// A program of ours with Helm's template language.
+    Own(PathBuf),
+}
+
+impl ChartRenderer {
+    /// Helm, which checks the chart at once; else ours, built with Go.
+    fn find(folder: &Path) -> Result<Option<Self>> {
+        if let Some(helm) = program_on_path("helm") {
+            succeed(Command::new(&helm).args(["lint", "--strict"]).arg(deploy(CHART)))?;
+            return Ok(Some(Self::Helm(helm)));
+        }
+        let has_sources = Path::new(GO_SOURCES).join("src/github.com/Masterminds/sprig").is_dir();
+        let Some(go) = program_on_path("go").filter(|_| has_sources) else { return Ok(None) };
+        let program = folder.join("render-chart");
+        let mut build = Command::new(go);
+        build.args(["build", "-o"]).arg(&program).arg(".").current_dir(deploy("check/helm"));
+        succeed(build.envs([("GO111MODULE", "off"), ("GOPATH", GO_SOURCES)]))?;
+        Ok(Some(Self::Own(program)))
+    }
+
+    fn render(&self, values: Option<&str>) -> Command {
+        let mut command;
+        match self {
+            Self::Helm(helm) => {
+                command = Command::new(helm);
+                command.args(["template", "wakeq"]).arg(deploy(CHART)).args(["--namespace", "wakeq"]);
+                if let Some(values) = values {
+                    command.arg("--values").arg(deploy(values));
+                }
+            }
+            Self::Own(program) => {
+                command = Command::new(program);
+                command.arg(deploy(CHART)).arg("wakeq").args(values.map(deploy));
+            }
+        }
+        command
+    }
 }
 
 /// Checks the alert rules, and their unit tests on synthetic series.
