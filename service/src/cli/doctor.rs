@@ -71,7 +71,7 @@ impl Doctor {
             Err(error) => return vec![failed_on_database("database", &error)],
         };
         let after = Timestamp::from(SystemTime::now());
-        let mut findings = doctor::server(&server);
+        let mut findings = doctor::server(&server, context.notifier.is_postgres());
         findings.push(doctor::route(&store.route()));
         findings.push(doctor::clock(server.clock, before, after));
         let backends = store.backends().await;

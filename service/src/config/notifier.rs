@@ -47,6 +47,11 @@ impl NotifierArgs {
         self.notifier == NotifierKind::Local
     }
 
+    /// Whether Postgres notifies.
+    pub(crate) fn is_postgres(&self) -> bool {
+        self.notifier == NotifierKind::Postgres
+    }
+
     /// Whether there are no topics to create or check.
     pub(crate) fn is_without_topics(&self) -> bool {
         self.notifier != NotifierKind::Pubsub

@@ -13,6 +13,8 @@ const VERSION_MIN: i32 = 150_000;
 
 /// How many connections a process uses by default.
 const CONNECTIONS_OF_A_PROCESS: i64 = 9;
+/// What notifying with Postgres adds: one that sends, and one for each channel.
+const CONNECTIONS_OF_A_NOTIFIER: i64 = 4;
 
 /// From this clock skew on, the logs of two machines can't be read side by side.
 const SKEW_WARN_MS: i64 = 1_000;
@@ -20,8 +22,9 @@ const SKEW_WARN_MS: i64 = 1_000;
 /// From this clock skew on, valid tokens are refused, or invalid ones accepted.
 const SKEW_FAIL_MS: i64 = 30_000;
 
-/// The server's version and role, and whether connections are free.
-pub(crate) fn server(server: &Server) -> Vec<Finding> {
+/// The server's version and role, and whether connections are free for a process, which may also
+/// notify with Postgres.
+pub(crate) fn server(server: &Server, notifies: bool) -> Vec<Finding> {
     let Server { version_name, database, role, .. } = server;
     let found = format!("Postgres {version_name}, database {database}, role {role}");
     let reached = if server.version < VERSION_MIN {
@@ -36,10 +39,11 @@ pub(crate) fn server(server: &Server) -> Vec<Finding> {
         Finding::ok("primary", "the server accepts writes")
     };
     let (free, max) = (server.free_connections, server.max_connections);
+    let needed = CONNECTIONS_OF_A_PROCESS + if notifies { CONNECTIONS_OF_A_NOTIFIER } else { 0 };
     let found = format!("{free} of {max} are free for this role");
-    let connections = if free < CONNECTIONS_OF_A_PROCESS {
+    let connections = if free < needed {
         let advice = format!(
-            "a process uses up to {CONNECTIONS_OF_A_PROCESS}: raise max_connections or the role's limit, or run fewer processes"
+            "a process uses up to {needed}: raise max_connections or the role's limit, or run fewer processes"
         );
         Finding::warn("connections", found, advice)
     } else {
@@ -225,10 +229,13 @@ mod tests {
     #[test]
     fn rejects_old_servers_and_standbys() {
         use Level::{Fail, Ok, Warn};
-        assert_eq!(levels(&server(&healthy())), [Ok, Ok, Ok]);
-        assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() })), [Fail, Ok, Ok]);
-        assert_eq!(levels(&server(&Server { in_recovery: true, ..healthy() })), [Ok, Fail, Ok]);
-        assert_eq!(levels(&server(&Server { free_connections: 6, ..healthy() })), [Ok, Ok, Warn]);
+        assert_eq!(levels(&server(&healthy(), false)), [Ok, Ok, Ok]);
+        assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() }, false)), [Fail, Ok, Ok]);
+        assert_eq!(levels(&server(&Server { in_recovery: true, ..healthy() }, false)), [Ok, Fail, Ok]);
+        assert_eq!(levels(&server(&Server { free_connections: 6, ..healthy() }, false)), [Ok, Ok, Warn]);
+        for (free_connections, level) in [(12, Warn), (13, Ok)] {
+            assert_eq!(levels(&server(&Server { free_connections, ..healthy() }, true)), [Ok, Ok, level]);
+        }
     }
 
     #[test]
