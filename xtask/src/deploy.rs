@@ -146,6 +146,7 @@ impl ChartRenderer {
             Self::Helm(helm) => {
                 command = Command::new(helm);
                 command.args(["template", "wakeq"]).arg(deploy(CHART)).args(["--namespace", "wakeq"]);
+                command.args(["--kube-version", KUBERNETES]);
                 if let Some(values) = values {
                     command.arg("--values").arg(deploy(values));
                 }

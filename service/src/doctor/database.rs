@@ -126,12 +126,13 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
 pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool, is_announced: bool) -> Finding {
     let what = "pooler";
     let shares = backends.0 == backends.1;
+    if is_announced && !settings_kept {
+        let found = "a session of the pooler lacks the role's settings";
+        return Finding::fail(what, found, "let it open new connections (pgbouncer: RECONNECT)");
+    }
     if is_announced {
         let how = if shares { "share a server process" } else { "have a server process each" };
-        return Finding::ok(
-            what,
-            format!("in transaction mode: two connections {how}, with the role's settings"),
-        );
+        return Finding::ok(what, format!("announced in transaction mode: two connections {how}"));
     }
     let advice = "connect directly, set the pooler to session mode (pgbouncer: pool_mode = session), \
                   or say what it is with WAKEQ_TRANSACTION_POOLER=1";
@@ -279,6 +280,7 @@ mod tests {
         assert_eq!(pooler((7, 7), true, false).level, Level::Fail);
         assert_eq!(pooler((7, 8), false, false).level, Level::Fail);
         assert_eq!(pooler((7, 7), true, true).level, Level::Ok);
+        assert_eq!(pooler((7, 7), false, true).level, Level::Fail);
     }
 
     #[test]

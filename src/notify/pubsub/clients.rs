@@ -19,8 +19,7 @@ use crate::notify::NotifyError;
 const MESSAGES_PER_REQUEST: u32 = 1_000;
 
 /// How long a message waits for others before its request is sent: until the next tick of tokio's
-/// timer, which is half a millisecond on average. A delay of one millisecond would be three times
-/// that.
+/// timer, at most about a millisecond. A delay of one millisecond would be up to two.
 const BATCHING_DELAY: Duration = Duration::ZERO;
 
 /// A publisher to one of the topics.

@@ -104,6 +104,7 @@ volumeMounts:
 {{- end }}
 
 {{- define "wakeq.scrapers" -}}
+{{- if .Values.scrapers -}}
 - from:
     - namespaceSelector:
         matchExpressions:
@@ -112,4 +113,5 @@ volumeMounts:
             values: {{ .Values.scrapers | toJson }}
   ports:
     - port: metrics
+{{- end }}
 {{- end }}
