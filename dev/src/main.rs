@@ -5,31 +5,29 @@
 mod accounts;
 mod endpoint;
 mod kept;
+mod others;
 mod samples;
 mod screen;
 mod service;
 mod store;
 mod story;
+mod worker;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context;
 use clap::Parser;
-use tokio::sync::{mpsc, watch};
-use tokio_util::task::AbortOnDropHandle;
 use tracing_subscriber::EnvFilter;
+use wakeq::Store;
 use wakeq::notify::{DEVELOPMENT_PROJECT, Notifier, PubSub, PubSubConfig, create_topics};
-use wakeq::workers::RunReport;
-use wakeq::{Admin, Queue, QueueConfig, QueueWorker, Store, WorkerConfig};
-use wakeq_service::delivery::{Deliverer, Targets};
 use wakeq_services::{
     Choice, ChosenService, ClusterOptions, Folder, Postgres, PubSub as Emulator, Requested, UnknownChoice,
 };
-use wakeq_streams::Entities;
 
 use kept::{DevFolder, OtherProcess};
+use others::OtherWorkers;
+use worker::SampleWorker;
 
 /// Run Postgres, a Pub/Sub emulator, the API, a worker and sample events, and report what happens.
 /// Stop with Ctrl-C.
@@ -56,7 +54,7 @@ struct Arguments {
     /// Also run an example: accounts (docs/entities.md)
     #[arg(long, value_name = "NAME", value_parser = ["accounts"])]
     example: Option<String>,
-    /// Start only Postgres, Pub/Sub and the API, for a worker of your own; emit nothing
+    /// Start only Postgres, Pub/Sub and the API; emit nothing
     #[arg(long)]
     no_worker: bool,
     /// Use a server that may lose commits (fsync or synchronous_commit off)
@@ -162,6 +160,7 @@ async fn work(
         ..defaults
     };
     create_topics(&pubsub).await?;
+    let subscription = format!("projects/{}/subscriptions/{}", pubsub.project, pubsub.subscription);
     let joins = dev_folder.other().is_some_and(|other| other.database_url == url);
     let may_forget = arguments.allow_unsafe_durability || joins || services.postgres.service.may_forget();
     let mut metrics = service::metrics().await?;
@@ -185,81 +184,10 @@ async fn work(
         stop.await;
         Ok(())
     } else {
-        run_events(store, notifier, arguments, stop).await
+        let others = OtherWorkers::new(&services.emulator.service, &subscription);
+        SampleWorker { store, notifier, arguments }.run(&others, stop).await
     };
     serving.cancel();
     served.await?;
     worked
-}
-
-async fn run_events(
-    store: Store,
-    notifier: Arc<dyn Notifier>,
-    arguments: &Arguments,
-    stop: impl Future<Output = ()>,
-) -> anyhow::Result<()> {
-    let config = WorkerConfig { shutdown_grace: Duration::from_secs(5), ..WorkerConfig::default() };
-    let queue = Queue::new(store.clone(), Arc::clone(&notifier), QueueConfig::default());
-    let mut handlers = samples::handlers();
-    if arguments.example.is_some() {
-        handlers = accounts::handlers(handlers, Entities::new(queue.clone()));
-    }
-    let worker = QueueWorker::new(store.clone(), Arc::clone(&notifier), handlers, config)?;
-    let mut worker = worker.remote_handlers(Targets::new(&store, Deliverer::new(service::delivery()?)?));
-    let reports = worker.reports();
-    let stopping = worker.stop_token();
-
-    // The emulator starts empty, so only the promises on the rows would wake the events that were
-    // waiting when it last ended.
-    let admin = Admin::new(store.clone(), Arc::clone(&notifier));
-    let woken = admin.wake(true).await?.woken;
-    if woken > 0 {
-        screen::line(&format!("{woken} events were waiting from the last run"));
-    }
-    let endpoint = samples::register(&admin).await?;
-    screen::samples(&endpoint.url);
-    let example = match arguments.example {
-        Some(_) => Some(accounts::start(store, queue.clone()).await?),
-        None => None,
-    };
-    let trouble_task = AbortOnDropHandle::new(tokio::spawn(print_trouble(worker.trouble())));
-    let printing = tokio::spawn(print_reports(reports));
-    let trickle =
-        (!arguments.no_trickle).then(|| AbortOnDropHandle::new(tokio::spawn(samples::trickle(queue))));
-    let mut working = tokio::spawn(worker.run());
-    tokio::pin!(stop);
-    tokio::select! {
-        ended = &mut working => return Ok(ended??),
-        () = &mut stop => screen::line("stopping: nothing more is claimed or emitted; handlers may finish"),
-    }
-    drop((trickle, trouble_task, example));
-    stopping.cancel();
-    working.await??;
-    printing.await?;
-    drop(endpoint);
-    Ok(())
-}
-
-/// Reports when notifications can no longer be received, and when they can again.
-async fn print_trouble(mut trouble: watch::Receiver<Option<String>>) {
-    let mut ready = trouble.wait_for(Option::is_none).await.is_ok();
-    while ready {
-        let Ok(words) =
-            trouble.wait_for(Option::is_some).await.map(|words| words.clone().unwrap_or_default())
-        else {
-            return;
-        };
-        screen::line(&format!("notifications can't be received: {words}"));
-        ready = trouble.wait_for(Option::is_none).await.is_ok();
-        screen::line("notifications can be received again");
-    }
-}
-
-async fn print_reports(mut reports: mpsc::Receiver<RunReport>) {
-    while let Some(report) = reports.recv().await {
-        if let Some(sentence) = story::sentence(&report) {
-            let handler = report.address.map_or_else(String::new, |address| address.scope.name.to_string());
-            screen::event(report.notification.id, &handler, &sentence);
-        }
-    }
 }

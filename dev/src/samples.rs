@@ -6,8 +6,8 @@ use std::time::Duration;
 use wakeq::crons::{CronSchedule, NewCron};
 use wakeq::targets::{NewSecret, NewTarget, Secret, TargetPolicy};
 use wakeq::{
-    Actor, Admin, CanvasId, Event, Execution, HandlerAddress, HandlerError, HandlerResult, HandlerScope,
-    Handlers, Name, Queue, RetryPolicy, Route,
+    Actor, Admin, AdminError, CanvasId, Event, Execution, HandlerAddress, HandlerError, HandlerResult,
+    HandlerScope, Handlers, Name, Queue, RetryPolicy, Route,
 };
 
 use crate::endpoint::{self, Endpoint};
@@ -50,6 +50,14 @@ pub(super) async fn register(admin: &Admin) -> anyhow::Result<Endpoint> {
     let schedule = CronSchedule::new(CRON_EXPRESSION, "UTC")?;
     admin.put_cron(CanvasId::DEFAULT, &NewCron::new(CRON, schedule, &())?, &actor).await?;
     Ok(endpoint)
+}
+
+/// Ends the ticks, for which another program has no handler.
+pub(super) async fn stop_cron(admin: &Admin) -> anyhow::Result<()> {
+    match admin.delete_cron(CanvasId::DEFAULT, &CRON.parse()?, &Actor::admin("cargo-dev")).await {
+        Ok(()) | Err(AdminError::NoCron(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 async fn greet(event: Execution) -> HandlerResult {

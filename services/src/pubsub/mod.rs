@@ -161,6 +161,15 @@ impl PubSub {
         }
     }
 
+    /// How many clients have a streaming pull open on a subscription; `None` if only the emulator
+    /// knows, which is not ours.
+    pub fn clients(&self, subscription: &str) -> Option<usize> {
+        match self {
+            Self::Own(emulator) => Some(emulator.clients(subscription)),
+            Self::Environment(_) | Self::Google(_) | Self::Container(_) => None,
+        }
+    }
+
     /// The address: `127.0.0.1:PORT`, or the value from the environment.
     pub fn host(&self) -> String {
         match self {

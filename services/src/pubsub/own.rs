@@ -3,8 +3,10 @@
 //!
 //! It must never listen on anything but 127.0.0.1.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use tokio::sync::oneshot;
@@ -51,6 +53,15 @@ impl OwnEmulator {
         self.address.to_string()
     }
 
+    /// How many clients have a streaming pull open on a subscription, given as
+    /// `projects/{project}/subscriptions/{id}`.
+    pub fn clients(&self, subscription: &str) -> usize {
+        let Some(running) = &self.running else { return 0 };
+        let overview = running.emulator.broker(|broker, now| broker.overview(now));
+        let on_it = overview.streams.into_iter().filter(|stream| stream.subscription == subscription);
+        on_it.map(|stream| stream.client_id).collect::<BTreeSet<_>>().len()
+    }
+
     /// Ends it at once, without telling its clients; all its data is lost, and nothing answers at
     /// its address until [`restart`](Self::restart).
     pub fn kill(&mut self) {
@@ -68,6 +79,7 @@ impl OwnEmulator {
 /// The emulator's thread. Dropping this stops it and waits for its end.
 #[derive(Debug)]
 struct EmulatorThread {
+    emulator: Arc<Emulator>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -78,9 +90,8 @@ impl EmulatorThread {
         let (sender, started) = oneshot::channel();
         let work = move || run(address, sender, stopped);
         let thread = thread::Builder::new().name("Pub/Sub emulator".to_owned()).spawn(work)?;
-        let running = Self { stop: Some(stop), thread: Some(thread) };
-        started.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
-        Ok(running)
+        let emulator = started.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Self { emulator, stop: Some(stop), thread: Some(thread) })
     }
 }
 
@@ -95,15 +106,19 @@ impl Drop for EmulatorThread {
 
 /// Serves until the channel is closed. The runtime then drops all its tasks, connections included,
 /// before this returns.
-fn run(address: SocketAddr, started: oneshot::Sender<io::Result<()>>, stopped: oneshot::Receiver<()>) {
+fn run(
+    address: SocketAddr,
+    started: oneshot::Sender<io::Result<Arc<Emulator>>>,
+    stopped: oneshot::Receiver<()>,
+) {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return drop(started.send(Err(error))),
     };
     runtime.block_on(async {
         match Emulator::start(address, Options::default()).await {
-            Ok(_emulator) => {
-                let _ = started.send(Ok(()));
+            Ok(emulator) => {
+                let _ = started.send(Ok(Arc::new(emulator)));
                 let _ = stopped.await;
             }
             Err(error) => drop(started.send(Err(error))),
