@@ -8,6 +8,7 @@
 mod bench;
 mod book;
 mod chaos;
+mod compose;
 mod containers;
 mod deploy;
 mod deps;
@@ -40,6 +41,12 @@ enum Verb {
     Chaos {
         #[arg(help = format!("One of: {}; the last one is not part of all, and is compiled for release", chaos::names()))]
         name: Option<String>,
+    },
+    /// Run the lines of docs/container.md with Docker Compose, on bases built without a registry.
+    Compose {
+        /// Use the images that compose.yaml and the Dockerfile name, from their registries.
+        #[arg(long)]
+        registry: bool,
     },
     /// Run the tests with Postgres and the Pub/Sub emulator in containers, from images built
     /// without a registry.
@@ -120,6 +127,7 @@ fn main() -> ExitCode {
         Verb::Bench(options) => bench::run(&options),
         Verb::Book => book::run(),
         Verb::Chaos { name } => chaos::run(name.as_deref()),
+        Verb::Compose { registry } => compose::run(registry),
         Verb::Containers { emulator, quick, words } => containers::run(emulator, quick, &words),
         Verb::Deploy => deploy::run(),
         Verb::Deps => deps::run(),

@@ -172,7 +172,7 @@ impl Phase {
             _ if self == Self::EmitHttp => matches!(kind, Kind::Postgres | Kind::Emulator),
             _ if matches!(self, Self::Grow(..)) => kind == Kind::Memory,
             Kind::Statements => self == Self::Drain(1_000),
-            Kind::Postgres => matches!(self, Self::Rate(_) | Self::Idle),
+            Kind::Postgres => matches!(self, Self::EmitSingle | Self::EmitBulk | Self::Rate(_) | Self::Idle),
             Kind::Handwritten | Kind::Memory | Kind::Emulator => true,
         }
     }

@@ -32,6 +32,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         self.end_headers()
 
 
-server = http.server.ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", 0))), Receiver)
+address = os.environ.get("HOST", "127.0.0.1"), int(os.environ.get("PORT", 0))
+server = http.server.ThreadingHTTPServer(address, Receiver)
 print("listening on", server.server_port, flush=True)
 server.serve_forever()

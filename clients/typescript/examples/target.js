@@ -29,7 +29,7 @@ const server = createServer(async (request, response) => {
   }
 });
 
-server.listen(Number(process.env.PORT ?? 0), "127.0.0.1", () => {
+server.listen(Number(process.env.PORT ?? 0), process.env.HOST ?? "127.0.0.1", () => {
   const address = server.address();
   console.log("listening on", typeof address === "object" ? address?.port : address);
 });

@@ -9,7 +9,7 @@ mod images;
 
 use anyhow::{Result, ensure};
 
-use crate::docker::Engine;
+use crate::docker::{Engine, Network, postgres};
 use crate::{cargo, succeed};
 
 /// Which emulator is in the image.
@@ -32,7 +32,7 @@ pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<(
     // Ctrl-C is for the tests, which it ends; this process then shuts down gracefully what it
     // started.
     runtime.spawn(async { while tokio::signal::ctrl_c().await.is_ok() {} });
-    let engine = runtime.block_on(Engine::find_or_start())?;
+    let engine = runtime.block_on(Engine::find_or_start(Network::Host))?;
     println!("{engine}");
     let tested = test(&engine, emulator, quick, words);
     let left = runtime.block_on(engine.left_containers());
@@ -45,7 +45,7 @@ pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<(
 }
 
 fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {
-    let postgres = images::postgres(engine)?;
+    let postgres = postgres(engine)?;
     let pubsub = match emulator {
         Emulator::Own => images::own_emulator(engine)?,
         Emulator::Google => images::google_emulator(engine)?,

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::docker::{Engine, Files, Import, said};
+use super::{Engine, Files, Import, said};
 use crate::root;
 
 /// What Rust's official image has besides the toolchain.
@@ -14,7 +14,7 @@ const PACKAGES: [&str; 5] = ["coreutils", "dash", "findutils", "gcc", "libc6-dev
 
 /// Makes the image with a shell, a C compiler and this repository's toolchain; returns its
 /// reference.
-pub(super) fn builder(engine: &Engine) -> Result<&'static str> {
+pub(crate) fn builder(engine: &Engine) -> Result<&'static str> {
     let toolchain = said(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root()))?;
     let toolchain = PathBuf::from(toolchain.trim());
     let programs = toolchain.join("bin");
@@ -29,16 +29,16 @@ pub(super) fn builder(engine: &Engine) -> Result<&'static str> {
         format!("ENV PATH={}:/usr/bin:/bin", programs.display()),
         "ENV CARGO_HOME=/usr/local/cargo".to_owned(),
     ];
-    Import { reference: "wakeq-test-builder:installed", files: &files, script: None, changes: &changes }
-        .make(engine)
+    let reference = "wakeq-test-builder:installed";
+    Import { reference, files: &files, script: None, writable: &[], changes: &changes }.make(engine)
 }
 
 /// Makes the image with the libraries that a Rust program links to (this command is one) and
 /// certificates; returns its reference.
-pub(super) fn runtime(engine: &Engine) -> Result<&'static str> {
+pub(crate) fn runtime(engine: &Engine) -> Result<&'static str> {
     let mut files = Files::default();
     files.libraries(&std::env::current_exe()?)?;
     files.certificates()?;
-    Import { reference: "wakeq-test-runtime:installed", files: &files, script: None, changes: &[] }
-        .make(engine)
+    let reference = "wakeq-test-runtime:installed";
+    Import { reference, files: &files, script: None, writable: &[], changes: &[] }.make(engine)
 }

@@ -1,8 +1,7 @@
 //! The container engine: the one that answers, or one of our own for this command.
 //!
-//! Our own needs root, and has neither a bridge nor firewall rules: its containers use the
-//! machine's network. It must never outlive this command, nor may its containers, even if the
-//! command is killed.
+//! Our own needs root, and makes no firewall rules. It must never outlive this command, nor may its
+//! containers and its bridge, even if the command is killed.
 
 use std::fmt;
 use std::fs::File;
@@ -22,6 +21,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const REMOVED_WITHIN: Duration = Duration::from_secs(30);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
+/// The bridge that an engine makes unless told otherwise, and where the kernel lists it.
+const BRIDGE: &str = "docker0";
+const BRIDGE_INTERFACE: &str = "/sys/class/net/docker0";
 const LOG: &str = "log";
 const HOST: &str = "DOCKER_HOST";
 
@@ -30,7 +32,8 @@ const CLIENTS: [&str; 2] = ["docker", "/usr/bin/docker"];
 const BUILDKIT: (&str, &str) = ("DOCKER_BUILDKIT", "1");
 
 /// Stops the engine that answers on `$0` and has the folder `$1`: first its containers, which would
-/// survive it, then the engine, then its folder, in which the network of its containers is mounted.
+/// survive it, then the engine, then the bridge `$2`, if it made one, then its folder, in which the
+/// network of its containers is mounted.
 const END_SCRIPT: &str = r#"
 export DOCKER_HOST="$0"
 containers=$(docker ps --all --quiet)
@@ -44,8 +47,18 @@ if [ -n "$engine" ] && kill "$engine"; then
     done
 fi
 umount "$1/exec/netns/default"
+[ -z "$2" ] || ip link delete "$2"
 rm -rf -- "$1"
 "#;
+
+/// The networks of an engine of our own.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Containers can only use the machine's network.
+    Host,
+    /// Containers have networks of their own, which reach nothing beyond this machine.
+    Bridges,
+}
 
 /// An engine that answers.
 pub(crate) struct Engine {
@@ -63,12 +76,12 @@ struct OwnEngine {
 }
 
 impl Engine {
-    pub(crate) async fn find_or_start() -> Result<Self> {
+    pub(crate) async fn find_or_start(network: Network) -> Result<Self> {
         program_on_path("docker").context("`docker` is not on PATH: install Docker (Debian: docker.io)")?;
         match version(None) {
             Ok(version) => Ok(Self { version, started: None }),
             Err(_) => {
-                let mut started = OwnEngine::start()?;
+                let mut started = OwnEngine::start(network)?;
                 match started.answer().await {
                     Ok(version) => Ok(Self { version, started: Some(started) }),
                     Err(error) => {
@@ -151,20 +164,24 @@ impl Engine {
 
 impl fmt::Display for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whose = if self.started.is_some() { "started for this, without a bridge" } else { "found" };
+        let whose = if self.started.is_some() { "started for this" } else { "found" };
         write!(formatter, "Docker {}, {whose}", self.version)
     }
 }
 
 impl OwnEngine {
-    fn start() -> Result<Self> {
+    fn start(network: Network) -> Result<Self> {
         let program = program_on_path("dockerd")
             .context("no engine answers, and there is no `dockerd` to start one with: install Docker")?;
         ensure!(is_root(), "no engine answers, and only root may start one: start Docker, or use sudo");
         let folder = std::env::temp_dir().join(format!("wakeq-engine-{}", std::process::id()));
         std::fs::create_dir(&folder).with_context(|| format!("can't create {}", folder.display()))?;
         let host = address(&folder);
-        let end = AtEnd::run("sh", ["-c".as_ref(), END_SCRIPT.as_ref(), host.as_ref(), folder.as_os_str()])?;
+        let makes_bridge = network == Network::Bridges && !Path::new(BRIDGE_INTERFACE).exists();
+        let bridge = if makes_bridge { BRIDGE } else { "" };
+        let arguments =
+            ["-c".as_ref(), END_SCRIPT.as_ref(), host.as_ref(), folder.as_os_str(), bridge.as_ref()];
+        let end = AtEnd::run("sh", arguments)?;
         let path_option = |option: &str, name: &str| format!("--{option}={}", folder.join(name).display());
         let log = File::create(folder.join(LOG))?;
         let mut engine = Command::new(program);
@@ -174,7 +191,10 @@ impl OwnEngine {
             path_option("exec-root", "exec"),
             path_option("pidfile", "pid"),
         ]);
-        engine.args(["--iptables=false", "--bridge=none", "--log-level=warn"]);
+        engine.args(["--iptables=false", "--ip-forward=false", "--log-level=warn"]);
+        if network == Network::Host {
+            engine.arg("--bridge=none");
+        }
         engine.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).process_group(0);
         let process = engine.spawn().context("dockerd can't be started")?;
         Ok(Self { process, folder, end })

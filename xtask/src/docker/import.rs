@@ -23,6 +23,8 @@ pub(crate) struct Import<'a> {
     pub(crate) files: &'a Files,
     /// A script for `/entrypoint.sh`.
     pub(crate) script: Option<&'a str>,
+    /// Empty folders that every user may write to, besides `/tmp`; without the leading slash.
+    pub(crate) writable: &'a [&'static str],
     /// Dockerfile instructions, such as `USER 65532`.
     pub(crate) changes: &'a [String],
 }
@@ -38,7 +40,7 @@ impl Import<'_> {
         let mut lines = fs::File::create(&list)?;
         for path in self.files.paths().map(|path| format!(".{}", path.display())) {
             // An image takes each path once, and this one is added below.
-            if !own_names.contains(&path.as_str()) {
+            if !own_names.contains(&path) {
                 writeln!(lines, "{path}")?;
             }
         }
@@ -62,19 +64,22 @@ impl Import<'_> {
     }
 
     /// Writes the files that this machine lacks or has in another form; returns their names.
-    fn write_own(&self, folder: &Path) -> Result<Vec<&'static str>> {
+    fn write_own(&self, folder: &Path) -> Result<Vec<String>> {
+        let mut names = vec!["./etc/passwd".to_owned(), "./etc/nsswitch.conf".to_owned()];
         fs::create_dir_all(folder.join("etc"))?;
-        fs::create_dir_all(folder.join("tmp"))?;
-        fs::set_permissions(folder.join("tmp"), fs::Permissions::from_mode(0o1777))?;
+        for name in ["tmp"].iter().chain(self.writable) {
+            fs::create_dir_all(folder.join(name))?;
+            fs::set_permissions(folder.join(name), fs::Permissions::from_mode(0o1777))?;
+            names.push(format!("./{name}"));
+        }
         fs::write(folder.join("etc/passwd"), format!("wakeq:x:{USER}:{USER}:wakeq:/tmp:/bin/sh\n"))?;
         // Without it, libraries that the image lacks would look up host names elsewhere than in
         // /etc/hosts and DNS.
         fs::write(folder.join("etc/nsswitch.conf"), "hosts: files dns\n")?;
-        let mut names = vec!["./etc/passwd", "./etc/nsswitch.conf", "./tmp"];
         if let Some(script) = self.script {
             fs::write(folder.join("entrypoint.sh"), script)?;
             fs::set_permissions(folder.join("entrypoint.sh"), fs::Permissions::from_mode(0o755))?;
-            names.push("./entrypoint.sh");
+            names.push("./entrypoint.sh".to_owned());
         }
         Ok(names)
     }

@@ -3,13 +3,17 @@
 //!
 //! It must never touch an image or a container that it did not create.
 
+mod bases;
 mod engine;
 mod files;
 mod import;
+mod postgres;
 
-pub(crate) use engine::Engine;
+pub(crate) use bases::{builder, runtime};
+pub(crate) use engine::{Engine, Network};
 pub(crate) use files::{Files, files_under};
 pub(crate) use import::{Import, USER};
+pub(crate) use postgres::postgres;
 
 use std::process::Command;
 

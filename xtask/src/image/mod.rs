@@ -4,7 +4,6 @@
 //! No image is pulled from a registry; crates come from their usual sources. It must never leave a
 //! container or an engine of its own behind.
 
-mod bases;
 mod target;
 mod trial;
 
@@ -12,10 +11,10 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use crate::docker::Engine;
+use crate::docker::{Engine, Network, builder, runtime};
 use crate::{root, succeed};
 
-const IMAGE: &str = "wakeq-test-image:built";
+pub(crate) const IMAGE: &str = "wakeq-test-image:built";
 
 /// The limit in bytes; a larger image contains something that it should not.
 const BYTES_MAX: u64 = 60_000_000;
@@ -24,7 +23,7 @@ const BYTES_MAX: u64 = 60_000_000;
 pub(crate) fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let engine = Engine::find_or_start().await?;
+        let engine = Engine::find_or_start(Network::Host).await?;
         println!("{engine}");
         let tried = build_and_try(&engine).await;
         engine.end().await?;
@@ -33,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 async fn build_and_try(engine: &Engine) -> Result<()> {
-    let (builder, runtime) = (bases::builder(engine)?, bases::runtime(engine)?);
+    let (builder, runtime) = (builder(engine)?, runtime(engine)?);
     let began = Instant::now();
     let mut build = engine.building_client()?;
     build.args(["build", "--network", "host", "--progress", "plain", "--tag", IMAGE]);
