@@ -17,7 +17,7 @@ WORKDIR /src
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
-    find .sqlx migrations src streams service emulator -exec touch {} + \
+    find .sqlx migrations src streams service clients/rust emulator -exec touch {} + \
     && cargo build --locked --profile image --package ${PACKAGE} --bin ${PROGRAM} \
     && mkdir /out && cp target/image/${PROGRAM} /out/
 

@@ -50,14 +50,19 @@ fn sent() -> Vec<String> {
     lines[1..lines.len() - 1].iter().map(|line| line.strip_prefix('!').unwrap().to_owned()).collect()
 }
 
-/// The main files of everything that Cargo can build in a workspace.
-fn targets(folder: &Path) -> BTreeSet<String> {
+/// What Cargo says of each package of a workspace.
+fn packages(folder: &Path) -> Vec<Value> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["metadata", "--offline", "--no-deps", "--format-version=1"]).current_dir(folder);
     let output = cargo.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let workspace: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let packages = workspace["packages"].as_array().unwrap();
+    workspace["packages"].as_array().unwrap().clone()
+}
+
+/// The main files of everything that Cargo can build in a workspace.
+fn targets(folder: &Path) -> BTreeSet<String> {
+    let packages = packages(folder);
     let targets = packages.iter().flat_map(|package| package["targets"].as_array().unwrap());
     let file = |target: &Value| {
         let file = Path::new(target["src_path"].as_str().unwrap());
@@ -82,6 +87,57 @@ fn the_whole_workspace_is_sent_to_the_build() {
     fs::remove_dir_all(&folder).unwrap();
     assert!(sent.len() > 10, "{sent:?}");
     assert_eq!(sent, targets(&root()), "see .dockerignore");
+}
+
+/// The packages that images are built from: the Dockerfile's, and compose.yaml's.
+fn built() -> BTreeSet<String> {
+    let arguments = all("ARG", false);
+    let usual = arguments.iter().find_map(|argument| argument.strip_prefix("PACKAGE=")).unwrap();
+    let compose = fs::read_to_string(root().join("compose.yaml")).unwrap();
+    let others = compose.split("PACKAGE: ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n']).next());
+    others.chain([usual]).map(str::to_owned).collect()
+}
+
+/// The folders of packages, and of the members of the workspace that they are built with.
+fn folders_of(names: BTreeSet<String>) -> BTreeSet<String> {
+    let packages = packages(&root());
+    let (mut folders, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    let mut waiting: Vec<String> = names.into_iter().collect();
+    while let Some(name) = waiting.pop() {
+        if !seen.insert(name.clone()) {
+            continue;
+        }
+        let package = packages.iter().find(|package| package["name"] == *name);
+        let package = package.unwrap_or_else(|| panic!("{name} is not a member of the workspace"));
+        let manifest = Path::new(package["manifest_path"].as_str().unwrap());
+        let folder = manifest.parent().unwrap().strip_prefix(root()).unwrap();
+        folders.insert(folder.display().to_string());
+        let needed = package["dependencies"].as_array().unwrap().iter();
+        let needed = needed.filter(|needed| needed["path"].is_string() && needed["kind"] != "dev");
+        waiting.extend(needed.map(|needed| needed["name"].as_str().unwrap().to_owned()));
+    }
+    folders
+}
+
+/// Of a file that is older than the cache, Cargo would keep what it compiled from another version.
+#[test]
+fn all_that_an_image_is_built_from_is_newer_than_the_cache() {
+    let build = all("RUN", false).into_iter().find(|run| run.contains("cargo ")).unwrap();
+    let (_, touched) = build.split_once(" find ").unwrap();
+    let (touched, _) = touched.split_once(" -exec touch {} + && cargo build ").unwrap();
+    let touched: BTreeSet<&str> = touched.split(' ').collect();
+    let folders = folders_of(built());
+    assert!(folders.len() > 5 && folders.contains(""), "{folders:?}");
+    // The folder of the package `wakeq` is the repository.
+    let files = |folder| match folder {
+        "" => vec![".sqlx", "migrations", "src"],
+        folder => vec![folder],
+    };
+    let needed: Vec<_> = folders.iter().flat_map(|folder| files(folder.as_str())).collect();
+    let is_touched =
+        |path: &str| Path::new(path).ancestors().any(|path| touched.contains(path.to_str().unwrap()));
+    let forgotten: Vec<_> = needed.into_iter().filter(|path| !is_touched(path)).collect();
+    assert_eq!(forgotten, Vec::<&str>::new(), "add them to `find` in the Dockerfile");
 }
 
 #[test]
