@@ -13,6 +13,7 @@ mod prose;
 mod requirements;
 mod source;
 mod sql;
+mod upkeep;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ const FOLDERS: [&str; 12] = [
 ];
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
+const DOCUMENT_WORDS_MAX: usize = 52_000;
 const LEFTOVERS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 
 #[test]
@@ -111,6 +113,36 @@ fn every_document_is_in_the_list_of_its_folder() {
     let complaints = [("docs/SUMMARY.md", others), ("docs/adr/README.md", decisions)]
         .map(|(index, documents)| documents::unlisted(index, &read(&root().join(index)), &documents));
     pass(&complaints.concat());
+}
+
+/// The documents of users and contributors together. Whoever adds some shortens others.
+#[test]
+fn the_documents_stay_short_enough_to_be_read() {
+    let documents = files_with_extension(&root(), "md");
+    let documents = documents.iter().map(|path| (name_of(path), path)).filter(|(name, _)| {
+        name.starts_with("docs/")
+            || name.ends_with("README.md")
+            || ["ARCHITECTURE.md", "CONTRIBUTING.md"].contains(&name.as_str())
+    });
+    let (names, words): (Vec<_>, Vec<_>) =
+        documents.map(|(name, path)| (name, documents::words(&read(path)))).unzip();
+    assert!(names.contains(&"docs/requirements.md".to_owned()) && names.len() > 50, "{names:?}");
+    let words: usize = words.iter().sum();
+    println!("the documents have {words} words, at most {DOCUMENT_WORDS_MAX}");
+    assert!(words <= DOCUMENT_WORDS_MAX, "the documents have {words} words, at most {DOCUMENT_WORDS_MAX}");
+}
+
+#[test]
+fn every_file_that_pins_versions_is_watched() {
+    let files = ["lock", "json", "txt"].map(|extension| files_with_extension(&root(), extension));
+    let files = files.concat().into_iter().map(|path| name_of(&path));
+    let files: Vec<_> = files
+        .filter(|name| name.rsplit('/').next().is_some_and(|name| upkeep::ecosystem(name).is_some()))
+        .collect();
+    for some in ["Cargo.lock", "bench/node/package-lock.json", "tests/edge/requirements.txt"] {
+        assert!(files.contains(&some.to_owned()), "{some} was not found");
+    }
+    pass(&upkeep::unwatched(&read(&root().join(".github/dependabot.yml")), &files));
 }
 
 #[test]
