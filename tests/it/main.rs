@@ -81,6 +81,7 @@ mod queues_admin;
 mod queues_crashes;
 mod quotas;
 mod receiver;
+mod release;
 mod reserved;
 mod roles;
 mod rotated;
