@@ -1,10 +1,12 @@
 //! `cargo xtask package`: packs the packages that are published, and builds each from its packed
-//! files. Cargo does both as `cargo publish` would, with a registry of the packed files.
+//! files. Cargo does both as `cargo publish` would, with a registry of the packed files. Except in
+//! CI, it packs changes that are not committed, too, and says so.
 //!
 //! It must never send anything.
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -16,13 +18,14 @@ const NEEDED: [&str; 3] = ["LICENSE-APACHE", "LICENSE-MIT", "README.md"];
 
 /// `quick` leaves out the builds.
 pub(crate) fn run(quick: bool) -> Result<()> {
+    let dirty = allow_dirty();
     let mut package = cargo();
-    package.args(["package", "--locked", "--allow-dirty"]);
+    package.args(["package", "--locked"]).args(dirty);
     if quick {
         package.arg("--no-verify");
     }
     for Published { name, readme, repository, is_root } in published()? {
-        let files = said(cargo().args(["package", "--list", "--allow-dirty", "--package", &name]))?;
+        let files = said(cargo().args(["package", "--list", "--package", &name]).args(dirty))?;
         for needed in NEEDED {
             ensure!(files.lines().any(|file| file == needed), "{name}: {needed} is not packed");
         }
@@ -31,6 +34,19 @@ pub(crate) fn run(quick: bool) -> Result<()> {
         package.args(["--package", &name]);
     }
     succeed(&mut package)
+}
+
+/// Cargo's option to pack changes that are not committed, if a developer's machine has some. In CI
+/// a step would have made them: they are refused, as `cargo publish` does.
+fn allow_dirty() -> Option<&'static str> {
+    let is_ci = std::env::var_os("CI").is_some_and(|value| !value.is_empty());
+    // Without Git, Cargo does not ask either.
+    let changes = || said(Command::new("git").args(["status", "--porcelain"]).current_dir(root()));
+    if is_ci || changes().map_or(true, |changes| changes.is_empty()) {
+        return None;
+    }
+    println!("packing changes that are not committed");
+    Some("--allow-dirty")
 }
 
 /// A package that may be published.
