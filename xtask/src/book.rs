@@ -1,6 +1,6 @@
 //! `cargo xtask book`: the documents as a site, in `target/book`. mdBook builds what is in one
 //! folder, so they are copied to `target/documents`, where links that leave the site lead to the
-//! repository's pages.
+//! repository's pages. Links of the built site are checked.
 //!
 //! It must never change a document.
 
@@ -10,13 +10,14 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use crate::{links, read_toml, root, succeed};
+use crate::{links, read_toml, root, site, succeed};
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 /// A document of the summary that lists documents of its own.
 const DECISIONS: &str = "docs/adr/README.md";
 /// As `book.toml` says.
 const COPIES: &str = "target/documents";
+const SITE: &str = "target/book";
 
 pub(crate) fn run() -> Result<()> {
     let manifest = read_toml("Cargo.toml")?;
@@ -40,7 +41,8 @@ pub(crate) fn run() -> Result<()> {
     }
     let mut mdbook = Command::new("mdbook");
     mdbook.arg("build").current_dir(root()).env("MDBOOK_OUTPUT__HTML__GIT_REPOSITORY_URL", repository);
-    succeed(&mut mdbook).context("mdBook is needed: `cargo install --locked mdbook`")
+    succeed(&mut mdbook).context("mdBook is needed: `cargo install --locked mdbook`")?;
+    site::check(&root().join(SITE))
 }
 
 /// The summary with paths from the root, and with each decision below their list.

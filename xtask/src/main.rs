@@ -21,6 +21,7 @@ mod prepare;
 mod pubsub;
 mod requirements;
 mod sdk;
+mod site;
 mod tenants;
 
 use std::path::{Path, PathBuf};
@@ -35,7 +36,7 @@ use clap::Parser;
 enum Verb {
     /// Measure the queue beside a handwritten one, on a private Postgres: 40 minutes.
     Bench(bench::Options),
-    /// Build the documents as a site with mdBook, into target/book.
+    /// Build the documents as a site with mdBook, into target/book, and check the site's links.
     Book,
     /// Run the crash tests at full size and print their figures; all of them take half an hour.
     Chaos {
