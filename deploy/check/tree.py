@@ -164,7 +164,7 @@ def check_scaling(where, manifests):
             complain(where, "the scale target is missing, or has a fixed number of replicas")
         for trigger in scaler["spec"]["triggers"]:
             url = trigger["metadata"]["url"]
-            host = re.match(r"http://([^.:/]+)[^/]*/v1/canvases/[0-9a-f-]{36}/depth(\?|$)", url)
+            host = re.match(r"http://([^.:/]+)[^/]*/v1/(canvases/[0-9a-f-]{36}|admin)/depth(\?|$)", url)
             if not host or host.group(1) not in services:
                 complain(where, f"{url} is not the URL of a `depth` route")
             if target and trigger["metadata"]["targetValue"] != capacity_of(target):

@@ -3,28 +3,35 @@
 //! Python's packages are pinned in `deploy/check/requirements.txt` and installed only into
 //! `target/deploy`. Terraform, kubectl or kustomize, Helm or Go, and promtool are used if they are
 //! installed, and never installed; the end of the output names the missing ones, whose checks were
-//! skipped.
+//! skipped. With `REQUIRE_DEPLOY_TOOLS=1` that is an error.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use wakeq_services::program_on_path;
 
 use crate::{install_python, root, succeed};
 
+const REQUIRED_VARIABLE: &str = "REQUIRE_DEPLOY_TOOLS";
 /// The oldest supported Kubernetes.
 const KUBERNETES: &str = "1.33";
 /// The sets that are rendered; the others are parts of these.
-const MANIFESTS: [&str; 4] = ["base", "migrate", "overlays/gke", "overlays/gke/migrate"];
+const MANIFESTS: [&str; 5] =
+    ["base", "migrate", "overlays/gke", "overlays/gke/migrate", "overlays/gke-all-canvases"];
 /// The sets that are applied as they are, in a namespace of their own.
-const APPLIED: [&str; 2] = ["overlays/gke", "overlays/gke/migrate"];
+const APPLIED: [&str; 3] = ["overlays/gke", "overlays/gke/migrate", "overlays/gke-all-canvases"];
 /// The chart's renderings: their names, values beside the defaults, and the sets that describe the
 /// same objects.
-const CHARTS: [(&str, Option<&str>, [&str; 2]); 2] = [
-    ("helm", None, ["base", "migrate"]),
-    ("helm-gke", Some("helm/gke.yaml"), ["overlays/gke", "overlays/gke/migrate"]),
+const CHARTS: [(&str, &[&str], [&str; 2]); 3] = [
+    ("helm", &[], ["base", "migrate"]),
+    ("helm-gke", &["helm/gke.yaml"], ["overlays/gke", "overlays/gke/migrate"]),
+    (
+        "helm-gke-all-canvases",
+        &["helm/gke.yaml", "helm/all-canvases.yaml"],
+        ["overlays/gke-all-canvases", "overlays/gke/migrate"],
+    ),
 ];
 const CHART: &str = "helm/wakeq";
 /// The sources of Go packages, as Debian installs them, for a machine without Helm.
@@ -59,12 +66,19 @@ pub(crate) fn run() -> Result<()> {
         None => missing.push("promtool"),
     }
     succeed(python.script("tree.py").arg(&manifests))?;
-    if missing.is_empty() {
-        println!("deploy/ passed all checks that need no cloud");
-    } else {
-        println!("SKIPPED what needs {}: not on PATH", missing.join(", "));
-    }
+    let required = std::env::var(REQUIRED_VARIABLE).is_ok_and(|value| value.trim() == "1");
+    println!("{}", verdict(&missing, required)?);
     Ok(())
+}
+
+/// What the run ends with, if all that was checked passed.
+fn verdict(missing: &[&str], required: bool) -> Result<String> {
+    if missing.is_empty() {
+        return Ok("deploy/ passed all checks that need no cloud".to_owned());
+    }
+    let missing = missing.join(", ");
+    ensure!(!required, "not on PATH, which {REQUIRED_VARIABLE}=1 forbids: {missing}");
+    Ok(format!("SKIPPED what needs {missing}: not on PATH"))
 }
 
 /// Checks the format; and names, types and plans, against providers that know the resources'
@@ -140,20 +154,20 @@ impl ChartRenderer {
         Ok(Some(Self::Own(program)))
     }
 
-    fn render(&self, values: Option<&str>) -> Command {
+    fn render(&self, values: &[&str]) -> Command {
         let mut command;
         match self {
             Self::Helm(helm) => {
                 command = Command::new(helm);
                 command.args(["template", "wakeq"]).arg(deploy(CHART)).args(["--namespace", "wakeq"]);
                 command.args(["--kube-version", KUBERNETES]);
-                if let Some(values) = values {
-                    command.arg("--values").arg(deploy(values));
+                for file in values {
+                    command.arg("--values").arg(deploy(file));
                 }
             }
             Self::Own(program) => {
                 command = Command::new(program);
-                command.arg(deploy(CHART)).arg("wakeq").args(values.map(deploy));
+                command.arg(deploy(CHART)).arg("wakeq").args(values.iter().map(|file| deploy(file)));
             }
         }
         command
@@ -227,5 +241,18 @@ mod tests {
             assert!(deploy("terraform").join(part).join("main.tf").is_file(), "{part}");
         }
         assert!(APPLIED.iter().all(|name| MANIFESTS.contains(name)));
+        for (_, values, sets) in CHARTS {
+            assert!(values.iter().all(|file| deploy(file).is_file()), "{values:?}");
+            assert!(sets.iter().all(|set| MANIFESTS.contains(set)), "{sets:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_program_is_named_and_fails_where_it_is_required() {
+        assert!(verdict(&[], true).unwrap().contains("passed"));
+        assert!(
+            verdict(&["helm", "promtool"], false).unwrap().starts_with("SKIPPED what needs helm, promtool")
+        );
+        assert!(verdict(&["promtool"], true).unwrap_err().to_string().ends_with(": promtool"));
     }
 }
