@@ -18,7 +18,7 @@ use crate::{root, succeed};
 const PAGE: &str = "docs/container.md";
 const HEADING: &str = "## Try it with Compose";
 
-/// Bash: the lines of the page, where `TARGET` is the last one, which keeps running; then what they
+/// Bash: the lines of the page, where `@SERVER@` is the last one, which keeps running; then what they
 /// do not show.
 const SCRIPT: &str = r#"
 set -euo pipefail
@@ -31,9 +31,12 @@ within() {
     done
     "${@:2}" || { echo "failed for $1 s: ${*:2}" >&2; exit 1; }
 }
-LINES
+# `up` would use the images of an earlier run.
+docker compose build
+echo "built after $SECONDS s"
+@LINES@
 echo "up, with one event, after $SECONDS s"
-TARGET >"$printed" &
+@SERVER@ >"$printed" &
 within 30 grep --quiet '^greet "Ada"$' "$printed"
 echo "the target printed $(cat "$printed") after $SECONDS s"
 
@@ -89,9 +92,9 @@ fn script(page: &str) -> Result<String> {
     let section = section.split("\n## ").next().unwrap_or_default();
     let blocks = section.split("```sh\n").skip(1).filter_map(|block| block.split("```").next());
     let lines = blocks.collect::<String>();
-    let (lines, target) = lines.trim_end().rsplit_once('\n').context("the page has no lines")?;
-    ensure!(target.ends_with("target.py"), "the last line of {HEADING:?} does not start the target");
-    Ok(SCRIPT.replacen("LINES", lines, 1).replacen("TARGET", target, 1))
+    let (lines, server) = lines.trim_end().rsplit_once('\n').context("the page has no lines")?;
+    ensure!(server.ends_with("target.py"), "the last line of {HEADING:?} does not start the target");
+    Ok(SCRIPT.replace("@LINES@", lines).replace("@SERVER@", server))
 }
 
 /// Writes the Compose file that names images made here.
@@ -117,6 +120,6 @@ mod tests {
     fn the_page_has_the_lines() {
         let script = script(&fs::read_to_string(root().join(PAGE)).unwrap()).unwrap();
         assert!(script.contains("\ndocker compose up --detach\nKEY="));
-        assert!(!script.contains("LINES") && !script.contains("TARGET"));
+        assert!(!script.contains("@LINES@") && !script.contains("@SERVER@"));
     }
 }
