@@ -71,6 +71,7 @@ mod operations;
 mod order;
 mod order_crashes;
 mod packages;
+mod pages;
 mod pooler;
 mod processes;
 mod pulls;

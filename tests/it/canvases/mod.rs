@@ -16,7 +16,7 @@ mod functions;
 mod mutants;
 mod program;
 mod proxy;
-mod rows;
+pub(crate) mod rows;
 mod seed;
 mod tallies;
 mod upkeep;

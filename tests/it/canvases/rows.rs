@@ -48,7 +48,7 @@ async fn tables(pool: &PgPool) -> Vec<(String, bool)> {
 }
 
 /// Every row of a canvas, byte for byte; in one statement, because it runs some hundred times.
-pub(super) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<String>> {
+pub(crate) async fn of(pool: &PgPool, canvas: CanvasId) -> BTreeMap<String, Vec<String>> {
     let tables = tables(pool).await.into_iter().filter(|(_, of_canvas)| *of_canvas);
     let mut rows: BTreeMap<String, Vec<String>> = tables.map(|(table, _)| (table, Vec::new())).collect();
     let of_table = |table: &String| {
