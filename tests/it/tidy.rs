@@ -102,6 +102,13 @@ fn prose_wraps_and_is_plain() {
     pass(&documents.chain(comments).chain(in_sql).collect::<Vec<_>>());
 }
 
+/// Whoever uses wakeq learns no more words than these.
+#[test]
+fn users_have_few_words_to_learn() {
+    let name = "docs/words.md";
+    pass(&documents::word_complaints(name, &read(&root().join(name))));
+}
+
 /// The site has no other pages. It shows decisions below their own list.
 #[test]
 fn every_document_is_in_the_list_of_its_folder() {

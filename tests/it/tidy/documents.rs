@@ -100,6 +100,37 @@ fn an_unlisted_document_is_found() {
     );
 }
 
+/// Most words in the table of those that users have to learn.
+const WORDS_MAX: usize = 25;
+
+/// A table of words that has too many, or one twice. A row may explain several, between commas.
+pub(super) fn word_complaints(name: &str, text: &str) -> Vec<String> {
+    let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+    let words: Vec<_> = rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(',')).collect();
+    let mut complaints = Vec::new();
+    if words.is_empty() || words.len() > WORDS_MAX {
+        complaints.push(format!("{name}: {} words, at most {WORDS_MAX}", words.len()));
+    }
+    let mut known = BTreeSet::new();
+    let again = words.iter().map(|word| word.trim()).filter(|word| !known.insert(*word));
+    complaints.extend(again.map(|word| format!("{name}: `{word}` is explained twice")));
+    complaints
+}
+
+#[test]
+fn too_many_words_are_found() {
+    let table =
+        |words: &[String]| format!("| Word | Meaning |\n|---|---|\n| {} | a, b |\n", words.join(", "));
+    let words: Vec<_> = (0..=WORDS_MAX).map(|word| word.to_string()).collect();
+    assert_eq!(word_complaints("w.md", &table(&words[1..])), Vec::<String>::new());
+    assert_eq!(word_complaints("w.md", &table(&words)), ["w.md: 26 words, at most 25"]);
+    assert_eq!(
+        word_complaints("w.md", &(table(&words[..1]) + "| 0 | again |")),
+        ["w.md: `0` is explained twice"]
+    );
+    assert_eq!(word_complaints("w.md", "# Words").len(), 1);
+}
+
 /// Words in the rows of a table that look like names of tests but are not: in backticks, with three
 /// underscores or more.
 pub(super) fn unknown_tests(table: &str, tests: &BTreeSet<String>) -> Vec<String> {
