@@ -6,6 +6,7 @@
 mod backlog;
 mod idle;
 mod pace;
+mod progress;
 mod queues;
 mod ticks;
 
@@ -22,6 +23,7 @@ use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, Store, StoreError,
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 use pace::{Pace, Turn};
+use progress::Progress;
 
 /// Most notifications published at a time.
 const PAGE: usize = 1_000;
@@ -53,6 +55,7 @@ pub struct Waker {
     /// When to begin no further page; the rest is left to the next pass.
     until: Option<Instant>,
     pace: Arc<Pace>,
+    pub(crate) progress: Arc<Progress>,
     metrics: WakeMetrics,
     lets_sleep: bool,
 }
@@ -99,7 +102,8 @@ impl Waker {
     pub fn new(store: Store, notifier: Arc<dyn Notifier>) -> Self {
         let pace = Arc::new(Pace::new(CANVAS_EVENT_RATE));
         let metrics = WakeMetrics::new();
-        Self { store, notifier, passes: Arc::default(), until: None, pace, metrics, lets_sleep: false }
+        let (passes, progress) = (Arc::default(), Arc::default());
+        Self { store, notifier, passes, until: None, pace, progress, metrics, lets_sleep: false }
     }
 
     /// With `true`, the periodic work pauses while this process is idle and nothing needs a pass.
@@ -373,7 +377,9 @@ impl Waker {
         if notifications.is_empty() || !self.notifier.wakes() {
             return Ok(());
         }
-        Ok(self.notifier.publish(&notifications).await?)
+        self.notifier.publish(&notifications).await?;
+        self.progress.woke(notifications.len());
+        Ok(())
     }
 }
 

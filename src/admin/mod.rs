@@ -216,11 +216,17 @@ impl Admin {
         if all {
             self.store.note_wake_all().await?;
             // This also makes the minute's pass due.
-            while self.store.make_all_due().await? >= DUE_PAGE {}
+            while self.waker.progress.made_due(self.store.make_all_due().await?) >= DUE_PAGE {}
         } else {
             self.store.hasten_minute(2 * self.store.timing().probe_period).await?;
         }
         self.waker.pass(None).await.map_err(AdminError::Wake)
+    }
+
+    /// How many events this admin has made due, and how many it has woken, so far.
+    #[doc(hidden)]
+    pub fn waking(&self) -> (u64, u64) {
+        self.waker.progress.so_far()
     }
 
     /// Runs the minute's pass if it is due, or will be before the next call of a caller that calls

@@ -82,6 +82,17 @@ impl Store {
         dry_run: bool,
         config: &StoreConfig,
     ) -> Result<Vec<MigrationState>, StoreError> {
+        Self::migrate_telling(url, dry_run, config, |_, _| {}).await
+    }
+
+    /// Also tells the version and description of each migration before it is applied.
+    #[doc(hidden)]
+    pub async fn migrate_telling(
+        url: &str,
+        dry_run: bool,
+        config: &StoreConfig,
+        tell: impl Fn(i64, &str),
+    ) -> Result<Vec<MigrationState>, StoreError> {
         let refused = |error| StoreError::from_sqlx("migrate", error);
         if config.transaction_pooler {
             return Err(StoreError::Config(
@@ -93,6 +104,11 @@ impl Store {
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
         let before = applied(&mut connection).await?;
         if !dry_run {
+            for missing in MIGRATIONS.iter().filter(|migration| !before.contains(&migration.version)) {
+                tell(missing.version, &missing.description);
+                MIGRATIONS.run_to(missing.version, &mut connection).await.map_err(failed)?;
+            }
+            // Also compares those that were there.
             MIGRATIONS.run(&mut connection).await.map_err(failed)?;
         }
         connection.close().await.map_err(refused)?;

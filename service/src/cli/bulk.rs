@@ -1,12 +1,13 @@
 //! Commands on more rows than one request may change: repeats requests until nothing is left of
 //! what existed when the command began. What others hold, or what came later, is left.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::time::Duration;
 
 use chrono::SecondsFormat;
 
 use super::failure::Failure;
+use super::progress::Progress;
 use super::show;
 use wakeq::Timestamp;
 use wakeq::internals::COUNT_MAX;
@@ -25,20 +26,13 @@ pub(crate) struct Step {
     pub(crate) before: Option<Timestamp>,
 }
 
-/// Reports progress to a person at a terminal, if there is one.
-struct Progress<W> {
-    is_terminal: bool,
-    to: W,
-}
-
 /// Repeats a request, each time with the time of the first one, and reports progress at a terminal.
 /// `words` are the name of a row and what is done to it.
 pub(crate) async fn all(
     words: (&str, &str),
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
-    let to = std::io::stderr();
-    repeat(words, Progress { is_terminal: to.is_terminal(), to }, request).await
+    repeat(words, Progress::here(), request).await
 }
 
 /// The same, or only counts for a dry run: `request` is also told up to which number.
@@ -89,7 +83,7 @@ async fn repeat(
             tokio::time::sleep(PAUSE).await;
         } else {
             idle = 0;
-            progress.report(all, words);
+            progress.say(so_far(all, words));
         }
         let step = request(all.before).await?;
         last = step.count;
@@ -98,16 +92,9 @@ async fn repeat(
     Ok(all)
 }
 
-impl<W: Write> Progress<W> {
-    /// Includes the time, so that a person who interrupts the command can continue with the same
-    /// rows.
-    fn report(&mut self, all: Step, (thing, done): (&str, &str)) {
-        if self.is_terminal {
-            let so_far = format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before));
-            // If no one can read it, that is fine.
-            writeln!(self.to, "{so_far}").ok();
-        }
-    }
+/// Includes the time, so that a person who interrupts the command can continue with the same rows.
+fn so_far(all: Step, (thing, done): (&str, &str)) -> String {
+    format!("{} {done} so far{}", show::count(all.count, thing), counted(all.before))
 }
 
 /// In microseconds, the precision of the database.
@@ -130,7 +117,7 @@ mod tests {
     async fn reporting(answers: &[(u64, bool)], is_terminal: bool) -> (Vec<Option<Timestamp>>, Step, String) {
         let first = Timestamp::UNIX_EPOCH;
         let (mut answers, mut asked, mut to) = (answers.iter(), Vec::new(), Vec::new());
-        let step = repeat(("event", "deleted"), Progress { is_terminal, to: &mut to }, async |before| {
+        let step = repeat(("event", "deleted"), Progress::new(is_terminal, &mut to), async |before| {
             asked.push(before);
             let (count, more) = *answers.next().expect("no further request");
             Ok(Step { count, more, before: Some(before.unwrap_or(first)) })

@@ -1,7 +1,10 @@
 //! `wakeq migrate`: creates the tables, and grants roles their rights on them. Creates no roles.
 
+use std::cell::RefCell;
+
 use clap::Args;
 
+use super::progress::Progress;
 use super::{Context, show};
 use wakeq::Store;
 use wakeq::database::{MigrationStatus, RoleKind};
@@ -23,7 +26,12 @@ impl Migrate {
     pub(super) async fn run(self, context: &Context) -> anyhow::Result<()> {
         context.without_server()?;
         let (url, config) = (context.database.url()?, context.database.to_migrate());
-        for migration in Store::migrate_with(url, self.dry_run, &config).await? {
+        let now = RefCell::new("looking for missing migrations".to_owned());
+        let tell = |version, description: &str| {
+            now.replace(format!("applying migration {version}: {description}"));
+        };
+        let migrating = Store::migrate_telling(url, self.dry_run, &config, tell);
+        for migration in Progress::here().watch(migrating, || now.borrow().clone()).await? {
             let status = match migration.status {
                 MigrationStatus::Present => "present",
                 MigrationStatus::Applied => "applied",

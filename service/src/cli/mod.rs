@@ -18,6 +18,7 @@ mod manual;
 mod migrate;
 mod parts;
 mod process;
+mod progress;
 mod secrets;
 mod settings;
 pub(crate) mod show;

@@ -1,12 +1,16 @@
 //! `wakeq secrets`: creates and replaces the keys that encrypt signing secrets.
 
+use std::cell::Cell;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
+use super::progress::Progress;
 use super::show::JsonArg;
 use super::{Context, show};
 use wakeq::internals::SealError;
 use wakeq::targets::SecretKeys;
+use wakeq::{Actor, Store};
 
 #[derive(Args)]
 pub(crate) struct Secrets {
@@ -50,18 +54,11 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
         !store.secret_keys().ids().is_empty(),
         "there is no key to encrypt with: set WAKEQ_SECRET_KEY, with the new key first, NEW,OLD"
     );
-    let (actor, mut rotated, mut after) =
-        (context.actor(), RotationReport { changed: 0, unopened: Vec::new() }, None);
-    loop {
-        let page = store.reseal(after.as_ref(), &actor).await?;
-        let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
-        rotated.changed += page.changed;
-        rotated.unopened.extend(page.unopened);
-        if page.last.is_none() {
-            break;
-        }
-        after = page.last;
-    }
+    let changed = Cell::new(0);
+    let so_far = || format!("the secrets of {} encrypted so far", show::count(changed.get(), "target"));
+    let actor = context.actor();
+    let unopened = Progress::here().watch(reseal(&store, &actor, &changed), so_far).await?;
+    let rotated = RotationReport { changed: changed.get(), unopened };
     json.print(&rotated, |rotated| {
         show::line(format_args!(
             "the secrets of {} are encrypted under the first key now",
@@ -75,4 +72,19 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
         show::count(rotated.unopened.len() as u64, "target")
     );
     Ok(())
+}
+
+/// Counts the targets that it changes, and returns those whose secrets can't be decrypted.
+async fn reseal(store: &Store, actor: &Actor, changed: &Cell<u64>) -> anyhow::Result<Vec<String>> {
+    let (mut unopened, mut after) = (Vec::new(), None);
+    loop {
+        let page = store.reseal(after.as_ref(), actor).await?;
+        let page = page.map_err(|unsealed: SealError| anyhow::anyhow!(unsealed))?;
+        changed.set(changed.get() + page.changed);
+        unopened.extend(page.unopened);
+        if page.last.is_none() {
+            return Ok(unopened);
+        }
+        after = page.last;
+    }
 }

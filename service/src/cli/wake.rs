@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::progress::Progress;
 use super::{Context, show};
 use wakeq::Admin;
 
@@ -17,7 +18,11 @@ impl Wake {
         let store = context.store().await?;
         let notifier = context.notifier.connect(&store).await?;
         let admin = Admin::new(store, notifier);
-        let pass = admin.wake(self.all).await?;
+        let so_far = || {
+            let (due, woken) = admin.waking();
+            format!("{} made due, {woken} woken so far", show::count(due, "event"))
+        };
+        let pass = Progress::here().watch(admin.wake(self.all), so_far).await?;
         if context.notifier.is_local() {
             return show::line(
                 "due; the worker process wakes the events with its next pass, within a minute",

@@ -10,6 +10,7 @@ mod life;
 mod pulls;
 mod queues;
 mod quotas;
+mod waits;
 
 use std::process::Command;
 
