@@ -8,6 +8,7 @@ use wakeq::{Event, Execution, Handlers, Queue, QueueConfig, QueueWorker, Store, 
 
 #[tokio::main]
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    tracing_subscriber::fmt().init(); // shows failed attempts, among others
     let url = std::env::var("DATABASE_URL")
         .map_err(|_| "DATABASE_URL is not set: postgres://user@host/database")?;
     Store::migrate(&url, false).await?; // creates the schema `wakeq`, once

@@ -24,6 +24,7 @@ mod rotation;
 mod run;
 mod signal;
 mod statements;
+mod unknown;
 mod values;
 
 use std::pin::pin;
@@ -52,6 +53,7 @@ use leases::Leases;
 use permits::Permits;
 use run::Runner;
 use statements::Statements;
+use unknown::UnknownHandlers;
 use values::Values;
 
 /// Upper limit of the capacity, the prefetch and the parking lot.
@@ -380,6 +382,7 @@ impl QueueWorker {
         Runner {
             statements: Statements::new(&self.store, &self.registry, alone, self.remote.is_some(), at_once),
             registry: Arc::clone(&self.registry),
+            unknown: UnknownHandlers::default(),
             remote: self.remote.clone(),
             remote_share: share.min(LOT_MAX),
             leases,

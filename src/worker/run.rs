@@ -24,6 +24,7 @@ use super::permits::{PermitKind, Permits};
 use super::process::process;
 use super::remote::RemoteHandlers;
 use super::statements::{SoloClaim, Statements};
+use super::unknown::UnknownHandlers;
 use super::values::Values;
 use crate::event::{
     Cause, CopyOf, HandlerAddress, Name, Notification, Place, Schedule, Turn, target_of_queue,
@@ -45,6 +46,7 @@ const REASON_MAX: usize = 1000;
 pub(super) struct Runner {
     pub(super) statements: Statements,
     pub(super) registry: Arc<Registry>,
+    pub(super) unknown: UnknownHandlers,
     pub(super) remote: Option<Arc<dyn RemoteHandlers>>,
     /// How many remote handlers of one tenant run here at a time.
     pub(super) remote_share: usize,
@@ -71,7 +73,10 @@ impl Runner {
                 Some(Outcome::LockClaimFailed | Outcome::RuleLifted | Outcome::FacetRecalled)
             );
             if round == ROUNDS_MAX || !met_a_change {
-                span.in_scope(|| finished.log());
+                span.in_scope(|| {
+                    finished.log();
+                    self.unknown.warn(&finished.report);
+                });
                 return finished;
             }
             round += 1;

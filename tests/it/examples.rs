@@ -41,7 +41,7 @@ macro_rules! say {
 }
 
 say! {
-    the_first_one_greets: "hello" says ["Hello, Ada!"];
+    the_first_one_greets: "hello" says ["Hello, Ada!", "shutting down"];
     retries_end_in_success_or_death: "retries"
         says ["flaky, attempt 3", "Some(\"flaky\") completed", "no such column", "Some(\"broken\") completed"];
     objects_keep_their_order: "order" says ["work:1 \"deleted\"", "work:2 \"deleted\""];

@@ -109,6 +109,7 @@ mod timing;
 mod together;
 mod tombstones;
 mod tree;
+mod unknown;
 mod worker;
 mod worker_failures;
 mod worker_lot;
