@@ -136,11 +136,10 @@ impl Store {
     /// [`StoreError::Timing`] for durations that no queue can work with,
     /// [`StoreError::OtherTiming`] for durations that differ from the deployment's;
     /// [`StoreError::NotMigrated`]; [`StoreError::RoleSettings`], behind a pooler;
-    /// [`StoreError::Config`] for limits out of range and, before
-    /// anything is sent, for another host whose certificate would not be verified.
+    /// [`StoreError::Config`] for limits out of range and, before anything is sent, for another
+    /// host whose certificate would not be verified.
     pub async fn connect(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
-        let options = url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))?;
-        Self::connect_with(options, config).await
+        Self::connect_with(parsed(url)?, config).await
     }
 
     /// As [`Store::connect`], with options instead of a URL: for what a URL can't express, such as
@@ -166,9 +165,12 @@ impl Store {
     /// password was changed, or with the next token in its place. Connections that are already open
     /// stay in use, and are replaced within half an hour.
     ///
+    /// Sends nothing, unless a [pooler](StoreConfig::transaction_pooler) was announced: then the
+    /// settings of another role or server are checked first.
+    ///
     /// Errors: [`StoreError::Config`] for another database, which would be another queue, and for
-    /// another host whose certificate would not be verified; nothing is changed then. This function
-    /// itself sends nothing.
+    /// another host whose certificate would not be verified; as [`Store::connect`] from the check.
+    /// Nothing is changed then.
     ///
     /// ```no_run
     /// use sqlx::postgres::PgConnectOptions;
@@ -182,7 +184,7 @@ impl Store {
     /// tokio::spawn(async move {
     ///     loop {
     ///         tokio::time::sleep(std::time::Duration::from_secs(10 * 60)).await;
-    ///         if let Err(error) = renewed.set_connect_options(options.clone().password(&token().await)) {
+    ///         if let Err(error) = renewed.set_connect_options(options.clone().password(&token().await)).await {
     ///             tracing::error!(error = &error as &dyn std::error::Error, "the token was not taken");
     ///         }
     ///     }
@@ -190,13 +192,14 @@ impl Store {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn set_connect_options(&self, options: PgConnectOptions) -> Result<(), StoreError> {
+    pub async fn set_connect_options(&self, options: PgConnectOptions) -> Result<(), StoreError> {
         let options = checked(options, &self.config)?;
         if database(&options) != database(&self.pool.connect_options()) {
             return Err(StoreError::Config(
                 "the new options name another database, which would be another queue: connect another store to it",
             ));
         }
+        self.check_settings_of(&options).await?;
         for pool in [&self.pool, &self.renewals, &self.lookups, &self.notices] {
             pool.set_connect_options(options.clone());
         }
@@ -211,7 +214,7 @@ impl Store {
     }
 
     /// A store that has not connected yet.
-    fn over(options: PgConnectOptions, config: StoreConfig) -> Self {
+    pub(super) fn over(options: PgConnectOptions, config: StoreConfig) -> Self {
         let open = |connections| pool(&config, connections).connect_lazy_with(options.clone());
         Self {
             pool: open(config.max_connections),
@@ -352,6 +355,10 @@ impl Store {
     }
 }
 
+fn parsed(url: &str) -> Result<PgConnectOptions, StoreError> {
+    url.parse().map_err(|error| StoreError::from_sqlx("read the connection URL", error))
+}
+
 /// The options to connect with, if they are allowed.
 fn checked(options: PgConnectOptions, config: &StoreConfig) -> Result<PgConnectOptions, StoreError> {
     DatabaseRoute::check(&options, config.allow_unverified_database)?;
@@ -365,7 +372,7 @@ fn database(options: &PgConnectOptions) -> &str {
 }
 
 /// Why no connection could be made: a pool that timed out does not say, so this tries once more.
-async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
+pub(super) async fn cause(error: StoreError, options: &PgConnectOptions) -> StoreError {
     if !matches!(&error, StoreError::Unavailable(source) if matches!(**source, sqlx::Error::PoolTimedOut)) {
         return error;
     }

@@ -1,11 +1,12 @@
 //! The settings of Postgres that statements rely on: made in each session or, behind a pooler in
 //! transaction mode, by the role.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 
-use super::session::answer_limit;
+use super::session::{answer_limit, cause};
 use super::{Store, StoreConfig, StoreError};
 
 /// What does not depend on the configuration.
@@ -97,4 +98,25 @@ impl Store {
             statements => Err(StoreError::RoleSettings { statements }),
         }
     }
+
+    /// The same for options that are to replace those in use. A new password changes no setting,
+    /// and must be taken even while the server can't be reached.
+    pub(super) async fn check_settings_of(&self, options: &PgConnectOptions) -> Result<(), StoreError> {
+        let used = self.pool_of_statements().connect_options();
+        if !self.config.transaction_pooler || place(options) == place(&used) {
+            return Ok(());
+        }
+        let other = Self::over(options.clone(), StoreConfig::clone(&self.config));
+        let checked = other.check_settings().await;
+        other.close().await;
+        match checked {
+            Ok(()) => Ok(()),
+            Err(error) => Err(cause(error, options).await),
+        }
+    }
+}
+
+/// The role and the server, on which settings depend.
+fn place(options: &PgConnectOptions) -> (&str, &str, u16, Option<&PathBuf>) {
+    (options.get_username(), options.get_host(), options.get_port(), options.get_socket())
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::postgres::PgConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, PgPool};
 use wakeq::database::RoleKind;
 use wakeq::notify::{Notifier, PostgresNotifier};
@@ -18,6 +19,8 @@ use crate::door::answering;
 use crate::support::{OTHER, RunningWorker, Statements, cluster, fit, quick, scope, stop_all, until};
 
 const ROLE: &str = "app";
+/// The role after a rotation.
+const NEXT: &str = "next";
 /// Events of each kind and canvas, and the objects that those in order are on.
 const EACH: i64 = 200;
 const OBJECTS: i64 = 10;
@@ -38,8 +41,9 @@ impl Pooled {
         Store::migrate(&owner, false).await.unwrap();
         let pool = PgPool::connect(&owner).await.unwrap();
         pool.run("create role app login").await;
-        for kind in [RoleKind::Api, RoleKind::Worker] {
-            Store::grant_rights(&owner, &StoreConfig::default(), ROLE, kind).await.unwrap();
+        pool.run("create role next login").await;
+        for (role, kind) in [(ROLE, RoleKind::Api), (ROLE, RoleKind::Worker), (NEXT, RoleKind::Api)] {
+            Store::grant_rights(&owner, &StoreConfig::default(), role, kind).await.unwrap();
         }
         let pooler = start(&cluster, options).await?;
         Some(Self { cluster, pooler, owner: pool })
@@ -54,16 +58,24 @@ impl Pooled {
         let Err(StoreError::RoleSettings { statements }) = self.connect().await else {
             panic!("the role has the settings");
         };
-        let directly = self.cluster.url("postgres").replace("postgres@", "app@");
+        self.give(ROLE, statements).await;
+        self
+    }
+
+    async fn give(&mut self, role: &str, statements: String) {
+        let directly = self.cluster.url("postgres").replace("postgres@", &format!("{role}@"));
         let mut session = PgConnection::connect(&directly).await.unwrap();
         sqlx::raw_sql(AssertSqlSafe(statements)).execute(&mut session).await.unwrap();
         self.pooler = start(&self.cluster, OPTIONS).await.unwrap();
-        self
+    }
+
+    fn options(&self, role: &str) -> PgConnectOptions {
+        self.pooler.url(role, "postgres").parse().unwrap()
     }
 }
 
 async fn start(cluster: &Cluster, options: PgBouncerOptions) -> Option<PgBouncer> {
-    PgBouncer::start_if_installed(cluster, &[ROLE], options, "a test of a pooler").await.unwrap()
+    PgBouncer::start_if_installed(cluster, &[ROLE, NEXT], options, "a test of a pooler").await.unwrap()
 }
 
 fn config() -> StoreConfig {
@@ -168,6 +180,39 @@ async fn what_a_pooler_can_not_do_is_refused() {
     let error = notifier.subscribe(10).await.err().expect("it can't listen");
     let reason = std::error::Error::source(&error).expect("the store's reason").to_string();
     assert!(reason.contains("LISTEN"), "{reason}");
+}
+
+/// A rotation to another role: its settings are checked before it is used, those of the same role
+/// are not again.
+#[tokio::test]
+async fn another_role_needs_the_settings_as_well() {
+    let Some(pooled) = Pooled::open(OPTIONS).await else { return };
+    let mut pooled = pooled.give_settings().await;
+    let store = pooled.connect().await.unwrap();
+    let Err(StoreError::RoleSettings { statements }) = store.set_connect_options(pooled.options(NEXT)).await
+    else {
+        panic!("the next role has the settings");
+    };
+    assert!(statements.starts_with("alter role next in database postgres set "), "{statements}");
+    let used = "select count(*) from pg_stat_activity where usename = 'next' and query ilike '%insert%'";
+    let queue = Queue::new(store.clone(), Arc::new(MemoryNotifier::new()), QueueConfig::default());
+    queue.emit(Event::new("rotated", &1).unwrap()).await.unwrap();
+    assert_eq!(pooled.owner.value::<i64>(used).await, 0, "nothing was changed");
+
+    pooled.give(NEXT, statements).await;
+    store.set_connect_options(pooled.options(NEXT)).await.unwrap();
+    // Its connections to the pooler that is gone are replaced as they fail.
+    until("the next role emits", async || {
+        let _ = queue.emit(Event::new("rotated", &2).unwrap()).await;
+        (pooled.owner.value::<i64>(used).await > 0).then_some(())
+    })
+    .await;
+    let password = pooled.options(NEXT).password("another");
+    let elsewhere = password.clone().port(1);
+    drop(pooled);
+    store.set_connect_options(password).await.expect("the password of a role is not checked");
+    let error = store.set_connect_options(elsewhere).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
 }
 
 #[tokio::test]

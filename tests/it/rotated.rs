@@ -77,9 +77,9 @@ async fn a_password_changes_amid_emits() {
 
     say(&mut owner, &format!("alter role {ROLE} password 'second'")).await;
     let elsewhere = options.clone().password("second").database("template1");
-    let refused = updated.set_connect_options(elsewhere).unwrap_err().to_string();
+    let refused = updated.set_connect_options(elsewhere).await.unwrap_err().to_string();
     assert!(refused.contains("connect another store"), "{refused}");
-    updated.set_connect_options(options.clone().password("second")).unwrap();
+    updated.set_connect_options(options.clone().password("second")).await.unwrap();
     let lost = format!("select pg_terminate_backend(pid) from pg_stat_activity where usename = '{ROLE}'");
     say(&mut owner, &lost).await;
     let before = *seen.borrow_and_update();
