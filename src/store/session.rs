@@ -161,6 +161,14 @@ impl Store {
         Ok(store)
     }
 
+    /// A store that sends and checks nothing yet, for a tool that looks at any server.
+    #[doc(hidden)]
+    pub fn to_look(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+        config.check()?;
+        let options = checked(parsed(url)?, &config)?;
+        Ok(Self::over(options, config))
+    }
+
     /// Opens all further connections with these options, in this store and its clones: after the
     /// password was changed, or with the next token in its place. Connections that are already open
     /// stay in use, and are replaced within half an hour.

@@ -19,7 +19,7 @@ use crate::support::{SECRET_KEY, database, durability, is_skipped, login};
 const OF_THE_EMBEDDED: [&str; 2] = ["durability", "pooler"];
 
 /// The doctor's report.
-struct Findings {
+pub(crate) struct Findings {
     code: Option<i32>,
     report: Value,
 }
@@ -42,28 +42,28 @@ impl Findings {
     }
 
     /// Asserts the level and some words of the only finding of this check.
-    fn says(&self, what: &str, level: &str, words: &str) {
+    pub(crate) fn says(&self, what: &str, level: &str, words: &str) {
         let (found, finding) = self.one(what);
         assert!(found == level && finding.contains(words), "{what}: {found}: {finding}");
     }
 
     /// The names of checks at this level, without what the doctor rightly reports about the
     /// embedded Postgres itself.
-    fn bad(&self, level: &str) -> Vec<&str> {
+    pub(crate) fn bad(&self, level: &str) -> Vec<&str> {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let bad = findings.filter(|finding| finding["level"] == level);
         let names = bad.map(|finding| finding["what"].as_str().unwrap());
         names.filter(|name| !(TestDatabase::is_embedded() && OF_THE_EMBEDDED.contains(name))).collect()
     }
 
-    fn mend(&self, what: &str) -> &str {
+    pub(crate) fn mend(&self, what: &str) -> &str {
         let findings = self.report["findings"].as_array().unwrap().iter();
         let mends = findings.filter(|finding| finding["what"] == what).map(|finding| &finding["mend"]);
         mends.filter_map(Value::as_str).next().unwrap_or_else(|| panic!("{what}: {:#}", self.report))
     }
 }
 
-async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> Findings {
+pub(crate) async fn doctor(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> Findings {
     let output = run(url, pubsub, &[&["--json"], arguments].concat()).await;
     let report = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));

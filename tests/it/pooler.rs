@@ -15,6 +15,7 @@ use wakeq::{
 };
 use wakeq_services::{Cluster, PgBouncer, PgBouncerOptions};
 
+use crate::doctor::doctor;
 use crate::door::answering;
 use crate::support::{OTHER, RunningWorker, Statements, cluster, fit, quick, scope, stop_all, until};
 
@@ -213,6 +214,26 @@ async fn another_role_needs_the_settings_as_well() {
     store.set_connect_options(password).await.expect("the password of a role is not checked");
     let error = store.set_connect_options(elsewhere).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+}
+
+#[tokio::test]
+async fn the_doctor_goes_on_where_the_role_lacks_settings() {
+    let Some(pooled) = Pooled::open(OPTIONS).await else { return };
+    let look = async |pooled: &Pooled| {
+        doctor(&pooled.pooler.url(ROLE, "postgres"), None, &["--transaction-pooler"]).await
+    };
+    let found = look(&pooled).await;
+    found.says("pooler", "fail", "no process starts");
+    for setting in ["statement_timeout", "jit"] {
+        let statement = format!("alter role app in database postgres set {setting} = ");
+        assert!(found.mend("pooler").contains(&statement), "{}", found.mend("pooler"));
+    }
+    found.says("connections", "ok", "for the pooler");
+    found.says("rights", "ok", "app has what");
+    assert_eq!(found.bad("fail"), ["pooler", "Pub/Sub"]);
+    let found = look(&pooled.give_settings().await).await;
+    found.says("pooler", "ok", "announced");
+    assert_eq!(found.bad("fail"), ["Pub/Sub"]);
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use super::failure::causes;
 use super::{Context, show};
 use crate::doctor::{self, Finding, Level};
 use crate::store::ServiceStore;
-use crate::store::checkup::Right;
+use crate::store::checkup::{Right, Server};
 use wakeq::database::RoleKind;
 use wakeq::notify::{NotifyError, describe_topics, missing_permissions};
 use wakeq::{StoreError, Timestamp};
@@ -49,7 +49,7 @@ impl Doctor {
 
     /// The findings, and the deployment's horizon, if it is known.
     async fn database(&self, context: &Context) -> (Vec<Finding>, Option<Duration>) {
-        match context.database.connect_to_look(&context.timing).await {
+        match context.database.store_to_look(&context.timing) {
             Ok(store) => {
                 let findings = self.of_store(context, &store.clone().into()).await;
                 let standing = store.standing_timing().await;
@@ -71,14 +71,12 @@ impl Doctor {
             Err(error) => return vec![failed_on_database("database", &error)],
         };
         let after = Timestamp::from(SystemTime::now());
-        let mut findings = doctor::server(&server, context.notifier.is_postgres());
+        let is_announced = context.database.has_transaction_pooler();
+        let mut findings = doctor::server(&server);
+        findings.push(doctor::connections(&server, context.notifier.is_postgres(), is_announced));
         findings.push(doctor::route(&store.route()));
         findings.push(doctor::clock(server.clock, before, after));
-        let backends = store.backends().await;
-        let is_announced = context.database.has_transaction_pooler();
-        findings.push(judged("pooler", backends, |both| {
-            doctor::pooler(both, server.settings_kept, is_announced)
-        }));
+        findings.push(pooler(store, &server, is_announced).await);
         match store.settings().await {
             Ok(settings) => {
                 findings.extend(doctor::settings(&settings, context.database.allows_unsafe_durability()));
@@ -126,6 +124,18 @@ impl Doctor {
         findings.push(judged("retention of the log", holders, |holders| doctor::log_holders(&holders)));
         findings
     }
+}
+
+/// Whether a pooler stands before the server and, if one was announced, whether the role has the
+/// settings.
+async fn pooler(store: &ServiceStore, server: &Server, is_announced: bool) -> Finding {
+    let backends = store.backends().await;
+    if !is_announced {
+        return judged("pooler", backends, |both| doctor::pooler(both, server.settings_kept));
+    }
+    let lacking = store.settings_lacking().await;
+    let facts = backends.and_then(|both| Ok((both, lacking?)));
+    judged("pooler", facts, |(both, lacking)| doctor::announced_pooler(both, &lacking))
 }
 
 async fn missing_rights(store: &ServiceStore) -> Result<Vec<(RoleKind, Vec<Right>)>, StoreError> {

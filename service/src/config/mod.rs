@@ -162,19 +162,16 @@ impl DatabaseArgs {
         self.transaction_pooler
     }
 
-    /// For commands that only inspect whatever there is: does not contact the server yet.
-    pub(crate) async fn connect_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+    /// For commands that only inspect whatever there is: contacts no server, and checks none.
+    pub(crate) fn store_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         let config = StoreConfig {
-            allow_unsafe_durability: true,
             allow_unverified_database: self.allow_unverified_database,
             transaction_pooler: self.transaction_pooler,
             timing: Some(timing.over(&Timing::default())),
-            timing_mode: TimingMode::Unchecked,
             secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
-        let connected: Result<Store, StoreError> = Store::connect(self.url()?, config).await;
-        Ok(connected?)
+        Ok(Store::to_look(self.url()?, config)?)
     }
 
     /// For processes that emit or work: like [`DatabaseArgs::connect`], but the first process of a

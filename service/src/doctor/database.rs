@@ -22,9 +22,8 @@ const SKEW_WARN_MS: i64 = 1_000;
 /// From this clock skew on, valid tokens are refused, or invalid ones accepted.
 const SKEW_FAIL_MS: i64 = 30_000;
 
-/// The server's version and role, and whether connections are free for a process, which may also
-/// notify with Postgres.
-pub(crate) fn server(server: &Server, notifies: bool) -> Vec<Finding> {
+/// The server's version and role.
+pub(crate) fn server(server: &Server) -> Vec<Finding> {
     let Server { version_name, database, role, .. } = server;
     let found = format!("Postgres {version_name}, database {database}, role {role}");
     let reached = if server.version < VERSION_MIN {
@@ -38,18 +37,28 @@ pub(crate) fn server(server: &Server, notifies: bool) -> Vec<Finding> {
     } else {
         Finding::ok("primary", "the server accepts writes")
     };
+    vec![reached, primary]
+}
+
+/// Whether connections are free for a process, which may also notify with Postgres. Behind a pooler
+/// in transaction mode, processes share those of the pooler.
+pub(crate) fn connections(server: &Server, notifies: bool, has_transaction_pooler: bool) -> Finding {
+    let what = "connections";
     let (free, max) = (server.free_connections, server.max_connections);
+    if has_transaction_pooler {
+        let found = format!("{free} of {max} are free for the pooler, whose own processes share");
+        return Finding::ok(what, found);
+    }
     let needed = CONNECTIONS_OF_A_PROCESS + if notifies { CONNECTIONS_OF_A_NOTIFIER } else { 0 };
     let found = format!("{free} of {max} are free for this role");
-    let connections = if free < needed {
+    if free < needed {
         let advice = format!(
             "a process uses up to {needed}: raise max_connections or the role's limit, or run fewer processes"
         );
-        Finding::warn("connections", found, advice)
+        Finding::warn(what, found, advice)
     } else {
-        Finding::ok("connections", found)
-    };
-    vec![reached, primary, connections]
+        Finding::ok(what, found)
+    }
 }
 
 /// Whether anyone on the network could read or change what is sent.
@@ -121,22 +130,29 @@ pub(crate) fn clock(server: Timestamp, before: Timestamp, after: Timestamp) -> F
     }
 }
 
-/// Whether each connection has a server process of its own, with that connection's settings; or, as
-/// announced, shares some through a pooler, and the role has them.
-pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool, is_announced: bool) -> Finding {
+/// The pooler that was announced, and the statements for what its session lacks.
+pub(crate) fn announced_pooler(backends: (i32, i32), lacking: &[String]) -> Finding {
     let what = "pooler";
-    let shares = backends.0 == backends.1;
-    if is_announced && !settings_kept {
-        let found = "a session of the pooler lacks the role's settings";
-        return Finding::fail(what, found, "let it open new connections (pgbouncer: RECONNECT)");
-    }
-    if is_announced {
-        let how = if shares { "share a server process" } else { "have a server process each" };
+    if lacking.is_empty() {
+        let how =
+            if backends.0 == backends.1 { "share a server process" } else { "have a server process each" };
         return Finding::ok(what, format!("announced in transaction mode: two connections {how}"));
     }
+    let found = format!("a session behind it lacks {} settings: no process starts", lacking.len());
+    let advice = format!(
+        "run these statements, as this role or an administrator, and let it open new connections (pgbouncer: \
+         RECONNECT): {}",
+        lacking.join(" ")
+    );
+    Finding::fail(what, found, advice)
+}
+
+/// Whether each connection has a server process of its own, with that connection's settings.
+pub(crate) fn pooler(backends: (i32, i32), settings_kept: bool) -> Finding {
+    let what = "pooler";
     let advice = "connect directly, set the pooler to session mode (pgbouncer: pool_mode = session), \
                   or say what it is with WAKEQ_TRANSACTION_POOLER=1";
-    if shares {
+    if backends.0 == backends.1 {
         let found = "two connections share a server process: a pooler in transaction or statement mode";
         return Finding::fail(what, found, advice);
     }
@@ -229,14 +245,22 @@ mod tests {
 
     #[test]
     fn rejects_old_servers_and_standbys() {
-        use Level::{Fail, Ok, Warn};
-        assert_eq!(levels(&server(&healthy(), false)), [Ok, Ok, Ok]);
-        assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() }, false)), [Fail, Ok, Ok]);
-        assert_eq!(levels(&server(&Server { in_recovery: true, ..healthy() }, false)), [Ok, Fail, Ok]);
-        assert_eq!(levels(&server(&Server { free_connections: 6, ..healthy() }, false)), [Ok, Ok, Warn]);
-        for (free_connections, level) in [(12, Warn), (13, Ok)] {
-            assert_eq!(levels(&server(&Server { free_connections, ..healthy() }, true)), [Ok, Ok, level]);
-        }
+        use Level::{Fail, Ok};
+        assert_eq!(levels(&server(&healthy())), [Ok, Ok]);
+        assert_eq!(levels(&server(&Server { version: 140_012, ..healthy() })), [Fail, Ok]);
+        assert_eq!(levels(&server(&Server { in_recovery: true, ..healthy() })), [Ok, Fail]);
+    }
+
+    #[test]
+    fn connections_are_counted_where_a_process_opens_them_itself() {
+        use Level::{Ok, Warn};
+        let level = |free_connections, notifies, has_transaction_pooler| {
+            let server = Server { free_connections, ..healthy() };
+            connections(&server, notifies, has_transaction_pooler).level
+        };
+        assert_eq!([8, 9].map(|free| level(free, false, false)), [Warn, Ok]);
+        assert_eq!([12, 13].map(|free| level(free, true, false)), [Warn, Ok]);
+        assert_eq!(level(0, false, true), Ok);
     }
 
     #[test]
@@ -276,11 +300,13 @@ mod tests {
 
     #[test]
     fn a_pooler_that_shares_is_found() {
-        assert_eq!(pooler((7, 8), true, false).level, Level::Ok);
-        assert_eq!(pooler((7, 7), true, false).level, Level::Fail);
-        assert_eq!(pooler((7, 8), false, false).level, Level::Fail);
-        assert_eq!(pooler((7, 7), true, true).level, Level::Ok);
-        assert_eq!(pooler((7, 7), false, true).level, Level::Fail);
+        assert_eq!(pooler((7, 8), true).level, Level::Ok);
+        assert_eq!(pooler((7, 7), true).level, Level::Fail);
+        assert_eq!(pooler((7, 8), false).level, Level::Fail);
+        assert_eq!(announced_pooler((7, 7), &[]).level, Level::Ok);
+        let lacking = announced_pooler((7, 8), &["alter role a;".into(), "alter role b;".into()]);
+        assert_eq!(lacking.level, Level::Fail);
+        assert!(lacking.to_string().ends_with("RECONNECT): alter role a; alter role b;"), "{lacking}");
     }
 
     #[test]

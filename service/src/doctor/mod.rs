@@ -16,7 +16,9 @@ use std::fmt;
 use serde::Serialize;
 
 pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
-pub(crate) use database::{clock, held_snapshots, migrations, pooler, route, server, settings};
+pub(crate) use database::{
+    announced_pooler, clock, connections, held_snapshots, migrations, pooler, route, server, settings,
+};
 pub(crate) use locks::held_locks;
 pub(crate) use log::{log_holders, log_readers};
 pub(crate) use own::own_names;
