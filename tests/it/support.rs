@@ -130,11 +130,11 @@ async fn url_of_the_store(database: &TestDatabase) -> String {
     url
 }
 
-/// A server of the test's own. `None`, with a message about what is skipped, if Postgres is not
-/// installed.
+/// A server of the test's own. `None`, with a message about what is skipped, if Postgres is neither
+/// installed nor can be downloaded.
 pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
-    Cluster::start_if_installed(options, skipped).await.unwrap()
+    Cluster::start_if_possible(options, skipped).await.unwrap()
 }
 
 /// Durations for a quick test: whatever is lost is found within two seconds.

@@ -14,6 +14,7 @@ use sqlx::{Connection, PgConnection};
 use tokio::time::{sleep, timeout};
 
 use super::PostgresError;
+use super::download;
 use super::installed::{Binaries, unprivileged};
 use super::kept::{DATA, persistent_folder, refuse_a_running_one};
 use super::scratch;
@@ -74,8 +75,19 @@ pub struct Cluster {
 
 impl Cluster {
     /// Creates the data folder if it is missing, starts the server and waits until it accepts
-    /// connections.
+    /// connections. Its programs are the installed ones or, if there are none, downloaded.
     pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
+        let binaries = match Binaries::find() {
+            Err(missing @ (PostgresError::NotInstalled | PostgresError::TooOld { .. })) => {
+                download::if_possible().await.ok_or(missing)?
+            }
+            found => found?,
+        };
+        Self::start_of(binaries, options).await
+    }
+
+    /// Of the installed programs only.
+    pub(super) async fn start_installed(options: ClusterOptions) -> Result<Self, PostgresError> {
         Self::start_of(Binaries::find()?, options).await
     }
 
@@ -99,8 +111,8 @@ impl Cluster {
     }
 
     /// Like [`start`](Self::start), but `None`, with a line on stderr that names what is `skipped`,
-    /// if Postgres is not installed.
-    pub async fn start_if_installed(
+    /// if Postgres is neither installed nor can be downloaded.
+    pub async fn start_if_possible(
         options: ClusterOptions,
         skipped: &str,
     ) -> Result<Option<Self>, PostgresError> {

@@ -14,6 +14,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use flate2::read::GzDecoder;
 use nix::unistd::geteuid;
+use tokio::sync::{Mutex, OnceCell};
 
 use super::installed::Binaries;
 use crate::choice::say;
@@ -100,8 +101,10 @@ fn causes(error: &dyn std::error::Error) -> String {
     }
 }
 
-/// The programs, downloaded if they never were.
+/// The programs, downloaded if they never were; by one caller, if several need them at once.
 pub(super) async fn binaries() -> Result<Binaries, DownloadError> {
+    static ONE: Mutex<()> = Mutex::const_new(());
+    let _one = ONE.lock().await;
     let (name, sha512) = package(std::env::consts::OS, std::env::consts::ARCH)?;
     let parent = Path::new(if geteuid().is_root() { CACHE_OF_ROOT } else { TARGET });
     let folder = parent.join(format!("{VERSION}-{name}"));
@@ -119,6 +122,14 @@ pub(super) async fn binaries() -> Result<Binaries, DownloadError> {
         say(&format!("Postgres: downloaded to {} in {:.1?}", folder.display(), began.elapsed()));
     }
     Binaries::of(folder.join(PROGRAMS)).ok_or(DownloadError::DoesNotRun(folder))
+}
+
+/// The same for callers that have other advice. Tried once in a process; if it is not possible, a
+/// line says why.
+pub(super) async fn if_possible() -> Option<Binaries> {
+    static TRIED: OnceCell<Option<Binaries>> = OnceCell::const_new();
+    let tried = async || binaries().await.inspect_err(|error| say(&format!("Postgres: {error}"))).ok();
+    TRIED.get_or_init(tried).await.clone()
 }
 
 fn package(system: &str, processor: &str) -> Result<(&'static str, &'static str), DownloadError> {

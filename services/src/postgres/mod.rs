@@ -71,7 +71,7 @@ impl Postgres {
                 Some(url) => Self::given(url)?,
                 None => return Err(PostgresError::NoUrl { by }),
             },
-            PostgresChoice::Installed => Self::Installed(Cluster::start(options).await?),
+            PostgresChoice::Installed => Self::Installed(Cluster::start_installed(options).await?),
             PostgresChoice::Downloaded => Self::downloaded(options).await?,
             PostgresChoice::Embedded => Self::embedded(options).await?,
             PostgresChoice::Container => Self::Container(Container::postgres().await?),
@@ -88,7 +88,7 @@ impl Postgres {
     async fn by_default(options: ClusterOptions) -> Result<ChosenService<Self>, PostgresError> {
         let (service, reason) = match env_value(URL_VARIABLE) {
             Some(url) => (Self::given(url)?, format!("{URL_VARIABLE} is set")),
-            None => match Cluster::start(options.clone()).await {
+            None => match Cluster::start_installed(options.clone()).await {
                 Err(PostgresError::NotInstalled) => {
                     let reason = format!("{URL_VARIABLE} is not set, and no Postgres is installed");
                     (Self::without_installed(options).await?, reason)
