@@ -50,6 +50,7 @@ func ok(t *testing.T, err error) {
 	}
 }
 
+// Only for the test's own goroutine, as is `ok`: no other may end a test.
 func same(t *testing.T, what string, found, expected interface{}) {
 	t.Helper()
 	if !reflect.DeepEqual(found, expected) {
@@ -98,7 +99,8 @@ func text(text string) *pubsub.Message {
 	return &pubsub.Message{Data: []byte(text)}
 }
 
-// Hands each message to each, one after the other, until it returns true.
+// Hands each message to each, one after the other, until it returns true. It runs each on other
+// goroutines, where no test may end: each keeps what it gets, to be compared afterwards.
 func receive(t *testing.T, subscription *pubsub.Subscription, each func(*pubsub.Message) bool) {
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
@@ -188,13 +190,15 @@ func TestWhatAlwaysFailsGoesToTheDeadLetterTopic(t *testing.T) {
 		return len(attempts) == 5
 	})
 	same(t, "attempts", attempts, []int{1, 2, 3, 4, 5})
-	receive(t, letters, func(letter *pubsub.Message) bool {
-		letter.Ack()
-		same(t, "text", string(letter.Data), "poison")
-		same(t, "attribute", letter.Attributes["colour"], "red")
-		same(t, "count", letter.Attributes["CloudPubSubDeadLetterSourceDeliveryCount"], "5")
+	var letter *pubsub.Message
+	receive(t, letters, func(message *pubsub.Message) bool {
+		letter = message
+		message.Ack()
 		return true
 	})
+	same(t, "text", string(letter.Data), "poison")
+	same(t, "attribute", letter.Attributes["colour"], "red")
+	same(t, "count", letter.Attributes["CloudPubSubDeadLetterSourceDeliveryCount"], "5")
 }
 
 func TestASeekToASnapshotBringsBackWhatWasAcknowledgedSince(t *testing.T) {
@@ -239,14 +243,23 @@ func TestAPushEndpointGetsMessagesUntilItAgrees(t *testing.T) {
 	}))
 	defer server.Close()
 	topic := newTopic(t)
-	config := pubsub.SubscriptionConfig{PushConfig: pubsub.PushConfig{Endpoint: server.URL + "/"}}
+	topic.EnableMessageOrdering = true
+	config := pubsub.SubscriptionConfig{
+		PushConfig:            pubsub.PushConfig{Endpoint: server.URL + "/"},
+		EnableMessageOrdering: true,
+	}
 	subscription := subscribe(t, topic, config)
 	attributes := map[string]string{"colour": "red"}
-	ids := publish(t, topic, &pubsub.Message{Data: []byte("pushed"), Attributes: attributes})
-	for range []int{1, 2} {
+	message := func(text string) *pubsub.Message {
+		return &pubsub.Message{Data: []byte(text), Attributes: attributes, OrderingKey: "a"}
+	}
+	ids := publish(t, topic, message("refused once"), message("next of the key"))
+	// The next of a key is pushed only after the one before it was acknowledged, which is therefore
+	// not pushed again.
+	for _, expected := range []string{ids[0], ids[0], ids[1]} {
 		select {
 		case post := <-posts:
-			same(t, "id", post.Message.MessageID, ids[0])
+			same(t, "id", post.Message.MessageID, expected)
 			same(t, "attributes", post.Message.Attributes, attributes)
 			same(t, "subscription", post.Subscription, subscription.String())
 		case <-time.After(patience):
