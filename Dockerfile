@@ -26,7 +26,7 @@ FROM ${RUNTIME}
 ARG VERSION=0.1.0
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="wakeq" \
-      org.opencontainers.image.description="A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers" \
+      org.opencontainers.image.description="A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself, only wakes the workers" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
       org.opencontainers.image.version="${VERSION}" \
       org.opencontainers.image.revision="${REVISION}"

@@ -1,5 +1,5 @@
-//! A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
-//! only wakes the workers.
+//! A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, NATS, or Postgres
+//! itself, only wakes the workers.
 //!
 //! An event is a row: a value for a handler. You can write it in your own transaction, it can wait
 //! for years, and it is deleted once its handler has completed. Delivery is at least once, so
@@ -47,8 +47,9 @@
 //!
 //! # A worker
 //!
-//! In production, a [`Store`] connects to Postgres and a [`notify::Notifier`] to Pub/Sub. A
-//! [`Queue`] and a [`QueueWorker`], which runs until it is stopped, take the same two:
+//! In production, a [`Store`] connects to Postgres and a [`notify::Notifier`] to what wakes the
+//! workers, here Pub/Sub. A [`Queue`] and a [`QueueWorker`], which runs until it is stopped, take
+//! the same two:
 //!
 //! ```no_run
 //! use std::sync::Arc;

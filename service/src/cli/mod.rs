@@ -188,7 +188,8 @@ Exit codes: 0 done, 1 failed, 2 invalid arguments, 3 not found (event, target, c
 4 not permitted, 5 conflict (the event is running, two keys are live, a quota is used up, a condition does not hold), \
 6 the database or the server is unavailable.";
 
-/// A durable event queue: Postgres holds every event, Google Cloud Pub/Sub only wakes the workers.
+/// A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself,
+/// only wakes the workers.
 #[derive(Parser)]
 #[command(name = "wakeq", version, max_term_width = 110, after_help = AFTER_HELP)]
 struct Cli {
@@ -230,7 +231,7 @@ enum Command {
     All(process::All),
     /// Check that the process in this container is alive
     Health(health::Health),
-    /// Check the database, Pub/Sub and permissions, and suggest fixes
+    /// Check the database, what wakes workers, and permissions, and suggest fixes
     Doctor(doctor::Doctor),
     /// Migrate the schema `wakeq` of the database
     Migrate(migrate::Migrate),

@@ -8,7 +8,7 @@ use wakeq::Admin;
 
 #[derive(Args)]
 pub(crate) struct Wake {
-    /// Make every runnable event due first: after a restore, or if Pub/Sub lost its messages
+    /// Make every runnable event due first: after a restore, or if notifications were lost
     #[arg(long)]
     all: bool,
 }

@@ -47,7 +47,7 @@ pub(crate) fn chores(chores: &Chores, period: Duration) -> Vec<Finding> {
             Finding::warn(
                 "promises",
                 found,
-                "check that workers run and that Pub/Sub accepts notifications; then run `wakeq wake`",
+                "check that workers run and that what wakes them (--notifier) works; then run `wakeq wake`",
             )
         }
     };

@@ -31,8 +31,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 #[openapi(
     info(
         title = "wakeq",
-        description = "A durable event queue: Postgres holds every event, Google Cloud Pub/Sub \
-                       only wakes the workers.",
+        description = "A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or \
+                       Postgres itself, only wakes the workers.",
         license(name = "MIT OR Apache-2.0", identifier = "MIT OR Apache-2.0")
     ),
     components(schemas(Details)),
