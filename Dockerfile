@@ -1,13 +1,13 @@
-# The image of `wakeq`: one binary, no shell, no package manager. `docker build --tag wakeq .`
+# The images of `wakeq` and of its Pub/Sub emulator: one binary each, no shell, no package manager.
+# `docker build --tag wakeq .`, `docker build --target wakeq-emulator --tag pubsub-emulator .`
 #
 # For a program with your own handlers see docs/container.md.
 ARG BUILDER=docker.io/library/rust:1.95.0-slim-bookworm
 ARG RUNTIME=gcr.io/distroless/cc-debian12:nonroot
+ARG VERSION=0.1.0
+ARG REVISION=unknown
 
-FROM ${BUILDER} AS build
-# Set by compose.yaml to build another program of the workspace, which then needs its own entry point.
-ARG PACKAGE=wakeq-service
-ARG PROGRAM=wakeq
+FROM ${BUILDER} AS source
 # Uses the builder's toolchain: with rust-toolchain.toml, rustup would download components that only developers need.
 ENV RUSTUP_TOOLCHAIN=1.95.0
 WORKDIR /src
@@ -15,16 +15,42 @@ WORKDIR /src
 # crates stay in two caches. Cargo compares modification times, and a file may be older than what another checkout left in
 # the cache, hence `touch`.
 COPY . .
+
+FROM source AS build-emulator
 RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
     --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
-    find .sqlx migrations src streams service clients/rust emulator -exec touch {} + \
-    && cargo build --locked --profile image --package ${PACKAGE} --bin ${PROGRAM} \
-    && mkdir /out && cp target/image/${PROGRAM} /out/
+    find emulator -exec touch {} + \
+    && cargo build --locked --profile image --package wakeq-emulator --bin pubsub-emulator \
+    && mkdir /out && cp target/image/pubsub-emulator /out/
+
+FROM source AS build
+RUN --mount=type=cache,target=/usr/local/cargo/registry,sharing=locked \
+    --mount=type=cache,id=wakeq-target,target=/src/target,sharing=locked \
+    find .sqlx migrations src streams service clients/rust -exec touch {} + \
+    && cargo build --locked --profile image --package wakeq-service --bin wakeq \
+    && mkdir /out && cp target/image/wakeq /out/
 
 # Any base with glibc, libgcc and CA certificates works; the default has nothing else.
-FROM ${RUNTIME}
-ARG VERSION=0.1.0
-ARG REVISION=unknown
+FROM ${RUNTIME} AS wakeq-emulator
+ARG VERSION
+ARG REVISION
+LABEL org.opencontainers.image.title="wakeq-emulator" \
+      org.opencontainers.image.description="A Google Cloud Pub/Sub emulator, for tests and development only" \
+      org.opencontainers.image.licenses="MIT OR Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+COPY --from=build-emulator /out/ /
+USER 65532:65532
+WORKDIR /
+ENV PUBSUB_EMULATOR_LISTEN_HOST=0.0.0.0
+EXPOSE 8085
+STOPSIGNAL SIGTERM
+ENTRYPOINT ["/pubsub-emulator"]
+
+# The last one, which is built unless a target is given.
+FROM ${RUNTIME} AS wakeq
+ARG VERSION
+ARG REVISION
 LABEL org.opencontainers.image.title="wakeq" \
       org.opencontainers.image.description="A durable event queue: Postgres holds every event; Google Cloud Pub/Sub, or Postgres itself, only wakes the workers" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0" \
