@@ -1,5 +1,5 @@
 //! The packages that the queue and its tests are built on: declared, and used, each where it
-//! belongs.
+//! belongs. And the module for testcontainers, which must not be built on the emulator.
 
 use std::fs;
 use std::path::Path;
@@ -69,4 +69,28 @@ fn wiremock_and_testcontainers_are_for_tests() {
         let code = code_under(&root().join(folder));
         assert!(!uses(&code, "wiremock") && !uses(&code, "testcontainers"));
     }
+}
+
+/// Its users have the emulator as an image, and compile neither it nor anything else of ours.
+#[test]
+fn the_testcontainers_module_depends_on_testcontainers_alone() {
+    let dependencies = table("emulator/testcontainers/Cargo.toml", "dependencies");
+    let is_dependency = |line: &&str| !line.is_empty() && !line.starts_with('#');
+    let names: Vec<_> =
+        dependencies.lines().filter(is_dependency).filter_map(|line| line.split([' ', '.']).next()).collect();
+    assert_eq!(names, ["testcontainers"]);
+}
+
+/// The module's default name and tag are what the release pushes.
+#[test]
+fn the_release_publishes_the_image_of_the_testcontainers_module() {
+    let module = fs::read_to_string(root().join("emulator/testcontainers/src/lib.rs")).unwrap();
+    assert!(module.contains(r#"format!("ghcr.io/{}/wakeq-emulator", "#));
+    assert!(module.contains(r#"concat!("v", env!("CARGO_PKG_VERSION"))"#));
+    let release = fs::read_to_string(root().join(".github/workflows/release.yml")).unwrap();
+    assert_eq!(release.matches("        image: [wakeq, wakeq-emulator]\n").count(), 2);
+    assert!(release.contains("IMAGE: ghcr.io/${{ github.repository_owner }}/${{ matrix.image }}"));
+    assert!(release.contains(r#"--tag "$IMAGE:$GITHUB_REF_NAME""#));
+    let images = fs::read_to_string(root().join("Dockerfile")).unwrap();
+    assert!(images.contains("FROM ${RUNTIME} AS wakeq-emulator\n"));
 }

@@ -25,6 +25,8 @@ pub(crate) enum Emulator {
 /// nothing of the queue.
 const TESTS_OF_WAKEQ: [&str; 3] = ["--lib", "--test", "it"];
 const TESTS_OF_SERVICES: [&str; 6] = ["--test", "containers", "--test", "database", "--test", "emulators"];
+/// The tests of the testcontainers module, whose image is our emulator's.
+const TESTS_OF_MODULE: [&str; 2] = ["--test", "module"];
 
 /// Runs the tests whose names contain one of the words, or all of them.
 pub(crate) fn run(emulator: Emulator, quick: bool, words: &[String]) -> Result<()> {
@@ -53,6 +55,9 @@ fn test(engine: &Engine, emulator: Emulator, quick: bool, words: &[String]) -> R
     let mut tests = cargo();
     // The same packages as in other commands, so that no dependency is compiled twice.
     tests.args(["test", "--features", "wakeq-services/containers"]).args(TESTS_OF_SERVICES);
+    if emulator == Emulator::Own {
+        tests.args(TESTS_OF_MODULE).env("TEST_OWN_PUBSUB_IMAGE", pubsub);
+    }
     if !quick {
         tests.args(TESTS_OF_WAKEQ);
     }
