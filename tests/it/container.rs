@@ -89,20 +89,11 @@ fn the_whole_workspace_is_sent_to_the_build() {
     assert_eq!(sent, targets(&root()), "see .dockerignore");
 }
 
-/// The packages that images are built from: the Dockerfile's, and compose.yaml's.
-fn built() -> BTreeSet<String> {
-    let arguments = all("ARG", false);
-    let usual = arguments.iter().find_map(|argument| argument.strip_prefix("PACKAGE=")).unwrap();
-    let compose = fs::read_to_string(root().join("compose.yaml")).unwrap();
-    let others = compose.split("PACKAGE: ").skip(1).filter_map(|rest| rest.split([',', ' ', '\n']).next());
-    others.chain([usual]).map(str::to_owned).collect()
-}
-
-/// The folders of packages, and of the members of the workspace that they are built with.
-fn folders_of(names: BTreeSet<String>) -> BTreeSet<String> {
+/// The folders of a package, and of the members of the workspace that it is built with.
+fn folders_of(package: &str) -> BTreeSet<String> {
     let packages = packages(&root());
     let (mut folders, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    let mut waiting: Vec<String> = names.into_iter().collect();
+    let mut waiting = vec![package.to_owned()];
     while let Some(name) = waiting.pop() {
         if !seen.insert(name.clone()) {
             continue;
@@ -122,22 +113,26 @@ fn folders_of(names: BTreeSet<String>) -> BTreeSet<String> {
 /// Of a file that is older than the cache, Cargo would keep what it compiled from another version.
 #[test]
 fn all_that_an_image_is_built_from_is_newer_than_the_cache() {
-    let build = all("RUN", false).into_iter().find(|run| run.contains("cargo ")).unwrap();
-    let (_, touched) = build.split_once(" find ").unwrap();
-    let (touched, _) = touched.split_once(" -exec touch {} + && cargo build ").unwrap();
-    let touched: BTreeSet<&str> = touched.split(' ').collect();
-    let folders = folders_of(built());
-    assert!(folders.len() > 5 && folders.contains(""), "{folders:?}");
-    // The folder of the package `wakeq` is the repository.
-    let files = |folder| match folder {
-        "" => vec![".sqlx", "migrations", "src"],
-        folder => vec![folder],
-    };
-    let needed: Vec<_> = folders.iter().flat_map(|folder| files(folder.as_str())).collect();
-    let is_touched =
-        |path: &str| Path::new(path).ancestors().any(|path| touched.contains(path.to_str().unwrap()));
-    let forgotten: Vec<_> = needed.into_iter().filter(|path| !is_touched(path)).collect();
-    assert_eq!(forgotten, Vec::<&str>::new(), "add them to `find` in the Dockerfile");
+    let runs = all("RUN", false);
+    let builds: Vec<_> = runs.iter().filter_map(|run| run.split_once(" && cargo build ")).collect();
+    assert_eq!(builds.len(), 2);
+    for (before, build) in builds {
+        let (_, touched) = before.split_once(" find ").unwrap();
+        let touched: BTreeSet<&str> = touched.strip_suffix(" -exec touch {} +").unwrap().split(' ').collect();
+        let (_, package) = build.split_once("--package ").unwrap();
+        let folders = folders_of(package.split(' ').next().unwrap());
+        assert!(folders.len() > 1, "{folders:?}");
+        // The folder of the package `wakeq` is the repository.
+        let files = |folder| match folder {
+            "" => vec![".sqlx", "migrations", "src"],
+            folder => vec![folder],
+        };
+        let needed = folders.iter().flat_map(|folder| files(folder.as_str()));
+        let is_touched =
+            |path: &str| Path::new(path).ancestors().any(|path| touched.contains(path.to_str().unwrap()));
+        let forgotten: Vec<_> = needed.filter(|path| !is_touched(path)).collect();
+        assert_eq!(forgotten, Vec::<&str>::new(), "add them to `find` in the Dockerfile");
+    }
 }
 
 #[test]

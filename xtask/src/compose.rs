@@ -18,8 +18,8 @@ use crate::{root, succeed};
 const PAGE: &str = "docs/container.md";
 const HEADING: &str = "## Try it with Compose";
 
-/// Bash: the lines of the page, where `@SERVER@` is the last one, which keeps running; then what they
-/// do not show.
+/// Bash: the lines of the page, of which the last one, `@SERVER@`, keeps running; then what they do
+/// not show.
 const SCRIPT: &str = r#"
 set -euo pipefail
 printed=$(mktemp)
