@@ -19,7 +19,7 @@ async fn answer(url: &str, query: &'static str) -> Option<String> {
 }
 
 async fn cluster(options: ClusterOptions) -> Option<Cluster> {
-    Cluster::start_if_possible(options, "a test of clusters").await.unwrap()
+    Cluster::start_or_skip(options, "a test of clusters").await.unwrap()
 }
 
 const HOLDS: &str = "WAKEQ_TEST_HOLDS_A_CLUSTER";

@@ -82,12 +82,12 @@ impl Store {
         dry_run: bool,
         config: &StoreConfig,
     ) -> Result<Vec<MigrationState>, StoreError> {
-        Self::migrate_telling(url, dry_run, config, |_, _| {}).await
+        Self::migrate_with_progress(url, dry_run, config, |_, _| {}).await
     }
 
     /// Also tells the version and description of each migration before it is applied.
     #[doc(hidden)]
-    pub async fn migrate_telling(
+    pub async fn migrate_with_progress(
         url: &str,
         dry_run: bool,
         config: &StoreConfig,

@@ -163,7 +163,7 @@ impl Store {
 
     /// A store that sends and checks nothing yet, for a tool that looks at any server.
     #[doc(hidden)]
-    pub fn to_look(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
+    pub fn unchecked(url: &str, config: StoreConfig) -> Result<Self, StoreError> {
         config.check()?;
         let options = checked(parsed(url)?, &config)?;
         Ok(Self::over(options, config))

@@ -103,7 +103,7 @@ impl Store {
     /// and must be taken even while the server can't be reached.
     pub(super) async fn check_settings_of(&self, options: &PgConnectOptions) -> Result<(), StoreError> {
         let used = self.pool_of_statements().connect_options();
-        if !self.config.transaction_pooler || place(options) == place(&used) {
+        if !self.config.transaction_pooler || role_and_server(options) == role_and_server(&used) {
             return Ok(());
         }
         let other = Self::over(options.clone(), StoreConfig::clone(&self.config));
@@ -117,6 +117,6 @@ impl Store {
 }
 
 /// The role and the server, on which settings depend.
-fn place(options: &PgConnectOptions) -> (&str, &str, u16, Option<&PathBuf>) {
+fn role_and_server(options: &PgConnectOptions) -> (&str, &str, u16, Option<&PathBuf>) {
     (options.get_username(), options.get_host(), options.get_port(), options.get_socket())
 }

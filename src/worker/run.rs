@@ -75,7 +75,7 @@ impl Runner {
             if round == ROUNDS_MAX || !met_a_change {
                 span.in_scope(|| {
                     finished.log();
-                    self.unknown.warn(&finished.report);
+                    self.unknown.warn(&finished.report, self.remote.is_some());
                 });
                 return finished;
             }

@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::counters::RunReport;
 use crate::machine::Outcome;
 
-/// How long a handler is not mentioned again.
+/// Handlers are forgotten, all at a time, after this long.
 const PERIOD: Duration = Duration::from_secs(600);
-/// Most handlers mentioned within it: callers invent names.
+/// Most handlers mentioned within it, of all tenants: callers invent names.
 const HANDLERS_MAX: usize = 100;
 
 /// The handlers that were mentioned in this period.
@@ -27,7 +27,7 @@ struct Mentioned {
 
 impl UnknownHandlers {
     /// Warns if the run ended because there is no handler for its event.
-    pub(super) fn warn(&self, report: &RunReport) {
+    pub(super) fn warn(&self, report: &RunReport, calls_targets: bool) {
         let Some(address) = report.address.as_ref() else { return };
         if !report.trail.contains(&Outcome::HandlerUnknown) {
             return;
@@ -37,18 +37,23 @@ impl UnknownHandlers {
             None => address.to_string(),
         };
         let mut mentioned = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if mentioned.is_news(&handler, Instant::now()) {
-            tracing::warn!(
-                handler,
-                "this worker has no such handler, and there is no target: its events wait; add the handler, \
-                 or correct the name that is emitted"
-            );
+        if !mentioned.first_mention(&handler, Instant::now()) {
+            return;
+        }
+        let has_no = if calls_targets { ", and there is no target" } else { ", and calls no targets" };
+        tracing::warn!(
+            handler,
+            "this worker has no such handler{has_no}: its events wait; add the handler, or correct the name that \
+             is emitted"
+        );
+        if mentioned.handlers.len() == HANDLERS_MAX {
+            tracing::warn!("no more missing handlers are mentioned for a while: `wakeq doctor` lists them");
         }
     }
 }
 
 impl Mentioned {
-    fn is_news(&mut self, handler: &str, now: Instant) -> bool {
+    fn first_mention(&mut self, handler: &str, now: Instant) -> bool {
         if self.since.is_none_or(|since| now.duration_since(since) >= PERIOD) {
             *self = Self { since: Some(now), handlers: HashSet::new() };
         }
@@ -63,21 +68,25 @@ mod tests {
     #[test]
     fn a_handler_is_mentioned_once_in_a_period() {
         let (mut mentioned, start) = (Mentioned::default(), Instant::now());
-        for (handler, after, is_news) in [
+        for (handler, after, is_first) in [
             ("WORKER/greet/_", Duration::ZERO, true),
             ("WORKER/greet/_", Duration::from_secs(599), false),
             ("WORKER/other/_", Duration::from_secs(599), true),
             ("WORKER/greet/_", Duration::from_secs(600), true),
             ("WORKER/greet/_", Duration::from_secs(601), false),
         ] {
-            assert_eq!(mentioned.is_news(handler, start + after), is_news, "{handler} after {after:?}");
+            assert_eq!(
+                mentioned.first_mention(handler, start + after),
+                is_first,
+                "{handler} after {after:?}"
+            );
         }
     }
 
     #[test]
     fn a_flood_of_names_is_cut() {
         let (mut mentioned, start) = (Mentioned::default(), Instant::now());
-        let news = (0..10_000).filter(|name| mentioned.is_news(&name.to_string(), start)).count();
+        let news = (0..10_000).filter(|name| mentioned.first_mention(&name.to_string(), start)).count();
         assert_eq!((news, mentioned.handlers.len()), (HANDLERS_MAX, HANDLERS_MAX));
     }
 }

@@ -59,7 +59,7 @@ const PAGES: [Page; 9] = [
 
 /// Pages with shell lines none of which are run, and the reason.
 const NOT_RUN: [(&str, &str); 6] = [
-    ("container.md", "needs Docker: `cargo xtask image` handles an event in a container"),
+    ("container.md", "needs Docker: `cargo xtask compose` runs them"),
     ("deploy.md", "needs a project of Google Cloud"),
     ("groups.md", "starts an example, as `examples` does"),
     ("listeners.md", "listens until it is stopped: `listening` does"),
@@ -70,7 +70,7 @@ const NOT_RUN: [(&str, &str); 6] = [
 /// What the shell has before the first line. Calls of `curl` also print their status.
 const PRELUDE: &str = r#"exec 2>&1; set -u
 curl() { command curl --max-time 60 "$@" --write-out '%{stderr}\n@status %{http_code}\n'; }
-wakeq() { "$WAKEQ" "$@"; }
+wakeq() { timeout 120 "$WAKEQ" "$@"; }
 cargo() { shift; wakeq "$@"; }
 "#;
 

@@ -134,7 +134,7 @@ async fn url_of_the_store(database: &TestDatabase) -> String {
 /// installed nor can be downloaded.
 pub(crate) async fn cluster(skipped: &str) -> Option<Cluster> {
     let options = ClusterOptions { folder: Folder::Memory, ..ClusterOptions::default() };
-    Cluster::start_if_possible(options, skipped).await.unwrap()
+    Cluster::start_or_skip(options, skipped).await.unwrap()
 }
 
 /// Durations for a quick test: whatever is lost is found within two seconds.

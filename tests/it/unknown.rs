@@ -26,6 +26,9 @@ impl io::Write for Lines {
 /// Once, not per event or canvas.
 #[tokio::test]
 async fn a_worker_warns_of_each_handler_that_it_lacks() {
+    // While there is only one dispatcher, a thread of another test that is the first to reach the
+    // warning would turn it off for all.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let lines = Lines::default();
     let writer = lines.clone();
     let log = tracing_subscriber::fmt().with_max_level(Level::WARN).with_ansi(false);

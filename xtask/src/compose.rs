@@ -7,9 +7,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use wakeq_services::{Guard, Launch};
 
 use crate::docker::{Engine, Network, builder, postgres, runtime, said};
 use crate::image::IMAGE;
@@ -23,7 +23,14 @@ const HEADING: &str = "## Try it with Compose";
 const SCRIPT: &str = r#"
 set -euo pipefail
 printed=$(mktemp)
-trap 'kill $(jobs -p); rm "$printed"' EXIT
+finish() {
+    local status=$?
+    [ $status = 0 ] || docker compose logs || true
+    kill $(jobs -p) 2>/dev/null || true
+    rm "$printed"
+    exit $status
+}
+trap finish EXIT
 within() {
     for _ in $(seq "$1"); do
         if "${@:2}" >/dev/null 2>&1; then return; fi
@@ -54,13 +61,13 @@ pub(crate) fn run(registry: bool) -> Result<()> {
     runtime.block_on(async {
         let engine = Engine::find_or_start(Network::Bridges).await?;
         println!("{engine}");
-        let tried = try_page(&engine, registry);
+        let tried = try_page(&engine, registry).await;
         engine.end().await?;
         tried
     })
 }
 
-fn try_page(engine: &Engine, registry: bool) -> Result<()> {
+async fn try_page(engine: &Engine, registry: bool) -> Result<()> {
     said(engine.client().args(["compose", "version"]))
         .context("Compose 2.24 or newer is needed: install docker-compose-plugin (Debian: docker-compose)")?;
     let script = script(&fs::read_to_string(root().join(PAGE))?)?;
@@ -69,21 +76,28 @@ fn try_page(engine: &Engine, registry: bool) -> Result<()> {
         files.push(second_file(engine)?);
     }
     let project = format!("wakeq-test-{}", std::process::id());
-    let (project_option, down) =
-        (format!("--project-name={project}"), ["down", "--volumes", "--timeout", "30"]);
-    let file_options: Vec<_> = files.iter().map(|file| format!("--file={}", file.display())).collect();
-    let options = [&project_option].into_iter().chain(&file_options).map(String::as_str);
-    let arguments: Vec<_> = ["compose"].into_iter().chain(options).chain(down).collect();
-    let removed = engine.at_end(&arguments)?;
-    let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(root());
-    bash.env("COMPOSE_FILE", std::env::join_paths(files)?).env("COMPOSE_PROJECT_NAME", project);
-    // For the target: no folders of compiled Python in the checkout.
-    bash.env("PYTHONDONTWRITEBYTECODE", "1");
-    engine.reach(&mut bash);
-    let ran = succeed(&mut bash);
-    drop(removed);
-    ran.context("the lines of the page failed")
+    let mut down = vec!["compose".to_owned(), format!("--project-name={project}")];
+    down.extend(files.iter().map(|file| format!("--file={}", file.display())));
+    down.extend(["down", "--volumes", "--timeout", "30"].map(str::to_owned));
+    let down: Vec<_> = down.iter().map(String::as_str).collect();
+    let if_killed = engine.at_end(&down)?;
+    let guard = Guard::new(None)?;
+    let bash = Launch::new("bash").arguments(["-c", &script]).current_folder(root());
+    let bash = bash
+        .environment("COMPOSE_FILE", std::env::join_paths(files)?)
+        .environment("COMPOSE_PROJECT_NAME", project)
+        // For the target: no folders of compiled Python in the checkout.
+        .environment("PYTHONDONTWRITEBYTECODE", "1")
+        .on_line(|line| println!("{line}"));
+    let bash = match engine.host() {
+        Some((name, value)) => bash.environment(name, value),
+        None => bash,
+    };
+    let status = guard.start(bash)?.ended().await;
+    let removed = succeed(engine.client().args(&down));
+    drop(if_killed);
+    ensure!(status.success(), "the lines of the page failed ({status})");
+    removed
 }
 
 /// Fills the page's lines into the script.

@@ -1,15 +1,28 @@
-//! The two emulators, each as a process.
+//! The emulators, each as a process.
 
+use std::ffi::OsString;
 use std::sync::Mutex;
 
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch};
+use wakeq_services::{ChildProcess, GoogleEmulator, Guard, Launch, free_port};
+
+/// Names a program to run beside ours and Google's.
+const DELTIO: &str = "DELTIO";
 
 pub(crate) struct Emulators {
     ours: ChildProcess,
     host: String,
-    _guard: Guard,
     pub(crate) google: GoogleEmulator,
+    deltio: Option<(ChildProcess, String)>,
+    _guard: Guard,
+}
+
+/// An emulator.
+pub(crate) struct Side {
+    pub(crate) name: &'static str,
+    pub(crate) host: String,
+    pub(crate) pid: u32,
 }
 
 impl Emulators {
@@ -28,21 +41,36 @@ impl Emulators {
             ))
             .unwrap();
         let host = said.await.unwrap();
-        Self { ours, host, _guard: guard, google: GoogleEmulator::start(None).await.unwrap() }
+        let deltio = match std::env::var_os(DELTIO) {
+            Some(program) => Some(deltio(&guard, program).await),
+            None => None,
+        };
+        Self { ours, host, google: GoogleEmulator::start(None).await.unwrap(), deltio, _guard: guard }
     }
 
-    pub(crate) fn ours(&self) -> &str {
-        &self.host
+    /// Ours, then Google's.
+    pub(crate) fn sides(&self) -> Vec<Side> {
+        let (ours, google) = (&self.ours, &self.google);
+        let mut sides = vec![
+            Side { name: "ours", host: self.host.clone(), pid: ours.pid() },
+            Side { name: "Google's", host: google.host(), pid: google.pid() },
+        ];
+        if let Some((process, host)) = &self.deltio {
+            sides.push(Side { name: "deltio", host: host.clone(), pid: process.pid() });
+        }
+        sides
     }
+}
 
-    pub(crate) fn google(&self) -> String {
-        self.google.host()
+/// Starts it, and waits until it listens.
+async fn deltio(guard: &Guard, program: OsString) -> (ChildProcess, String) {
+    let host = format!("127.0.0.1:{}", free_port().unwrap());
+    let process = guard.start(Launch::new(program).arguments(["--bind", &host])).unwrap();
+    while TcpStream::connect(&host).await.is_err() {
+        assert!(process.is_running(), "{}", process.last_lines());
+        tokio::task::yield_now().await;
     }
-
-    /// The process ids of ours and of Google's, in this order.
-    pub(crate) fn pids(&self) -> [u32; 2] {
-        [self.ours.pid(), self.google.pid()]
-    }
+    (process, host)
 }
 
 /// The resident memory of a process.

@@ -32,7 +32,7 @@ pub(crate) async fn all(
     words: (&str, &str),
     request: impl AsyncFnMut(Option<Timestamp>) -> anyhow::Result<Step>,
 ) -> anyhow::Result<Step> {
-    repeat(words, Progress::here(), request).await
+    repeat(words, Progress::on_stderr(), request).await
 }
 
 /// The same, or only counts for a dry run: `request` is also told up to which number.

@@ -49,7 +49,7 @@ impl Doctor {
 
     /// The findings, and the deployment's horizon, if it is known.
     async fn database(&self, context: &Context) -> (Vec<Finding>, Option<Duration>) {
-        match context.database.store_to_look(&context.timing) {
+        match context.database.unchecked_store(&context.timing) {
             Ok(store) => {
                 let findings = self.of_store(context, &store.clone().into()).await;
                 let standing = store.standing_timing().await;

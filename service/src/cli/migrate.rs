@@ -28,10 +28,10 @@ impl Migrate {
         let (url, config) = (context.database.url()?, context.database.to_migrate());
         let now = RefCell::new("looking for missing migrations".to_owned());
         let tell = |version, description: &str| {
-            now.replace(format!("applying migration {version}: {description}"));
+            now.replace(format!("migration {version}: {description}"));
         };
-        let migrating = Store::migrate_telling(url, self.dry_run, &config, tell);
-        for migration in Progress::here().watch(migrating, || now.borrow().clone()).await? {
+        let migrating = Store::migrate_with_progress(url, self.dry_run, &config, tell);
+        for migration in Progress::on_stderr().watch(migrating, || now.borrow().clone()).await? {
             let status = match migration.status {
                 MigrationStatus::Present => "present",
                 MigrationStatus::Applied => "applied",

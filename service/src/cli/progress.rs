@@ -16,7 +16,7 @@ pub(super) struct Progress<W> {
 
 impl Progress<Stderr> {
     /// On standard error.
-    pub(super) fn here() -> Self {
+    pub(super) fn on_stderr() -> Self {
         let to = std::io::stderr();
         Self { is_terminal: to.is_terminal(), to }
     }

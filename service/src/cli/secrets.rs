@@ -57,7 +57,7 @@ async fn rotate(context: &Context, json: JsonArg) -> anyhow::Result<()> {
     let changed = Cell::new(0);
     let so_far = || format!("the secrets of {} encrypted so far", show::count(changed.get(), "target"));
     let actor = context.actor();
-    let unopened = Progress::here().watch(reseal(&store, &actor, &changed), so_far).await?;
+    let unopened = Progress::on_stderr().watch(reseal(&store, &actor, &changed), so_far).await?;
     let rotated = RotationReport { changed: changed.get(), unopened };
     json.print(&rotated, |rotated| {
         show::line(format_args!(

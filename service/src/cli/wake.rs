@@ -22,7 +22,7 @@ impl Wake {
             let (due, woken) = admin.waking();
             format!("{} made due, {woken} woken so far", show::count(due, "event"))
         };
-        let pass = Progress::here().watch(admin.wake(self.all), so_far).await?;
+        let pass = Progress::on_stderr().watch(admin.wake(self.all), so_far).await?;
         if context.notifier.is_local() {
             return show::line(
                 "due; the worker process wakes the events with its next pass, within a minute",

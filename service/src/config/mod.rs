@@ -163,7 +163,7 @@ impl DatabaseArgs {
     }
 
     /// For commands that only inspect whatever there is: contacts no server, and checks none.
-    pub(crate) fn store_to_look(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
+    pub(crate) fn unchecked_store(&self, timing: &TimingArgs) -> anyhow::Result<Store> {
         let config = StoreConfig {
             allow_unverified_database: self.allow_unverified_database,
             transaction_pooler: self.transaction_pooler,
@@ -171,7 +171,7 @@ impl DatabaseArgs {
             secret_keys: self.secrets.keys()?,
             ..StoreConfig::default()
         };
-        Ok(Store::to_look(self.url()?, config)?)
+        Ok(Store::unchecked(self.url()?, config)?)
     }
 
     /// For processes that emit or work: like [`DatabaseArgs::connect`], but the first process of a

@@ -47,7 +47,10 @@ pub(crate) fn connections(server: &Server, notifies: bool, has_transaction_poole
     let (free, max) = (server.free_connections, server.max_connections);
     if has_transaction_pooler {
         let found = format!("{free} of {max} are free for the pooler, whose own processes share");
-        return Finding::ok(what, found);
+        return match free {
+            ..1 => Finding::warn(what, found, "raise max_connections, or let the pooler open fewer"),
+            1.. => Finding::ok(what, found),
+        };
     }
     let needed = CONNECTIONS_OF_A_PROCESS + if notifies { CONNECTIONS_OF_A_NOTIFIER } else { 0 };
     let found = format!("{free} of {max} are free for this role");
@@ -260,7 +263,7 @@ mod tests {
         };
         assert_eq!([8, 9].map(|free| level(free, false, false)), [Warn, Ok]);
         assert_eq!([12, 13].map(|free| level(free, true, false)), [Warn, Ok]);
-        assert_eq!(level(0, false, true), Ok);
+        assert_eq!([0, 1].map(|free| level(free, false, true)), [Warn, Ok]);
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Cluster {
     pub async fn start(options: ClusterOptions) -> Result<Self, PostgresError> {
         let binaries = match Binaries::find() {
             Err(missing @ (PostgresError::NotInstalled | PostgresError::TooOld { .. })) => {
-                download::if_possible().await.ok_or(missing)?
+                download::try_binaries().await.ok_or(missing)?
             }
             found => found?,
         };
@@ -112,7 +112,7 @@ impl Cluster {
 
     /// Like [`start`](Self::start), but `None`, with a line on stderr that names what is `skipped`,
     /// if Postgres is neither installed nor can be downloaded.
-    pub async fn start_if_possible(
+    pub async fn start_or_skip(
         options: ClusterOptions,
         skipped: &str,
     ) -> Result<Option<Self>, PostgresError> {

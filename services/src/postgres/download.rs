@@ -126,7 +126,7 @@ pub(super) async fn binaries() -> Result<Binaries, DownloadError> {
 
 /// The same for callers that have other advice. Tried once in a process; if it is not possible, a
 /// line says why.
-pub(super) async fn if_possible() -> Option<Binaries> {
+pub(super) async fn try_binaries() -> Option<Binaries> {
     static TRIED: OnceCell<Option<Binaries>> = OnceCell::const_new();
     let tried = async || binaries().await.inspect_err(|error| say(&format!("Postgres: {error}"))).ok();
     TRIED.get_or_init(tried).await.clone()
@@ -170,7 +170,9 @@ fn unpack(archive: &[u8], folder: &Path) -> io::Result<()> {
         let source = source.file_name().ok_or(io::ErrorKind::InvalidData)?;
         symlink(source, unfinished.join("package").join(target))?;
     }
-    if let Some(parent) = folder.parent() {
+    if let Some(parent) = folder.parent()
+        && fs::metadata(parent)?.permissions().mode() & 0o055 != 0o055
+    {
         fs::set_permissions(parent, Permissions::from_mode(0o755))?;
     }
     open_to_all(&unfinished)?;

@@ -56,8 +56,9 @@ impl OwnEmulator {
     /// How many clients have a streaming pull open on a subscription, given as
     /// `projects/{project}/subscriptions/{id}`.
     pub fn clients(&self, subscription: &str) -> usize {
-        let Some(running) = &self.running else { return 0 };
-        let overview = running.emulator.broker(|broker, now| broker.overview(now));
+        let emulator = self.running.as_ref().and_then(|running| running.emulator.as_ref());
+        let Some(emulator) = emulator else { return 0 };
+        let overview = emulator.broker(|broker, now| broker.overview(now));
         let on_it = overview.streams.into_iter().filter(|stream| stream.subscription == subscription);
         on_it.map(|stream| stream.client_id).collect::<BTreeSet<_>>().len()
     }
@@ -79,7 +80,8 @@ impl OwnEmulator {
 /// The emulator's thread. Dropping this stops it and waits for its end.
 #[derive(Debug)]
 struct EmulatorThread {
-    emulator: Arc<Emulator>,
+    /// `None` until it listens.
+    emulator: Option<Arc<Emulator>>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -90,8 +92,9 @@ impl EmulatorThread {
         let (sender, started) = oneshot::channel();
         let work = move || run(address, sender, stopped);
         let thread = thread::Builder::new().name("Pub/Sub emulator".to_owned()).spawn(work)?;
-        let emulator = started.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
-        Ok(Self { emulator, stop: Some(stop), thread: Some(thread) })
+        let mut running = Self { emulator: None, stop: Some(stop), thread: Some(thread) };
+        running.emulator = Some(started.await.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?);
+        Ok(running)
     }
 }
 

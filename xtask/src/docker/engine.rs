@@ -31,13 +31,15 @@ const HOST: &str = "DOCKER_HOST";
 const CLIENTS: [&str; 2] = ["docker", "/usr/bin/docker"];
 const BUILDKIT: (&str, &str) = ("DOCKER_BUILDKIT", "1");
 
-/// Stops the engine that answers on `$0` and has the folder `$1`: first its containers, which would
-/// survive it, then the engine, then the bridge `$2`, if it made one, then its folder, in which the
+/// Stops the engine that answers on `$0` and has the folder `$1`: first its containers and their
+/// networks, which would survive it, then the engine, then the bridge `$2`, if it made one, then its folder, in which the
 /// network of its containers is mounted.
 const END_SCRIPT: &str = r#"
 export DOCKER_HOST="$0"
 containers=$(docker ps --all --quiet)
 [ -z "$containers" ] || docker rm --force --volumes $containers
+networks=$(docker network ls --quiet --filter type=custom)
+[ -z "$networks" ] || docker network rm $networks
 engine=$(cat "$1/pid")
 if [ -n "$engine" ] && kill "$engine"; then
     attempt=0
@@ -129,9 +131,14 @@ impl Engine {
 
     /// Sets the environment in which a command finds this engine and a network for its containers.
     pub(crate) fn reach(&self, command: &mut Command) {
-        if let Some(started) = &self.started {
-            command.env(HOST, address(&started.folder)).env("TEST_DOCKER_NETWORK", "host");
+        if let Some((name, value)) = self.host() {
+            command.env(name, value).env("TEST_DOCKER_NETWORK", "host");
         }
+    }
+
+    /// The variable by which a client finds this engine, if it needs one.
+    pub(crate) fn host(&self) -> Option<(&'static str, String)> {
+        self.started.as_ref().map(|started| (HOST, address(&started.folder)))
     }
 
     /// The names of the tests' containers that still exist once their removal, which is not
