@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, PgPool};
 use wakeq::database::RoleKind;
-use wakeq::notify::{PubSubConfig, create_topics};
+use wakeq::notify::{PubSubConfig, TopicState, create_topics, describe_topics};
 use wakeq::{Store, StoreConfig};
+use wakeq_emulator::{Emulator, FaultCode, Faults, Method, Options};
 use wakeq_services::TestDatabase;
 
 use crate::brokers::Broker;
@@ -79,7 +80,8 @@ async fn run(url: &str, pubsub: Option<&PubSubConfig>, arguments: &[&str]) -> st
             .env("PUBSUB_EMULATOR_HOST", config.emulator_host.as_ref().unwrap())
             .env("GOOGLE_CLOUD_PROJECT", &config.project)
             .env("WAKEQ_TOPIC", &config.topic)
-            .env("WAKEQ_SUBSCRIPTION", &config.subscription);
+            .env("WAKEQ_SUBSCRIPTION", &config.subscription)
+            .env("WAKEQ_BROADCAST", if config.broadcast_topic.is_some() { "1" } else { "0" });
     }
     tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
 }
@@ -294,6 +296,26 @@ async fn the_pass_is_judged_by_the_deployments_period() {
     assert_eq!(levels().await, ["ok", "ok"]);
     sqlx::query("update wakeq.settings set value_us = 60000000").execute(&pool).await.unwrap();
     assert_eq!(levels().await, ["warn", "warn"]);
+}
+
+/// The roles that the pages grant let an account publish to a topic, but not look at it.
+#[tokio::test]
+async fn a_topic_that_may_not_be_seen_is_not_a_failure() {
+    let emulator = Emulator::start("127.0.0.1:0".parse().unwrap(), Options::default()).await.unwrap();
+    let mut config = Broker::config_at(emulator.host(), "doctor-denied");
+    config.broadcast_topic = Some(PubSubConfig::broadcast_topic_of(&config.topic));
+    create_topics(&config).await.unwrap();
+    let denied = Faults::default().fail_next(3, FaultCode::PermissionDenied, [Method::GetTopic]);
+    emulator.set_faults(denied);
+    let database = database().await;
+    let found = doctor(database.url(), Some(&config), &[]).await;
+    for what in ["topic", "topic of broadcasts"] {
+        found.says(what, "ok", "if it exists: this account may not look at it");
+    }
+    assert_eq!(found.bad("fail"), [""; 0]);
+    let state = describe_topics(&config).await.unwrap().topic_state;
+    assert_eq!(state, TopicState::Unknown);
+    emulator.stop().await;
 }
 
 /// A subscription that something else created.

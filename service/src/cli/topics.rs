@@ -87,5 +87,6 @@ fn state(state: TopicState) -> &'static str {
         TopicState::Created => "created",
         TopicState::AlreadyThere => "already there",
         TopicState::Missing => "missing",
+        TopicState::Unknown => "not known",
     }
 }

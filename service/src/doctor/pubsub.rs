@@ -14,6 +14,9 @@ pub(crate) fn topics(report: &TopicsReport) -> Vec<Finding> {
         TopicState::Missing => {
             Finding::fail(what, format!("{name} does not exist"), "run `wakeq topics create`")
         }
+        TopicState::Unknown => {
+            Finding::ok(what, format!("{name}, if it exists: this account may not look at it, and need not"))
+        }
         TopicState::Created | TopicState::AlreadyThere => Finding::ok(what, name),
     };
     let mut findings = vec![

@@ -46,6 +46,8 @@ pub enum TopicState {
     AlreadyThere,
     /// It does not exist.
     Missing,
+    /// Not known: this account may not look at it. Publishing does not need that.
+    Unknown,
 }
 
 /// A setting that differs from what the queue needs.
@@ -149,7 +151,7 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
         admins.subscriptions.create_subscription().with_request(wanted).with_attempt_timeout(REQUEST_TIMEOUT);
     let subscription_state = made(request.send().await, &subscription, config)?;
     let (push_endpoint, differences) = match subscription_state {
-        TopicState::Created | TopicState::Missing => {
+        TopicState::Created | TopicState::Missing | TopicState::Unknown => {
             (config.push.as_ref().map(|push| push.endpoint.clone()), Vec::new())
         }
         TopicState::AlreadyThere => {
@@ -169,12 +171,18 @@ pub(super) async fn create_with(admins: &Admins, config: &PubSubConfig) -> Resul
     })
 }
 
+/// The state of a topic. An account that may publish need not be allowed to see it.
 async fn find_topic(admins: &Admins, config: &PubSubConfig, topic: &str) -> Result<TopicState, NotifyError> {
     let request = admins.topics.get_topic().set_topic(topic).with_attempt_timeout(REQUEST_TIMEOUT);
     match request.send().await {
         Ok(_) => Ok(TopicState::AlreadyThere),
-        Err(error) if FailureKind::of(&error) == FailureKind::Missing => Ok(TopicState::Missing),
-        Err(error) => Err(failed(topic, config, error)),
+        Err(error) => match FailureKind::of(&error) {
+            FailureKind::Missing => Ok(TopicState::Missing),
+            FailureKind::Denied => Ok(TopicState::Unknown),
+            FailureKind::AlreadyThere | FailureKind::Unreachable | FailureKind::Other => {
+                Err(failed(topic, config, error))
+            }
+        },
     }
 }
 
