@@ -32,8 +32,8 @@ const CLIENTS: [&str; 2] = ["docker", "/usr/bin/docker"];
 const BUILDKIT: (&str, &str) = ("DOCKER_BUILDKIT", "1");
 
 /// Stops the engine that answers on `$0` and has the folder `$1`: first its containers and their
-/// networks, which would survive it, then the engine, then the bridge `$2`, if it made one, then its folder, in which the
-/// network of its containers is mounted.
+/// networks, which would survive it, then the engine, then the bridge `$2`, if it made one, then
+/// its folder, in which the network of its containers is mounted.
 const END_SCRIPT: &str = r#"
 export DOCKER_HOST="$0"
 containers=$(docker ps --all --quiet)
