@@ -85,7 +85,7 @@ async fn migrate_names_the_migration_that_it_applies() {
     let terminal = Terminal::on(&empty);
     let mut holder = PgConnection::connect(empty.url()).await.unwrap();
     for (lock, words) in [
-        ("create schema wakeq", "applying migration 1: events"),
+        ("create schema wakeq", "migration 1: events"),
         ("lock table wakeq._migrations", "looking for missing migrations"),
     ] {
         let mut held = holder.begin().await.unwrap();
