@@ -238,10 +238,12 @@ async fn the_doctor_goes_on_where_the_role_lacks_settings() {
 
 #[tokio::test]
 async fn a_pooler_that_forgets_prepared_statements_is_named() {
-    let options = PgBouncerOptions { max_prepared_statements: 0, ..OPTIONS };
+    // One server connection, or the pooler may open a second one, which has no statement yet.
+    let options = PgBouncerOptions { pool_size: 1, max_prepared_statements: 0 };
     let Some(pooled) = Pooled::open(options).await else { return };
-    // The session of the first has its statement already.
-    let _ = pooled.connect().await;
+    let options = pooled.options(ROLE).extra_float_digits(None);
+    let mut first = PgConnection::connect_with(&options).await.unwrap();
+    sqlx::query("select 1").execute(&mut first).await.unwrap();
     let error = pooled.connect().await.unwrap_err();
     assert!(
         matches!(error, StoreError::Config(words) if words.contains("max_prepared_statements")),
