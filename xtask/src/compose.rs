@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn the_page_has_the_lines() {
         let script = script(&fs::read_to_string(root().join(PAGE)).unwrap()).unwrap();
-        assert!(script.contains("\ndocker compose up --detach\nKEY="));
+        assert!(script.contains("\ndocker compose up --detach\nuntil curl "));
         assert!(!script.contains("@LINES@") && !script.contains("@SERVER@"));
     }
 }
