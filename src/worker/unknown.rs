@@ -26,7 +26,7 @@ struct Mentioned {
 }
 
 impl UnknownHandlers {
-    /// Warns if the run ended because there is no handler for its event.
+    /// Warns if the run ended because nobody here handles its event.
     pub(super) fn warn(&self, report: &RunReport, calls_targets: bool) {
         let Some(address) = report.address.as_ref() else { return };
         if !report.trail.contains(&Outcome::HandlerUnknown) {
@@ -40,10 +40,11 @@ impl UnknownHandlers {
         if !mentioned.first_mention(&handler, Instant::now()) {
             return;
         }
-        let has_no = if calls_targets { ", and there is no target" } else { ", and calls no targets" };
+        let nor_target =
+            if calls_targets { ", and no target is registered" } else { ", and calls no targets" };
         tracing::warn!(
             handler,
-            "this worker has no such handler{has_no}: its events wait; add the handler, or correct the name that \
+            "this worker has no such handler{nor_target}: its events wait; add the handler, or correct the name that \
              is emitted"
         );
         if mentioned.handlers.len() == HANDLERS_MAX {
