@@ -6,6 +6,7 @@
 mod backlog;
 mod idle;
 mod pace;
+mod pauses;
 mod progress;
 mod queues;
 mod ticks;
@@ -23,6 +24,7 @@ use crate::store::{GROUP_DEAD_PAGE, IdleRetention, Retention, Store, StoreError,
 use crate::telemetry::WakeMetrics;
 use backlog::Backlog;
 use pace::{Pace, Turn};
+use pauses::Pauses;
 use progress::Progress;
 
 /// Most notifications published at a time.
@@ -122,8 +124,10 @@ impl Waker {
     /// that processes spread out. A row in the database admits one of them at a time.
     #[doc(hidden)]
     pub async fn run(self, period: Duration, retention: Option<Retention>) {
+        let mut pauses = Pauses::of(period);
         loop {
             let pass = self.pass(retention).await;
+            let pause = pauses.after(pass.is_ok());
             let uses = self.store.uses().count();
             let was_idle = matches!(pass, Ok(pass) if pass == Pass::default());
             match pass {
@@ -141,7 +145,7 @@ impl Waker {
                     );
                 }
             }
-            tokio::time::sleep(jittered(period)).await;
+            tokio::time::sleep(pause).await;
             if self.lets_sleep && was_idle && self.store.uses().count() == uses {
                 self.let_sleep(period).await;
             }
@@ -381,13 +385,6 @@ impl Waker {
         self.progress.woke(notifications.len());
         Ok(())
     }
-}
-
-/// The period and up to a tenth more, never less: a process that looks just before the pass is due
-/// finds nothing to do, and would be late by a whole period.
-fn jittered(period: Duration) -> Duration {
-    let share = uuid::Uuid::new_v4().as_u128() % 91;
-    period.mul_f64(1.01 + 0.001 * share as f64)
 }
 
 #[cfg(test)]

@@ -11,8 +11,9 @@ use crate::event::{InvalidTiming, QuotaExceeded};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The server can't be reached, or the connection broke.
-    #[error("Postgres is not reachable: check DATABASE_URL and that the server runs")]
+    /// The server can't be reached, the connection broke, or the server has no memory, disk or
+    /// connections left.
+    #[error("{}", unavailable(.0))]
     Unavailable(#[source] Arc<sqlx::Error>),
     /// No answer in time: either the server cancelled the statement and rolled it back, or no
     /// answer came at all and the connection was closed.
@@ -94,6 +95,24 @@ pub enum StoreError {
     Defect,
 }
 
+/// What another session, or the server's administrator, can cause: shutting down, starting up,
+/// crashed, read-only standby, idle for too long within a transaction; and a resource that is used
+/// up, which is not the statement's fault: disk, memory (also that of locks), connections.
+const UNAVAILABLE: [&str; 9] =
+    ["57P01", "57P02", "57P03", "25006", "25P03", "53000", "53100", "53200", "53300"];
+
+/// The class of errors for resources that are used up.
+const EXHAUSTED: &str = "53";
+
+/// What to look at when the server is unavailable.
+fn unavailable(source: &sqlx::Error) -> &'static str {
+    let code = source.as_database_error().and_then(|error| error.code());
+    match code.is_some_and(|code| code.starts_with(EXHAUSTED)) {
+        true => "Postgres has used up its memory, locks, disk or connections: see which sessions hold them",
+        false => "Postgres is not reachable: check DATABASE_URL and that the server runs",
+    }
+}
+
 /// Deadlock, lock timeout, serialization failure.
 const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
 
@@ -107,11 +126,7 @@ impl StoreError {
             Some(code) if ["42P01", "3F000", "42883", "42703"].contains(&code.as_str()) => {
                 Self::NotMigrated(source)
             }
-            // shutting down, starting up, crashed, out of connections, read-only standby, idle for
-            // too long within a transaction
-            Some(code) if ["57P01", "57P02", "57P03", "53300", "25006", "25P03"].contains(&code.as_str()) => {
-                Self::Unavailable(source)
-            }
+            Some(code) if UNAVAILABLE.contains(&code.as_str()) => Self::Unavailable(source),
             // a prepared statement exists already, or does not exist
             Some(code) if ["42P05", "26000"].contains(&code.as_str()) => Self::Config(
                 "the pooler before Postgres mixes up prepared statements: use pgbouncer 1.21 or newer with \

@@ -40,7 +40,7 @@ impl Store {
     pub(crate) async fn listen(&self, channel: &str) -> Result<Listening, StoreError> {
         self.can_listen()?;
         let failed = |error| StoreError::Unavailable(Arc::new(error));
-        let mut listener = PgListener::connect_with(self.pool_of_notices()).await.map_err(failed)?;
+        let mut listener = PgListener::connect_with(&self.pool_to_listen()).await.map_err(failed)?;
         listener.eager_reconnect(false);
         listener.listen(channel).await.map_err(failed)?;
         Ok(Listening { listener })

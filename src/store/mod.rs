@@ -41,6 +41,7 @@ mod long_values;
 mod memory;
 mod migrate;
 mod permits;
+mod pools;
 mod probe;
 mod promises;
 mod queues;

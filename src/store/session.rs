@@ -4,31 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
-use sqlx::Connection;
 use sqlx::pool::PoolConnection;
 use sqlx::postgres::types::PgInterval;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions, Postgres};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, Postgres};
 
 #[cfg(feature = "testing")]
 use super::memory::Kit;
 use super::permits::{ConnectionPermit, ConnectionPermits};
+use super::pools;
 use super::probe::Probe;
 use super::queues::RegistryCache;
 use super::quotas::Quotas;
 use super::route::DatabaseRoute;
-use super::session_settings::SessionSettings;
 use super::uses::Uses;
 use super::{StoreError, TimingMode};
 use crate::event::SecretKeys;
 use crate::event::{Name, Timing};
 
-/// How long a connection may be idle before it is pinged on its next use.
-const RESTED: Duration = Duration::from_secs(1);
 /// Connections reserved for credential lookups, so that emits and lookups never wait for each
 /// other.
 const LOOKUPS: u32 = 2;
-/// Connections for NOTIFY and LISTEN: one that sends, and one for each channel that is listened on.
-const NOTICES: u32 = 4;
+/// Connections for NOTIFY. Each LISTEN has a connection of its own.
+const NOTICES: u32 = 1;
 
 /// How the store uses Postgres.
 ///
@@ -223,7 +220,7 @@ impl Store {
 
     /// A store that has not connected yet.
     pub(super) fn over(options: PgConnectOptions, config: StoreConfig) -> Self {
-        let open = |connections| pool(&config, connections).connect_lazy_with(options.clone());
+        let open = |connections| pools::pool(&config, connections).connect_lazy_with(options.clone());
         Self {
             pool: open(config.max_connections),
             renewals: open(1),
@@ -279,12 +276,16 @@ impl Store {
         &self.config.secret_keys
     }
 
-    /// Closes every connection, after the running statements have ended.
+    /// Closes every connection, after the running statements have ended; if the server does not
+    /// answer, after the time that a statement may take.
     pub async fn close(&self) {
-        self.renewals.close().await;
-        self.lookups.close().await;
-        self.notices.close().await;
-        self.pool.close().await;
+        self.close_within(answer_limit(self.config.statement_timeout)).await;
+    }
+
+    /// The same, after this time at the latest.
+    #[doc(hidden)]
+    pub async fn close_within(&self, limit: Duration) {
+        pools::close([&self.pool, &self.renewals, &self.lookups, &self.notices], limit).await;
     }
 
     #[doc(hidden)]
@@ -343,9 +344,10 @@ impl Store {
         Session::of(&self.notices, self.config.statement_timeout).await
     }
 
-    /// For LISTEN, which keeps its connection.
-    pub(super) fn pool_of_notices(&self) -> &PgPool {
-        &self.notices
+    /// A pool of one connection, for LISTEN, which keeps it: one that is dead without a sign blocks
+    /// neither the next attempt nor the end of the process.
+    pub(super) fn pool_to_listen(&self) -> PgPool {
+        pools::pool(&self.config, 1).connect_lazy_with((*self.notices.connect_options()).clone())
     }
 
     async fn check_durability(&self) -> Result<(), StoreError> {
@@ -388,35 +390,6 @@ pub(super) async fn cause(error: StoreError, options: &PgConnectOptions) -> Stor
         Ok(Err(reason)) => StoreError::from_sqlx("connect", reason),
         Ok(Ok(_)) | Err(_) => error,
     }
-}
-
-/// A pool whose connections have the settings that statements rely on; behind a pooler in
-/// transaction mode, the role has them.
-fn pool(config: &StoreConfig, max_connections: u32) -> PgPoolOptions {
-    let settings = (!config.transaction_pooler).then(|| SessionSettings::of(config));
-    PgPoolOptions::new()
-        .max_connections(max_connections)
-        .acquire_timeout(config.statement_timeout)
-        .test_before_acquire(false)
-        // An idle connection may have died with its server; one that was just used need not be
-        // checked.
-        .before_acquire(|connection, meta| {
-            Box::pin(async move {
-                if meta.idle_for > RESTED {
-                    connection.ping().await?;
-                }
-                Ok(true)
-            })
-        })
-        .after_connect(move |connection, _| {
-            let settings = settings.clone();
-            Box::pin(async move {
-                match settings {
-                    Some(settings) => settings.make(connection).await,
-                    None => Ok(()),
-                }
-            })
-        })
 }
 
 /// How long each side waits for the other: a second longer than the server lets a statement run.

@@ -298,14 +298,17 @@ impl<R: NotificationRunner> Intake<R> {
         }
     }
 
-    /// Answers the notification of a run. If the run panicked, which is a bug in wakeq, dropping
-    /// its delivery puts it back.
+    /// Answers the notification of a run. If the run panicked, which is a bug in wakeq, or was
+    /// aborted, dropping its delivery puts it back.
     fn ended(&mut self, ended: Result<(Delivery, FinishedRun), tokio::task::JoinError>) {
         let (delivery, finished) = match ended {
             Ok(ended) => ended,
+            Err(error) if error.is_cancelled() => return,
             Err(error) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a run panicked (bug in wakeq)");
-                return;
+                return tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "a run panicked (bug in wakeq)"
+                );
             }
         };
         let FinishedRun { end, permits, report, fault, next, again } = finished;

@@ -50,6 +50,17 @@ fn refused(code: &'static str) -> StoreError {
     StoreError::from_sqlx("made up", sqlx::Error::Database(Box::new(Code(code))))
 }
 
+/// What another session can use up, or an administrator can stop, is not the statement's fault.
+#[test]
+fn a_server_that_has_used_something_up_is_unavailable() {
+    for code in ["53000", "53100", "53200", "53300", "57P01", "25006"] {
+        let error = refused(code);
+        assert!(matches!(error, StoreError::Unavailable(_)) && error.kind() == "unavailable", "{error:?}");
+        assert_eq!(error.to_string().contains("used up"), code.starts_with("53"), "{error}");
+    }
+    assert!(matches!(refused("42601"), StoreError::Refused { .. }));
+}
+
 /// The batches that a statement saw.
 type Seen = Arc<Mutex<Vec<Vec<u32>>>>;
 
