@@ -182,11 +182,16 @@ impl CronSchedule {
     /// The search starts in an equivalent year not far before the parser's limit, so that a search
     /// for a date that never comes ends after one to five hundred years, and not after thousands.
     fn matching(&self, wall: NaiveDateTime) -> Option<NaiveDateTime> {
-        let cycles = (SEARCHED_FROM_MAX - wall.year()).div_euclid(CYCLE_YEARS);
-        let shift = TimeDelta::days(i64::from(cycles) * CYCLE_DAYS);
+        let shift = equivalent_years(wall.year());
         let found = self.cron.find_next_occurrence(&wall.checked_add_signed(shift)?, false).ok()?;
         found.checked_sub_signed(shift)
     }
+}
+
+/// From a year to the last equivalent one from which the parser may search.
+pub(super) fn equivalent_years(year: i32) -> TimeDelta {
+    let cycles = (SEARCHED_FROM_MAX - year).div_euclid(CYCLE_YEARS);
+    TimeDelta::days(i64::from(cycles) * CYCLE_DAYS)
 }
 
 /// The parser's reason, without the parser's names for things.

@@ -330,8 +330,7 @@ async fn a_worker_dies_before_it_hands_over() {
     theatre.until_at_least(gone, 1).await;
     theatre.died(victim.pid()).await;
     let heir = theatre.worker(8).await;
-    let took = theatre.until_empty().await;
+    theatre.until_empty().await;
     assert_eq!((theatre.completed().await, theatre.count(OUT_OF_ORDER).await), (2, 0));
-    assert!(took < Duration::from_secs(30), "{took:?}");
     drop(heir);
 }

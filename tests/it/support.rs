@@ -151,6 +151,12 @@ pub(crate) fn quick() -> Timing {
     }
 }
 
+/// An event that is left to its promise comes later than a test waits for anything.
+pub(crate) fn promised_late() -> Timing {
+    let late = Duration::from_secs(600);
+    Timing { grace: late, probe_period: late, ..quick() }
+}
+
 impl Stage {
     /// The consumer groups of its database.
     pub(crate) fn groups(&self) -> Groups {
@@ -386,24 +392,33 @@ impl RunningWorker {
 
     /// Reads reports until a run of the event ends with this outcome.
     pub(crate) async fn until(&mut self, id: EventId, outcome: Outcome) -> RunReport {
-        loop {
-            let report = self.report().await;
-            if report.notification.id == id && report.trail.last() == Some(&outcome) {
-                return report;
-            }
-        }
+        let ended =
+            |report: &RunReport| report.notification.id == id && report.trail.last() == Some(&outcome);
+        let expected = format!("no run of {id} ended with {outcome:?}");
+        tokio::time::timeout(TIMEOUT, self.find(ended)).await.expect(&expected)
     }
 
-    /// Reads reports until this many runs have ended with this outcome.
+    /// Reads reports until this many runs have ended with this outcome. Runs that end otherwise, as
+    /// all do while a server is away, don't put off its end.
     pub(crate) async fn until_count(&mut self, count: usize, outcome: Outcome) -> Vec<RunReport> {
         let mut found = Vec::new();
         while found.len() < count {
-            let report = self.report().await;
-            if report.trail.last() == Some(&outcome) {
-                found.push(report);
-            }
+            let next = self.find(|report| report.trail.last() == Some(&outcome));
+            let next = tokio::time::timeout(TIMEOUT, next).await;
+            found.push(
+                next.unwrap_or_else(|_| panic!("{} of {count} runs ended with {outcome:?}", found.len())),
+            );
         }
         found
+    }
+
+    async fn find(&mut self, wanted: impl Fn(&RunReport) -> bool) -> RunReport {
+        loop {
+            let report = self.report().await;
+            if wanted(&report) {
+                return report;
+            }
+        }
     }
 
     /// Begins the worker's shutdown without waiting for it.

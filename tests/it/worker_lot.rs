@@ -11,12 +11,12 @@ use wakeq::{
 };
 
 use crate::door::recording;
-use crate::support::{Stage, quick};
+use crate::support::{Stage, promised_late, quick};
 
-/// On the database's clock: not before its time, and soon after.
-fn assert_punctual(event: &Execution) {
-    let late = (event.claimed_at - event.due_at).to_std().expect("it ran before its time");
-    assert!(late < Duration::from_secs(2), "{late:?} late");
+/// On the database's clock. That it starts soon after its time, too, is shown by its starting at all
+/// where its promise is far away.
+fn assert_not_early(event: &Execution) {
+    assert!(event.claimed_at >= event.due_at, "it ran before its time");
 }
 
 fn later(name: &str, delay: Duration) -> Event {
@@ -31,7 +31,7 @@ fn notifications(id: EventId, count: usize) -> Vec<Notification> {
 // Shows: EV2-21, EV2-24, EV2-34, EV2-54
 #[tokio::test]
 async fn a_delayed_event_waits_and_starts_on_time() {
-    let (stage, notifier) = Stage::memory().await;
+    let (stage, notifier) = Stage::memory_with(promised_late()).await;
     let (mut worker, mut seen) = stage.recording("greet");
     let delay = Duration::from_millis(1500);
     let id = stage.queue.emit(later("greet", delay)).await.unwrap().id;
@@ -42,7 +42,7 @@ async fn a_delayed_event_waits_and_starts_on_time() {
         assert!(matches!(report.verdict, Verdict::Waits(left) if left <= delay), "{:?}", report.verdict);
     }
     assert_eq!((notifier.unanswered(), notifier.pending(), worker.counters.duplicates()), (0, 0, 3));
-    assert_punctual(&seen.next().await);
+    assert_not_early(&seen.next().await);
     worker.until(id, Outcome::Deleted).await;
     notifier.drained().await;
     assert_eq!(worker.counters.outcome(Outcome::LockClaimed), 1);
@@ -52,7 +52,8 @@ async fn a_delayed_event_waits_and_starts_on_time() {
 /// A parked event that is made due runs at once, not when its timer ends.
 #[tokio::test]
 async fn a_parked_event_runs_at_once_when_made_due() {
-    let (stage, notifier) = Stage::memory().await;
+    let (stage, notifier) =
+        Stage::memory_with(Timing { horizon: Duration::from_secs(600), ..promised_late() }).await;
     let (mut worker, mut seen) = stage.recording("greet");
     let id = stage.queue.emit(later("greet", Duration::from_secs(500))).await.unwrap().id;
     worker.until(id, Outcome::DelayNotYet).await;
@@ -67,7 +68,8 @@ async fn a_parked_event_runs_at_once_when_made_due() {
 /// it.
 #[tokio::test]
 async fn a_retry_does_not_wait_for_a_duplicate() {
-    let (stage, notifier) = Stage::memory().await;
+    let (stage, notifier) =
+        Stage::memory_with(Timing { lease: Duration::from_secs(600), ..promised_late() }).await;
     let retry = RetryPolicy { delay: Duration::from_millis(100), ..RetryPolicy::default() };
     let (mut worker, mut door) = stage.door(Route::new("greet").retry(retry));
     let id = stage.emit("greet").await;
@@ -77,7 +79,7 @@ async fn a_retry_does_not_wait_for_a_duplicate() {
     door.answer(Err(HandlerError::operational("not yet")));
     door.open(1);
     worker.until(id, Outcome::Deleted).await;
-    assert_punctual(&door.arrived.take(1).await[0]);
+    assert_not_early(&door.arrived.take(1).await[0]);
     notifier.drained().await;
     worker.stop().await;
 }
@@ -113,7 +115,7 @@ async fn a_far_off_event_is_published_in_time() {
     notifier.drained().await;
     let in_time = worker.until(emitted.id, Outcome::DelayNotYet).await;
     assert!(matches!(in_time.verdict, Verdict::Waits(_)), "{:?}", in_time.verdict);
-    assert_punctual(&seen.next().await);
+    assert_not_early(&seen.next().await);
     worker.until(emitted.id, Outcome::Deleted).await;
     worker.stop().await;
 }

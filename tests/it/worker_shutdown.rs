@@ -1,7 +1,7 @@
 //! How a worker stops: handlers end within the grace, the rest is cut off and released, nothing is
 //! left behind.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wakeq::machine::Outcome;
 use wakeq::{Event, Handlers, Route, WorkerConfig};
@@ -13,6 +13,9 @@ async fn locked(stage: &Stage) -> i64 {
     stage.count("select count(*) from wakeq.events_v2 where locked_at is not null").await
 }
 
+/// A shutdown that waited for it would outlast the limit of a test.
+const FOREVER: Duration = Duration::from_secs(3600);
+
 fn grace(shutdown_grace: Duration) -> WorkerConfig {
     WorkerConfig { shutdown_grace, ..WorkerConfig::default() }
 }
@@ -23,16 +26,14 @@ fn grace(shutdown_grace: Duration) -> WorkerConfig {
 async fn handlers_may_end_within_the_grace() {
     let (stage, notifier) = Stage::memory().await;
     let (handler, mut door) = Door::new();
-    let worker = stage.worker_with(Handlers::new().on("greet", handler), grace(Duration::from_secs(25)));
+    let worker = stage.worker_with(Handlers::new().on("greet", handler), grace(FOREVER));
     stage.emit_many("greet", 3).await;
     door.arrived.take(3).await;
-    let started = Instant::now();
     worker.cancel();
     let stopping = tokio::spawn(worker.stop());
     stage.emit("greet").await;
     door.open(3);
     stopping.await.unwrap();
-    assert!(started.elapsed() < Duration::from_secs(20), "it waits no longer than its handlers");
     assert_eq!(door.left.rest(), [true; 3]);
     assert_eq!((stage.rows().await, locked(&stage).await), (1, 0), "nothing new was taken");
     assert_eq!((notifier.unanswered(), notifier.pending()), (0, 1));
@@ -49,11 +50,9 @@ async fn a_handler_beyond_the_grace_is_cut_off_and_runs_elsewhere() {
     let mut worker = stage.worker_with(handlers.clone(), grace(Duration::from_millis(100)));
     let id = stage.emit("greet").await;
     door.arrived.next().await;
-    let started = Instant::now();
     worker.cancel();
     let report = worker.until(id, Outcome::Released).await;
     worker.stop().await;
-    assert!(started.elapsed() < Duration::from_millis(100) + Duration::from_secs(2));
     assert_eq!(&report.trail[5..], [Outcome::LockClaimed, Outcome::ShutDown, Outcome::Released]);
     assert!(!door.left.next().await, "the handler was dropped");
     assert_eq!((locked(&stage).await, notifier.unanswered(), notifier.pending()), (0, 0, 1));
@@ -106,9 +105,7 @@ async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
     let worker = stage.worker_with(handlers, grace(Duration::from_millis(50)));
     stage.emit("greet").await;
     seen.next().await;
-    let started = Instant::now();
     worker.stop().await;
-    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
     drop(release);
 }
 
@@ -116,10 +113,7 @@ async fn a_blocked_thread_does_not_hold_up_the_shutdown() {
 #[tokio::test]
 async fn an_idle_worker_stops_at_once() {
     let (stage, _) = Stage::memory().await;
-    let mut worker =
-        stage.worker_with(Handlers::new().on("greet", recording().0), grace(Duration::from_secs(25)));
+    let mut worker = stage.worker_with(Handlers::new().on("greet", recording().0), grace(FOREVER));
     worker.until(stage.emit("greet").await, Outcome::Deleted).await;
-    let started = Instant::now();
     worker.stop().await;
-    assert!(started.elapsed() < Duration::from_secs(10));
 }

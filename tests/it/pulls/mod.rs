@@ -10,9 +10,11 @@ mod turns;
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Duration;
 use uuid::Uuid;
-use wakeq::queues::{FacetSettings, NewQueue, PullPolicy};
-use wakeq::{CanvasId, Event};
+use wakeq::queues::{FacetSettings, LeasedCopy, NewQueue, PullPolicy};
+use wakeq::{AdminError, CanvasId, Event};
 use wakeq_service::access::Scope;
 use wakeq_service::http::HttpConfig;
 
@@ -78,6 +80,14 @@ impl Puller {
     async fn emit(&self, of: u128, values: impl IntoIterator<Item = u64>) {
         let events = values.into_iter().map(|value| email(canvas(of), value)).collect();
         self.stage().queue.emit_all(events).await.unwrap();
+    }
+
+    /// A lease request past the service that finds nothing, to compare with: what ends before it did
+    /// not wait for its time to end.
+    fn waits_for_all_of_its_time(&self, queue: &str) -> JoinHandle<Result<Vec<LeasedCopy>, AdminError>> {
+        let (admin, queue) = (self.stage().admin.clone(), queue.parse().unwrap());
+        let wait = Duration::from_secs(20);
+        tokio::spawn(async move { admin.lease_copies(&queue, 1, wait, wait).await })
     }
 
     /// One copy on each of two canvases, with the canvas's number as its value.
