@@ -131,6 +131,9 @@ const TESTS: &[(&str, &str, &str)] = &[
 /// A benchmark with limits, run only by its own name, because it has to be compiled for release.
 const MILLION: &str = "million";
 
+/// At full size a test takes up to half an hour.
+const LIMIT_S: &str = "10800";
+
 /// The short names, separated by commas.
 pub(crate) fn names() -> String {
     TESTS.iter().map(|(short, ..)| *short).chain([MILLION]).collect::<Vec<_>>().join(", ")
@@ -152,7 +155,9 @@ pub(crate) fn run(name: Option<&str>) -> Result<()> {
     for (short, shows, path) in chosen {
         println!("\n{short}: {shows}");
         let mut test = integration_tests();
-        test.args(["--", "--exact", "--nocapture", path]).env("WAKEQ_CHAOS", "full");
+        test.args(["--", "--exact", "--nocapture", path])
+            .env("WAKEQ_CHAOS", "full")
+            .env("TEST_LIMIT_S", LIMIT_S);
         if succeed(&mut test).is_err() {
             failed.push(*short);
         }

@@ -13,6 +13,7 @@ use sqlx::{ConnectOptions, Connection, Row};
 use tokio::sync::{Mutex, OnceCell};
 
 use super::keeper::{Keeper, PREFIX, drop_database};
+use super::limit::TestTime;
 use super::{Postgres, PostgresError};
 use crate::choice::say;
 
@@ -34,7 +35,8 @@ pub enum DatabaseError {
 }
 
 /// A database for one test, on the server that all tests of this process share. It is dropped with
-/// this value, even if it still has connections.
+/// this value, even if it still has connections. If a test keeps it for more than 15 minutes, or
+/// `TEST_LIMIT_S` seconds, the process ends with the test's name.
 ///
 /// ```no_run
 /// # async fn make_tables(url: String) -> Result<(), std::io::Error> { Ok(()) }
@@ -48,6 +50,7 @@ pub struct TestDatabase {
     name: String,
     url: String,
     _template_ref: TemplateRef,
+    _time: TestTime,
 }
 
 impl TestDatabase {
@@ -74,7 +77,7 @@ impl TestDatabase {
         let create = format!("create database {name} template {template} strategy file_copy");
         server.keeper.run(create).await?;
         let url = server.postgres.url(&name);
-        Ok(Self { name, url, _template_ref: template_ref })
+        Ok(Self { name, url, _template_ref: template_ref, _time: TestTime::begin() })
     }
 
     /// A copy with the same rows. This database must have no connections meanwhile.

@@ -12,6 +12,7 @@ mod error;
 mod installed;
 mod keeper;
 mod kept;
+mod limit;
 mod pgbouncer;
 mod scratch;
 
