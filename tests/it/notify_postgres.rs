@@ -16,7 +16,7 @@ use wakeq_services::TestDatabase;
 
 use crate::notify::{TIMEOUT, acknowledge_next, next, notifications};
 use crate::processes::{LOCK, Process};
-use crate::support::{Stage, connect, database, is_skipped, wait_while};
+use crate::support::{Stage, Statements, connect, database, is_skipped, wait_while};
 
 /// Notifiers over one database, each like a process of its own.
 struct Processes {
