@@ -70,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 }
 
 /// Where this cargo builds.
-fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |target| root().join(target))
 }
 

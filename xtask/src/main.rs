@@ -14,6 +14,7 @@ mod deploy;
 mod deps;
 mod docker;
 mod edge;
+mod field;
 mod image;
 mod links;
 mod package;
@@ -71,6 +72,12 @@ enum Verb {
     /// requests generated from the document.
     Edge {
         /// One of: document, matrix, garbage, leaks, memory, slow, worst, schemathesis, page.
+        name: Option<String>,
+    },
+    /// Run the release binary where the field is rough, and print figures: statistics of an empty
+    /// table, old snapshots, hostile roles, receivers that hang or refuse: 40 minutes.
+    Field {
+        #[arg(help = format!("One of: {}", field::names()))]
         name: Option<String>,
     },
     /// Build the Dockerfile on bases built without a registry, run the image and process one event.
@@ -133,6 +140,7 @@ fn main() -> ExitCode {
         Verb::Deploy => deploy::run(),
         Verb::Deps => deps::run(),
         Verb::Edge { name } => edge::run(name.as_deref()),
+        Verb::Field { name } => field::run(name.as_deref()),
         Verb::Image => image::run(),
         Verb::Package { quick } => package::run(quick),
         Verb::Prepare { check } => prepare::run(check),

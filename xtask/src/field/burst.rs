@@ -1,0 +1,63 @@
+//! A burst after a quiet hour: the statistics say that the table is empty, or has one row.
+//!
+//! Autovacuum is kept from the table, as when its workers are busy elsewhere.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::deployment::{NIL, Site};
+use super::receiver::Receiver;
+use super::{figure, until};
+
+const EVENTS: usize = 150_000;
+const ROW: &str = "insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, delay_until, notify_at)
+                   values (gen_random_uuid(), gen_random_uuid(), 'WORKER', 'far', '_', '1', now() + interval '1 d', now() + interval '1 d')";
+const QUIET: &str = "alter table wakeq.events_v2 set (autovacuum_enabled = false)";
+const LEFT: &str = "select count(*) from wakeq.events_v2 where name = 'ok'";
+/// The most that the slowest may take.
+const LIMIT: Duration = Duration::from_secs(900);
+
+pub(super) async fn run(site: &Site) -> Result<()> {
+    let receiver = Receiver::start().await?;
+    site.target(NIL, "ok", &receiver.url("ok"), &[])?;
+    site.run(QUIET).await?;
+    let server = site.start(&[("WAKEQ_CANVAS_EVENT_RATE", "1000000"), ("WAKEQ_CAPACITY", "256")]).await?;
+    // The first one warms up.
+    let mut rates = Vec::new();
+    for (statistics, rows) in
+        [("warm-up", None), ("fresh", None), ("of an empty table", Some(0)), ("of one row", Some(1))]
+    {
+        site.run("delete from wakeq.events_v2").await?;
+        if rows == Some(1) {
+            site.run(ROW).await?;
+        }
+        site.run("vacuum (analyze) wakeq.events_v2").await?;
+        let count = if statistics == "warm-up" { EVENTS / 10 } else { EVENTS };
+        let began = Instant::now();
+        let emitting = server.emit(NIL, "ok", count);
+        // Fresh ones are taken again while the table fills.
+        let analyzing = async {
+            for _ in 0..if rows.is_none() { 10 } else { 0 } {
+                site.run("analyze wakeq.events_v2").await?;
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            Ok::<_, anyhow::Error>(())
+        };
+        let (emitted, analyzed) = tokio::join!(emitting, analyzing);
+        (emitted?, analyzed?);
+        let ended = until(LIMIT, async || Ok(site.number(LEFT).await? == 0)).await?;
+        let left = site.number(LEFT).await?;
+        #[allow(clippy::cast_precision_loss)]
+        let rate = (count as f64 - left as f64) / began.elapsed().as_secs_f64();
+        figure(&format!("statistics {statistics}"), format!("{rate:.0} events/s, {left} left"));
+        ensure!(ended, "{left} of {count} events did not start within {LIMIT:?}");
+        rates.push(rate);
+    }
+    for (name, rate) in [("an empty table", rates[2]), ("one row", rates[3])] {
+        let ratio = rate / rates[1];
+        figure(&format!("statistics of {name} against fresh ones"), format!("{ratio:.2} (at least 0.80)"));
+        ensure!(ratio >= 0.8, "statistics of {name}: {ratio:.2} of the rate with fresh ones");
+    }
+    Ok(())
+}

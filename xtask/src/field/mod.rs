@@ -1,0 +1,116 @@
+//! `cargo xtask field`: the release binary where the field is rougher than a laboratory: stale
+//! statistics, old snapshots, hostile roles, receivers that hang or refuse, half-open connections.
+//!
+//! Each scenario has a deployment of its own on a private Postgres, prints its figures and fails if
+//! one is beyond its bound. It must never reach anything but this machine.
+
+mod burst;
+mod deployment;
+mod half_open;
+mod handlers;
+mod hanging;
+mod hostile;
+mod http;
+mod limited;
+mod receiver;
+mod relay;
+mod slow;
+mod snapshot;
+
+use std::fmt::Display;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::deployment::Site;
+use crate::{cargo, succeed};
+
+type Running<'a> = Pin<Box<dyn Future<Output = Result<()>> + 'a>>;
+type Scenario = (&'static str, &'static str, for<'a> fn(&'a Site) -> Running<'a>);
+
+/// The short name of each, and what it shows.
+const SCENARIOS: [Scenario; 8] = [
+    (
+        "burst",
+        "150,000 events after a quiet hour, by the statistics of an empty table and of one row",
+        |site| Box::pin(burst::run(site)),
+    ),
+    ("snapshot", "a snapshot held over ten million events: crons tick, plain SQL starts", |site| {
+        Box::pin(snapshot::run(site))
+    }),
+    ("hostile", "a role with CONNECT alone listens, forges and floods", |site| Box::pin(hostile::run(site))),
+    ("hanging", "300 events for a target that hangs, and 20 for a healthy one of the same canvas", |site| {
+        Box::pin(hanging::run(site))
+    }),
+    ("slow", "3,000 slow events of one canvas, and ten of another", |site| Box::pin(slow::run(site))),
+    ("limited", "600 events for a receiver that takes 20 a second", |site| Box::pin(limited::run(site))),
+    ("handlers", "100,000 handlers: the list is whole and its pages are quick", |site| {
+        Box::pin(handlers::run(site))
+    }),
+    ("half-open", "every connection to Postgres half-open, then SIGTERM", |site| {
+        Box::pin(half_open::run(site))
+    }),
+];
+
+/// The short names, separated by commas.
+pub(crate) fn names() -> String {
+    SCENARIOS.iter().map(|(short, ..)| *short).collect::<Vec<_>>().join(", ")
+}
+
+/// Builds the binary and runs one of them, or all.
+pub(crate) fn run(name: Option<&str>) -> Result<()> {
+    let chosen: Vec<_> =
+        SCENARIOS.iter().filter(|(short, ..)| name.is_none_or(|name| name == *short)).collect();
+    if chosen.is_empty() {
+        bail!("there is no such scenario: use one of {}", names());
+    }
+    succeed(cargo().args(["build", "--release", "--bin", "wakeq"]))?;
+    let runtime = tokio::runtime::Runtime::new().context("a runtime")?;
+    let mut failed = Vec::new();
+    for (short, shows, scenario) in chosen {
+        println!("\n{short}: {shows}");
+        let ended = runtime.block_on(async {
+            let site = Site::new().await?;
+            scenario(&site).await
+        });
+        if let Err(error) = ended {
+            eprintln!("error: {error:#}");
+            failed.push(*short);
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { bail!("failed: {}", failed.join(", ")) }
+}
+
+/// Prints a figure.
+fn figure(name: &str, value: impl Display) {
+    println!("    {name}: {value}");
+}
+
+/// Prints a figure that must not be above its bound.
+fn at_most(name: &str, value: f64, bound: f64) -> Result<()> {
+    figure(name, format!("{value:.2} (at most {bound:.2})"));
+    ensure!(value <= bound, "{name}: {value:.2} is above {bound:.2}");
+    Ok(())
+}
+
+/// Asks until the answer is yes; `false` if that takes too long.
+async fn until(limit: Duration, mut ask: impl AsyncFnMut() -> Result<bool>) -> Result<bool> {
+    let began = tokio::time::Instant::now();
+    while !ask().await? {
+        if began.elapsed() > limit {
+            return Ok(false);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    Ok(true)
+}
+
+/// The part of sorted values that are below it, such as 0.99.
+fn percentile(values: &mut [Duration], part: f64) -> Duration {
+    values.sort_unstable();
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    let at = (values.len() as f64 * part) as usize;
+    values.get(at.min(values.len().saturating_sub(1))).copied().unwrap_or_default()
+}

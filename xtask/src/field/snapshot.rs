@@ -1,0 +1,58 @@
+//! A snapshot that is held while ten million events come and go: their index entries can't be
+//! removed, and every scan of what is due has to step over them.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use sqlx::Connection;
+
+use super::deployment::{NIL, Site};
+use super::receiver::Receiver;
+use super::{at_most, figure, until};
+
+/// Events come and go in rounds of so many.
+const ROUND: &str = "with made as (
+    insert into wakeq.events_v2 (id, canvas_id, module, name, modifier, value, notify_at)
+    select gen_random_uuid(), '00000000-0000-0000-0000-000000000000', 'WORKER', 'gone', '_', '1', clock_timestamp() + interval '30 s'
+      from generate_series(1, 100000) returning id)
+    select count(*) from made";
+const END: &str = "delete from wakeq.events_v2 where name = 'gone'";
+const ROUNDS: usize = 100;
+const MINUTES: u64 = 12;
+const PLAIN: &str = "select wakeq.emit('plain', '1')";
+
+pub(super) async fn run(site: &Site) -> Result<()> {
+    let receiver = Receiver::start().await?;
+    site.target(NIL, "plain", &receiver.url("plain"), &[])?;
+    site.target(NIL, "tick", &receiver.url("tick"), &[])?;
+    site.command(&["cron", "put", "every-minute", "* * * * *", "tick"])?;
+    let server = site.start(&[]).await?;
+    let mut holder = sqlx::PgConnection::connect(&site.url()).await?;
+    sqlx::raw_sql("begin isolation level repeatable read; select count(*) from wakeq.events_v2")
+        .execute(&mut holder)
+        .await?;
+    let began = Instant::now();
+    for _ in 0..ROUNDS {
+        site.number(ROUND).await?;
+        site.run(END).await?;
+    }
+    figure("dead entries", format!("{} in {:.0?}", ROUNDS * 100_000, began.elapsed()));
+
+    let (watched, ticks) = (Instant::now(), receiver.taken("tick").len());
+    let mut worst = Duration::ZERO;
+    while watched.elapsed() < Duration::from_secs(60 * MINUTES) {
+        let (emitted, before) = (Instant::now(), receiver.taken("plain").len());
+        site.run(PLAIN).await?;
+        let started =
+            until(Duration::from_secs(300), async || Ok(receiver.taken("plain").len() > before)).await?;
+        worst = worst.max(emitted.elapsed());
+        ensure!(started, "plain SQL did not start an event within 300 s");
+    }
+    let minutes = watched.elapsed().as_secs() / 60;
+    let ticked = receiver.taken("tick").len() - ticks;
+    figure("ticks", format!("{ticked} in {minutes} minutes"));
+    ensure!(ticked as u64 + 1 >= minutes, "ticks were missed");
+    at_most("plain SQL, seconds until the start at most", worst.as_secs_f64(), 96.0)?;
+    drop((holder, server));
+    Ok(())
+}
