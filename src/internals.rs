@@ -7,9 +7,9 @@ pub use crate::event::{
     EventFields, NewEvent, SealError, answer_event, check_json, stable_hash, target_of_queue,
 };
 pub use crate::store::{
-    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, FoundTarget, InsertOutcome, LogBatch,
-    MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state, interval,
-    lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
+    Additions, AuditLine, Coalescer, DatabaseRoute, Emission, ForeignEngine, FoundTarget, InsertOutcome,
+    LogBatch, MigrationDifferences, Purpose, SecretCounts, append_batch, default_quota, insert_with_state,
+    interval, lacks_partition, on_behalf_of, quota_exceeded, serialize_on_canvas, statements,
 };
 pub use crate::wake::Waker;
 

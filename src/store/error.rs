@@ -11,8 +11,8 @@ use crate::event::{InvalidTiming, QuotaExceeded};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// The server can't be reached, the connection broke, or the server has no memory, disk or
-    /// connections left.
+    /// The server can't be reached or trusted, the connection broke, or the server has no memory,
+    /// disk or connections left.
     #[error("{}", unavailable(.0))]
     Unavailable(#[source] Arc<sqlx::Error>),
     /// No answer in time: either the server cancelled the statement and rolled it back, or no
@@ -61,6 +61,9 @@ pub enum StoreError {
         /// One for each setting.
         statements: String,
     },
+    /// The server is not one Postgres, and wakeq's promises would not hold on it.
+    #[error("{0}")]
+    ForeignEngine(String),
     /// A configured duration is invalid.
     #[error(transparent)]
     Timing(#[from] InvalidTiming),
@@ -104,14 +107,25 @@ const UNAVAILABLE: [&str; 9] =
 /// The class of errors for resources that are used up.
 const EXHAUSTED: &str = "53";
 
-/// What to look at when the server is unavailable.
+/// What to look at when the server is unavailable. TLS is negotiated with a server that runs and was
+/// found.
 fn unavailable(source: &sqlx::Error) -> &'static str {
     let code = source.as_database_error().and_then(|error| error.code());
-    match code.is_some_and(|code| code.starts_with(EXHAUSTED)) {
-        true => "Postgres has used up its memory, locks, disk or connections: see which sessions hold them",
-        false => "Postgres is not reachable: check DATABASE_URL and that the server runs",
+    match (source, code.as_deref()) {
+        (_, Some(code)) if code.starts_with(EXHAUSTED) => {
+            "Postgres has used up its memory, locks, disk or connections: see which sessions hold them"
+        }
+        (_, Some("25006")) => {
+            "Postgres is a standby, which accepts no writes: let DATABASE_URL lead to the primary"
+        }
+        (sqlx::Error::Tls(_), _) => NO_TLS,
+        (sqlx::Error::Io(error), _) if error.kind() == std::io::ErrorKind::InvalidData => NO_TLS,
+        _ => "Postgres is not reachable: check DATABASE_URL and that the server runs",
     }
 }
+
+const NO_TLS: &str = "Postgres answers, but no TLS connection can be made: check its certificate (X.509 version 3 is \
+                      needed), and sslmode and sslrootcert in DATABASE_URL";
 
 /// Deadlock, lock timeout, serialization failure.
 const CONTENTION: [&str; 3] = ["40P01", "55P03", "40001"];
@@ -154,6 +168,7 @@ impl StoreError {
             | Self::Migration(_)
             | Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
+            | Self::ForeignEngine(_)
             | Self::Timing(_)
             | Self::OtherTiming { .. }
             | Self::Overloaded
@@ -174,6 +189,7 @@ impl StoreError {
             Self::Quota(_) => "quota",
             Self::UnsafeDurability { .. }
             | Self::RoleSettings { .. }
+            | Self::ForeignEngine(_)
             | Self::Timing(_)
             | Self::OtherTiming { .. }
             | Self::Config(_)
@@ -204,5 +220,27 @@ impl StoreError {
     #[doc(hidden)]
     pub fn is_data(&self) -> bool {
         self.code().is_some_and(|code| code.starts_with("22") || code.starts_with("23"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_tls_handshake_is_no_server_that_is_down() {
+        let handshake = io::Error::new(io::ErrorKind::InvalidData, "invalid peer certificate");
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        for (error, beginning) in [
+            (sqlx::Error::Io(handshake), "Postgres answers, but no TLS"),
+            (sqlx::Error::Tls("server does not support TLS".into()), "Postgres answers, but no TLS"),
+            (sqlx::Error::Io(refused), "Postgres is not reachable"),
+            (sqlx::Error::PoolTimedOut, "Postgres is not reachable"),
+        ] {
+            let words = StoreError::from_sqlx("connect", error).to_string();
+            assert!(words.starts_with(beginning), "{words}");
+        }
     }
 }

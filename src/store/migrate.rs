@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sqlx::migrate::{Migrate, Migrator};
 use sqlx::{ConnectOptions, Connection};
 
+use super::engine::ForeignEngine;
 use super::route::DatabaseRoute;
 use super::{Store, StoreConfig, StoreError};
 
@@ -102,6 +103,9 @@ impl Store {
         let options: sqlx::postgres::PgConnectOptions = url.parse().map_err(refused)?;
         DatabaseRoute::check(&options, config.allow_unverified_database)?;
         let mut connection = options.application_name("wakeq migrate").connect().await.map_err(refused)?;
+        if let Some(engine) = ForeignEngine::ask(&mut connection).await.map_err(refused)? {
+            return Err(StoreError::ForeignEngine(format!("{engine}: {}", ForeignEngine::ADVICE)));
+        }
         let before = applied(&mut connection).await?;
         if !dry_run {
             for missing in MIGRATIONS.iter().filter(|migration| !before.contains(&migration.version)) {

@@ -143,6 +143,31 @@ async fn a_pin_made_by_hand_is_removed_as_the_doctor_says() {
     assert!(!doctor(database.url(), None, &[]).await.mend(what).contains("ada"));
 }
 
+/// A catalog like that of Citus, made by hand: what counts is what it says about wakeq's tables.
+#[tokio::test]
+async fn tables_that_citus_distributes_are_refused_by_the_doctor_and_by_migrate() {
+    let database = database().await;
+    let catalog = r#"set allow_system_table_mods = on;
+                     create table pg_catalog.pg_dist_partition
+                         (logicalrel regclass, partmethod "char", colocationid integer);
+                     create table theirs (id bigint);
+                     insert into pg_catalog.pg_dist_partition
+                     values ('wakeq.chores', 'n', 0), ('theirs', 'h', 1)"#;
+    let pool = sql(&database, catalog).await;
+    doctor(database.url(), None, &[]).await.says("database", "ok", "Postgres ");
+    Store::migrate(database.url(), true).await.unwrap();
+    let distribute = "insert into pg_catalog.pg_dist_partition
+                      values ('wakeq.events_v2', 'h', 1), ('wakeq.settings', 'n', 2)";
+    sqlx::query(distribute).execute(&pool).await.unwrap();
+    let found = doctor(database.url(), None, &[]).await;
+    found.says("database", "fail", "Citus distributes 2 tables");
+    assert!(found.mend("database").contains("undistribute"), "{:#}", found.report);
+    for dry_run in [true, false] {
+        let refused = Store::migrate(database.url(), dry_run).await.unwrap_err();
+        assert!(refused.to_string().contains("Citus distributes 2 tables"), "{refused}");
+    }
+}
+
 /// Nothing is reachable: both halves are checked all the same.
 #[tokio::test]
 async fn reports_an_unreachable_database_and_pubsub() {

@@ -65,6 +65,12 @@ impl Doctor {
 
     /// The database's checks, in the order in which to fix their findings.
     async fn of_store(&self, context: &Context, store: &ServiceStore) -> Vec<Finding> {
+        match store.foreign_engine().await {
+            // What else it says of itself means something else.
+            Ok(Some(engine)) => return vec![doctor::foreign_engine(&engine)],
+            Ok(None) => {}
+            Err(error) => return vec![failed_on_database("database", &error)],
+        }
         let before = Timestamp::from(SystemTime::now());
         let server = match store.server().await {
             Ok(server) => server,
@@ -178,14 +184,17 @@ fn failed_on_database(what: &'static str, error: &StoreError) -> Finding {
     let found = format!("not checked: {}", causes(error));
     match error {
         StoreError::NotMigrated(_) => Finding::fail(what, "the schema does not exist", "run `wakeq migrate`"),
-        StoreError::Unavailable(_) => {
-            Finding::fail(what, causes(error), "check DATABASE_URL, the network, and that the server runs")
-        }
+        StoreError::Unavailable(_) => Finding::fail(
+            what,
+            causes(error),
+            "mend what it says; else check the network between here and there",
+        ),
         StoreError::TimedOut { .. } => Finding::fail(what, found, "see what keeps the server busy"),
         StoreError::Refused { .. }
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
+        | StoreError::ForeignEngine(_)
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Overloaded

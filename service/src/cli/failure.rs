@@ -218,6 +218,7 @@ fn of_store(error: &StoreError) -> Exit {
         | StoreError::Migration(_)
         | StoreError::UnsafeDurability { .. }
         | StoreError::RoleSettings { .. }
+        | StoreError::ForeignEngine(_)
         | StoreError::Timing(_)
         | StoreError::OtherTiming { .. }
         | StoreError::Config(_)

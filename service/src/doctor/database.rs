@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Finding, list};
 use crate::store::checkup::{HeldSnapshot, Server, Settings};
 use wakeq::Timestamp;
-use wakeq::internals::{DatabaseRoute, MigrationDifferences};
+use wakeq::internals::{DatabaseRoute, ForeignEngine, MigrationDifferences};
 
 /// Postgres 15: the oldest version that migrations and statements support.
 const VERSION_MIN: i32 = 150_000;
@@ -21,6 +21,11 @@ const SKEW_WARN_MS: i64 = 1_000;
 
 /// From this clock skew on, valid tokens are refused, or invalid ones accepted.
 const SKEW_FAIL_MS: i64 = 30_000;
+
+/// A server that is not one Postgres.
+pub(crate) fn foreign_engine(engine: &ForeignEngine) -> Finding {
+    Finding::fail("database", engine.to_string(), ForeignEngine::ADVICE)
+}
 
 /// The server's version and role.
 pub(crate) fn server(server: &Server) -> Vec<Finding> {
@@ -244,6 +249,16 @@ mod tests {
 
     fn levels(findings: &[Finding]) -> Vec<Level> {
         findings.iter().map(|finding| finding.level).collect()
+    }
+
+    #[test]
+    fn rejects_servers_that_are_not_one_postgres() {
+        for engine in [ForeignEngine::Cockroach, ForeignEngine::Yugabyte, ForeignEngine::Citus { tables: 21 }]
+        {
+            let finding = foreign_engine(&engine);
+            assert_eq!(finding.level, Level::Fail);
+            assert!(finding.advice.is_some_and(|advice| advice.contains("docs/scaling.md")));
+        }
     }
 
     #[test]

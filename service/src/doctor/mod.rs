@@ -17,7 +17,8 @@ use serde::Serialize;
 
 pub(crate) use chores::{UNKNOWN_WITHIN, chores, durations, overdue_after, sizes, unknown_handlers};
 pub(crate) use database::{
-    announced_pooler, clock, connections, held_snapshots, migrations, pooler, route, server, settings,
+    announced_pooler, clock, connections, foreign_engine, held_snapshots, migrations, pooler, route, server,
+    settings,
 };
 pub(crate) use locks::held_locks;
 pub(crate) use log::{log_holders, log_readers};

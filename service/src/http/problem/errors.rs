@@ -30,6 +30,7 @@ impl Problem {
             | StoreError::Migration(_)
             | StoreError::UnsafeDurability { .. }
             | StoreError::RoleSettings { .. }
+            | StoreError::ForeignEngine(_)
             | StoreError::Timing(_)
             | StoreError::OtherTiming { .. }
             | StoreError::Config(_)
