@@ -244,6 +244,9 @@ async fn the_listener_serves_nothing_else_and_the_api_no_metrics() {
         let other = url.replace("/metrics", path);
         assert_eq!(status(client.http.get(other)).await, StatusCode::NOT_FOUND, "{path}");
     }
+    // A page of any site can give its name this address.
+    let renamed = client.http.get(&url).header("host", "evil.example:9464");
+    assert_eq!(status(renamed).await, StatusCode::FORBIDDEN);
     let long = "x".repeat(20_000);
     let refused = client.http.get(&url).header("x-long", long).send().await.unwrap().status();
     assert_eq!(refused, StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE);

@@ -4,6 +4,7 @@
 //! What is measured is decided where it happens; this is only the export. Problems with it must not
 //! stop or delay the queue.
 
+mod local;
 mod otlp;
 mod program;
 mod scrape;

@@ -1,5 +1,6 @@
 //! `GET /metrics`, on a listener of its own that serves nothing else. Needs no credential, so it
-//! must not be reachable by strangers. Accepts a few connections at a time, for a few seconds each.
+//! must not be reachable by strangers, nor by pages in a browser of this machine. Accepts a few
+//! connections at a time, for a few seconds each.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,8 +8,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use hyper::server::conn::http1;
@@ -20,6 +21,7 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::SharedObserver;
+use super::local::is_answered;
 
 /// Maximum number of connections; further ones are closed without an answer.
 const CONNECTIONS: usize = 16;
@@ -58,7 +60,7 @@ impl Scraper {
                 (StatusCode::METHOD_NOT_ALLOWED, "only GET is supported here\n")
             })
             .fallback(async || (StatusCode::NOT_FOUND, "only /metrics is served here\n"))
-            .with_state(Metrics { registry, observed });
+            .with_state(Metrics { registry, observed, address: self.address });
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
@@ -84,6 +86,8 @@ impl Scraper {
 struct Metrics {
     registry: prometheus::Registry,
     observed: SharedObserver,
+    /// That of the listener.
+    address: SocketAddr,
 }
 
 async fn serve(stream: TcpStream, router: Router) {
@@ -99,7 +103,12 @@ async fn serve(stream: TcpStream, router: Router) {
     }
 }
 
-async fn answer(State(metrics): State<Metrics>) -> Response {
+async fn answer(State(metrics): State<Metrics>, headers: HeaderMap) -> Response {
+    if !is_answered(metrics.address, &headers) {
+        let words =
+            "this listener is on the loopback interface: use localhost or an address like 127.0.0.1\n";
+        return (StatusCode::FORBIDDEN, words).into_response();
+    }
     metrics.observed.refresh().await;
     // Thousands of lines: not on a thread that runs events.
     let encoding =
